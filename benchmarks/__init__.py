@@ -1,0 +1,1 @@
+"""Speed, measured side by side on this machine: ``make bench``. Ratios travel, absolute figures do not."""

@@ -1,0 +1,28 @@
+"""A flow of empty rounds for the benchmarks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flows import CircularFlow, Node, RoundContext, register
+
+
+@register("empty")
+class Empty(CircularFlow):
+    """As many rounds as the inputs say, with nothing in them and 500 bytes of state."""
+
+    topology = (Node("Controller", "nothing", role="controller"), Node("Executor", "nothing"))
+
+    def nothing(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        return {self.early_exit_key: context.step + 1 >= context.inputs["rounds"], "state": "x" * 500}
+
+
+@register("sleeper")
+class Sleeper(CircularFlow):
+    """One round that sleeps until nobody wants it any more."""
+
+    topology = (Node("Executor", "sleep"),)
+
+    def sleep(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        context.cancelled.wait(context.inputs.get("seconds", 60))
+        return {self.early_exit_key: True}

@@ -1,0 +1,72 @@
+"""Flows: what a run does in its rounds. They know nothing of servers, queues and workers."""
+
+from __future__ import annotations
+
+from flows.base import Flow, Role
+from flows.branching import BranchingFlow
+from flows.circular import CircularFlow, Node
+from flows.commands import CommandSpec, command
+from flows.context import History, RoundContext, Signals
+from flows.controller_executor import ControllerExecutorFlow
+from flows.controllers import Controller, controller
+from flows.controllers.scripted import ScriptedController
+from flows.errors import (
+    BadReply,
+    FatalError,
+    HoldfastError,
+    InvalidFlow,
+    InvalidInput,
+    RetryableError,
+    RoundStopped,
+    UnstorableValue,
+)
+from flows.human import human_feedback
+from flows.interfaces import interface
+from flows.memory import memory_read, memory_write
+from flows.nodes import node
+from flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
+from flows.registry import FlowNotFound, add_directory, load_failures, load_modules, make, register, registered
+
+__all__ = [
+    "Advance",
+    "BadReply",
+    "BranchingFlow",
+    "CircularFlow",
+    "Command",
+    "CommandSpec",
+    "Controller",
+    "ControllerExecutorFlow",
+    "End",
+    "FatalError",
+    "Finish",
+    "Flow",
+    "FlowNotFound",
+    "History",
+    "HoldfastError",
+    "Interrupt",
+    "InvalidFlow",
+    "InvalidInput",
+    "Node",
+    "Outcome",
+    "RetryableError",
+    "Role",
+    "RoundContext",
+    "RoundStopped",
+    "ScriptedController",
+    "Signals",
+    "Turn",
+    "UnstorableValue",
+    "add_directory",
+    "command",
+    "controller",
+    "human_feedback",
+    "interface",
+    "load_failures",
+    "load_modules",
+    "make",
+    "memory_read",
+    "memory_write",
+    "node",
+    "register",
+    "registered",
+]

@@ -1,0 +1,106 @@
+"""What a command takes: a pydantic model made from its signature, once per function."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.errors import PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+
+from flows.errors import BadReply, InvalidFlow
+
+
+class _Schema(GenerateJsonSchema):
+    """A default that JSON does not have is left out of the schema, without a warning."""
+
+    ignored_warning_kinds: ClassVar[set[JsonSchemaWarningKind]] = {"skipped-choice", "non-serializable-default"}  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of one function, without ``self`` and ``context``.
+
+    ``model`` numbers its fields and names them by alias, since pydantic would refuse some names (``json``, ``_x``).
+    """
+
+    model: type[BaseModel]
+    names: Mapping[str, str]
+    wants_context: bool
+
+    def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Return what to call the function with: those given, converted; defaults stay with the function.
+
+        Raises BadReply naming each argument that is missing, unknown or wrong.
+        """
+        try:
+            read = self.model.model_validate(dict(args))
+        except ValidationError as error:
+            faults = "; ".join(f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}" for fault in error.errors())
+            raise BadReply(f"{what} does not accept these arguments: {faults}. It takes: {self.described()}") from error
+        given = {self.names[field]: getattr(read, field) for field in read.model_fields_set if field in self.names}
+        return {**given, **(read.model_extra or {})}
+
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of the arguments."""
+        schema = self.model.model_json_schema(schema_generator=_Schema)
+        schema.pop("title", None)
+        return schema
+
+    def described(self) -> str:
+        """The arguments in words, for errors."""
+        fields = self.model.model_fields
+        named = [f"{name}{'' if fields[field].is_required() else ' (optional)'}" for field, name in self.names.items()]
+        return ", ".join(named) or "no arguments"
+
+
+def arguments_of(function: Callable[..., Any]) -> Arguments:
+    """The arguments of a function or a bound method; raises InvalidFlow if its signature cannot be checked."""
+    bound = getattr(function, "__func__", None)
+    return _read(bound, True) if bound is not None else _read(function, False)
+
+
+@lru_cache(maxsize=1024)
+def _read(function: Callable[..., Any], is_method: bool) -> Arguments:
+    name = getattr(function, "__name__", type(function).__name__)
+    parameters = list(inspect.signature(function).parameters.values())[1 if is_method else 0 :]
+    extra: typing.Literal["allow", "forbid"] = "forbid"
+    fields: dict[str, Any] = {}
+    names: dict[str, str] = {}
+    asked = [p for p in parameters if p.name != "context"]
+    hints = _hints(function, name, [p for p in asked if p.kind is not p.VAR_KEYWORD])
+    for parameter in asked:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+            raise InvalidFlow(f"command {name!r} takes {parameter}, but arguments are passed by name; make it a named one")
+        if parameter.kind is parameter.VAR_KEYWORD:
+            extra = "allow"
+            continue
+        default = ... if parameter.default is parameter.empty else parameter.default
+        field = f"argument_{len(fields)}"
+        fields[field] = (hints[parameter.name], Field(default, alias=parameter.name))
+        names[field] = parameter.name
+    try:
+        # protected_namespaces: an argument may be named model_name.
+        model = create_model(name, __config__=ConfigDict(extra=extra, protected_namespaces=()), **fields)
+        arguments = Arguments(model, names, len(asked) < len(parameters))
+        arguments.schema()
+    except PydanticUserError as error:
+        raise InvalidFlow(f"command {name!r} has an argument that JSON cannot carry: {error.message}") from error
+    return arguments
+
+
+def _hints(function: Callable[..., Any], name: str, parameters: list[inspect.Parameter]) -> dict[str, Any]:
+    """The evaluated annotations of these parameters alone: that of ``context`` may be known to type checkers only."""
+    written = {p.name: Any if p.annotation is p.empty else p.annotation for p in parameters}
+    holder = types.SimpleNamespace(__annotations__=written)
+    namespace = getattr(inspect.unwrap(function), "__globals__", {})
+    try:
+        return typing.get_type_hints(holder, namespace, include_extras=True)
+    except NameError as error:
+        raise InvalidFlow(f"command {name!r}: an annotation cannot be resolved ({error}); define the type at module level") from error

@@ -1,0 +1,100 @@
+"""Flow: what a run is made of. The engine knows flows by these names only."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ValidationError
+
+from flows.context import RoundContext
+from flows.definition import check_limits, check_nodes
+from flows.errors import InvalidInput
+from flows.outcomes import End, Outcome
+from flows.values import storable
+
+#: Which workers take a node's rounds: those that wait for models, or those that run tools.
+Role = Literal["controller", "executor"]
+
+
+class Flow(ABC):
+    """The definition of a run: named nodes, and what each does with a round.
+
+    A flow holds no state of a run: everything a run knows is in its ``RoundContext``, and a fresh
+    flow object plays every round. Subclass one of the shipped flows, or this for a shape of your own.
+
+    Attributes:
+        name: under which it was registered.
+        description: a sentence for ``holdfast flows``.
+        max_rounds: cycles after which ``exhausted`` ends the run; None for no limit.
+        interrupt_before, interrupt_after: nodes at which every run of this flow pauses.
+        lease_seconds: a longer lease than the worker's, for rounds that starve the heartbeat.
+        round_timeout_seconds: time limit of one round.
+        runs_shell: it runs a shell command of the submitter; such a flow is off until a worker enables it.
+        Inputs: pydantic model of the inputs; None takes them as given.
+    """
+
+    name: str = ""
+    description: str = ""
+    max_rounds: int | None = None
+    interrupt_before: Sequence[str] = ()
+    interrupt_after: Sequence[str] = ()
+    lease_seconds: float | None = None
+    round_timeout_seconds: float | None = None
+    runs_shell: bool = False
+    Inputs: ClassVar[type[BaseModel] | None] = None
+
+    @property
+    @abstractmethod
+    def nodes(self) -> Mapping[str, Role]:
+        """The nodes by name, with the role that plays each; a run starts at the first."""
+
+    @abstractmethod
+    def play(self, node: str, context: RoundContext) -> Outcome:
+        """Play one round of ``node``.
+
+        Raises:
+            RetryableError: try the round again later. FatalError: end the run errored.
+            RoundStopped: the round noticed that it is not wanted. Anything else is retried.
+        """
+
+    def exhausted(self, values: Mapping[str, Any]) -> End:
+        """What the run ends with when ``max_rounds`` cycles are over; ``values`` as after the last."""
+        return End(output=dict(values))
+
+    def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
+        """Seconds the next round of ``node`` may take, given the committed ``values``; None for no limit."""
+        return self.round_timeout_seconds
+
+    def check_definition(self) -> None:
+        """Refuse a definition that contradicts itself; called when a flow is registered. Raises InvalidFlow."""
+        check_nodes(self)
+        check_limits(self)
+
+    @property
+    def first_node(self) -> str:
+        """Where a run starts."""
+        return next(iter(self.nodes))
+
+    def check_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Validate and complete the inputs of a submission.
+
+        Returns:
+            The inputs as plain JSON, defaults filled in.
+
+        Raises:
+            InvalidInput: naming each input that is missing, unknown or wrong.
+        """
+        if self.Inputs is None:
+            return dict(storable(dict(inputs), "the inputs"))
+        unknown = sorted(set(inputs) - set(self.Inputs.model_fields))
+        if unknown and self.Inputs.model_config.get("extra") != "allow":
+            known = ", ".join(self.Inputs.model_fields)
+            raise InvalidInput(f"flow {self.name!r} has no input named {', '.join(unknown)}. It expects: {known}")
+        try:
+            return dict(storable(self.Inputs.model_validate(dict(inputs)), "the inputs"))
+        except ValidationError as error:
+            faults = "; ".join(f"{'.'.join(str(part) for part in fault['loc']) or 'inputs'}: {fault['msg']}" for fault in error.errors())
+            expected = ", ".join(self.Inputs.model_fields)
+            raise InvalidInput(f"flow {self.name!r} does not accept these inputs: {faults}. It expects: {expected}") from error

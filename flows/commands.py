@@ -1,0 +1,161 @@
+"""Commands: what a controller may ask for. ``@command`` marks them, a ``CommandSpec`` checks and runs them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, overload
+
+from flows.arguments import arguments_of
+from flows.calls import call
+from flows.context import RoundContext
+from flows.definition import is_name, is_seconds
+from flows.errors import InvalidFlow
+from flows.names import Names
+from flows.outcomes import Command, Finish, Interrupt
+from flows.values import storable
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_MARK = "__holdfast_command__"
+
+#: The plain functions marked ``@command(name=...)``.
+registered_commands: Names[Callable[..., Any]] = Names("command")
+
+
+@dataclass(frozen=True)
+class _Options:
+    idempotent: bool = False
+    timeout: float | None = None
+    name: str | None = None
+
+
+@overload
+def command(function: _F, /) -> _F: ...
+@overload
+def command(
+    *, name: str | None = None, idempotent: bool = False, timeout: float | None = None, approval: Any = None, in_doubt: Any = None
+) -> Callable[[_F], _F]: ...
+def command(
+    function: _F | None = None,
+    /,
+    *,
+    name: str | None = None,
+    idempotent: bool = False,
+    timeout: float | None = None,
+    approval: Any = None,
+    in_doubt: Any = None,
+) -> _F | Callable[[_F], _F]:
+    """Mark a method of a flow, or a plain function, as a command; it stays callable as it was.
+
+    Its arguments (``self`` and a parameter named ``context`` left out) are checked against the annotations, and
+    its description is the first line of the docstring. It returns JSON values, pydantic models, dataclasses,
+    an ``Interrupt`` to ask a person, or a ``Finish`` to end the run.
+
+    Args:
+        name: registers a plain function as the command of this name, for flows written in YAML. (A method is
+            offered by its flow, under its own name.)
+        idempotent: carrying it out twice does no more than once; it may be tried again without asking.
+        timeout: seconds a round that carries it out may take.
+        approval, in_doubt: reserved; anything but None is refused.
+
+    Raises:
+        InvalidFlow: the options or the signature cannot be honoured.
+    """
+    if timeout is not None and not is_seconds(timeout):
+        raise InvalidFlow(f"@command: timeout is {timeout!r}; expected a number of seconds above 0, or None")
+    for option, value in (("approval", approval), ("in_doubt", in_doubt)):
+        if value is not None:
+            raise InvalidFlow(f"@command: {option} is {value!r}, which this version does not carry out; leave it out")
+
+    def mark(marked: _F) -> _F:
+        setattr(marked, _MARK, _Options(idempotent, timeout, name))
+        if name is not None:
+            place = str(getattr(marked, "__qualname__", ""))
+            if "." in place.rpartition("<locals>.")[2]:
+                raise InvalidFlow(f"@command: {place} is a method, which its flow offers under its own name; name= is for plain functions")
+            registered_commands.keep(spec_of(marked).name, marked)
+        return marked
+
+    return mark if function is None else mark(function)
+
+
+@dataclass(frozen=True)
+class CommandSpec:
+    """A command as a flow offers it.
+
+    Attributes:
+        name: what a controller calls it; exact.
+        function: a plain or coroutine function, or a bound method.
+        description: a sentence for the controller.
+        idempotent, timeout: see ``command``.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    description: str = ""
+    idempotent: bool = False
+    timeout: float | None = None
+
+    def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the function gets them; raises BadReply if it does not accept them."""
+        return arguments_of(self.function).check(args, f"command {self.name!r}")
+
+    def carry_out(self, args: Mapping[str, Any], context: RoundContext) -> Any:
+        """Check the arguments, run the function, and return plain JSON, an ``Interrupt`` or a ``Finish``.
+
+        Raises:
+            BadReply: wrong arguments. UnstorableValue: the result is not JSON. Else whatever the function raises.
+        """
+        named = self.check(args)
+        inside = context.carrying_out(Command(self.name, dict(args)))
+        if arguments_of(self.function).wants_context:
+            named["context"] = inside
+        result = call(self.function, inside, named=named)
+        if isinstance(result, Interrupt | Finish):
+            return result
+        return storable(result, f"the result of command {self.name!r}")
+
+    def schema(self) -> dict[str, Any]:
+        """``name``, ``description`` and ``parameters`` (a JSON schema), as models are told of tools."""
+        return {"name": self.name, "description": self.description, "parameters": arguments_of(self.function).schema()}
+
+    def described(self, description: str | None) -> CommandSpec:
+        """The same command under another description; None keeps its own."""
+        return self if description is None else replace(self, description=description)
+
+
+def spec_of(offered: CommandSpec | Callable[..., Any], name: str | None = None, options: Any = None) -> CommandSpec:
+    """The spec of a function, a bound method, or a spec itself; raises InvalidFlow if it cannot be a command."""
+    if isinstance(offered, CommandSpec):
+        return offered
+    if not callable(offered):
+        raise InvalidFlow(f"{offered!r} is no command; expected a function or a CommandSpec")
+    chosen = options or getattr(offered, _MARK, _Options())
+    named = name or chosen.name or str(getattr(offered, "__name__", type(offered).__name__))
+    if not is_name(named):
+        raise InvalidFlow(f"{named!r} cannot name a command; expected letters, digits, '_', '.' or '-'; give the function a name")
+    arguments_of(offered)
+    lines = (inspect.getdoc(offered) or "").strip().splitlines()
+    return CommandSpec(named, offered, lines[0] if lines else "", chosen.idempotent, chosen.timeout)
+
+
+def commands_of(flow: object, offered: Iterable[CommandSpec | Callable[..., Any]] = ()) -> dict[str, CommandSpec]:
+    """All commands of a flow by name: its methods marked ``@command``, in order, and those ``offered`` beside them.
+
+    A subclass may override a command without marking it again, or take it away by setting it to None.
+    """
+    marked: dict[str, _Options] = {}
+    for owner in reversed(type(flow).__mro__):
+        for attribute, value in vars(owner).items():
+            options = getattr(value, _MARK, None) or getattr(getattr(value, "__func__", None), _MARK, None)
+            if isinstance(options, _Options):
+                marked[attribute] = options
+    methods = [(name, getattr(flow, name), options) for name, options in marked.items()]
+    specs = [spec_of(method, name, options) for name, method, options in methods if method is not None]
+    found: dict[str, CommandSpec] = {}
+    for spec in [*specs, *(spec_of(each) for each in offered)]:
+        if spec.name in found:
+            raise InvalidFlow(f"two commands are named {spec.name!r}; names must differ")
+        found[spec.name] = spec
+    return found

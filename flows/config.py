@@ -1,0 +1,117 @@
+"""The configuration of a ControllerExecutorFlow as data: its keys and defaults, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from flows.definition import known
+from flows.errors import BadReply, InvalidFlow
+
+DESCRIPTION = (
+    "ControllerExecutor (i.e., MRKL, ReAct) interaction implementation with Flows that approaches the problem solving in two phases: "
+    "one Flow chooses the next step and another Flow executes it. This is repeated until the controller Flow concludes on an answer."
+)
+FINISH_DESCRIPTION = "Signal that the objective has been satisfied, and returns the answer to the user."
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class FinishConfig(_Strict):
+    """The command with which a controller ends the run; its arguments are checked like those of any other."""
+
+    description: str = FINISH_DESCRIPTION
+    input_args: list[str] = ["answer"]
+
+    @field_validator("input_args")
+    @classmethod
+    def _has_answer(cls, names: list[str]) -> list[str]:
+        if "answer" not in names or len(set(names)) < len(names):
+            raise ValueError("expected different names, 'answer' among them")
+        return names
+
+    def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments; raises BadReply unless they are exactly ``input_args``."""
+        missing = [name for name in self.input_args if name not in args]
+        unknown = sorted(set(args) - set(self.input_args))
+        if missing or unknown:
+            faults = [f"missing: {', '.join(missing)}"] * bool(missing) + [f"unknown: {', '.join(unknown)}"] * bool(unknown)
+            raise BadReply(f"command 'finish' does not accept these arguments: {'; '.join(faults)}. It takes: {', '.join(self.input_args)}")
+        return dict(args)
+
+    def schema_of_command(self) -> dict[str, Any]:
+        """As ``CommandSpec.schema``."""
+        properties: dict[str, Any] = {name: {} for name in self.input_args}
+        parameters = {"type": "object", "properties": properties, "required": self.input_args, "additionalProperties": False}
+        return {"name": "finish", "description": self.description, "parameters": parameters}
+
+
+class ControllerConfig(_Strict):
+    """The controller's part; beside ``finish`` it may hold whatever its controller understands."""
+
+    model_config = ConfigDict(extra="allow")
+    finish: FinishConfig = FinishConfig()
+
+
+class CommandConfig(_Strict):
+    """One command, as the configuration describes it."""
+
+    description: str | None = None
+
+
+class ExecutorConfig(_Strict):
+    """The executor's part: which of the flow's commands it offers, and under which descriptions; empty: all of them."""
+
+    subflows_config: dict[str, CommandConfig] | list[str] = []
+
+    @property
+    def chosen(self) -> Mapping[str, CommandConfig]:
+        """The commands named, with what is said of them."""
+        named = self.subflows_config
+        return named if isinstance(named, dict) else {name: CommandConfig() for name in named}
+
+
+class SubflowsConfig(_Strict):
+    """The two parts."""
+
+    Controller: ControllerConfig = ControllerConfig()
+    Executor: ExecutorConfig = ExecutorConfig()
+
+
+class ControllerExecutorConfig(_Strict):
+    """All keys; those that are not given leave the flow's own settings as they are."""
+
+    name: str = "CtrlEx"
+    description: str = DESCRIPTION
+    max_rounds: int | None = Field(default=30, ge=1)
+    subflows_config: SubflowsConfig = SubflowsConfig()
+    early_exit_key: str = "EARLY_EXIT"
+    topology: Literal["circular"] = "circular"
+    max_bad_replies: int = Field(default=3, ge=1)
+    interrupt_before: list[str] = []
+    interrupt_after: list[str] = []
+
+
+def read_config(given: Mapping[str, Any] | ControllerExecutorConfig) -> ControllerExecutorConfig:
+    """Check a configuration; raises InvalidFlow naming each key that is unknown or wrong."""
+    if isinstance(given, ControllerExecutorConfig):
+        return given
+    try:
+        return ControllerExecutorConfig.model_validate(dict(given))
+    except ValidationError as error:
+        raise InvalidFlow("flow_config: " + "; ".join(_fault(fault) for fault in error.errors())) from error
+
+
+def _fault(fault: Any) -> str:
+    place = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] != "extra_forbidden":
+        return f"{place}: {fault['msg']}, not {fault['input']!r}"
+    model: type[BaseModel] = ControllerExecutorConfig
+    for part in fault["loc"][:-1]:
+        inner = model.model_fields[part].annotation if part in model.model_fields else None
+        model = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else CommandConfig
+    return f"there is no key {place}; {known(fault['loc'][-1], model.model_fields)}"

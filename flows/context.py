@@ -1,0 +1,158 @@
+"""What a node sees of its run while it plays one round."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, overload
+
+from flows.errors import RoundStopped, UnstorableValue
+from flows.outcomes import Command, Turn
+from flows.values import canonical, storable
+
+#: Characters of a progress text that are kept; it travels with every heartbeat.
+PROGRESS_LENGTH = 200
+
+
+class History(Sequence[Turn]):
+    """The turns of a run, oldest first; the newest came with the claim, older ones are read on demand.
+
+    Args:
+        length: number of turns committed.
+        newest: the last ``len(newest)`` of them.
+        load: reads turns ``[start, stop)``; called at most once, for all that came before ``newest``.
+    """
+
+    def __init__(self, length: int, newest: Sequence[Turn], load: Callable[[int, int], Sequence[Turn]]) -> None:
+        self._length = length
+        self._newest = list(newest)
+        self._load = load
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Turn: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Turn]: ...
+    def __getitem__(self, index: int | slice) -> Turn | list[Turn]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(self._length))]
+        if index < 0:
+            index += self._length
+        if not 0 <= index < self._length:
+            raise IndexError(f"the history has {self._length} turns, there is no turn {index}")
+        before = self._length - len(self._newest)
+        if index < before:
+            self._newest = [*self._load(0, before), *self._newest]
+            before = 0
+        return self._newest[index - before]
+
+    def __iter__(self) -> Iterator[Turn]:
+        return (self[i] for i in range(self._length))
+
+
+EMPTY_HISTORY = History(0, (), lambda start, stop: [])
+
+
+@dataclass
+class Signals:
+    """What reaches a round from outside while it runs; set by the heartbeat, read by the round."""
+
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    stop_requested: bool = False
+    progress: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class RoundContext:
+    """What a node sees of its run.
+
+    Attributes:
+        goal: the goal as submitted.
+        inputs: the inputs as submitted, after validation.
+        run_id, node, step, attempt: which try of which round this is; ``attempt`` is 1 at first and
+            never restarts within a step.
+        history: the turns so far, lazily loaded.
+        values: the named values committed so far, with those remembered in this round.
+        answer: what ``resume`` gave to this node's interrupt, else None. ``answered`` tells a None
+            that a person gave from no answer at all.
+        command: the command that is being carried out, in a command; else None.
+        reserved: names that the flow itself writes; they cannot be remembered.
+    """
+
+    goal: str
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    run_id: str = "run"
+    node: str = ""
+    step: int = 0
+    attempt: int = 1
+    history: Sequence[Turn] = EMPTY_HISTORY
+    committed: Mapping[str, Any] = field(default_factory=dict)
+    answer: Any = None
+    answered: bool = False
+    command: Command | None = None
+    signals: Signals = field(default_factory=Signals)
+    remembered: dict[str, Any] = field(default_factory=dict)
+    reserved: frozenset[str] = frozenset()
+    logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(default_factory=lambda: logging.getLogger("holdfast.flow"))
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The named values: those committed, and over them those remembered in this round."""
+        return MappingProxyType({**self.committed, **self.remembered})
+
+    def remember(self, name: str, value: Any) -> None:
+        """Write a small named JSON value with this round's commit; raises UnstorableValue at once if it would not read back."""
+        if name.startswith("_"):
+            raise UnstorableValue(f"{name!r} cannot be remembered: names that begin with '_' are the flow's own")
+        if name in self.reserved:
+            own = ", ".join(sorted(self.reserved))
+            raise UnstorableValue(f"{name!r} cannot be remembered: the flow itself writes {own}, and would overwrite it; take another name")
+        self.remembered[name] = storable(value, f"the value remembered as {name!r}")
+
+    @property
+    def observation(self) -> Any:
+        """What the last turn observed; None before the first."""
+        return self.history[-1].observation if len(self.history) else None
+
+    @property
+    def idempotency_key(self) -> str:
+        """``run_id:step:digest of command and arguments``, the same on every attempt of this round."""
+        subject = {"command": self.command.name, "args": dict(self.command.args)} if self.command else {"node": self.node}
+        digest = hashlib.sha256(canonical(subject).encode()).hexdigest()[:16]
+        return f"{self.run_id}:{self.step}:{digest}"
+
+    @property
+    def cancelled(self) -> threading.Event:
+        """Set when this round's result is no longer wanted: its lease is gone, or its time is over."""
+        return self.signals.cancelled
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether somebody asked the run to stop (the round in flight may still finish)."""
+        return self.signals.stop_requested or self.signals.cancelled.is_set()
+
+    def raise_if_stopped(self) -> None:
+        """Leave the round here if a stop was asked or the round was cancelled; raises RoundStopped."""
+        if self.stop_requested:
+            raise RoundStopped(f"run {self.run_id}, step {self.step}: a stop was requested, this round's result is not wanted")
+
+    def progress(self, done: float, total: float | None = None, text: str = "") -> None:
+        """Tell those who watch how far this round is; travels with the next heartbeat and costs nothing.
+
+        Raises UnstorableValue for a number that is none; a text is cut to ``PROGRESS_LENGTH`` characters.
+        """
+        told = storable({"done": done, "total": total, "text": str(text)[:PROGRESS_LENGTH]}, "the progress")
+        for name in ("done", "total"):
+            if not isinstance(told[name], int | float | None):
+                raise UnstorableValue(f"the progress's {name} should be a number, it is {told[name]!r}")
+        self.signals.progress = told
+
+    def carrying_out(self, command: Command) -> RoundContext:
+        """The same round seen from inside ``command``: its idempotency key names the command."""
+        return replace(self, command=command)

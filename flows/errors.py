@@ -1,0 +1,64 @@
+"""The errors a flow may raise, and the root of every error of Holdfast.
+
+Two questions decide what becomes of an error: whose fault is it, and does trying again help?
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flows.outcomes import Command
+
+
+class HoldfastError(Exception):
+    """Root of all errors of Holdfast.
+
+    Its message says what was expected, what came, which run and step it concerns, and what to do.
+    """
+
+
+class RetryableError(HoldfastError):
+    """The round failed, and trying it again later may help: a time-out, a busy service.
+
+    Args:
+        message: what failed.
+        retry_after: seconds to wait before the next attempt; None leaves it to the backoff.
+    """
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class FatalError(HoldfastError):
+    """The round failed and no attempt can succeed: the run ends errored at once."""
+
+
+class UnstorableValue(FatalError):
+    """A value that would not read back equal: NaN, a set, nesting too deep, a lone surrogate."""
+
+
+class RoundStopped(HoldfastError):
+    """Raised inside a round by ``RoundContext.raise_if_stopped``: nobody wants its result any more."""
+
+
+class InvalidFlow(HoldfastError):
+    """A flow's definition or configuration contradicts itself; raised before any run uses it."""
+
+
+class InvalidInput(HoldfastError):
+    """A goal or inputs that the flow does not accept; raised at submission, nothing is stored."""
+
+
+class BadReply(HoldfastError):
+    """A controller's reply names no command that can be carried out; the controller is told, a bounded number of times.
+
+    Args:
+        message: what was wrong with the reply, and what is known.
+        command: the decision as far as it could be read; None if it could not.
+    """
+
+    def __init__(self, message: str, command: Command | None = None) -> None:
+        super().__init__(message)
+        self.command = command

@@ -1,0 +1,1 @@
+"""Flows that ship, one module each, imported when first asked for."""

@@ -1,0 +1,43 @@
+"""Between which commits to look."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel
+
+from flows.errors import FatalError
+from flows.library.git.repository import Repository
+
+
+class Bounds(BaseModel):
+    """The commits, by full id, that are known from the start: some good, one bad."""
+
+    good: list[str]
+    bad: str
+
+    @classmethod
+    def of(cls, repository: Repository, good: Sequence[str], bad: str) -> Bounds:
+        """The commits that these revisions name now.
+
+        Raises:
+            FatalError: a revision names no commit; a good one is the bad one, or not an ancestor of it.
+        """
+        bounds = cls(good=list(dict.fromkeys(repository.resolve(revision) for revision in good)), bad=repository.resolve(bad))
+        for commit in bounds.good:
+            if commit == bounds.bad:
+                raise FatalError(f"good and bad are the same commit {commit}; expected a good commit from before the fault")
+            if not repository.is_ancestor(commit, bounds.bad):
+                raise FatalError(
+                    f"expected good {commit} to be an ancestor of bad {bounds.bad}, but {_instead(repository, commit, bounds.bad)}"
+                )
+        return bounds
+
+
+def _instead(repository: Repository, good: str, bad: str) -> str:
+    base = repository.merge_base(good, bad)
+    if base is None:
+        return "they share no history"
+    if base == bad:
+        return "it is the other way round; are good and bad swapped?"
+    return f"their histories part at {base}; if that commit is good, give it as good"

@@ -1,0 +1,103 @@
+"""A repository to try ``bisect`` on: a till whose total goes wrong in one commit, on a branch that is merged later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.library.git.fast_import import NewRepository
+
+_TOTAL = """#!/bin/sh
+# Reads lines "name price count" and prints what they cost together.
+total=0
+while read -r name price count; do
+    total=$((total + price * count))
+done
+echo "$total"
+"""
+_BROKEN = _TOTAL.replace("price * count", "price")
+_CHECK = """#!/bin/sh
+# Two teas and three milks cost 860.
+total=$(printf 'tea 250 2\\nmilk 120 3\\n' | sh total.sh)
+echo "total: $total, expected: 860"
+test "$total" = 860
+"""
+_AUTHORS = ("Ada Byron <ada@example.com>", "Grace Murray <grace@example.com>", "Alan Mathison <alan@example.com>")
+_GOODS = ("tea", "milk", "bread", "salt", "rice", "beans", "honey", "flour", "oats", "plums")
+#: Each branch starts at this commit of the main line, has so many commits, and is merged so many commits later.
+_BRANCHES = ((6, 5, 3), (15, 7, 4), (27, 8, 5), (38, 6, 3), (50, 4, 6))
+_MAIN_LINE = 60
+#: The fault: which commit of which branch.
+_FAULT = (2, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoRepository:
+    """What to submit to ``bisect``, and what it must answer.
+
+    Attributes:
+        good, bad: tag and branch; commits: how many there are.
+        test: a shell command that passes at good commits.
+        first_bad: the id of the commit that broke it.
+    """
+
+    path: Path
+    good: str
+    bad: str
+    test: str
+    first_bad: str
+    commits: int
+
+
+def make_demo_repository(path: Path) -> DemoRepository:
+    """Make the repository at ``path`` (a new or empty folder); the commits are the same every time."""
+    new = NewRepository()
+    story = _Story(new)
+    tip = new.commit([], {"total.sh": _TOTAL, "check.sh": _CHECK, "prices.txt": ""}, "A till that adds up", _AUTHORS[0])
+    merges: dict[int, list[tuple[int, bool]]] = {}
+    for position in range(1, _MAIN_LINE + 1):
+        tip = story.stock(tip, "shop")
+        for branch, (start, length, later) in enumerate(_BRANCHES):
+            if position == start:
+                merges.setdefault(start + later, []).append((story.branch(branch, tip, length), branch == _FAULT[0]))
+        for side, broken in merges.pop(position, []):
+            # A merge starts from its first parent's files, so what the branch changed is named again.
+            files = {**story.files.pop(side), **({"total.sh": _BROKEN} if broken else {})}
+            tip = new.commit([tip, side], files, f"Merge the work on {story.names[side]}", _AUTHORS[1])
+    new.tag("v1.0", 0)
+    ids = new.write(path)
+    return DemoRepository(path, "v1.0", "main", "sh check.sh", ids[story.fault], len(ids))
+
+
+class _Story:
+    """Harmless changes, and among them the fault."""
+
+    def __init__(self, new: NewRepository) -> None:
+        self.new = new
+        self.files: dict[int, dict[str, str]] = {}
+        self.names: dict[int, str] = {}
+        self.fault = -1
+        self._made = 0
+
+    def stock(self, parent: int, place: str) -> int:
+        """One more price list, on top of ``parent``."""
+        self._made += 1
+        goods = _GOODS[self._made % len(_GOODS)]
+        files = {f"{place}/{goods}-{self._made}.txt": f"{goods} {self._made * 7 % 300 + 20}\n"}
+        commit = self.new.commit([parent], files, f"Take up {goods}, lot {self._made}", _AUTHORS[self._made % len(_AUTHORS)])
+        self.files[commit] = {**self.files.get(parent, {}), **files} if place != "shop" else {}
+        return commit
+
+    def branch(self, branch: int, start: int, length: int) -> int:
+        """A branch of ``length`` commits; returns its last."""
+        tip, name = start, _GOODS[branch]
+        for position in range(length):
+            if (branch, position) == _FAULT:
+                files = {"total.sh": _BROKEN}
+                self.fault = self.new.commit([tip], files, "Make the loop simpler", _AUTHORS[2])
+                self.files[self.fault] = self.files.get(tip, {})
+                tip = self.fault
+            else:
+                tip = self.stock(tip, name)
+        self.names[tip] = name
+        return tip

@@ -1,0 +1,72 @@
+"""A controller's reply, in any of the shapes it may have, read as one decision."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from flows.errors import BadReply, UnstorableValue
+from flows.outcomes import Command, Finish, Interrupt
+from flows.summaries import safe_text
+from flows.values import storable
+
+_FENCED = re.compile(r"```[A-Za-z]*\s*\n?(.*)```", re.DOTALL)
+_FORMAT = 'expected a JSON object like {"thought": "...", "command": "name", "command_args": {...}}'
+
+
+def read_reply(reply: Any) -> Command | Finish | Interrupt:
+    """Read what ``decide`` returned.
+
+    ``Command``, ``Finish`` and ``Interrupt`` are taken as they are. A mapping, or JSON text of one (also inside a
+    fence of three backticks), needs ``command`` and ``command_args`` (null: no arguments); all else it says
+    (thought, reasoning, plan, criticism, speak) is kept in ``Command.extras``.
+
+    Raises:
+        BadReply: it is none of these, or its arguments are not JSON.
+    """
+    if isinstance(reply, Finish | Interrupt):
+        return reply
+    if isinstance(reply, str):
+        reply = _parse(reply)
+    if isinstance(reply, Mapping):
+        reply = _from_mapping(reply)
+    if not isinstance(reply, Command):
+        raise BadReply(f"the reply is a {type(reply).__name__}; {_FORMAT}")
+    if not isinstance(reply.name, str):
+        raise BadReply(f"the command's name is {_excerpt(reply.name)}; expected text")
+    try:
+        name = storable(reply.name, "the command's name")
+        if not isinstance(reply.args, Mapping):
+            raise BadReply(f"the arguments of command {name!r} are {_excerpt(reply.args)}; expected an object of names and values")
+        args = storable(dict(reply.args), f"the arguments of command {name!r}")
+        return Command(name, args, storable(dict(reply.extras), f"what the reply says beside command {name!r}"))
+    except UnstorableValue as error:
+        raise BadReply(safe_text(str(error), 2000)) from error
+
+
+def _parse(text: str) -> Any:
+    candidates = [text.strip(), *(match.strip() for match in _FENCED.findall(text))]
+    for candidate in candidates:
+        try:
+            return json.loads(candidate)
+        except (ValueError, RecursionError) as error:
+            fault: Exception = error
+    raise BadReply(f"the reply is not JSON ({fault}): {_excerpt(text)}; {_FORMAT}") from fault
+
+
+def _from_mapping(reply: Mapping[str, Any]) -> Command:
+    for key in ("command", "command_args"):
+        if key not in reply:
+            raise BadReply(f"the reply has no key {key!r}, only {_excerpt(sorted(map(str, reply)))}; {_FORMAT}")
+    args = reply["command_args"]
+    extras = {name: value for name, value in reply.items() if name not in ("command", "command_args")}
+    return Command(reply["command"], {} if args is None else args, extras)
+
+
+def _excerpt(value: Any) -> str:
+    try:
+        return safe_text(repr(value), 200)
+    except Exception:  # a number of too many digits, or a repr that fails
+        return f"a {type(value).__name__}"

@@ -1,0 +1,96 @@
+"""Checking the keys of a file: what pydantic finds wrong becomes sentences for the person who wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from flows.definition import known
+from flows.summaries import safe_text
+from flows.written.faults import Faults, Place
+from flows.written.keys import SHAPES, Keys
+
+
+def read_keys(data: dict[str, Any], faults: Faults) -> Keys:
+    """Check the keys; raises InvalidFlowFile with a sentence for each that is missing, unknown or wrong."""
+    shape = data.get("flow")
+    if not isinstance(shape, str) or shape not in SHAPES:
+        said = "the key flow is missing" if "flow" not in data else f"no shape of flows is named {shape!r}"
+        faults.add(("flow",), f"{said}; {known(shape, SHAPES)}")
+        faults.check()
+    assert isinstance(shape, str)
+    model = SHAPES[shape]
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        for place, found in _by_place(data, error).items():
+            faults.add(place, " or ".join(_message(fault, place, model) for fault in found) + _instead(found[0]))
+        faults.check()
+        raise AssertionError("a validation error without faults") from error
+
+
+def _by_place(data: dict[str, Any], error: ValidationError) -> dict[Place, list[Any]]:
+    """What is wrong at each place; where a value may be of several kinds, only what is wrong with it as the kind that it is."""
+    found: dict[Place, list[Any]] = {}
+    for fault in error.errors(include_url=False):
+        found.setdefault(tuple(_place(data, fault["loc"], fault["type"] == "missing")), []).append(fault)
+    return {
+        place: there
+        for place, there in found.items()
+        if not (all(_is_other_kind(fault) for fault in there) and any(other[: len(place)] == place for other in found if other != place))
+    }
+
+
+def _is_other_kind(fault: Any) -> bool:
+    return str(fault["type"]).endswith("_type") or fault["type"] == "literal_error"
+
+
+def _place(data: Any, steps: tuple[int | str, ...], missing: bool) -> Iterator[str | int]:
+    """The steps that lead through the data (and to the key that is missing); the others say which kind of value was tried."""
+    for number, step in enumerate(steps):
+        if step in data if isinstance(data, dict) else isinstance(data, list) and isinstance(step, int):
+            data = data[step]
+            yield step
+        elif missing and number == len(steps) - 1:
+            yield step
+
+
+def _message(fault: Any, place: Place, model: type[BaseModel]) -> str:
+    match fault["type"]:
+        case "extra_forbidden":
+            return f"there is no such key; {known(place[-1], _model_at(model, place[:-1]).model_fields)}"
+        case "missing":
+            return "this key is missing"
+        case "string_pattern_mismatch":
+            return "it should be of letters, digits, '_', '.' or '-', at most 100"
+        case "too_short":
+            return "it should not be empty"
+        case "model_type" | "dict_type" | "list_type":
+            return "it should be a list" if fault["type"] == "list_type" else "it should be a mapping"
+    return str(fault["msg"]).replace("Input should", "it should").replace("Value error, ", "").replace("valid string", "text")
+
+
+def _instead(fault: Any) -> str:
+    return "" if fault["type"] in ("extra_forbidden", "missing") else f", not {safe_text(repr(fault['input']), 60)}"
+
+
+def _model_at(model: type[BaseModel], place: Place) -> type[BaseModel]:
+    """The model whose keys stand at ``place``."""
+    current: Any = model
+    for step in place:
+        if isinstance(current, type) and issubclass(current, BaseModel) and step in current.model_fields:
+            current = current.model_fields[str(step)].annotation
+            inner = next(_models_in(current), None)
+            if isinstance(inner, type):
+                current = inner
+    assert isinstance(current, type) and issubclass(current, BaseModel)
+    return current
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)

@@ -1,0 +1,135 @@
+"""What a written flow names, found: commands, a controller, and the nodes of a ring."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from flows.branching import BranchingFlow
+from flows.circular import Node
+from flows.commands import CommandSpec, registered_commands, spec_of
+from flows.config import CommandConfig, ControllerConfig, ExecutorConfig
+from flows.controller_executor import ControllerExecutorFlow
+from flows.controllers import Controller, registered_controllers
+from flows.definition import known
+from flows.errors import InvalidFlow
+from flows.interfaces import Interface, resolve
+from flows.nodes import registered_nodes
+from flows.written.faults import Faults, Place
+from flows.written.keys import InterfaceKeys, NodeKeys
+
+#: The two nodes that every controller_executor ring has.
+OWN = {node.name: node for node in ControllerExecutorFlow.topology}
+
+
+def commands_at(place: Place, chosen: Mapping[str, CommandConfig] | Sequence[str], faults: Faults) -> list[CommandSpec]:
+    """The registered commands named at ``place``, under the descriptions given there."""
+    named = chosen if isinstance(chosen, Mapping) else {name: CommandConfig() for name in chosen}
+    found = []
+    for position, (name, config) in enumerate(named.items()):
+        here = (*place, name) if isinstance(chosen, Mapping) else (*place, position)
+        with faults.at(*here):
+            if name == "finish":
+                raise InvalidFlow("'finish' is the command that ends the run; it is configured under Controller, and always there")
+            found.append(replace(spec_of(registered_commands.named(name)), name=name).described(config.description))
+    return found
+
+
+def controller_named(name: str, config: ControllerConfig, faults: Faults) -> Controller | None:
+    """The registered controller of this name, made with what its configuration says beside ``finish``."""
+    made = None
+    with faults.at("controller"):
+        maker = registered_controllers.named(name)
+        settings = dict(config.model_extra or {})
+        if _accepts(maker, name, settings, faults):
+            made = _made(maker, name, settings)
+    return made
+
+
+def ring_of(nodes: Sequence[NodeKeys], parts: Mapping[str, Any], faults: Faults, own: bool) -> list[Node]:
+    """The ring that ``topology`` describes.
+
+    Args:
+        parts: what the file itself calls a flow, by name; beside it, a node's ``flow`` names a registered node function.
+        own: it is a controller_executor ring, which has a Controller before an Executor.
+    """
+    names = [keys.name for keys in nodes]
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            faults.add(("topology", position, "name"), f"two nodes are named {name!r}; names must differ")
+    if own and [name for name in names if name in OWN] != list(OWN):
+        faults.add(("topology",), f"expected one node named Controller, and after it one named Executor; there are: {', '.join(names)}")
+    return [_node(("topology", position), keys, parts, faults, own) for position, keys in enumerate(nodes)]
+
+
+def _node(place: Place, keys: NodeKeys, parts: Mapping[str, Any], faults: Faults, own: bool) -> Node:
+    base = OWN[keys.name] if own and keys.name in OWN else Node(keys.name, _nothing)
+    given: dict[str, Any] = {key: getattr(keys, key) for key in ("goal", "reset", "role") if getattr(keys, key) is not None}
+    for key in ("input_interface", "output_interface"):
+        if key in keys.model_fields_set:
+            with faults.at(*place, key):
+                given[key] = _interface(getattr(keys, key))
+    if base.flow is _nothing:
+        with faults.at(*place, "flow"):
+            given["flow"] = _played_by(keys, parts, own)
+    elif keys.flow not in (None, keys.name):
+        faults.add((*place, "flow"), f"the node {keys.name} is played by {keys.name}; leave flow out, or name the node otherwise")
+    return replace(base, **given)
+
+
+def _played_by(keys: NodeKeys, parts: Mapping[str, Any], own: bool) -> Callable[..., Any]:
+    if keys.flow is None:
+        raise InvalidFlow("this key is missing; expected the name of a registered node")
+    if own and keys.flow in OWN:
+        raise InvalidFlow(f"{keys.flow} is played by the node of that name alone; name the node {keys.flow}")
+    found = parts.get(keys.flow)
+    return found if found is not None else registered_nodes.named(keys.flow)
+
+
+def _interface(keys: str | InterfaceKeys | None) -> Interface:
+    if isinstance(keys, InterfaceKeys):
+        return {"rename": keys.keys_to_rename, "select": keys.keys_to_select}
+    resolve(keys)
+    return keys
+
+
+def subflows_of(subflows: Mapping[str, ExecutorConfig], faults: Faults) -> dict[str, BranchingFlow]:
+    """Each subflow of a circular flow: a choice of registered commands."""
+    return {
+        name: BranchingFlow(
+            commands_at(("subflows_config", name, "subflows_config"), config.subflows_config, faults), tell_errors=True, name=name
+        )
+        for name, config in subflows.items()
+    }
+
+
+def _made(maker: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> Controller:
+    try:
+        made = maker(**settings)
+    except (TypeError, ValueError) as error:
+        raise InvalidFlow(f"controller {name!r} cannot be made from subflows_config.Controller: {error}") from error
+    if not callable(getattr(made, "decide", None)):
+        raise InvalidFlow(f"{name!r} is registered as a controller, but makes a {type(made).__name__}; expected a Controller")
+    return made  # type: ignore[no-any-return]
+
+
+def _accepts(maker: Callable[..., Any], name: str, settings: Mapping[str, Any], faults: Faults) -> bool:
+    """Whether the controller takes these settings; adds a fault for each that it does not know or misses."""
+    parameters = inspect.signature(maker).parameters.values()
+    takes = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    needs = {p.name for p in parameters if p.name in takes and p.default is p.empty}
+    free = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    place = ("subflows_config", "Controller")
+    unknown = [] if free else [key for key in settings if key not in takes]
+    for key in unknown:
+        faults.add((*place, key), f"controller {name!r} has no setting of this name; {known(key, [*takes, 'finish'])}")
+    for key in sorted(needs - set(settings)):
+        faults.add((*place, key), f"this key is missing; controller {name!r} needs it")
+    return not unknown and needs <= set(settings)
+
+
+def _nothing(given: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
+    """Stands where a fault was found; such a flow is never made."""
+    return {}

@@ -1,0 +1,159 @@
+"""YAML text becomes plain data with line numbers. Nothing in it can name code, and nothing in it can grow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from flows.summaries import safe_text
+from flows.written.faults import Fault, InvalidFlowFile, Place, shown
+
+#: No flow that a person writes comes near these.
+MAX_BYTES = 64 * 1024
+MAX_DEPTH = 20
+#: YAML says ``tag:yaml.org,2002:str``; these alone are JSON.
+_SCALARS = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str")}
+_TEXT = "tag:yaml.org,2002:str"
+
+
+@dataclass
+class Written:
+    """The data of a file.
+
+    Attributes:
+        file: where it is, as people should read it.
+        data: a mapping of JSON values.
+        lines: the line at which each place of the data begins.
+    """
+
+    file: str
+    data: dict[str, Any] = field(default_factory=dict)
+    lines: dict[Place, int] = field(default_factory=dict)
+
+
+class _Refused(Exception):
+    """Something in the text is not taken; ``place`` is where it stands, as far as that is known."""
+
+    def __init__(self, message: str, line: int, place: Place = ()) -> None:
+        super().__init__(message)
+        self.line, self.place = line, place
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes plain trees only: no tags, no anchors, no aliases, no deep nesting."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        line = event.start_mark.line + 1
+        if event.anchor is not None:
+            raise _Refused(f"the anchor or alias {event.anchor!r} is not taken; write out what it stands for, or quote the text", line)
+        if event.tag is not None:
+            raise _Refused(f"the tag {event.tag!r} is not taken: a flow names registered things, never types or import paths", line)
+        if self.depth > MAX_DEPTH:
+            raise _Refused(f"this is nested more than {MAX_DEPTH} levels deep", line)
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
+def read_text(content: bytes, file: str) -> Written:
+    """Read the bytes of a file; raises InvalidFlowFile if they are not a mapping of JSON values in plain YAML."""
+    try:
+        return _read(content, file)
+    except _Refused as refused:
+        raise InvalidFlowFile([Fault(file, refused.line, shown(refused.place), str(refused))]) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        what = ", ".join(part for part in (error.context, error.problem) if part)
+        raise InvalidFlowFile([Fault(file, mark.line + 1 if mark else 1, "", f"this is not readable as YAML: {what}")]) from error
+
+
+def read_bytes(path: Path, file: str) -> bytes:
+    """What the file holds, at most a little more than a flow may have; raises InvalidFlowFile if it cannot be read."""
+    try:
+        with path.open("rb") as opened:
+            return opened.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidFlowFile([Fault(file, 1, "", f"the file cannot be read: {error.strerror}")]) from error
+
+
+def _read(content: bytes, file: str) -> Written:
+    if len(content) > MAX_BYTES:
+        raise _Refused(f"the file takes more than {MAX_BYTES} bytes; a flow is short, put data elsewhere", 1)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _Refused(f"the file is not valid UTF-8: {error.reason}", content[: error.start].count(b"\n") + 1) from error
+    loader = None
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+    except yaml.reader.ReaderError as error:
+        line = text[: error.position].count("\n") + 1
+        raise _Refused(f"the character {error.character!r} is not taken: {error.reason}", line) from error
+    except (ValueError, OverflowError) as error:  # an escape that is no character
+        line = loader.get_mark().line + 1 if loader else 1
+        raise _Refused(f"this is not readable as YAML: {error}", line) from error
+    if not isinstance(node, yaml.MappingNode):
+        raise _Refused("expected a mapping, such as `flow: controller_executor`", node.start_mark.line + 1 if node else 1)
+    written = Written(file)
+    written.data = _mapping(loader, node, (), written.lines)
+    return written
+
+
+def _value(loader: _Loader, node: yaml.Node, place: Place, lines: dict[Place, int]) -> Any:
+    if isinstance(node, yaml.MappingNode):
+        return _mapping(loader, node, place, lines)
+    if isinstance(node, yaml.SequenceNode):
+        for position, item in enumerate(node.value):
+            lines[*place, position] = item.start_mark.line + 1
+        return [_value(loader, item, (*place, position), lines) for position, item in enumerate(node.value)]
+    return _scalar(loader, node, place)
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode, place: Place, lines: dict[Place, int]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != _TEXT:
+            raise _Refused(
+                f"a key is text; quote {_excerpt(key_node.value)}" if isinstance(key_node.value, str) else "a key is text", line, place
+            )
+        key = _scalar(loader, key_node, place)
+        here = (*place, key)
+        if key in found:
+            raise _Refused(f"the key is there twice, first on line {lines[here]}", line, here)
+        if key == "_target_":
+            raise _Refused(
+                "import paths are not taken: a flow names registered things only, so register it in Python and name it here", line, here
+            )
+        lines[here] = line
+        found[key] = _value(loader, value_node, here, lines)
+    return found
+
+
+def _scalar(loader: _Loader, node: yaml.Node, place: Place) -> Any:
+    line = node.start_mark.line + 1
+    if node.tag not in _SCALARS:
+        raise _Refused(f"{_excerpt(node.value)} reads as a {node.tag.rpartition(':')[2]}, which JSON does not have; quote it", line, place)
+    try:
+        value = loader.construct_object(node)
+        str(value).encode("utf-8")
+    except (ValueError, ArithmeticError) as error:
+        raise _Refused(f"{_excerpt(node.value)} is not taken: {error}", line, place) from error
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _Refused(f"{_excerpt(node.value)} is a number that JSON does not have", line, place)
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise _Refused(f"{_excerpt(node.value)} is too large a number; quote it", line, place)
+    return value
+
+
+def _excerpt(text: str) -> str:
+    return repr(safe_text(text, 60))

@@ -1,0 +1,140 @@
+"""What all tests share: servers of the session, a prefix a test, and what is made on them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol
+from uuid import uuid4
+
+import pytest
+import redis
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
+
+from tests.support.leaks import keys_outside, keys_under
+from tests.support.rabbit import RabbitServer, rabbit_binary, rabbit_server
+from tests.support.runs import START
+from tests.support.servers import CrashableServer, available_binaries
+from tests.support.servers import server as server_of_its_own
+from tests.support.workers import WorkerProcess
+from worker import Client
+from worker.settings import Settings
+from worker.store import Store
+
+hypothesis_settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+hypothesis_settings.load_profile("holdfast")
+
+BINARIES = ("valkey", "redis")
+#: kombu keeps the bindings of queues under names of its own.
+KOMBU = "_kombu."
+
+
+@contextmanager
+def session_server(binary: str) -> Iterator[CrashableServer]:
+    """A server for the session; durable enough for all that do not kill it."""
+    if binary not in available_binaries() and "CI" not in os.environ:
+        pytest.skip(f"this machine has no {binary}-server")
+    with server_of_its_own(binary, "everysec") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[CrashableServer]:
+    """The session's Valkey server: shared, never killed. A test that kills one makes its own (tests.support.servers)."""
+    with session_server("valkey") as running:
+        yield running
+
+
+@pytest.fixture(scope="session", params=BINARIES)
+def any_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
+    """Each kind of server that Holdfast runs on, in turn."""
+    if request.param == "valkey":
+        yield request.getfixturevalue("server")
+    else:
+        with session_server(request.param) as running:
+            yield running
+
+
+@pytest.fixture(scope="session")
+def rabbit() -> Iterator[RabbitServer]:
+    """The session's RabbitMQ: shared, never killed nor frozen. A test that does so makes its own (tests.support.rabbit)."""
+    if rabbit_binary() is None and "CI" not in os.environ:
+        pytest.skip("this machine has no rabbitmq-server")
+    with rabbit_server() as running:
+        yield running
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A prefix that no other test has."""
+    return f"t{uuid4().hex[:8]}"
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After a test with a prefix on a shared server: nothing was written outside the prefix, and what is inside goes."""
+    used = [name for name in ("any_server", "server") if name in request.fixturenames]
+    if not used or "prefix" not in request.fixturenames:
+        yield
+        return
+    running, prefix = request.getfixturevalue(used[0]), request.getfixturevalue("prefix")
+    yield
+    with redis.Redis.from_url(running.url) as client:
+        leaked = keys_outside(client, prefix, [KOMBU])
+        mine = keys_under(client, prefix)
+        if leaked or mine:
+            client.delete(*leaked, *mine)
+    assert not leaked, f"the test wrote keys outside its prefix {prefix}: {leaked}"
+
+
+@pytest.fixture(autouse=True)
+def no_queue_stays(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After a test with a prefix on the session's RabbitMQ: its queues go."""
+    if not {"rabbit", "prefix"} <= set(request.fixturenames):
+        yield
+        return
+    running, prefix = request.getfixturevalue("rabbit"), request.getfixturevalue("prefix")
+    yield
+    running.forget(prefix)
+
+
+@pytest.fixture
+def store(server: CrashableServer, prefix: str) -> Iterator[Store]:
+    """A store whose clock stands at START until the test moves it (``store.now += ms``)."""
+    made = Store(server.url, prefix, now=START)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def settings(server: CrashableServer, prefix: str) -> Settings:
+    """The defaults, on the session's server under the test's prefix."""
+    return Settings(redis_url=server.url, prefix=prefix)
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[Client]:
+    made = Client(settings=settings)
+    yield made
+    made.close()
+
+
+class StartsWorkers(Protocol):
+    """``worker_process(*options, app=..., HOLDFAST_X=...)``: a worker that has announced itself."""
+
+    def __call__(self, *options: str, app: str = "worker.app", **environment: str) -> WorkerProcess: ...
+
+
+@pytest.fixture
+def worker_process(settings: Settings) -> Iterator[Callable[..., WorkerProcess]]:
+    """Starts ``celery -A worker.app worker`` in a process group of its own, which is killed after the test."""
+    with ExitStack() as running:
+
+        def start(*options: str, **environment: Any) -> WorkerProcess:
+            process = WorkerProcess(settings, *options, **environment)
+            running.callback(process.close)
+            return process.ready()
+
+        yield start

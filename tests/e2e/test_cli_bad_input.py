@@ -1,0 +1,182 @@
+"""Bad input on the command line: one clear sentence, the right exit code, no traceback, nothing stored."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.support.command_line import CommandLine, Done
+from tests.support.leaks import keys_under
+from tests.support.servers import CrashableServer
+from worker import Client
+from worker.settings import Settings
+
+DEEP = "[" * 300 + "]" * 300
+TOO_DEEP_TO_PARSE = "[" * 60_000 + "]" * 60_000
+
+#: Submissions that are refused: arguments, exit code, what the sentence says.
+REFUSED: dict[str, tuple[list[str | bytes], int, str]] = {
+    "unknown flow": (["countdwn", "x"], 3, "did you mean 'countdown'"),
+    "missing inputs": (["bisect", "x"], 2, "repo"),
+    "unknown input": (["countdown", "x", "--input", "round=3"], 2, "no input named round"),
+    "wrong input": (["countdown", "x", "--input", "rounds=many"], 2, "rounds"),
+    "an input without a name": (["countdown", "x", "--input", "3"], 2, "KEY=VALUE"),
+    "an input given twice": (["countdown", "x", "--input", "rounds=3", "--input", "rounds=4"], 2, "twice"),
+    "an input given both ways": (["countdown", "x", "--input", "rounds=3", "--input-json", "rounds=4"], 2, "twice"),
+    "goal over the limit": (["countdown", "x" * 65_537], 2, "max_goal_bytes"),
+    "NaN": (["question", "x", "--input-json", "number=NaN"], 2, "number"),
+    "no JSON": (["question", "x", "--input-json", "word=yes"], 2, "is not JSON"),
+    "a 300-deep list": (["question", "x", "--input-json", f"deep={DEEP}"], 2, "levels deep"),
+    "a list too deep to be read": (["question", "x", "--input-json", f"deep={TOO_DEEP_TO_PARSE}"], 2, "nested too deep"),
+    "a lone surrogate in the goal": (["question", b"caf\xe9"], 2, "surrogate"),
+    "a lone surrogate in an input": (["question", "x", "--input", b"word=caf\xe9"], 2, "surrogate"),
+    "a lone surrogate in JSON": (["question", "x", "--input-json", r'word="\ud800"'], 2, "surrogate"),
+    "a lone surrogate in a label": (["question", "x", "--label", b"word=caf\xe9"], 2, "surrogate"),
+    "an id that cannot be one": (["question", "x", "--id", "a b"], 2, "run id"),
+    "a node that is none": (["question", "x", "--interrupt-before", "Nobody"], 2, "Executor"),
+    "no round at all": (["question", "x", "--max-rounds", "0"], 2, "max_rounds"),
+    "a deadline that has passed": (["question", "x", "--deadline", "-1"], 2, "deadline"),
+    "a flow only": (["question"], 2, "GOAL"),
+}
+
+
+@pytest.fixture
+def holdfast(tmp_path: Path, settings: Settings) -> CommandLine:
+    return CommandLine(tmp_path, settings)
+
+
+@pytest.fixture
+def stored(server: CrashableServer, prefix: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(server.url, decode_responses=True) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def refusals(server: CrashableServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Done, list[str]]]:
+    """What became of each submission, and what it stored; several at once, each under a prefix of its own."""
+    directory = tmp_path_factory.mktemp("refused")
+
+    def submit(number: int, case: str) -> tuple[Done, list[str]]:
+        prefix = f"refused{number}x"
+        done = CommandLine(directory, Settings(redis_url=server.url, prefix=prefix))("submit", *REFUSED[case][0])
+        with redis.Redis.from_url(server.url) as client:
+            return done, keys_under(client, prefix)
+
+    with ThreadPoolExecutor(4) as pool:
+        return dict(zip(REFUSED, pool.map(submit, range(len(REFUSED)), REFUSED), strict=True))
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refused_submission_is_a_sentence_and_stores_nothing(refusals: dict[str, tuple[Done, list[str]]], case: str) -> None:
+    _, code, words = REFUSED[case]
+    done, stored = refusals[case]
+    assert done.code == code, done.err
+    assert words in done.err and done.out == ""
+    assert len(done.err) < 1500
+    assert stored == []
+
+
+def test_an_id_or_key_in_use_is_not_possible_in_this_state(holdfast: CommandLine) -> None:
+    assert holdfast("submit", "question", "x", "--id", "mine", "--idempotency-key", "k").code == 0
+    again = holdfast("submit", "question", "y", "--id", "mine")
+    assert again.code == 8 and "mine" in again.err
+    other = holdfast("submit", "question", "y", "--idempotency-key", "k")
+    assert other.code == 8 and "other content" in other.err
+    same = holdfast("submit", "question", "x", "--idempotency-key", "k")
+    assert same.code == 0 and same.out.strip() == "mine"
+    assert len(holdfast("list", "--json").json) == 1
+
+
+def test_what_the_state_does_not_allow_is_refused_and_changes_nothing(holdfast: CommandLine, client: Client) -> None:
+    client.submit("countdown", "x", run_id="live")
+    before = client.get("live").to_dict()
+    for arguments in (["resume", "live"], ["retry", "live"], ["delete", "live"]):
+        done = holdfast(*arguments)
+        assert done.code == 8 and "live is queued" in done.err, done.err
+    assert client.get("live").to_dict() == before
+
+
+def test_resume_of_a_running_run_and_retry_or_stop_of_a_completed_one_are_refused(holdfast: CommandLine, client: Client) -> None:
+    with holdfast.worker():
+        client.submit("countdown", "x", {"rounds": 0}, run_id="done")
+        client.submit("countdown", "x", {"rounds": 1, "seconds": 600}, run_id="busy")
+        client.wait("done", 20)
+        next(event for event in client.events("busy") if event.type == "committed")
+        busy, done, stop = holdfast("resume", "busy"), holdfast("retry", "done"), holdfast("stop", "done")
+        assert busy.code == 8 and "busy is running" in busy.err
+        assert done.code == 8 and "done is completed" in done.err
+        assert stop.code == 8 and "done has completed" in stop.err
+        assert client.get("busy").status.value == "running" and client.get("done").status.value == "completed"
+        client.request_stop("busy", "now")
+
+
+def test_an_unknown_run_is_not_found(holdfast: CommandLine) -> None:
+    for command in ("show", "watch", "stop", "resume", "retry", "delete"):
+        done = holdfast(command, "nobody")
+        assert done.code == 3 and "no run has the id 'nobody'" in done.err, (command, done)
+
+
+def test_a_corrupt_run_is_told_as_damaged_and_left_alone(holdfast: CommandLine, client: Client, stored: redis.Redis, prefix: str) -> None:
+    client.submit("countdown", "x", run_id="hurt")
+    stored.hset(f"{prefix}:run:hurt", "step", "many")
+    before = stored.hgetall(f"{prefix}:run:hurt")
+    for command in ("show", "watch", "stop", "resume", "retry"):
+        done = holdfast(command, "hurt")
+        assert done.code == 1 and "hurt" in done.err, (command, done)
+        assert "should not happen" not in done.err, (command, done)
+    assert stored.hgetall(f"{prefix}:run:hurt") == before
+
+
+def test_a_wrong_url_is_a_sentence_without_its_password(holdfast: CommandLine) -> None:
+    wrong = (
+        "http://localhost:6379",
+        "redis://localhost:port/0",
+        "redis://localhost:0/0",
+        "redis://localhost/first",
+        "unix://",
+        "localhost",
+    )
+    for url in wrong:
+        done = holdfast("list", "--url", url)
+        assert done.code == 2 and "is no URL of a server" in done.err, (url, done)
+    done = holdfast("list", "--url", "http://me:secret@localhost:1/0")
+    assert done.code == 2 and "secret" not in done.err
+
+
+def test_a_server_that_does_not_answer_is_no_server(holdfast: CommandLine, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can take it, and it refuses
+        refused = f"redis://:secret@127.0.0.1:{free.getsockname()[1]}/0"
+        for url in (refused, f"unix://{tmp_path}/none.sock", "redis://no-such-host.invalid:6379/0"):
+            done = holdfast("submit", "countdown", "x", "--url", url)
+            assert done.code == 7 and "no server answers at" in done.err and "secret" not in done.err, (url, done)
+
+
+def test_without_any_server_the_sentence_says_how_to_get_one(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(("127.0.0.1", 6379))
+        except OSError:
+            assert "CI" not in os.environ, "in continuous integration nothing listens there"
+            pytest.skip("there is a server on localhost:6379")
+        done = CommandLine(tmp_path)("list")
+    assert done.code == 7 and "holdfast up" in done.err and done.out == ""
+
+
+def test_an_unknown_setting_or_command_names_the_nearest_known(holdfast: CommandLine) -> None:
+    setting = holdfast("list", variables={"HOLDFAST_LEASE_SECOND": "3"})
+    assert setting.code == 2 and "lease_seconds" in setting.err
+    command = holdfast("submitt")
+    assert command.code == 2 and "'submit'" in command.err
+
+
+def test_an_answer_that_is_no_json_is_shown_how_to_be_quoted(holdfast: CommandLine) -> None:
+    done = holdfast("resume", "any", "--answer", "yes, do")
+    assert done.code == 2 and """--answer '"yes, do"'""" in done.err

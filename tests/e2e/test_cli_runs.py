@@ -1,0 +1,259 @@
+"""The command line on real runs: submitted, watched, answered, stopped, tried again and removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import COMMAND, ROOT, CommandLine, wait_for_line
+from tests.support.servers import until
+from worker import Client, RunStatus
+from worker.embedded import EmbeddedServer
+from worker.settings import Settings
+
+FLOWS = """
+from flows import ControllerExecutorFlow, FatalError, register
+
+@register("broken")
+class Broken(ControllerExecutorFlow):
+    def decide(self, context):
+        raise FatalError("the till is on fire")
+"""
+
+
+@pytest.fixture
+def holdfast(tmp_path: Path, settings: Settings) -> CommandLine:
+    """With a module of flows in the working directory, as somebody has who tries things out."""
+    (tmp_path / "my_flows.py").write_text(FLOWS)
+    return CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="my_flows")
+
+
+@pytest.fixture
+def worker(holdfast: CommandLine) -> Iterator[subprocess.Popen[str]]:
+    with holdfast.worker("--concurrency", "4") as process:
+        yield process
+
+
+@pytest.mark.usefixtures("worker")
+def test_submit_and_watch_tells_the_answer_and_by_its_exit_code_how_the_run_ended(holdfast: CommandLine, client: Client) -> None:
+    done = holdfast("submit", "countdown", "x", "--input", "rounds=2", "--label", "who=me", "--watch")
+    assert done.code == 0 and "answer: counted down from 2" in done.out, done
+    assert [line.split("  ")[1] for line in done.out.splitlines() if "  step " in line] == [
+        "step 0", "step 0", "step 1", "step 2", "step 3", "step 4", "step 5",
+    ]  # fmt: skip
+    assert "\x1b" not in done.out
+
+    errored = holdfast("submit", "broken", "x", "--watch", "--id", "bad")
+    assert errored.code == 4 and "the till is on fire" in errored.out and "holdfast retry bad" in errored.out
+
+    asked = holdfast("submit", "question", "who?", "--watch", "--id", "ask")
+    assert asked.code == 6 and "holdfast resume ask --answer" in asked.out
+    assert holdfast("resume", "ask", "--answer", '"me"').code == 0
+    answered = holdfast("watch", "ask", "--json")
+    documents = [json.loads(line) for line in answered.out.splitlines()]
+    assert answered.code == 0 and documents[-1]["type"] == "end" and documents[-1]["run"]["answer"] == "me"
+
+    assert holdfast("retry", "bad").code == 0
+    assert client.wait("bad", 20).status is RunStatus.ERRORED
+    assert "retried" in [event.type for event in client.events("bad")]
+
+    client.submit("countdown", "x", {"rounds": 1, "seconds": 600}, run_id="long")
+    next(event for event in client.events("long") if event.type == "committed")
+    stopped = holdfast("stop", "long", "--now", "--reason", "enough", "--by", "me")
+    assert stopped.code == 0 and "long is stopped" in stopped.out and "1/Executor/1" in stopped.out
+    assert "already stopped" in holdfast("stop", "long").out
+    watched = holdfast("watch", "long")
+    assert watched.code == 5 and "by me, because enough" in watched.out
+    assert holdfast("delete", "long").code == 0 and holdfast("show", "long").code == 3
+
+
+@pytest.mark.usefixtures("worker")
+def test_ctrl_c_on_watch_leaves_the_run_going_and_says_how_to_find_it(holdfast: CommandLine, client: Client) -> None:
+    client.submit("countdown", "x", {"rounds": 1, "seconds": 600}, run_id="long")
+    with holdfast.running("watch", "long") as watching:
+        assert watching.stdout is not None
+        assert "submitted" in watching.stdout.readline()
+        watching.send_signal(signal.SIGINT)
+        _, said = watching.communicate(timeout=20)
+    assert watching.returncode == 130
+    assert "holdfast watch long" in said and "Traceback" not in said
+    assert not client.get("long").status.ended
+    client.request_stop("long", "now")
+
+
+def test_sigterm_drains_the_round_and_not_the_run(holdfast: CommandLine, client: Client, worker: subprocess.Popen[str]) -> None:
+    client.submit("countdown", "x", {"rounds": 1000, "seconds": 0.2}, run_id="long")
+    next(event for event in client.events("long") if event.type == "committed" and event.node == "Executor")
+    worker.send_signal(signal.SIGTERM)
+    _, said = worker.communicate(timeout=30)
+    assert worker.returncode == 0 and "Traceback" not in said, said
+    left = client.get("long")
+    assert not left.status.ended and left.phase == "queued"  # nobody has to wait for a lease
+    assert [found["alive"] for found in client.workers()] == []
+
+
+def test_results_are_documents_or_plain_lines_without_a_terminal(holdfast: CommandLine, client: Client) -> None:
+    goal = "a goal\nof two lines, \x1b[31mred\x1b[0m and \ttabbed"
+    client.submit("countdown", goal, {"rounds": 2}, run_id="one", labels={"who": "me"})
+    client.submit("question", "two", run_id="two")
+    listed = holdfast("list", "--flow", "countdown")
+    assert listed.out.count("\n") == 1 and "\x1b" not in listed.out
+    assert listed.out.split("\t")[:4] == ["one", "queued", "countdown", "0"]
+    assert {run["id"] for run in holdfast("list", "--json", "--status", "queued").json} == {"one", "two"}
+    assert holdfast("show", "one", "--json").json["labels"] == {"who": "me"}
+    assert set(holdfast("show", "one", "--transcript", "--json").json) == {"run", "history", "events"}
+    assert "submitted" in holdfast("show", "one", "--transcript").out
+    assert holdfast("workers", "--json").json == [] and holdfast("workers").out == ""
+    assert {"bisect", "countdown", "question", "broken"} <= set(holdfast("flows", "--json").json)
+    assert holdfast("flows", "bisect", "--json").json["runs_shell"] is True
+    assert holdfast("flows", "bisct").code == 3
+    submitted = holdfast("submit", "question", "three", "--json")
+    assert submitted.json["status"] == "queued" and "no worker" in submitted.err
+    stopped = holdfast("stop", "--flow", "question", "--json")
+    assert [receipt["stopped"] for receipt in stopped.json] == [True, True]
+    assert holdfast("stop", "--status", "queued").out.splitlines() == ["one is stopped at step 0"]
+    assert holdfast("resume", "one", "--json").json["status"] == "queued"
+
+
+def test_a_reader_that_leaves_early_is_no_error(holdfast: CommandLine, client: Client) -> None:
+    for _ in range(40):
+        client.submit("question", "x" * 4000)  # more than a pipe holds
+    with holdfast.running("list") as listing:
+        assert listing.stdout is not None and listing.stderr is not None
+        listing.stdout.readline()
+        listing.stdout.close()
+        assert listing.stderr.read() == ""
+    assert listing.returncode == 0
+
+
+def test_a_relative_path_is_taken_from_where_it_is_submitted(holdfast: CommandLine) -> None:
+    inputs = [part for text in ("repo=till", "good=v1", "bad=main", "test=true") for part in ("--input", text)]
+    submitted = holdfast("submit", "bisect", "x", *inputs, "--json")
+    assert submitted.json["inputs"]["repo"] == str(holdfast.directory / "till")
+    assert "holdfast worker --enable bisect" in submitted.err
+
+
+@pytest.mark.parametrize("name", ["flows", "worker"])
+def test_another_package_of_our_name_is_told_if_it_comes_first_and_the_working_directory_comes_last(
+    holdfast: CommandLine, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "__init__.py").write_text("")
+    script = [sys.executable, "-P", str(ROOT / "worker" / "cli" / "holdfast"), "list"]
+    path = holdfast.environment["PYTHONPATH"]
+    for first, code in ((path, 0), (f"{tmp_path}{os.pathsep}{path}", 2)):
+        done = subprocess.run(
+            script, cwd=tmp_path, env={**holdfast.environment, "PYTHONPATH": first}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == code and "Traceback" not in done.stderr, done
+        assert (str(tmp_path / name) in done.stderr and "PYTHONPATH" in done.stderr) == bool(code)
+
+
+def test_up_gives_a_server_and_a_worker_that_others_find_and_ctrl_c_ends_both(tmp_path: Path) -> None:
+    holdfast = CommandLine(tmp_path)
+    with holdfast.running("up", "--concurrency", "2") as up:
+        wait_for_line(up, "worker ready")
+        first = holdfast("submit", "countdown", "x", "--watch")
+        assert first.code == 0 and "counted down" in first.out, first
+        [worker] = holdfast("workers", "--json").json
+        assert "bisect" in worker["flows"] and worker["concurrency"] == 2
+        os.kill(worker["pid"], signal.SIGKILL)
+        wait_for_line(up, "starting another")
+        wait_for_line(up, "worker ready")
+        [other] = [found for found in holdfast("workers", "--json").json if found["pid"] != worker["pid"]]
+        up.send_signal(signal.SIGINT)
+        _, said = up.communicate(timeout=30)
+    assert up.returncode == 0 and "nothing is lost" in said and "Traceback" not in said
+    until(lambda: not Path(f"/proc/{other['pid']}").exists(), "the worker's end")
+    assert not (tmp_path / "state" / "holdfast" / "server.sock").exists()
+
+
+def test_up_takes_no_broker_of_another_server(tmp_path: Path) -> None:
+    holdfast = CommandLine(tmp_path, HOLDFAST_REDIS_URL="redis://127.0.0.1:1/0", HOLDFAST_BROKER_URL="amqp://127.0.0.1:1//")
+    with holdfast.running("up") as up:
+        ready = wait_for_line(up, "worker ready")
+        up.send_signal(signal.SIGINT)  # killed, it would leave its server behind
+        up.communicate(timeout=30)
+    assert "127.0.0.1" not in ready
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["HOLDFAST_BROKER_URL", *(pytest.param(name, marks=pytest.mark.slow) for name in ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"))],
+)
+def test_up_and_who_finds_it_are_drawn_to_no_broker_or_result_backend_of_the_environment(tmp_path: Path, name: str) -> None:
+    holdfast = CommandLine(tmp_path, **{name: "amqp://me@127.0.0.1:1//" if "BROKER" in name else "django-db"})
+    with holdfast.running("up") as up:
+        wait_for_line(up, "worker ready")
+        assert holdfast("submit", "countdown", "x", "--watch").code == 0
+        [worker] = holdfast("workers", "--json").json
+        [handover] = [row for row in holdfast("doctor", "--json").json if row["check"] == "handover"]
+        up.send_signal(signal.SIGINT)
+        up.communicate(timeout=30)
+    assert worker["handover"] == "fused" and handover["level"] == "ok"
+
+
+@pytest.mark.slow
+def test_the_worker_of_an_up_that_is_killed_leaves_by_itself(tmp_path: Path) -> None:
+    holdfast = CommandLine(tmp_path)
+    with holdfast.running("up") as up:
+        wait_for_line(up, "worker ready")
+        [worker] = holdfast("workers", "--json").json
+        up.kill()
+        up.wait(20)
+        until(lambda: not Path(f"/proc/{worker['pid']}").exists(), "the worker's end")
+    # The server stays, as a daemon, with what was acknowledged; the next one to start it takes it over, and ends it.
+    with EmbeddedServer(tmp_path / "state" / "holdfast") as server:
+        assert server.owned
+        assert holdfast("list").code == 0
+
+
+@pytest.mark.slow
+def test_the_demo_kills_its_worker_in_a_round_and_finds_what_git_finds(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "demo", "--json"],
+        cwd=tmp_path,
+        env=CommandLine(tmp_path, TMPDIR=str(tmp_path)).environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["same"] and told["holdfast"] == told["git"] and told["killed_step"] % 2 == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_demo_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
+    holdfast = CommandLine(tmp_path, TMPDIR=str(tmp_path))
+    with holdfast.running("demo") as demo:
+        assert demo.stdout is not None
+        next(line for line in demo.stdout if "step 1" in line)
+        demo.send_signal(signal.SIGINT)
+        _, said = demo.communicate(timeout=30)
+    assert demo.returncode == 130 and "Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_workers_play_their_role_on_the_pool_they_were_given(holdfast: CommandLine, client: Client) -> None:
+    with (
+        holdfast.worker("--role", "controller", "--pool", "solo"),
+        holdfast.worker("--role", "executor", "--pool", "prefork", "--concurrency", "2"),
+    ):
+        assert {(worker["role"], worker["pool"], worker["concurrency"]) for worker in client.workers()} == {
+            ("controller", "solo", 1),
+            ("executor", "prefork", 2),
+        }
+        run = client.submit("countdown", "x", {"rounds": 2})
+        assert client.wait(run.id, 20).status is RunStatus.COMPLETED
+    refused = holdfast("worker", "--enable", "bisekt")
+    assert refused.code == 2 and "bisekt" in refused.err and "bisect" in refused.err

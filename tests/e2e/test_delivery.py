@@ -1,0 +1,107 @@
+"""Messages may be doubled, late, out of order or forged: the log stays exact, the worker lives."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+
+from tests.support.history import exact
+from tests.support.servers import CrashableServer, available_binaries, server, until
+from tests.support.workers import workers
+from worker import Client, Settings
+
+ROUNDS = 6
+
+
+@pytest.fixture(params=["valkey", "redis"])
+def own_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
+    if request.param not in available_binaries() and "CI" not in os.environ:
+        pytest.skip(f"this machine has no {request.param}-server")
+    with server(request.param) as running:
+        yield running
+
+
+@pytest.fixture
+def settings(own_server: CrashableServer) -> Settings:
+    return Settings(redis_url=own_server.url, prefix="delivery", flow_modules=("tests.support.rings",))
+
+
+@pytest.fixture
+def client(settings: Settings) -> Iterator[Client]:
+    made = Client(settings=settings)
+    yield made
+    made.close()
+
+
+def test_every_message_delivered_five_times_out_of_order_and_after_the_end_leaves_the_log_exact(client: Client, settings: Settings) -> None:
+    with workers(2, settings, app="tests.support.unreliable", COPIES="4"):
+        ids = [client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": 0.02}).id for _ in range(20)]
+        for run_id in ids:
+            client.wait(run_id, 60)
+        last = [f"{run_id} 0 {ROUNDS - 1}" for run_id in ids]
+        until(lambda: all(delivered(client)[key] >= 5 for key in last), "the copies of the last rounds, after their runs have ended")
+        until(lambda: not any(client._store.counts()[name] for name in client._store.keys.queue_names), "the copies to be consumed")
+        counts = delivered(client)
+    assert sorted(counts) == sorted(f"{run_id} 0 {step}" for run_id in ids for step in range(ROUNDS))
+    print(f"{len(counts)} messages, {sum(counts.values())} deliveries, each at least {min(counts.values())} times")
+    assert min(counts.values()) >= 5
+    assert [run_id for run_id in ids if not exact(client, run_id, ROUNDS)] == []
+    assert client._store.counts()["due"] == 0
+
+
+def delivered(client: Client) -> dict[str, int]:
+    """How often each round's message reached a worker."""
+    return {key: int(count) for key, count in client._store.redis.hgetall("delivery:test:delivered").items()}
+
+
+def test_a_malformed_message_goes_to_the_dead_letters_and_the_worker_lives(client: Client, settings: Settings) -> None:
+    good = json.loads(client._engine.dispatcher.message("controller", "nobody", 0, 0).text)
+    without_id = {**good, "headers": {name: value for name, value in good["headers"].items() if name != "id"}}
+    malformed = [
+        "",
+        "null",
+        "[]",
+        "{",
+        "\xff",
+        json.dumps(without_id),
+        json.dumps({**good, "body": "!"}),
+        json.dumps({**good, "headers": None}),
+    ]
+    with workers(1, settings) as [worker]:
+        for text in malformed:
+            client._store.redis.lpush(client._store.keys.queue("controller"), text)
+        run = client.submit("ledger", "g", {"rounds": ROUNDS})
+        client.wait(run.id, 20)
+        assert exact(client, run.id, ROUNDS)
+        assert worker.process.poll() is None
+    letters = client._store.dead_letters()
+    assert len(letters) == len(malformed)
+    assert "no header 'id'" in [letter["why"] for letter in letters]
+
+
+def test_with_the_broker_on_another_redis_the_dead_letters_are_kept_beside_the_state(client: Client, settings: Settings) -> None:
+    with server() as other, Redis.from_url(other.url) as broker:
+        with workers(1, settings.model_copy(update={"broker_url": other.url})):
+            broker.lpush(client._store.keys.queue("controller"), "{")
+            until(lambda: client._store.dead_letters() != [], "the letter")
+        assert not broker.exists(client._store.keys.dead_letters)
+    [letter] = client._store.dead_letters()
+    assert letter["message"] == "{"
+
+
+def test_a_header_that_celery_would_obey_is_taken_off(client: Client, settings: Settings) -> None:
+    """``timelimit`` once killed a worker; a header nobody knows is not passed on either."""
+    run = client.submit("ledger", "g", {"rounds": 1})
+    redis = client._store.redis
+    queue = client._store.keys.queue("controller")
+    message = json.loads(redis.rpop(queue))
+    message["headers"] |= {"__class__": "x", "stamps": {}, "made_up": [1, 2]}
+    redis.rpush(queue, json.dumps(message))
+    with workers(1, settings) as [worker]:
+        assert client.wait(run.id, 20).answer == [0]
+        assert worker.process.poll() is None
+    assert client._store.dead_letters() == []

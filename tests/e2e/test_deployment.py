@@ -1,0 +1,263 @@
+"""docker-compose.yml without Docker: each service's exact command, health check and stop signal, as processes of this machine.
+
+What stands for the containers: host names become the address of a server of the test, paths in a volume become the files mounted
+there, and ``holdfast`` is this checkout's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.command_line import COMMAND, ROOT
+from tests.support.servers import available_binaries, until
+from worker import Client, RunStatus
+from worker.settings import Settings
+from worker.store import StoreUnavailable
+from worker.store.safety import check_answers
+
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
+SERVICES: dict[str, Any] = COMPOSE["services"]
+WORKERS = ("controller", "executor")
+DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
+FLOWS = """
+from pathlib import Path
+from flows import Command, ControllerExecutorFlow, Finish, command, register
+
+@register("slow")
+class Slow(ControllerExecutorFlow):
+    def decide(self, context):
+        return Command("work") if len(context.history) == 0 else Finish("worked")
+
+    @command
+    def work(self, context) -> str:
+        folder = Path(context.inputs["folder"])
+        (folder / "begun").touch()
+        while not (folder / "go-on").exists():
+            context.cancelled.wait(0.01)
+        return "worked"
+"""
+
+
+def interpolated(text: str) -> str:
+    """``${NAME:-default}`` as Compose reads it where nothing is set."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+
+
+def instruction(name: str) -> list[str]:
+    """What the last instruction of this name in the Dockerfile holds; it must be in exec form."""
+    return list(yaml.safe_load(re.findall(rf"(?m)^{name} (\[.*\])$", DOCKERFILE)[-1]))
+
+
+def program(words: list[str]) -> list[str]:
+    """A command of a container, here: ``holdfast`` is this checkout's, with nothing between it and the signals."""
+    assert words[0] == "holdfast"
+    return [*COMMAND, *words[1:]]
+
+
+class Container:
+    """A service's process and environment."""
+
+    def __init__(self, name: str, directory: Path, url: str, prefix: str) -> None:
+        service = SERVICES[name]
+        given = {key: interpolated(value) for key, value in service["environment"].items()}
+        assert given["HOLDFAST_REDIS_URL"] == "redis://valkey:6379/0", "the server is named like its service"
+        bare = {key: value for key, value in os.environ.items() if not key.startswith(("HOLDFAST_", "CELERY_"))}
+        self.environment = {**bare, **given, "PYTHONPATH": str(ROOT), "HOME": str(directory), "XDG_STATE_HOME": str(directory / "state")}
+        self.environment |= {"HOLDFAST_REDIS_URL": url, "HOLDFAST_PREFIX": prefix, "HOLDFAST_FLOW_MODULES": "my_flows"}
+        self.directory = directory
+        self.health = service["healthcheck"]
+        self.process = subprocess.Popen(
+            program([*instruction("ENTRYPOINT"), *service["command"]]),
+            cwd=directory,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def check(self, **variables: str) -> subprocess.CompletedProcess[str]:
+        """The health check, run as Docker runs it."""
+        kind, *words = self.health["test"]
+        assert kind == "CMD", "no shell, no grep: nothing that can be healthy by accident"
+        return subprocess.run(
+            program(words),
+            cwd=self.directory,
+            env={**self.environment, **variables},
+            capture_output=True,
+            text=True,
+            timeout=seconds(self.health["timeout"]),
+            check=False,
+        )
+
+    def healthy(self) -> bool:
+        return self.check().returncode == 0
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(10)
+
+
+def seconds(text: str) -> float:
+    assert text.endswith("s")
+    return float(text[:-1])
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "my_flows.py").write_text(FLOWS)
+    return tmp_path
+
+
+@contextmanager
+def containers(directory: Path, settings: Settings) -> Iterator[Mapping[str, Container]]:
+    """The workers of the compose file, healthy."""
+    assert settings.redis_url is not None
+    started = {name: Container(name, directory, settings.redis_url, settings.prefix) for name in WORKERS}
+    try:
+        for each in started.values():
+            until(each.healthy, "a healthy worker")
+        yield started
+    finally:
+        for each in started.values():
+            each.end()
+
+
+def test_the_services_play_a_run_and_each_drains_its_round_at_sigterm(directory: Path, settings: Settings, client: Client) -> None:
+    with containers(directory, settings) as started:
+        roles = sorted(worker["role"] for worker in client.workers())
+        assert roles == ["controller", "executor"]
+        with_flow = [worker for worker in client.workers() if "slow" in worker["flows"]]
+        assert len(with_flow) == 2
+        run = _submit(directory, settings, started["executor"])
+        until((directory / "begun").exists, "the round to begin")
+        started["executor"].process.send_signal(signal.SIGTERM)
+        until(lambda: _draining(client, started["executor"]), "the executor to take SIGTERM")
+        assert started["executor"].process.poll() is None, "it waits for the round in flight"
+        (directory / "go-on").touch()
+        assert started["executor"].process.wait(30) == 0
+        left = client.wait(run, 30)  # the controller alone can end it: the executor's round was committed
+        assert left.status is RunStatus.COMPLETED and left.answer == "worked"
+        committed = [(event.step, event.node, event.attempt) for event in client.events(run, follow=False) if event.type == "committed"]
+        assert committed == [(0, "Controller", 1), (1, "Executor", 1), (2, "Controller", 1)]
+        started["controller"].process.send_signal(signal.SIGTERM)
+        assert started["controller"].process.wait(30) == 0
+        assert client.workers() == []
+
+
+def _submit(directory: Path, settings: Settings, container: Container) -> str:
+    done = subprocess.run(
+        program(["holdfast", "submit", "slow", "x", "--input", f"folder={directory}", "--id", "r"]),
+        cwd=directory,
+        env=container.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
+    return "r"
+
+
+def _draining(client: Client, container: Container) -> bool:
+    """Whether it consumes no more: a warm shutdown has begun (it withdraws only at the end)."""
+    try:
+        status = Path(f"/proc/{container.process.pid}/status").read_text()
+    except FileNotFoundError:
+        return True
+    pending = [line.split()[1] for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
+    return all(int(mask, 16) & (1 << (signal.SIGTERM - 1)) == 0 for mask in pending)
+
+
+def test_a_worker_is_unhealthy_when_its_process_is_gone_or_it_cannot_reach_the_server(directory: Path, settings: Settings) -> None:
+    with containers(directory, settings) as started:
+        executor = started["executor"]
+        healthy = executor.check()
+        assert healthy.returncode == 0 and f"{socket.gethostname()}:" in healthy.stdout
+        away = executor.check(HOLDFAST_REDIS_URL=f"unix://{directory}/none.sock")
+        assert away.returncode == 7
+        for each in started.values():
+            os.killpg(each.process.pid, signal.SIGKILL)
+            each.process.wait(10)
+        gone = executor.check()
+        assert gone.returncode == 1 and "its process is gone" in gone.stderr
+        assert executor.check(HOLDFAST_PREFIX="another").returncode == 1
+
+
+def test_a_worker_that_stands_still_is_unhealthy(directory: Path, settings: Settings) -> None:
+    with containers(directory, settings) as started:
+        for each in started.values():
+            os.kill(each.process.pid, signal.SIGSTOP)
+        short = {"HOLDFAST_HEARTBEAT_SECONDS": "0.1"}
+        until(lambda: started["executor"].check(**short).returncode == 1, "the silence to be noticed")
+        assert "silent for" in started["executor"].check(**short).stderr
+
+
+def test_the_image_starts_the_worker_without_a_shell_and_without_root() -> None:
+    assert instruction("ENTRYPOINT") == ["holdfast"] and instruction("CMD") == ["worker"]
+    users = re.findall(r"(?m)^USER (\S+)$", DOCKERFILE)
+    assert users and users[-1] not in ("root", "0")
+    assert re.findall(r"(?m)^STOPSIGNAL (\S+)$", DOCKERFILE) == ["SIGTERM"]
+    assert len(re.findall(r"(?m)^FROM ", DOCKERFILE)) == 2
+    assert all("container_name" not in SERVICES[name] and "ports" not in SERVICES[name] for name in WORKERS), "--scale needs that"
+    assert all(seconds(service["stop_grace_period"]) >= 10 for service in SERVICES.values())
+
+
+def test_what_the_image_is_built_from_reaches_the_builder() -> None:
+    copied = {word for line in re.findall(r"(?m)^COPY (?!--from)(.+) \S+$", DOCKERFILE) for word in line.split()}
+    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
+    assert copied == kept and all((ROOT / name).exists() for name in copied)
+
+
+def test_the_server_starts_with_its_command_answers_its_check_and_keeps_what_it_has(tmp_path: Path) -> None:
+    service = SERVICES["valkey"]
+    binary, cli = available_binaries().get("valkey"), shutil.which("valkey-cli") or shutil.which("redis-cli")
+    if binary is None and "CI" not in os.environ:
+        pytest.skip("this machine has no valkey-server")
+    mounts = dict(volume.split(":")[:2][::-1] for volume in service["volumes"])
+    mounts["/data"] = str(tmp_path)
+    words = [mounts.get(word, word) for word in service["command"]]
+    assert words[0] == "valkey-server" and words[1] == "./config/redis.conf"
+    words[words.index("--bind") + 1] = "127.0.0.1"  # the container's network is its own, this machine's is not
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [str(binary), *words[1:], "--port", str(port)]
+    for round_number in range(2):
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            try:
+                with closing(Client(f"redis://127.0.0.1:{port}/0")) as client:
+                    until(lambda: _answers(f"redis://127.0.0.1:{port}/0"), "the server")
+                    if round_number == 0:
+                        client.submit("countdown", "x", run_id="kept")
+                    assert client.get("kept").goal == "x"
+                if cli is not None:
+                    kind, _, *arguments = service["healthcheck"]["test"]
+                    assert kind == "CMD"
+                    assert subprocess.run([cli, "-p", str(port), *arguments], capture_output=True, check=False).stdout == b"PONG\n"
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(30) == 0
+            finally:
+                if process.poll() is None:
+                    process.kill()
+
+
+def _answers(url: str) -> bool:
+    try:
+        check_answers(url)
+    except StoreUnavailable:
+        return False
+    return True

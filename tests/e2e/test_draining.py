@@ -1,0 +1,53 @@
+"""A worker that was told to end stays announced, as draining, until its last round is over: its health check is green so long."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import CommandLine
+from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
+from tests.support.servers import until
+from worker import Client, RunStatus, Settings, VerdictCode
+
+FLOWS = """
+from pathlib import Path
+from flows import CircularFlow, Node, register
+
+@register("patient")
+class Patient(CircularFlow):
+    topology = (Node("Executor", "wait"),)
+
+    def wait(self, state, context):
+        folder = Path(context.inputs["folder"])
+        (folder / "begun").touch()
+        while not (folder / "go-on").exists():
+            context.cancelled.wait(0.02)
+        return {self.early_exit_key: True, "answer": "waited"}
+"""
+
+
+@pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
+def test_a_worker_that_ends_its_last_round_is_announced_as_draining_until_it_is_gone(
+    client: Client, settings: Settings, tmp_path: Path, pool: str
+) -> None:
+    (tmp_path / "patience.py").write_text(FLOWS)
+    holdfast = CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="patience")
+    with holdfast.worker("--pool", pool, "--concurrency", "1") as process:
+        assert [worker["draining"] for worker in client.workers()] == [False]
+        client.submit("patient", "x", {"folder": str(tmp_path)}, run_id="last")
+        until((tmp_path / "begun").exists, "the round to begin")
+        process.send_signal(signal.SIGTERM)
+        until(lambda: [worker["draining"] for worker in client.workers()] == [True], "the worker to be announced as draining")
+        assert holdfast("workers", "--alive").code == 0, "it is at work"
+        assert "\tdraining\t" in holdfast("workers").out
+        client.submit("patient", "x", {"folder": str(tmp_path)}, run_id="next")
+        assert client.why("next").code is VerdictCode.NO_WORKER, "one that is leaving takes no new round"
+        assert "start one" in holdfast("submit", "patient", "x", "--input", f"folder={tmp_path}").err
+        assert client.get("last").status is RunStatus.RUNNING and process.poll() is None
+        (tmp_path / "go-on").touch()
+        assert process.wait(30) == 0
+    assert client.get("last").answer == "waited"
+    assert client.workers() == []

@@ -1,0 +1,81 @@
+"""What makes two submissions under one idempotency key the same: what the callers gave, and nothing else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_line import CommandLine
+from worker import Client, Conflict, Settings
+
+SOON = datetime.now(UTC) + timedelta(hours=1)
+FLOWS = """
+from pydantic import BaseModel
+from flows import ControllerExecutorFlow, Finish, command, register
+
+@register("parcel")
+class Parcel(ControllerExecutorFlow):
+    class Inputs(BaseModel):
+        to: str
+        weight: float = 1.5
+
+    def decide(self, context):
+        return Finish(context.inputs["to"])
+
+    @command
+    def weigh(self) -> None: ...
+"""
+
+
+def test_a_client_with_the_flows_code_and_one_without_submit_the_same(client: Client, settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "parcels.py").write_text(FLOWS)
+    with_code = CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="parcels")
+    with with_code.worker():
+        submitted = with_code("submit", "parcel", "x", "--input", "to=me", "--idempotency-key", "k", "--id", "one")
+        assert submitted.code == 0, submitted.err
+        assert client.submit("parcel", "x", {"to": "me"}, idempotency_key="k").id == "one"
+        with pytest.raises(Conflict):
+            client.submit("parcel", "x", {"to": "me", "weight": 1.5}, idempotency_key="k")
+
+
+#: Options, and the same ones said again.
+SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"not_before": timedelta(hours=1)}, {"not_before": 3600}),
+    ({"deadline": 3600.0}, {"deadline": timedelta(seconds=3600)}),
+    ({"deadline": SOON}, {"deadline": SOON.astimezone(timezone(timedelta(hours=5)))}),
+    ({"deadline": SOON}, {"deadline": SOON.timestamp()}),
+    ({"labels": {"a": "1", "b": "2"}}, {"labels": {"b": "2", "a": "1"}}),
+    ({"interrupt_before": ["Executor"]}, {"interrupt_before": ("Executor",)}),
+    ({"inputs": None}, {"inputs": {}}),
+    ({"inputs": {"a": (1, 2)}}, {"inputs": {"a": [1, 2]}}),
+]
+#: What says something else than a call with none of it.
+OTHER: list[dict[str, Any]] = [
+    {"not_before": 60},
+    {"deadline": 60},
+    {"deadline": SOON},
+    {"not_before": SOON},
+    {"max_rounds": 3},
+    {"thread_id": "t"},
+    {"labels": {"a": "1"}},
+    {"interrupt_before": []},
+    {"interrupt_after": ["Executor"]},
+    {"inputs": {"a": 1}},
+]
+
+
+@pytest.mark.parametrize(("first", "again"), SAME)
+def test_the_same_content_said_again_is_the_same_run(client: Client, first: dict[str, Any], again: dict[str, Any]) -> None:
+    run = client.submit("question", "x", idempotency_key="k", **first)
+    assert client.submit("question", "x", idempotency_key="k", **first).id == run.id
+    assert client.submit("question", "x", idempotency_key="k", **again).id == run.id
+
+
+@pytest.mark.parametrize("option", OTHER)
+def test_every_option_is_part_of_the_content(client: Client, option: dict[str, Any]) -> None:
+    client.submit("question", "x", idempotency_key="k")
+    with pytest.raises(Conflict):
+        client.submit("question", "x", idempotency_key="k", **option)

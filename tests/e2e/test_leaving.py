@@ -1,0 +1,74 @@
+"""``holdfast worker`` and Ctrl-C: once it finishes its rounds, twice it leaves them to others, on every pool."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import CommandLine
+from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
+from tests.support.servers import until
+from worker import Client
+from worker.settings import Settings
+
+MODULE = "tests.support.rings"
+#: Longer than any test waits: who goes on within it was told that the lease was let go.
+LONG_LEASE = "120"
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"flow_modules": (MODULE,)})
+
+
+@pytest.fixture
+def holdfast(tmp_path: Path, settings: Settings) -> CommandLine:
+    return CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES=MODULE, HOLDFAST_LEASE_SECONDS=LONG_LEASE)
+
+
+def in_a_round(client: Client, seconds: float) -> str:
+    """A run in the middle of a round that takes so long."""
+    run_id = client.submit("ledger", "g", {"rounds": 2, "seconds": seconds}).id
+    until(lambda: "beat_at" in (client._store.fields(run_id) or {}), "the middle of the round")
+    return run_id
+
+
+def control_c(process: subprocess.Popen[str]) -> None:
+    """As a terminal does it: to the whole process group."""
+    os.killpg(process.pid, signal.SIGINT)
+
+
+@pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
+def test_ctrl_c_finishes_the_round_in_flight_and_is_no_error(holdfast: CommandLine, client: Client, pool: str) -> None:
+    with holdfast.worker("--pool", pool, "--concurrency", "1") as worker:
+        run_id = in_a_round(client, seconds=2.5)
+        control_c(worker)
+        _, said = worker.communicate(timeout=30)
+    assert worker.returncode == 0 and "Traceback" not in said
+    run = client.get(run_id)
+    assert (run.phase, run.state.step, client.workers()) == ("queued", 1, [])
+
+
+@pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
+def test_a_second_ctrl_c_does_not_wait_and_another_worker_goes_on_at_once(holdfast: CommandLine, client: Client, pool: str) -> None:
+    with holdfast.worker("--pool", pool, "--concurrency", "1") as worker:
+        run_id = in_a_round(client, seconds=600)
+        control_c(worker)
+        until(lambda: told(worker), "the first to be heard")
+        control_c(worker)
+        _, said = worker.communicate(timeout=30)
+    assert worker.returncode == 130 and "Traceback" not in said
+    assert client.workers() == []
+    with holdfast.worker("--concurrency", "1"):
+        until(lambda: client.get(run_id).details["attempt"] == 2, "the next attempt")
+    assert [event.type for event in client.events(run_id, follow=False)] == ["submitted", "lost"]
+
+
+def told(worker: subprocess.Popen[str]) -> bool:
+    """Whether the worker says that it is shutting down."""
+    assert worker.stdout is not None
+    return any("Warm shutdown" in line for line in iter(worker.stdout.readline, ""))

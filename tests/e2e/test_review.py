@@ -1,0 +1,148 @@
+"""Traces that a review of the engine found, each kept from coming back."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from flows import CircularFlow, Node, RoundContext, UnstorableValue, register
+from tests.conftest import StartsWorkers
+from tests.support.servers import CrashableServer, server
+from tests.support.workers import WorkerProcess
+from worker import Client, InvalidInput, InvalidSettings, InvalidTransition, RunStatus, Settings
+from worker.places import place_of
+from worker.settings import load_settings
+
+
+@register("impolite")
+class Impolite(CircularFlow):
+    """One node that sleeps past its limit and does not look at its token."""
+
+    topology = (Node("Executor", "sleep"),)
+    round_timeout_seconds = 0.2
+
+    def sleep(self, state: dict[str, object], context: RoundContext) -> dict[str, object]:
+        if context.attempt == 1:
+            threading.Event().wait(4)
+        return {self.early_exit_key: True, "answer": context.attempt, "status": "finished"}
+
+
+@register("reader")
+class Reader(CircularFlow):
+    """Its second node reads the first turn of a long history, and takes any trouble for an answer."""
+
+    topology = (Node("Controller", "wait", role="controller"),)
+
+    def wait(self, state: dict[str, object], context: RoundContext) -> dict[str, object]:
+        try:
+            first = str(context.history[0])
+        except Exception as error:
+            first = f"swallowed {error}"
+        return {self.early_exit_key: True, "answer": first, "status": "finished"}
+
+
+@pytest.fixture
+def small_server() -> Iterator[CrashableServer]:
+    with server("valkey") as running:
+        yield running
+
+
+def test_a_progress_that_is_no_json_is_refused_where_it_is_made() -> None:
+    context = RoundContext("g")
+    for bad in (float("nan"), {("a", "b"): 3}):
+        with pytest.raises(UnstorableValue):
+            context.progress(bad)  # type: ignore[arg-type]
+    context.progress(1, 2, "x" * 10_000)
+    assert context.signals.progress is not None and len(context.signals.progress["text"]) <= 200
+
+
+def test_a_full_server_ends_no_worker_and_a_malformed_message_is_dropped(small_server: CrashableServer) -> None:
+    settings = Settings(redis_url=small_server.url, prefix="full", flow_modules=("tests.support.rings",))
+    client = Client(settings=settings)
+    running = WorkerProcess(settings).ready()
+    try:
+        run = client.submit("ledger", "g", {"rounds": 3, "seconds": 0.5})
+        client._store.redis.lpush(client._store.keys.queue("executor"), "malformed")
+        client._store.redis.config_set("maxmemory", "1mb")
+        client._store.redis.config_set("maxmemory", "1")
+        assert client.wait(run.id, 30).answer == [0, 1, 2]
+        for connection in client._store.redis.client_list(_type="normal"):
+            if connection["cmd"].startswith("brpop"):
+                client._store.redis.client_kill_filter(_id=connection["id"])
+        client._store.redis.config_set("maxmemory", "0")
+        again = client.submit("ledger", "g", {"rounds": 1})
+        assert client.wait(again.id, 30).answer == [0]
+        assert running.process.poll() is None
+    finally:
+        running.close()
+        client.close()
+
+
+def test_a_round_that_ignores_its_limit_fails_and_loses_no_worker(client: Client, worker_process: StartsWorkers) -> None:
+    worker_process(
+        HOLDFAST_FLOW_MODULES=__name__, HOLDFAST_LEASE_SECONDS="1", HOLDFAST_HEARTBEAT_SECONDS="0.25", HOLDFAST_RETRY_DELAY_SECONDS="0.1"
+    )
+    run = client.wait(client.submit("impolite", "g").id, 30)
+    types = [event.type for event in client.events(run.id, follow=False)]
+    assert run.status is RunStatus.COMPLETED and run.answer == 2
+    assert "lost" not in types and "failed" in types
+
+
+def test_a_damaged_history_is_quarantined_though_the_node_swallows_the_error(client: Client, worker_process: StartsWorkers) -> None:
+    run = client.submit("reader", "g")
+    entries = [f"{'0' * 16} {{}}"] + ["x"] * 9
+    client._store.redis.rpush(client._store.keys.memory(run.id), *entries)
+    client._store.redis.hset(client._store.keys.run(run.id), "turns", "10")
+    worker_process(HOLDFAST_FLOW_MODULES=__name__)
+    ended = client.wait(run.id, 30)
+    assert ended.status is RunStatus.ERRORED and "quarantined" in str(ended.error)
+
+
+def test_a_retry_that_must_wait_says_what_it_did(client: Client) -> None:
+    run = client.submit("countdown", "g", {"rounds": 1}, not_before=3600)
+    client._store.redis.hset(client._store.keys.run(run.id), mapping={"phase": "errored", "status": "error", "error": "x"})
+    assert client.retry(run.id).phase == "waiting"
+
+
+def test_an_answer_that_nobody_asked_for_is_refused(client: Client) -> None:
+    run = client.submit("countdown", "g", {"rounds": 1})
+    client.request_stop(run.id)
+    with pytest.raises(InvalidTransition, match="asks nothing"):
+        client.resume(run.id, answer="yes")
+
+
+def test_one_damaged_run_keeps_no_other_from_being_stopped(client: Client) -> None:
+    for run_id in ("aa", "bb", "cc"):
+        client.submit("countdown", "g", {"rounds": 1}, run_id=run_id)
+    client._store.redis.hset(client._store.keys.run("bb"), "number", "x")
+    receipts = {receipt.run_id: receipt.stopped for receipt in client.request_stop_many(flow="countdown")}
+    assert receipts == {"aa": True, "bb": False, "cc": True}
+
+
+@pytest.mark.parametrize("run_id", ["a:memory", "a:events"])
+def test_an_id_that_would_be_another_runs_key_is_refused(client: Client, run_id: str) -> None:
+    with pytest.raises(InvalidInput, match="cannot be a run id"):
+        client.submit("countdown", "g", {"rounds": 1}, run_id=run_id)
+
+
+def test_far_times_and_huge_labels_are_refused(client: Client) -> None:
+    with pytest.raises(InvalidInput, match="days ahead"):
+        client.submit("countdown", "g", {"rounds": 1}, not_before=1e18)
+    with pytest.raises(InvalidInput, match="labels and thread id"):
+        client.submit("countdown", "g", {"rounds": 1}, labels={"a": "x" * 20_000})
+    with pytest.raises(InvalidInput, match="limit"):
+        client.runs(limit=0)
+
+
+def test_no_password_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert place_of("redis://u:hunter2@localhost:1/0?password=hunter2") == "redis://localhost:1/0"
+    assert place_of("unix:///s.sock?db=1&password=hunter2") == "unix:///s.sock?db=1"
+    monkeypatch.setenv("HOLDFAST_REDIS_URL", "redis://u:hunter2@localhost")
+    monkeypatch.setenv("HOLDFAST_LEASE_SECONDS", "1")
+    with pytest.raises(InvalidSettings) as caught:
+        load_settings()
+    assert "hunter2" not in str(caught.value) and "lease_seconds" in str(caught.value)
+    assert "HOLDFAST_REDIS_URL" in os.environ

@@ -1,0 +1,53 @@
+"""What a round costs on the wire: three commands, BRPOP, claim and commit."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.conftest import StartsWorkers
+from tests.support.monitor import monitored
+from tests.support.servers import server
+from tests.support.workers import workers
+from worker import Client, Settings
+
+RUNS = 10
+ROUNDS = 51
+
+
+CLAIMING = {"claim_round", "commit_round", "extend_leases", "sweep_due", "submit_run", "HGETALL", "XREAD"}
+ANNOUNCING = {"TIME", "MULTI", "ZADD", "HSET", "ZREMRANGEBYSCORE", "EXEC", "HKEYS", "ZRANGE"}
+CONNECTING = {"HELLO", "CLIENT", "SCRIPT", "PING", "ECHO"}
+
+
+def test_a_round_is_three_commands_on_the_wire(client: Client, worker_process: StartsWorkers) -> None:
+    worker_process()
+    counts = counted(client)
+    # An idle worker's BRPOP ends empty once a second; beyond that each pops one message.
+    assert RUNS * ROUNDS <= counts["BRPOP"] <= RUNS * ROUNDS + 60
+    assert set(counts) <= {"BRPOP"} | CLAIMING | ANNOUNCING | CONNECTING, counts
+
+
+def test_in_the_outbox_a_round_is_two_commands_of_the_server_that_holds_the_runs(settings: Settings) -> None:
+    with server("valkey", "everysec") as other:
+        apart = settings.model_copy(update={"broker_url": other.url})
+        client = Client(settings=apart)
+        with workers(1, apart):
+            counts = counted(client)
+        client.close()
+    assert set(counts) <= CLAIMING | ANNOUNCING | CONNECTING, counts
+
+
+def counted(client: Client) -> Counter[str]:
+    """What the runs' server is sent while some runs are played."""
+    warm = client.submit("countdown", "warm up", {"rounds": 2})
+    client.wait(warm.id, 30)
+    ids = [f"wire{number}" for number in range(RUNS)]
+    with monitored(client._store) as counts:
+        for run_id in ids:
+            client.submit("countdown", "count", {"rounds": ROUNDS // 2}, run_id=run_id)
+        for run_id in ids:
+            client.wait(run_id, 60)
+    rounds = RUNS * ROUNDS
+    print(f"{rounds} rounds: {dict(counts)}")
+    assert (counts["claim_round"], counts["commit_round"]) == (rounds, rounds)
+    return counts

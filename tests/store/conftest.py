@@ -1,0 +1,19 @@
+"""The transitions are tested on every kind of server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.runs import START
+from tests.support.servers import CrashableServer
+from worker.store import Store
+
+
+@pytest.fixture
+def store(any_server: CrashableServer, prefix: str) -> Iterator[Store]:
+    """A store whose clock stands at START until the test moves it (``store.now += ms``)."""
+    made = Store(any_server.url, prefix, now=START)
+    yield made
+    made.close()

@@ -1,0 +1,231 @@
+"""claim_round: exactly one delivery wins a round, and time gives it to nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.runs import (
+    LEASE,
+    START,
+    advance,
+    assert_lawful,
+    at,
+    claim,
+    commit_end,
+    commit_next,
+    due,
+    events,
+    everything,
+    fail_round,
+    hash_of,
+    later,
+    messages,
+    new_run,
+    pause_next,
+    phase,
+    resume,
+    stop,
+    sweep,
+    sweep_after,
+    try_claim,
+)
+from worker.store import Granted, Refused, Store
+
+
+def test_a_claim_takes_the_lease_and_a_greater_token(store: Store) -> None:
+    new_run(store)
+    granted = claim(store, owner="w1")
+    assert (granted.token, granted.attempt, granted.lease_until) == ("1", 1, START + LEASE)
+    fields = hash_of(store)
+    assert (fields["phase"], fields["owner"], fields["token"], fields["attempt"]) == ("leased", "w1", "1", "1")
+    assert due(store) == START + LEASE
+    assert_lawful(store)
+
+
+def test_a_claim_repeated_with_its_id_gets_the_same_reply(store: Store) -> None:
+    new_run(store)
+    first = try_claim(store, claim="delivery-1")
+    before = everything(store)
+    later(store, 1_000)
+    again = try_claim(store, claim="delivery-1")
+    assert isinstance(first, Granted) and isinstance(again, Granted)
+    assert (again.token, again.attempt, again.lease_until, again.turns, again.newest) == (
+        first.token, first.attempt, first.lease_until, first.turns, first.newest,
+    )  # fmt: skip
+    assert again.fields == first.fields
+    assert everything(store) == before
+
+
+def test_a_duplicate_of_a_leased_round_is_refused(store: Store) -> None:
+    new_run(store)
+    claim(store)
+    before = everything(store)
+    assert try_claim(store, owner="w2") == Refused("leased")
+    assert everything(store) == before
+
+
+def test_a_leased_run_is_refused_whatever_the_clock_says(store: Store) -> None:
+    """A duplicate would take a lapsed lease uncounted: only the sweep and stop-now take a lease away."""
+    new_run(store)
+    claim(store)
+    advance(store, 100 * LEASE)
+    before = everything(store)
+    assert try_claim(store, owner="w2") == Refused("leased")
+    assert everything(store) == before
+
+
+@pytest.mark.parametrize(("epoch", "step"), [(0, 0), (0, 2), (1, 1), (9, 9)])
+def test_another_epoch_or_step_is_stale(store: Store, epoch: int, step: int) -> None:
+    new_run(store)
+    commit_next(store, claim(store))
+    assert at(store) == (0, 1)
+    before = everything(store)
+    assert try_claim(store, epoch=epoch, step=step) == Refused("stale")
+    assert everything(store) == before
+
+
+def test_a_message_of_an_ended_run_finds_it_finished(store: Store) -> None:
+    new_run(store)
+    commit_end(store, claim(store))
+    before = everything(store)
+    assert try_claim(store) == Refused("finished", "completed")
+    assert everything(store) == before
+
+
+def test_a_message_of_a_stopped_run_finds_it_finished(store: Store) -> None:
+    new_run(store)
+    stop(store)
+    assert try_claim(store) == Refused("finished", "stopped")
+
+
+def test_a_duplicate_does_not_walk_through_a_backoff(store: Store) -> None:
+    new_run(store)
+    fail_round(store, claim(store), delay=5_000)
+    before = everything(store)
+    assert try_claim(store) == Refused("early", "waiting")
+    later(store, 60_000)
+    assert try_claim(store) == Refused("early", "waiting"), "its time has come, but only the sweep wakes it"
+    assert everything(store) == before
+
+
+def test_a_message_does_not_walk_through_an_interrupt(store: Store) -> None:
+    new_run(store)
+    pause_next(store, claim(store))
+    before = everything(store)
+    assert try_claim(store) == Refused("early", "interrupted")
+    assert everything(store) == before
+
+
+def test_a_message_of_the_epoch_to_come_does_not_answer_an_interrupt(store: Store) -> None:
+    new_run(store)
+    pause_next(store, claim(store))
+    epoch, step = at(store)
+    assert try_claim(store, epoch=epoch + 1, step=step) == Refused("stale")
+
+
+def test_a_message_for_no_run_is_harmless(store: Store) -> None:
+    before = everything(store)
+    assert try_claim(store, "nobody", epoch=0, step=0) == Refused("missing")
+    assert everything(store) == before
+
+
+def test_a_flow_unknown_to_this_worker_waits_without_lease_or_attempt(store: Store) -> None:
+    new_run(store)
+    assert try_claim(store, known=("other",), back=700) == Refused("unknown", "ring")
+    fields = hash_of(store)
+    assert (fields["phase"], fields["waiting_for"]) == ("waiting", "flow")
+    assert (fields["token"], fields["attempt"]) == ("0", "0") and "owner" not in fields and "claim_id" not in fields
+    assert due(store) == START + 700
+
+
+def test_a_part_of_a_known_name_is_not_a_known_flow(store: Store) -> None:
+    new_run(store)
+    assert try_claim(store, known=("string", "rings", "r")) == Refused("unknown", "ring")
+
+
+def test_a_run_given_back_for_its_flow_is_offered_again(store: Store) -> None:
+    new_run(store)
+    store.redis.delete(store.keys.queue("controller"))
+    try_claim(store, known=(), back=700)
+    assert sweep_after(store, 700) == [("r", "woken")]
+    assert messages(store) == ["r/0/0"]
+    assert claim(store).attempt == 1
+
+
+def test_a_stop_asked_is_honoured_at_the_claim(store: Store) -> None:
+    new_run(store)
+    store.redis.hset(store.keys.run("r"), mapping={"stop_current_execution": "stop_requested", "stop_mode": "graceful"})
+    assert try_claim(store) == Refused("stopped")
+    assert phase(store) == "stopped"
+
+
+def test_the_attempts_of_a_step_are_counted_and_never_restarted(store: Store) -> None:
+    new_run(store)
+    attempts = []
+    for op in ("a", "b", "c"):
+        granted = claim(store)
+        attempts.append(granted.attempt)
+        stop(store, "now", op)
+        later(store, LEASE)
+        assert resume(store, f"resume-{op}") == ["queued"]
+    assert attempts == [1, 2, 3]
+
+
+def test_a_new_step_starts_at_attempt_one(store: Store) -> None:
+    new_run(store)
+    fail_round(store, claim(store))
+    sweep_after(store, 1_000)
+    commit_next(store, claim(store))
+    assert claim(store).attempt == 1
+
+
+def test_tokens_only_grow(store: Store) -> None:
+    new_run(store)
+    tokens = []
+    for lost in (True, False, True, False):
+        granted = claim(store)
+        tokens.append(int(granted.token))
+        if lost:
+            sweep_after(store, LEASE)
+        else:
+            commit_next(store, granted)
+    assert tokens == [1, 2, 3, 4]
+
+
+def test_the_reply_brings_the_fields_and_the_newest_turns(store: Store) -> None:
+    new_run(store)
+    commit_next(store, claim(store), additions=tuple(f"turn {number}" for number in range(20)))
+    granted = claim(store)
+    assert granted.turns == 20
+    assert granted.newest == [f"turn {number}" for number in range(12, 20)]
+    assert granted.fields["current_node"] == "Executor" and granted.fields["phase"] == "leased"
+
+
+def test_a_claim_moves_the_cursor_of_its_list_forward_and_never_back(store: Store) -> None:
+    for run_id in ("a", "b", "c"):
+        new_run(store, run_id)
+    cursor = f"{store.keys.queue('controller')}:cursor"
+    claim(store, "b")
+    assert store.redis.hget(store.keys.queues, cursor) == "2"
+    claim(store, "a")
+    assert store.redis.hget(store.keys.queues, cursor) == "2"
+    claim(store, "c")
+    assert store.redis.hget(store.keys.queues, cursor) == "3"
+
+
+def test_a_flow_may_ask_for_a_longer_lease_than_the_workers(store: Store) -> None:
+    new_run(store, "long", fields={"lease": "9000"})
+    new_run(store, "short", fields={"lease": "10"})
+    assert claim(store, "long").lease_until == START + 9_000
+    assert claim(store, "short").lease_until == START + LEASE
+
+
+def test_a_claim_that_was_freed_meanwhile_is_granted_anew_and_counted(store: Store) -> None:
+    """claim, reply lost > the worker stalls > sweep > the same claim re-sent."""
+    new_run(store)
+    try_claim(store, claim="delivery-1")
+    assert sweep_after(store, LEASE) == [("r", "freed")]
+    again = try_claim(store, claim="delivery-1")
+    assert isinstance(again, Granted) and (again.token, again.attempt) == ("2", 2)
+    assert events(store, kind="lost") != []
+    assert sweep(store) == []

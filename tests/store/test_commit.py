@@ -1,0 +1,406 @@
+"""commit_round: one write makes a round real, and only the newest token makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.runs import (
+    GRACE,
+    LEASE,
+    RETENTION,
+    START,
+    advance,
+    assert_lawful,
+    at,
+    claim,
+    commit,
+    commit_end,
+    commit_next,
+    due,
+    events,
+    everything,
+    fail_round,
+    hash_of,
+    indexes,
+    later,
+    messages,
+    new_run,
+    pause_here,
+    pause_next,
+    phase,
+    resume,
+    stop,
+    sweep_after,
+    take,
+    try_claim,
+)
+from worker.store import Granted, Store
+
+
+def test_next_writes_state_memory_event_due_time_and_message_at_once(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    later(store, 10)
+    assert commit_next(store, granted, "Executor", ("turn",), **{"v:x": "1"}) == ("ok", "continued")
+    fields = hash_of(store)
+    assert (fields["step"], fields["current_node"], fields["last_node"], fields["v:x"]) == ("1", "Executor", "Controller", "1")
+    assert store.memory("r") == ["turn"]
+    assert [(event["step"], event["node"]) for event in events(store, kind="committed")] == [("0", "Controller")]
+    assert messages(store, "executor") == ["r/0/1"] == [fields["message"]] and messages(store) == []
+    assert due(store) == START + 10 + GRACE
+    assert "owner" not in fields and "lease_until" not in fields
+    assert_lawful(store)
+
+
+def test_no_message_for_the_next_step_before_its_commit(store: Store) -> None:
+    new_run(store)
+    claim(store)
+    assert messages(store) == [] == messages(store, "executor")
+
+
+def test_end_completes_the_run_and_ends_its_promise(store: Store) -> None:
+    new_run(store)
+    assert commit_end(store, claim(store)) == ("ok", "completed")
+    fields = hash_of(store)
+    assert (fields["status"], fields["phase"], fields["answer"], fields["step"]) == ("completed", "completed", '"42"', "1")
+    assert due(store) is None and indexes(store) == ["completed"] and messages(store) == []
+    assert [event["type"] for event in events(store)] == ["submitted", "committed", "completed"]
+    assert_lawful(store)
+
+
+@pytest.mark.parametrize("kind", ["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"])
+def test_a_commit_repeated_with_the_last_token_gets_the_last_answer(store: Store, kind: str) -> None:
+    new_run(store)
+    granted = claim(store)
+    first = settle(store, granted, kind)
+    assert first[0] == "ok"
+    before = everything(store)
+    later(store, 1)
+    assert settle(store, granted, kind) == first
+    assert everything(store) == before
+
+
+@pytest.mark.parametrize("kind", ["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"])
+def test_a_commit_repeated_while_the_next_round_is_played_gets_its_answer(store: Store, kind: str) -> None:
+    new_run(store)
+    granted = claim(store)
+    first = settle(store, granted, kind)
+    if first[1] not in ("continued", "queued"):
+        return
+    claim(store)
+    before = everything(store)
+    assert settle(store, granted, kind) == first
+    assert everything(store) == before
+
+
+@pytest.mark.parametrize("kind", ["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"])
+def test_an_older_token_is_fenced(store: Store, kind: str) -> None:
+    """claim > lease lapses > swept > claimed by another > the first one wakes up."""
+    new_run(store)
+    zombie = claim(store, owner="w1")
+    assert sweep_after(store, LEASE) == [("r", "freed")]
+    claim(store, owner="w2")
+    before = everything(store)
+    assert settle(store, zombie, kind) == ("fenced", "")
+    assert everything(store) == before
+
+
+def test_a_token_swept_away_is_fenced_before_anybody_claims_again(store: Store) -> None:
+    new_run(store)
+    zombie = claim(store)
+    sweep_after(store, LEASE)
+    before = everything(store)
+    assert commit_next(store, zombie) == ("fenced", "")
+    assert everything(store) == before
+
+
+@pytest.mark.parametrize(("epoch", "step"), [(1, 0), (0, 1)])
+def test_another_epoch_or_step_is_fenced(store: Store, epoch: int, step: int) -> None:
+    new_run(store)
+    granted = claim(store)
+    before = everything(store)
+    assert store.commit("r", epoch=epoch, step=step, token=granted.token, kind="end", fields={"answer": "1"}) == ("fenced", "")
+    assert everything(store) == before
+
+
+@pytest.mark.parametrize("token", ["0", "2", "", "01", "1.0"])
+def test_a_token_that_was_not_granted_is_fenced(store: Store, token: str) -> None:
+    new_run(store)
+    claim(store)
+    before = everything(store)
+    assert store.commit("r", epoch=0, step=0, token=token, kind="end", fields={"answer": "1"}) == ("fenced", "")
+    assert everything(store) == before
+
+
+def test_a_lease_that_lapsed_but_was_not_swept_is_still_good(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    advance(store, 50 * LEASE)
+    assert commit_next(store, granted) == ("ok", "continued")
+
+
+def test_a_commit_for_no_run_is_missing(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    store.redis.delete(store.keys.run("r"), store.keys.events("r"))
+    before = everything(store)
+    assert commit_next(store, granted)[0] == "missing"
+    assert everything(store) == before
+
+
+def test_pause_next_stores_the_next_node_and_the_message_of_the_next_epoch_in_the_same_write(store: Store) -> None:
+    new_run(store)
+    assert pause_next(store, claim(store)) == ("ok", "interrupted")
+    fields = hash_of(store)
+    assert (fields["step"], fields["current_node"], fields["status"]) == ("1", "Executor", "interrupted_before")
+    assert (fields["interrupted_node"], fields["interrupt_reason"]) == ("Executor", "interrupt_before: Executor")
+    assert fields["message"] == "r/1/1" and messages(store, "executor") == []
+    assert due(store) is None
+    assert_lawful(store)
+
+
+def test_pause_here_commits_no_step_and_keeps_the_attempt(store: Store) -> None:
+    new_run(store)
+    assert pause_here(store, claim(store), i_data='{"k":1}') == ("ok", "interrupted")
+    fields = hash_of(store)
+    assert (fields["step"], fields["attempt"], fields["current_node"]) == ("0", "1", "Controller")
+    assert (fields["status"], fields["interrupt_reason"], fields["interrupt_data"]) == ("interrupted_before", "may I?", '{"k":1}')
+    assert events(store, kind="committed") == [] and store.memory("r") == []
+    assert_lawful(store)
+
+
+def test_a_pause_with_a_deadline_is_due_at_it(store: Store) -> None:
+    new_run(store)
+    pause_here(store, claim(store), i_wait="30000", i_default='"no"')
+    assert due(store) == START + 30_000
+    assert_lawful(store)
+
+
+def test_a_pause_without_a_deadline_is_not_due(store: Store) -> None:
+    new_run(store)
+    pause_here(store, claim(store))
+    assert due(store) is None
+
+
+def test_the_pause_comes_again_at_the_next_visit(store: Store) -> None:
+    new_run(store)
+    pause_next(store, claim(store), "Executor")
+    resume(store)
+    commit_next(store, claim(store), "Controller")
+    assert pause_next(store, claim(store), "Executor") == ("ok", "interrupted")
+    assert hash_of(store)["i_id"] == "1:3", "another visit is another question"
+
+
+def test_an_answer_is_consumed_by_the_commit(store: Store) -> None:
+    new_run(store)
+    pause_here(store, claim(store))
+    resume(store, answer='"yes"')
+    granted = claim(store)
+    assert granted.fields["i_answer"] == '"yes"'
+    commit_next(store, granted)
+    assert not [name for name in hash_of(store) if name.startswith("i_")]
+
+
+def test_an_answer_outlives_a_failed_attempt(store: Store) -> None:
+    new_run(store)
+    pause_here(store, claim(store))
+    resume(store, answer='"yes"')
+    fail_round(store, claim(store))
+    sweep_after(store, 1_000)
+    assert claim(store).fields["i_answer"] == '"yes"'
+
+
+def test_a_second_question_of_the_same_round_does_not_carry_the_first_answer(store: Store) -> None:
+    new_run(store)
+    pause_here(store, claim(store), i_data='{"n":1}', i_wait="1000", i_default="1")
+    resume(store, answer='"yes"')
+    pause_here(store, claim(store))
+    fields = hash_of(store)
+    assert fields["i_id"] == "1:0"
+    assert not {"i_answer", "i_data", "i_wait", "i_default", "interrupt_data"} & set(fields)
+
+
+def test_a_failed_round_waits_and_keeps_its_step(store: Store) -> None:
+    new_run(store)
+    assert fail_round(store, claim(store), delay=1_500) == ("ok", "waiting")
+    fields = hash_of(store)
+    assert (fields["step"], fields["failures"], fields["waiting_for"], fields["last_error"]) == ("0", "1", "retry", "boom")
+    assert due(store) == START + 1_500 and messages(store) == []
+    assert_lawful(store)
+
+
+def test_failures_over_the_bound_end_the_run_errored(store: Store) -> None:
+    new_run(store)
+    answers = []
+    for _ in range(3):
+        answers.append(fail_round(store, claim(store), max_failures=3, delay=100)[1])
+        sweep_after(store, 100)
+    assert answers == ["waiting", "waiting", "errored"]
+    fields = hash_of(store)
+    assert (fields["phase"], fields["status"], fields["error"]) == ("errored", "error", "boom")
+    assert due(store) is None and indexes(store) == ["errored"]
+
+
+def test_a_fatal_failure_ends_the_run_at_once(store: Store) -> None:
+    new_run(store)
+    assert fail_round(store, claim(store), fatal=1) == ("ok", "errored")
+    assert due(store) is None
+
+
+def test_a_commit_resets_the_bounds(store: Store) -> None:
+    new_run(store)
+    fail_round(store, claim(store))
+    sweep_after(store, 1_000)
+    claim(store)
+    sweep_after(store, LEASE)
+    granted = claim(store)
+    assert (granted.fields["failures"], granted.fields["losses"]) == ("1", "1")
+    commit_next(store, granted)
+    fields = hash_of(store)
+    assert (fields["failures"], fields["losses"], fields["attempt"]) == ("0", "0", "0")
+    assert "last_error" not in fields
+
+
+def test_failures_and_losses_are_bounded_apart(store: Store) -> None:
+    new_run(store)
+    for _ in range(2):
+        fail_round(store, claim(store), max_failures=3, delay=0)
+        sweep_after(store, 1)
+    for _ in range(3):
+        claim(store)
+        sweep_after(store, LEASE, max_losses=3, loss_delay=1)
+        sweep_after(store, 10)
+    assert phase(store) == "queued", "2 failures and 3 losses are within bounds of 3 each"
+
+
+def test_giving_back_counts_nothing_and_queues_the_same_round_at_the_consuming_end(store: Store) -> None:
+    new_run(store, "r")
+    new_run(store, "behind")
+    granted = claim(store)
+    before = hash_of(store)
+    assert commit(store, granted, "give_back") == ("ok", "queued")
+    fields = hash_of(store)
+    kept = ("step", "epoch", "failures", "losses", "number", "attempt")
+    assert {name: fields[name] for name in kept} == {name: before[name] for name in kept}
+    assert messages(store) == ["r/0/0", "behind/0/0"]
+    assert "owner" not in fields and due(store) == START + GRACE
+
+
+def test_a_damaged_run_is_quarantined_and_never_swept(store: Store) -> None:
+    new_run(store)
+    assert commit(store, claim(store), "damaged", error="its digest does not match") == ("ok", "errored")
+    fields = hash_of(store)
+    assert (fields["quarantined"], fields["error"], fields["phase"]) == ("1", "its digest does not match", "errored")
+    assert sweep_after(store, 100 * LEASE) == [] and messages(store) == []
+
+
+@pytest.mark.parametrize("kind", ["next", "pause_next", "pause_here", "failed", "give_back", "damaged"])
+def test_a_stop_asked_meanwhile_beats_every_outcome_but_end(store: Store, kind: str) -> None:
+    new_run(store)
+    granted = claim(store)
+    assert stop(store)[0] == "asked"
+    assert settle(store, granted, kind) == ("ok", "stopped")
+    fields = hash_of(store)
+    assert (fields["phase"], fields["stop_current_execution"]) == ("stopped", "stopped")
+    assert (fields["status"], fields["interrupt_reason"]) == ("interrupted_after", "stop_requested")
+    assert due(store) is None and messages(store) == [] == messages(store, "executor")
+    assert [event["type"] for event in events(store)][-1] == "stopped"
+    assert_lawful(store)
+
+
+def test_an_end_beats_a_stop_asked_meanwhile(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    assert stop(store)[0] == "asked"
+    assert commit_end(store, granted) == ("ok", "completed")
+    assert hash_of(store)["stop_current_execution"] == "none"
+    assert stop(store, op="stop-2")[:2] == ["finished", "completed"]
+
+
+def test_the_result_of_the_round_that_a_graceful_stop_met_is_kept(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    stop(store)
+    commit_next(store, granted, additions=("turn",))
+    fields = hash_of(store)
+    assert (fields["step"], fields["current_node"], fields["interrupted_node"], fields["in_doubt"]) == ("1", "Executor", "Controller", "")
+    assert store.memory("r") == ["turn"]
+
+
+def test_a_stop_keeps_the_interrupt_that_the_round_opened(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    stop(store)
+    assert pause_next(store, granted) == ("ok", "stopped")
+    assert hash_of(store)["i_id"] == "0:1"
+    assert resume(store) == ["interrupted"]
+
+
+def test_the_late_commit_of_the_held_token_is_fenced_and_lifts_the_hold(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    stop(store, "now")
+    assert commit_next(store, granted) == ("fenced", "")
+    fields = hash_of(store)
+    assert "held_token" not in fields and (fields["phase"], fields["step"]) == ("stopped", "0")
+    before = everything(store)
+    assert commit_next(store, granted) == ("fenced", "")
+    assert everything(store) == before
+
+
+def test_an_ending_sets_one_absolute_expiry_on_all_keys_of_the_run(store: Store) -> None:
+    new_run(store, idempotency_key="k", content="c")
+    commit_end(store, claim(store), ("turn",))
+    keys = [store.keys.run("r"), store.keys.memory("r"), store.keys.events("r"), store.keys.idempotency("k")]
+    assert [store.redis.pexpiretime(key) for key in keys] == [START + RETENTION] * 4
+
+
+def test_more_additions_and_values_than_luas_stack_holds_are_all_kept(store: Store) -> None:
+    new_run(store)
+    values = {f"v:{number}": str(number) for number in range(9_000)}
+    additions = tuple(f"turn {number}" for number in range(9_000))
+    assert commit_next(store, claim(store), "Executor", additions, **values) == ("ok", "continued")
+    assert store.memory("r") == list(additions)
+    assert {name: text for name, text in hash_of(store).items() if name.startswith("v:")} == values
+
+
+def test_a_queue_that_is_no_list_of_the_broker_is_refused_before_any_write(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    before = everything(store)
+    assert commit_next(store, granted, queue="elsewhere") == ("unknown_queue", "elsewhere")
+    assert everything(store) == before
+
+
+def test_every_message_delivered_five_times_out_of_order_leaves_the_log_exact(store: Store) -> None:
+    new_run(store)
+    seen = []
+    for step in range(6):
+        role = "controller" if step % 2 == 0 else "executor"
+        seen.append((0, step))
+        assert take(store, role) == f"r/0/{step}"
+        granted = [
+            claimed for claimed in (try_claim(store, epoch=0, step=step, owner=f"w{n}") for n in range(5)) if isinstance(claimed, Granted)
+        ]
+        assert len(granted) == 1
+        commit_next(store, granted[0], "Executor" if step % 2 == 0 else "Controller")
+        for epoch, old in reversed(seen):
+            assert not isinstance(try_claim(store, epoch=epoch, step=old), Granted)
+    assert at(store) == (0, 6)
+    assert_lawful(store)
+
+
+def settle(store: Store, granted: Granted, kind: str) -> tuple[str, str]:
+    """Any kind of commit."""
+    calls: dict[str, Callable[[], tuple[str, str]]] = {
+        "next": lambda: commit_next(store, granted),
+        "end": lambda: commit_end(store, granted),
+        "pause_next": lambda: pause_next(store, granted),
+        "pause_here": lambda: pause_here(store, granted),
+        "failed": lambda: fail_round(store, granted),
+        "give_back": lambda: commit(store, granted, "give_back"),
+        "damaged": lambda: commit(store, granted, "damaged", error="bad"),
+    }
+    return calls[kind]()

@@ -1,0 +1,402 @@
+"""One run, two workers, and everything that can happen to them in any order: what always holds, holds.
+
+Messages are lost, doubled and late; workers die (they just do nothing any more) and wake up as zombies; operations are sent
+again; time passes with sweepers and without. After each move the invariants I1 to I10 and I13 are looked at; at the end of each
+story the run is driven to its end: every state can settle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+
+from tests.support.runs import (
+    LEASE,
+    START,
+    advance,
+    assert_lawful,
+    clock,
+    commit,
+    commit_end,
+    commit_next,
+    events,
+    everything,
+    fail_round,
+    hash_of,
+    later,
+    message,
+    messages,
+    pause_here,
+    pause_next,
+    resume,
+    retry,
+    submit,
+    sweep,
+    take,
+    try_claim,
+)  # fmt: skip
+from tests.support.servers import CrashableServer
+from worker.store import Granted, Store
+
+ROLES = ("controller", "executor")
+ENDS = {"completed": (), "errored": ("retried",), "stopped": ("resumed",)}
+#: What stays of a claim's reply whenever it is sent again.
+KINDS = ("next", "next", "end", "pause_next", "pause_here", "pause_here_deadline", "failed", "fatal", "give_back", "damaged")
+
+
+@dataclass
+class Sent:
+    """An operation with an id, and the first reply to it."""
+
+    again: Callable[[], Any]
+    reply: Any
+
+
+class Machine(RuleBasedStateMachine):
+    """See the module."""
+
+    url: str
+    prefix: str
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        Machine.made += 1
+        self.store = Store(self.url, f"{self.prefix}m{Machine.made}", now=START)
+        self.grants: list[Granted] = []
+        self.processes: dict[str, str] = {}
+        self.seen: set[tuple[int, int]] = {(0, 0)}
+        self.sent: list[Sent] = []
+        self.answers: dict[str, str] = {}
+        self.consumed: list[str] = []
+        self.hold: tuple[str, int] | None = None
+        self.highest = (0, 0, 0)
+        self.ids = 0
+
+    def name(self, kind: str) -> str:
+        self.ids += 1
+        return f"{kind}-{self.ids}"
+
+    @initialize(
+        phase=st.sampled_from(["queued", "queued", "waiting", "interrupted"]),
+        deadline=st.sampled_from([None, None, 9_000]),
+        timeout=st.sampled_from([None, 6_000]),
+    )
+    def submitted(self, phase: str, deadline: int | None, timeout: int | None) -> None:
+        fields = {} if timeout is None else {"round_timeout": str(timeout)}
+        options: dict[str, Any] = {"phase": phase, "deadline": deadline, "fields": fields, "delay": 3_000 if phase == "waiting" else None}
+        reply = submit(self.store, **options)
+        assert reply == ("ok", "r")
+        self.sent.append(Sent(lambda: submit(self.store, **options), reply))
+
+    # What workers do.
+
+    @rule(role=st.sampled_from(ROLES))
+    def a_worker_takes_a_message(self, role: str) -> None:
+        text = take(self.store, role)
+        if text is not None:
+            _, epoch, step = text.split("/")
+            self.deliver(int(epoch), int(step))
+
+    @rule(role=st.sampled_from(ROLES))
+    def a_message_is_lost(self, role: str) -> None:
+        take(self.store, role)
+
+    @rule(data=st.data())
+    def a_message_comes_again(self, data: st.DataObject) -> None:
+        self.deliver(*data.draw(st.sampled_from(sorted(self.seen))))
+
+    @rule(role=st.sampled_from(ROLES))
+    def a_worker_that_does_not_know_the_flow_takes_a_message(self, role: str) -> None:
+        text = take(self.store, role)
+        if text is not None:
+            _, epoch, step = text.split("/")
+            assert not isinstance(try_claim(self.store, epoch=int(epoch), step=int(step), known=("other",)), Granted)
+
+    def deliver(self, epoch: int, step: int) -> None:
+        self.seen.add((epoch, step))
+        before = hash_of(self.store)
+        process = self.name("process")
+        claim = f"{process}.0"
+        reply = try_claim(self.store, epoch=epoch, step=step, claim=claim)
+        if not isinstance(reply, Granted):
+            return
+        assert before["phase"] == "queued" and (before["epoch"], before["step"]) == (str(epoch), str(step))
+        assert int(reply.token) > int(before["token"]), "I3: tokens only grow"
+        assert reply.attempt == int(before["attempt"]) + 1
+        assert self.hold is None or clock(self.store) >= self.hold[1], f"I5: token {self.hold} still holds this step"
+        self.hold = None
+        unchanged = everything(self.store)
+        again = try_claim(self.store, epoch=epoch, step=step, claim=claim)
+        assert isinstance(again, Granted) and (again.token, again.attempt) == (reply.token, reply.attempt), "I13"
+        assert everything(self.store) == unchanged, "I13"
+        self.grants.append(reply)
+        self.processes[reply.token] = process
+
+    @precondition(lambda self: self.grants)
+    @rule(data=st.data(), kind=st.sampled_from(KINDS), newest=st.sampled_from([True, True, True, False]))
+    def a_worker_commits(self, data: st.DataObject, kind: str, newest: bool) -> None:
+        grant = self.grants[-1] if newest else data.draw(st.sampled_from(self.grants))
+        self.settle(grant, kind)
+
+    def settle(self, grant: Granted, kind: str) -> tuple[str, str]:
+        before = hash_of(self.store)
+        all_before = everything(self.store)
+        call = self.commit_of(grant, kind)
+        reply = call()
+        after = hash_of(self.store)
+        if self.hold is not None and self.hold[0] == grant.token:
+            assert reply[0] == "fenced", "I8: nothing is committed after stop now"
+            self.hold = None
+            assert (after["phase"], after["step"]) == (before["phase"], before["step"])
+        elif before.get("last_token") == grant.token:
+            assert reply == ("ok", before["last_answer"]) and everything(self.store) == all_before, "I13"
+        elif reply[0] == "fenced":
+            assert everything(self.store) == all_before, "a refused commit writes nothing"
+            assert not (before["phase"] == "leased" and before["token"] == grant.token), "the newest token commits, lapsed or not"
+        else:
+            assert reply[0] == "ok"
+            assert before["phase"] == "leased" and before["token"] == grant.token, "I4: only the newest token commits"
+            done = kind in ("next", "end", "pause_next")
+            assert int(after["step"]) == int(before["step"]) + done
+            if before["stop_current_execution"] == "stop_requested":
+                assert reply[1] == ("completed" if kind == "end" else "stopped"), "a stop beats every outcome but end"
+            if done:
+                assert "i_answer" not in after, "I10: an answer is consumed"
+                if before.get("i_answer", "null") != "null":
+                    self.consumed.append(before["i_answer"])
+                    assert len(set(self.consumed)) == len(self.consumed), "I10: once"
+            unchanged = everything(self.store)
+            assert call() == reply and everything(self.store) == unchanged, "I13"
+        return reply
+
+    def commit_of(self, grant: Granted, kind: str) -> Callable[[], tuple[str, str]]:
+        store = self.store
+        other = "Executor" if grant.fields["current_node"] == "Controller" else "Controller"
+        default = f'"{self.name("default")}"'
+        calls: dict[str, Callable[[], tuple[str, str]]] = {
+            "next": lambda: commit_next(store, grant, other),
+            "end": lambda: commit_end(store, grant, ("turn",)),
+            "pause_next": lambda: pause_next(store, grant, other),
+            "pause_here": lambda: pause_here(store, grant),
+            "pause_here_deadline": lambda: pause_here(store, grant, i_wait="2500", i_default=default),
+            "failed": lambda: fail_round(store, grant, delay=1_000),
+            "fatal": lambda: fail_round(store, grant, fatal=1),
+            "give_back": lambda: commit(store, grant, "give_back"),
+            "damaged": lambda: commit(store, grant, "damaged", error="bad"),
+        }
+        return calls[kind]
+
+    @precondition(lambda self: self.grants)
+    @rule()
+    def all_workers_beat(self) -> None:
+        before = hash_of(self.store)
+        words = self.store.extend([("r", grant.token, "") for grant in self.grants])
+        for grant, word in zip(self.grants, words, strict=True):
+            mine = before["phase"] == "leased" and before["token"] == grant.token
+            stopping = before["stop_current_execution"] == "stop_requested"
+            assert word == ("lost" if not mine else "stop" if stopping else "ok")
+
+    @precondition(lambda self: self.grants)
+    @rule(data=st.data())
+    def a_parent_tells_that_a_process_died(self, data: st.DataObject) -> None:
+        """It may have lost its round long ago; and what it sent before it died may still come."""
+        grant = data.draw(st.sampled_from(self.grants))
+        before, all_before = hash_of(self.store), everything(self.store)
+        mine = before["phase"] == "leased" and before["token"] == grant.token
+        epoch, step = int(grant.fields["epoch"]), int(grant.fields["step"])
+        for _ in range(2):
+            reply = self.store.forfeit("r", epoch=epoch, step=step, process=self.processes[grant.token])
+            assert reply == (["ok"] if mine else ["not_held"])
+            assert mine or everything(self.store) == all_before
+            all_before = everything(self.store)
+        after = hash_of(self.store)
+        times = {"lease_until", "spared"}
+        assert {name: after[name] for name in after if name not in times} == {name: before[name] for name in before if name not in times}
+
+    # What people do.
+
+    @rule(mode=st.sampled_from(["graceful", "now"]))
+    def somebody_stops_it(self, mode: str) -> None:
+        before = hash_of(self.store)
+        op = self.name("stop")
+        reply = self.send(lambda: self.store.request_stop("r", op=op, mode=mode))
+        after = hash_of(self.store)
+        if before["phase"] in ("completed", "errored", "stopped"):
+            assert reply[:2] == ["finished", before["phase"]] and after["phase"] == before["phase"], "I9"
+        elif before["phase"] == "leased" and mode == "graceful":
+            assert reply[0] == "asked" and after["phase"] == "leased"
+        else:
+            assert reply[:2] == ["stopped", "stopped"] and after["phase"] == "stopped"
+            if before["phase"] == "leased":
+                self.hold = (before["token"], int(before["lease_until"]))
+
+    @rule(answer=st.booleans(), back=st.sampled_from([0, 0, 0, 1]))
+    def somebody_resumes_it(self, answer: bool, back: int) -> None:
+        before = hash_of(self.store)
+        epoch, step = int(before["epoch"]) - back, int(before["step"])
+        text = f'"{self.name("answer")}"' if answer else None
+        op = self.name("resume")
+        sent = {"message": message("r", epoch + 1, step), "after": message("r", epoch + 2, step)}
+        interrupt = before.get("i_id")
+        reply = self.send(lambda: self.store.resume("r", op=op, epoch=epoch, interrupt=interrupt, answer=text, **sent))
+        after = hash_of(self.store)
+        if back:
+            assert reply == ["stale"]
+        elif before["phase"] == "stopped" and interrupt and "i_answer" not in before and not answer:
+            assert reply == ["interrupted"] == [after["phase"]], "nothing skips an approval"
+        elif before["phase"] in ("stopped", "interrupted"):
+            assert reply[0] in ("queued", "waiting") and after["phase"] == reply[0]
+        else:
+            assert reply[0] in ("running", "finished") and after["phase"] == before["phase"]
+        done = reply[0] in ("queued", "waiting", "interrupted")
+        assert int(after["epoch"]) == int(before["epoch"]) + done and after["step"] == before["step"]
+
+    @rule(back=st.sampled_from([0, 0, 1]))
+    def somebody_retries_it(self, back: int) -> None:
+        before = hash_of(self.store)
+        epoch, step = int(before["epoch"]) - back, int(before["step"])
+        op = self.name("retry")
+        sent = {"message": message("r", epoch + 1, step), "after": message("r", epoch + 2, step)}
+        reply = self.send(lambda: self.store.retry("r", op=op, epoch=epoch, **sent))
+        done = before["phase"] == "errored" and not back
+        assert (reply[0] in ("queued", "waiting", "interrupted")) == done
+        assert int(hash_of(self.store)["epoch"]) == int(before["epoch"]) + done
+
+    def send(self, call: Callable[[], Any]) -> Any:
+        reply = call()
+        self.sent.append(Sent(call, reply))
+        return reply
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data())
+    def a_client_sends_an_operation_again(self, data: st.DataObject) -> None:
+        sent = data.draw(st.sampled_from(self.sent[-12:]))
+        before = everything(self.store)
+        assert sent.again() == sent.reply, "I13"
+        assert everything(self.store) == before, "I13"
+
+    # What time does.
+
+    @rule(ms=st.sampled_from([1, 500, 1_000, 2_000, 2_500, 4_000, 20_000]))
+    def time_passes(self, ms: int) -> None:
+        advance(self.store, ms)
+
+    @rule(ms=st.sampled_from([500, 3_000, 9_000]))
+    def time_passes_in_silence(self, ms: int) -> None:
+        later(self.store, ms)
+
+    @rule()
+    def a_worker_sweeps(self) -> None:
+        before = hash_of(self.store)
+        words = sweep(self.store, max_losses=2, batch=10)
+        after = hash_of(self.store)
+        now = clock(self.store)
+        if before["phase"] == "leased" and int(before["lease_until"]) > now:
+            assert after["phase"] == "leased" and after["token"] == before["token"], "V5: nobody is robbed"
+        assert after["token"] == before["token"] and after["step"] == before["step"], "the sweep executes nothing"
+        assert self.store.redis.zcount(self.store.keys.due, "-inf", now) == 0, f"it was left where it was: {words}"
+
+    # What always holds.
+
+    @invariant()
+    def all_of_it(self) -> None:
+        assert_lawful(self.store)
+        self.state_is_log()
+        self.the_stored_message_is_the_one_to_send()
+        self.the_state_tells_the_phase()
+        self.one_end_an_epoch_and_nothing_after_it()
+
+    def state_is_log(self) -> None:
+        fields = hash_of(self.store)
+        assert len(self.store.memory("r")) == int(fields["step"]), "I2: each commit of this machine adds one turn"
+        now_at = (int(fields["epoch"]), int(fields["step"]), int(fields["token"]))
+        assert all(new >= old for new, old in zip(now_at, self.highest, strict=True)), "I3: nothing goes back"
+        self.highest = now_at
+
+    def the_stored_message_is_the_one_to_send(self) -> None:
+        fields = hash_of(self.store)
+        epoch, step = int(fields["epoch"]), int(fields["step"])
+        if fields["phase"] in ("queued", "leased", "waiting"):
+            assert fields["message"] == message("r", epoch, step)
+        elif fields["phase"] == "interrupted":
+            assert fields["message"] == message("r", epoch + 1, step)
+        for role in ROLES:
+            for text in messages(self.store, role):
+                sent = tuple(int(part) for part in text.split("/")[1:])
+                assert sent[0] <= epoch and sent[1] <= step, f"I6: {text} is ahead of epoch {epoch}, step {step}"
+
+    def the_state_tells_the_phase(self) -> None:
+        fields = hash_of(self.store)
+        phase, stop, status = fields["phase"], fields["stop_current_execution"], fields["status"]
+        assert (phase == "stopped") == (stop == "stopped") and (stop != "stop_requested" or phase == "leased")
+        expected = {"stopped": ("interrupted_after",), "completed": ("completed",), "errored": ("error",)}
+        paused = ("interrupted_before", "interrupted_after")
+        assert status in expected.get(phase, paused if phase == "interrupted" else ("running",))
+        assert ("owner" in fields) == ("lease_until" in fields) == (phase == "leased")
+
+    def one_end_an_epoch_and_nothing_after_it(self) -> None:
+        ended, asked, since_asked = None, False, 0
+        for event in events(self.store):
+            kind = event["type"]
+            if ended is not None:
+                assert kind in ENDS[ended], f"I7: {kind} after {ended}"
+            ended = kind if kind in ENDS else None
+            asked = kind == "stop_requested" or (asked and kind not in ("resumed", "retried"))
+            since_asked = since_asked + (kind == "committed") if asked else 0
+            assert since_asked <= 1, "I8: at most one commit after graceful"
+        fields = hash_of(self.store)
+        assert (ended or "") == (fields["phase"] if fields["phase"] in ENDS else ""), "I7: the log ends as the run did"
+
+    def teardown(self) -> None:
+        """Every state can settle: people answer, workers work, and it ends completed."""
+        try:
+            if self.store.fields("r") is not None:
+                self.settled()
+        finally:
+            found: Any = self.store.redis.keys(f"{self.store.keys.prefix}*")
+            if found:
+                self.store.redis.delete(*found)
+            self.store.close()
+
+    def settled(self) -> None:
+        for _ in range(40):
+            match hash_of(self.store)["phase"]:
+                case "completed":
+                    return
+                case "stopped" | "interrupted":
+                    resume(self.store, self.name("settle"), answer='"go on"')
+                case "errored":
+                    retry(self.store, self.name("settle"))
+                case "leased":
+                    self.settle(self.grants[-1], "end")
+                case _:
+                    for role in ROLES:
+                        self.a_worker_takes_a_message(role)
+                    if hash_of(self.store)["phase"] != "leased":
+                        advance(self.store, LEASE)
+                        sweep(self.store)
+        raise AssertionError(f"it does not settle: {hash_of(self.store)}")
+
+
+def explore(server: CrashableServer, prefix: str, **chosen: Any) -> None:
+    """Play stories on ``server``."""
+    machine = type("OneRun", (Machine,), {"url": server.url, "prefix": prefix})
+    run_state_machine_as_test(machine, settings=settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True, **chosen))
+
+
+def test_one_run_two_workers_and_all_that_can_happen(server: CrashableServer, prefix: str) -> None:
+    # Shrinking may take minutes: `make test-all` finds the short story.
+    explore(server, prefix, max_examples=60, stateful_step_count=30, derandomize=True, phases=[Phase.generate])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)
+def test_many_more_stories_of_one_run(server: CrashableServer, prefix: str) -> None:
+    explore(server, prefix, max_examples=500, stateful_step_count=60)

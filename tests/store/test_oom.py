@@ -1,0 +1,118 @@
+"""Under maxmemory new work is refused, and running work can still beat, stop and end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.runs import (
+    LEASE,
+    START,
+    claim,
+    commit_end,
+    commit_next,
+    fail_round,
+    later,
+    new_run,
+    pause_here,
+    phase,
+    resume,
+    retry,
+    stop,
+    submit,
+    sweep,
+    try_claim,
+)  # fmt: skip
+from tests.support.servers import available_binaries, server
+from worker.store import Granted, Store, StoreUnavailable
+from worker.store.scripts import TRANSITIONS, source
+
+RUNS = (
+    "beats",
+    "goes on",
+    "ends",
+    "stops",
+    "stops now",
+    "fails",
+    "asks",
+    "is answered",
+    "is retried",
+    "is lost",
+    "is resumed",
+    "is deleted",
+    "is forfeited",
+)
+
+
+@pytest.fixture(params=["valkey", "redis"])
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """On a server of its own: it is filled up."""
+    if request.param not in available_binaries() and "CI" not in os.environ:
+        pytest.skip(f"this machine has no {request.param}-server")
+    with server(request.param, "no") as running:
+        made = Store(running.url, "full", now=START)
+        yield made
+        made.close()
+
+
+def fill(store: Store) -> None:
+    """Leave no memory to write to."""
+    info: Any = store.redis.info("memory")
+    store.redis.config_set("maxmemory", int(info["used_memory"]) // 2)
+
+
+def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(store: Store) -> None:
+    """A heartbeat refused > every lease lapses."""
+    sweep(store)
+    granted = {}
+    for run_id in RUNS:
+        new_run(store, run_id)
+        granted[run_id] = claim(store, run_id, claim=f"host:{run_id}.1")
+    pause_here(store, granted["is answered"])
+    fail_round(store, granted["is retried"], fatal=1)
+    stop(store, run_id="is resumed")
+    commit_next(store, granted["is resumed"])
+    stop(store, "now", run_id="is deleted")
+    new_run(store, "waits")
+    for name in TRANSITIONS:
+        store.redis.script_load(source(name))
+    fill(store)
+    with pytest.raises(StoreUnavailable):
+        submit(store, "new")
+    assert store.fields("new") is None
+    assert store.extend([(run_id, granted[run_id].token, '{"done":1}') for run_id in ("beats", "stops")]) == ["ok", "ok"]
+    assert commit_next(store, granted["goes on"]) == ("ok", "continued")
+    assert commit_end(store, granted["ends"]) == ("ok", "completed")
+    assert stop(store, run_id="stops")[0] == "asked"
+    assert stop(store, "now", run_id="stops now")[0] == "stopped"
+    assert fail_round(store, granted["fails"]) == ("ok", "waiting")
+    assert pause_here(store, granted["asks"]) == ("ok", "interrupted")
+    assert resume(store, run_id="is answered", answer="1") == ["queued"]
+    assert retry(store, run_id="is retried") == ["queued"]
+    assert resume(store, run_id="is resumed") == ["queued"]
+    assert store.delete("is deleted") == ["ok"]
+    assert isinstance(try_claim(store, "waits"), Granted)
+    assert store.forfeit("is forfeited", epoch=0, step=0, process="host:is forfeited") == ["ok"]
+    later(store, 1_000)
+    assert store.extend([("beats", granted["beats"].token, "")]) == ["ok"]
+    sweep(store)
+    later(store, (LEASE - 1_000) // 2)
+    sweep(store)
+    later(store, (LEASE - 1_000) // 2)
+    assert ("is lost", "freed") in sweep(store)
+    assert phase(store, "beats") == "leased"
+    store.redis.config_set("maxmemory", 0)
+    assert submit(store, "new") == ("ok", "new")
+
+
+def test_a_full_server_that_has_forgotten_the_scripts_still_takes_the_beat(store: Store) -> None:
+    """A restart forgets all scripts; where they must be loaded first, and loading is refused, every lease lapses."""
+    new_run(store)
+    token = claim(store).token
+    store.redis.script_flush()
+    fill(store)
+    assert store.extend([("r", token, "")]) == ["ok"]
+    assert stop(store)[0] == "asked"

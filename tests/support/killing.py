@@ -1,0 +1,105 @@
+"""Two workers killed as a group, again and again, while messages are thrown away: what the kill tests share."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+from tests.support.history import allowed, exact, gaps
+from tests.support.servers import until
+from tests.support.sweeping import sweeping
+from tests.support.workers import WorkerProcess
+from worker import Client, RunStatus, Settings
+
+ROUNDS = 6
+ROUND_SECONDS = 0.3
+THROWN_SHARE = "0.3"
+THREADS: tuple[str, ...] = ()
+PREFORK = ("--pool", "prefork", "--concurrency", "4")
+SOLO = ("--pool", "solo")
+
+
+class Fleet:
+    """Two workers that are killed and started again together; remembers when there were none. ``options`` are the workers'."""
+
+    def __init__(self, settings: Settings, seed: int, options: tuple[str, ...] = ()) -> None:
+        self._settings = settings
+        self._options = options
+        self._seed = seed
+        self.outages: list[tuple[float, float]] = []
+        self.kills: list[tuple[float, float]] = []
+        self.workers: list[WorkerProcess] = []
+
+    def start(self) -> None:
+        began = time.time()
+        environment = {"LOSE_SHARE": THROWN_SHARE, "SEED": str(self._seed)}
+        self.workers = [WorkerProcess(self._settings, *self._options, app="tests.support.unreliable", **environment) for _ in range(2)]
+        for worker in self.workers:
+            worker.ready()
+        self.outages.append((began, time.time()))
+
+    def kill(self) -> None:
+        began = time.time()
+        for worker in self.workers:
+            worker.close()
+        self.kills.append((began, time.time()))
+
+
+def in_flight(client: Client) -> bool:
+    return any(run.phase == "leased" for run in client.runs(RunStatus.RUNNING))
+
+
+def committed(client: Client, ids: list[str]) -> int:
+    return sum(int((fields or {}).get("step", "0")) for fields in client._store.records(ids))
+
+
+def kill_groups_and_throw_messages(settings: Settings, runs: int, kills: int, options: tuple[str, ...] = ()) -> None:
+    """Submit, kill, see that every log is exact, and that each gap in it is within what V1 allows for the faults that hit it.
+
+    Args:
+        settings: of servers that live on, under a prefix that nobody else has.
+        options: of the workers.
+    """
+    client = Client(settings=settings)
+    chance = random.Random(runs)
+    with sweeping(client, settings):  # it outlives the workers, so that V1 is not excused by silence
+        fleet = Fleet(settings, runs, options)
+        ids = [client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": ROUND_SECONDS}).id for _ in range(runs)]
+        try:
+            hit = 0
+            for kill in range(kills):
+                fleet.start()
+                # Spread the kills over the work: the k-th when k shares of it are committed, at a random moment of a round.
+                share = ROUNDS * runs * kill // (kills + 1)
+                until(lambda share=share: committed(client, ids) >= share and in_flight(client), "a round in flight", 120)
+                threading.Event().wait(chance.random() * ROUND_SECONDS)
+                hit += in_flight(client)
+                fleet.kill()
+            fleet.start()
+            for run_id in ids:
+                client.wait(run_id, 120)
+        finally:
+            fleet.kill()
+        assert hit >= kills // 2, "the kills must hit rounds in flight"
+
+        thrown = {key: int(count) for key, count in client._store.redis.hgetall(f"{settings.prefix}:test:thrown").items()}
+        assert sum(thrown.values()) >= runs, "messages must have been thrown away"
+        lost = sum(event.type == "lost" for run_id in ids for event in client.events(run_id, follow=False))
+        assert lost > 0, "leases must have lapsed"
+        assert [run_id for run_id in ids if not exact(client, run_id, ROUNDS)] == []
+        assert client._store.counts()["due"] == 0
+        faults = f"{kills} kills ({hit} in flight), {sum(thrown.values())} messages thrown away, {lost} leases lapsed"
+        print(f"{runs} runs exact, none due; {faults}")
+        late = []
+        for run_id in ids:
+            for gap in gaps(run_id, client.events(run_id, follow=False)):
+                limit = allowed(gap, ROUND_SECONDS, thrown.get(f"{run_id} 0 {gap.step}", 0), fleet.kills, fleet.outages)
+                if gap.end - gap.start > limit + 1.0:  # two busy cores: a second for processes to get their turn
+                    story = [
+                        (event.type, event.step, round(event.at.timestamp() - gap.start, 1))
+                        for event in client.events(run_id, follow=False)
+                    ]
+                    late.append((gap, limit, fleet.kills, fleet.outages, story))
+        assert not late, "\n".join(map(str, late))
+    client.close()

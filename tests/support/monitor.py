@@ -1,0 +1,41 @@
+"""The commands that reach a server, counted by MONITOR; those that scripts run inside it are left out."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import redis
+
+from worker.store import Store
+
+LAST = "that is all"
+
+
+@contextmanager
+def monitored(store: Store) -> Iterator[Counter[str]]:
+    """Counts commands by name while the block runs, scripts by the name of their transition; complete when the block has ended."""
+    counts: Counter[str] = Counter()
+    transitions = {script.sha: name for name, script in store._scripts.items()}
+    watching = threading.Event()
+
+    def watch() -> None:
+        with redis.Redis.from_url(store.url) as client, client.monitor() as monitor:
+            watching.set()
+            for line in monitor.listen():
+                words = line["command"].split()
+                if LAST in line["command"]:
+                    return
+                if line["client_type"] != "lua":
+                    counts[transitions.get(words[1], words[1]) if words[0] == "EVALSHA" else words[0]] += 1
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    watching.wait(10)
+    try:
+        yield counts
+    finally:
+        store.redis.echo(LAST)
+        thread.join(10)

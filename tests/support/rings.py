@@ -1,0 +1,79 @@
+"""Flows for tests, registered in workers by ``HOLDFAST_FLOW_MODULES=tests.support.rings``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flows import CircularFlow, FatalError, Interrupt, Node, RetryableError, RoundContext, register
+
+
+def _pause(context: RoundContext) -> None:
+    """Take as long as the inputs say, unless nobody wants the round any more."""
+    seconds = float(context.inputs.get("seconds", 0))
+    if seconds:
+        context.progress(0, 1, "writes")  # told with the next beat: the round is under way, not merely claimed
+    if seconds and context.cancelled.wait(seconds):
+        context.raise_if_stopped()
+
+
+@register("ledger")
+class Ledger(CircularFlow):
+    """Two nodes that write down every step they commit; the answer is what was written, so a step lost or doubled shows.
+
+    Inputs: ``rounds``, and ``seconds`` that each round takes.
+    """
+
+    topology = (Node("Controller", "write", role="controller"), Node("Executor", "write"))
+    max_rounds = None
+
+    def write(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        _pause(context)
+        seen = [*state.get("seen", []), context.step]
+        if len(seen) >= context.inputs["rounds"]:
+            return {"seen": seen, self.early_exit_key: True, "answer": seen, "status": "finished"}
+        return {"seen": seen}
+
+
+@register("trouble")
+class Trouble(CircularFlow):
+    """One node that fails as the inputs say: ``kind`` (retryable, fatal, plain) for the first ``times`` attempts."""
+
+    topology = (Node("Executor", "fail"),)
+    max_rounds = None
+
+    def fail(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        if context.attempt <= context.inputs.get("times", 99):
+            match context.inputs.get("kind", "retryable"):
+                case "retryable":
+                    raise RetryableError("the service is busy", retry_after=context.inputs.get("retry_after"))
+                case "fatal":
+                    raise FatalError("this can never work")
+                case _:
+                    raise ValueError("an ordinary exception")
+        return {self.early_exit_key: True, "answer": context.attempt, "status": "finished"}
+
+
+@register("asker")
+class Asker(CircularFlow):
+    """One node that asks a person once, and ends with the answer and the keys it saw before and after."""
+
+    topology = (Node("Human", "ask", role="controller"),)
+
+    def ask(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any] | Interrupt:
+        if not context.answered:
+            deadline = context.inputs.get("deadline")
+            return Interrupt("may I?", data={"key": context.idempotency_key}, deadline=deadline, default=context.inputs.get("default"))
+        return {self.early_exit_key: True, "answer": {"said": context.answer, "key": context.idempotency_key}, "status": "finished"}
+
+
+@register("deaf")
+class Deaf(CircularFlow):
+    """One node that sleeps ``seconds`` and looks at its token only at the end: it cannot be hurried."""
+
+    topology = (Node("Executor", "sleep"),)
+
+    def sleep(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        import threading
+
+        threading.Event().wait(context.inputs["seconds"])
+        return {self.early_exit_key: True, "answer": "slept", "status": "finished"}

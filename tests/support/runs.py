@@ -1,0 +1,277 @@
+"""Runs made and moved by the transitions alone, without client, Celery or flow: one call a sentence of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Any
+
+from worker.execution_state import ExecutionState
+from worker.record import SCHEMA, digest_of
+from worker.store import Granted, Refused, Store
+from worker.store.keys import INDEXES
+
+#: The clock of tests starts here (ms), and moves when a test says so. In the future: servers expire keys by their own clock.
+START = 4_000_000_000_000
+LEASE = 4_000
+GRACE = 2_000
+RETENTION = 1_000_000
+#: The phase's index, as docs/states.md has it.
+INDEX = {
+    "queued": "live", "leased": "live", "waiting": "live", "interrupted": "interrupted",
+    "stopped": "stopped", "completed": "completed", "errored": "errored",
+}  # fmt: skip
+DIGEST_FREE = {"retention": str(RETENTION), "resend": str(GRACE), "schema": SCHEMA, "flow": "ring", "labels": "{}"}
+_claims = count(1)
+
+
+def message(run_id: str, epoch: int, step: int) -> str:
+    """What stands for the broker message of a round; scripts pass it on unread."""
+    return f"{run_id}/{epoch}/{step}"
+
+
+def record(store: Store, role: str = "controller", **extra: str) -> dict[str, str]:
+    """The fields of a new run at node Controller."""
+    fields = {**ExecutionState(current_node="Controller").to_fields(), **DIGEST_FREE, "goal": "g", "inputs": "{}"}
+    fields |= {"interrupt_before": "[]", "interrupt_after": "[]", "cycles": "0", "turns": "0"}
+    fields |= {"task": f"holdfast.{role}_round", "queue": store.keys.queue(role), **extra}
+    return {**fields, "digest": digest_of(fields)}
+
+
+def submit(store: Store, run_id: str = "r", *, nonce: str | None = None, role: str = "controller", **options: Any) -> tuple[str, str]:
+    """Submit a run; ``fields`` are added to its hash, the other options are Store.submit's."""
+    extra = dict(options.pop("fields", {}))
+    epoch = 0
+    if options.get("phase") == "interrupted":
+        extra = {**pause_at("Controller", "before"), "i_id": "0:0", **extra}
+        epoch = 1
+    return store.submit(
+        run_id, record(store, role, **extra), nonce=nonce or f"nonce-{run_id}", message=message(run_id, epoch, 0), **options
+    )
+
+
+def new_run(store: Store, run_id: str = "r", **options: Any) -> str:
+    """A run that was submitted; its id."""
+    assert submit(store, run_id, **options) == ("ok", run_id)
+    return run_id
+
+
+def hash_of(store: Store, run_id: str = "r") -> dict[str, str]:
+    """The run's hash, which must be there."""
+    fields = store.fields(run_id)
+    assert fields is not None, f"run {run_id} has no hash"
+    return fields
+
+
+def phase(store: Store, run_id: str = "r") -> str:
+    return hash_of(store, run_id)["phase"]
+
+
+def at(store: Store, run_id: str = "r") -> tuple[int, int]:
+    """Epoch and step."""
+    fields = hash_of(store, run_id)
+    return int(fields["epoch"]), int(fields["step"])
+
+
+def try_claim(
+    store: Store,
+    run_id: str = "r",
+    *,
+    epoch: int | None = None,
+    step: int | None = None,
+    claim: str | None = None,
+    owner: str = "w1",
+    known: tuple[str, ...] = ("ring",),
+    lease: int = LEASE,
+    back: int = 1_000,
+) -> Granted | Refused:
+    """Deliver a message; of the run's epoch and step where nothing else is said, and each time as a new delivery."""
+    if epoch is None or step is None:
+        now_epoch, now_step = at(store, run_id)
+        epoch, step = now_epoch if epoch is None else epoch, now_step if step is None else step
+    return store.claim(
+        run_id, epoch=epoch, step=step, claim=claim or f"delivery-{next(_claims)}", owner=owner, lease=lease, known=known, back=back
+    )
+
+
+def claim(store: Store, run_id: str = "r", **options: Any) -> Granted:
+    """A delivery that wins, the message taken from its list."""
+    store.redis.lrem(hash_of(store, run_id)["queue"], -1, hash_of(store, run_id)["message"])
+    granted = try_claim(store, run_id, **options)
+    assert isinstance(granted, Granted), granted
+    return granted
+
+
+def commit(store: Store, granted: Granted, kind: str, **options: Any) -> tuple[str, str]:
+    """Commit the round that was granted, whatever has become of the run meanwhile."""
+    fields = granted.fields
+    return store.commit(
+        fields["id"], epoch=int(fields["epoch"]), step=int(fields["step"]), token=granted.token, kind=kind,
+        idempotency_key=fields.get("idem"), **options,
+    )  # fmt: skip
+
+
+def commit_next(
+    store: Store, granted: Granted, node: str = "Executor", additions: tuple[str, ...] = ("turn",), **fields: str
+) -> tuple[str, str]:
+    """The round is done, ``node`` is next."""
+    return commit(
+        store, granted, "next", message=_message(granted, 0, 1), fields=_next(store, granted, node, additions, fields), additions=additions
+    )
+
+
+def commit_end(store: Store, granted: Granted, additions: tuple[str, ...] = (), **fields: str) -> tuple[str, str]:
+    """The round is done, and so is the run."""
+    return commit(store, granted, "end", fields={"answer": '"42"', "output": "{}", **fields}, additions=additions)
+
+
+def pause_next(store: Store, granted: Granted, node: str = "Executor", kind: str = "before", **fields: str) -> tuple[str, str]:
+    """The round is done; a person is asked at the boundary to ``node``."""
+    pause = pause_at(node if kind == "before" else granted.fields["current_node"], kind)
+    fields = {**_next(store, granted, node, ("turn",), {}), **pause, **fields}
+    return commit(store, granted, "pause_next", message=_message(granted, 1, 1), fields=fields, additions=("turn",))
+
+
+def pause_here(store: Store, granted: Granted, **fields: str) -> tuple[str, str]:
+    """The node asks a person, and has committed nothing."""
+    pause = {**pause_at(granted.fields["current_node"], "node"), "i_reason": "may I?", **fields}
+    return commit(store, granted, "pause_here", message=_message(granted, 1, 0), fields=pause)
+
+
+def fail_round(store: Store, granted: Granted, max_failures: int = 3, delay: int = 1_000, **options: Any) -> tuple[str, str]:
+    """The round raised."""
+    return commit(store, granted, "failed", error="boom", delay=delay, max_failures=max_failures, **options)
+
+
+def stop(store: Store, mode: str = "graceful", op: str = "stop-1", run_id: str = "r") -> list[str]:
+    return store.request_stop(run_id, op=op, mode=mode, by="ann", reason="enough")
+
+
+def resume(store: Store, op: str = "resume-1", run_id: str = "r", epoch: int | None = None, **options: Any) -> list[str]:
+    """Resume as a client does that has just looked: epoch and interrupt are the run's, where nothing else is said."""
+    seen = hash_of(store, run_id)
+    epoch = int(seen["epoch"]) if epoch is None else epoch
+    options = {"interrupt": seen.get("i_id"), **options}
+    return store.resume(run_id, op=op, epoch=epoch, **_messages(seen, epoch), **options)
+
+
+def retry(store: Store, op: str = "retry-1", run_id: str = "r", epoch: int | None = None) -> list[str]:
+    """Retry as a client does that has just looked."""
+    seen = hash_of(store, run_id)
+    epoch = int(seen["epoch"]) if epoch is None else epoch
+    return store.retry(run_id, op=op, epoch=epoch, idempotency_key=seen.get("idem"), **_messages(seen, epoch))
+
+
+def sweep(store: Store, **options: Any) -> list[tuple[str, str]]:
+    """One sweep; a clock set forward by hand is a silence to it, ``sweep_after`` is not."""
+    return store.sweep(**{"lease": LEASE, "max_losses": 3, "jitter": 0.0, **options}).report
+
+
+def clock(store: Store) -> int:
+    """The time that the test has set (ms)."""
+    assert store.now is not None
+    return store.now
+
+
+def later(store: Store, ms: int) -> None:
+    """Let time pass while nobody sweeps: half a lease or more of it is a silence to the next sweep."""
+    store.now = clock(store) + ms
+
+
+def advance(store: Store, ms: int) -> None:
+    """Let time pass while sweepers are at work, so that it is no silence."""
+    later(store, ms)
+    store.redis.hset(store.keys.queues, "swept_at", clock(store))
+
+
+def due_in(store: Store, run_id: str = "r") -> int:
+    """The time until the run is due (ms), which it must be."""
+    at = due(store, run_id)
+    assert at is not None, f"run {run_id} is not due at any time"
+    return at - clock(store)
+
+
+def sweep_after(store: Store, ms: int, **options: Any) -> list[tuple[str, str]]:
+    """Sweep once ``ms`` have passed in which sweepers were at work."""
+    advance(store, ms)
+    return sweep(store, **options)
+
+
+def messages(store: Store, role: str = "controller") -> list[str]:
+    """The list of the role, the next one to be consumed first."""
+    found: Any = store.redis.lrange(store.keys.queue(role), 0, -1)
+    return list(reversed(found))
+
+
+def take(store: Store, role: str = "controller") -> str | None:
+    """Pop a message as a worker does; None where there is none. To forget it is to lose it."""
+    found: Any = store.redis.rpop(store.keys.queue(role))
+    return None if found is None else str(found)
+
+
+def due(store: Store, run_id: str = "r") -> int | None:
+    """When the run is due (ms), None where it is not."""
+    score: Any = store.redis.zscore(store.keys.due, run_id)
+    return None if score is None else int(score)
+
+
+def events(store: Store, run_id: str = "r", kind: str | None = None) -> list[dict[str, str]]:
+    """The events of the run, oldest first, without their ids."""
+    return [entry for _, entry in store.events(run_id) if kind is None or entry["type"] == kind]
+
+
+def indexes(store: Store, run_id: str = "r") -> list[str]:
+    """The indexes that list the run."""
+    return [name for name in INDEXES if store.redis.zscore(store.keys.index(name), run_id) is not None]
+
+
+def everything(store: Store) -> dict[str, Any]:
+    """All keys of the server with what they hold and when they expire: equal before and after what changes nothing.
+
+    kombu's bindings of queues (``_kombu.*``) are left out: workers of other tests leave them behind.
+    """
+    read: dict[str, Callable[[str], Any]] = {
+        "hash": store.redis.hgetall,
+        "list": lambda key: store.redis.lrange(key, 0, -1),
+        "stream": store.redis.xrange,
+        "zset": lambda key: store.redis.zrange(key, 0, -1, withscores=True),
+        "string": store.redis.get,
+        "set": store.redis.smembers,
+    }
+    found: Any = [key for key in store.redis.keys("*") if not key.startswith("_kombu.")]
+    return {key: (read[str(store.redis.type(key))](key), store.redis.pexpiretime(key)) for key in sorted(found)}
+
+
+def assert_lawful(store: Store, run_id: str = "r") -> None:
+    """What holds of every run at every moment: I1, I2, the promise of the due set, the index."""
+    fields = hash_of(store, run_id)
+    log = [int(entry["step"]) for entry in events(store, run_id, "committed")]
+    where = {name: fields.get(name) for name in ("phase", "epoch", "step", "token")}
+    assert log == list(range(int(fields["step"]))), f"I1: the log is {log}, {where}"
+    assert indexes(store, run_id) == [INDEX[fields["phase"]]], f"listed in {indexes(store, run_id)}, {where}"
+    promised = fields["phase"] in ("queued", "leased", "waiting")
+    if fields["phase"] == "interrupted":  # by its own deadline, or by the run's
+        promised = "i_wait" in fields or "deadline" in fields
+    assert (due(store, run_id) is not None) == promised, f"due at {due(store, run_id)}, {where}"
+
+
+def pause_at(node: str, kind: str) -> dict[str, str]:
+    """The fields of an interrupt."""
+    status = "interrupted_after" if kind == "after" else "interrupted_before"
+    return {"i_kind": kind, "i_status": status, "i_node": node, "i_reason": f"interrupt_{kind}: {node}"}
+
+
+def _next(store: Store, granted: Granted, node: str, additions: tuple[str, ...], fields: Mapping[str, str]) -> dict[str, str]:
+    role = "executor" if node == "Executor" else "controller"
+    turns = str(int(granted.fields["turns"]) + len(additions))
+    return {"current_node": node, "task": f"holdfast.{role}_round", "queue": store.keys.queue(role), "turns": turns, **fields}
+
+
+def _message(granted: Granted, epochs: int, steps: int) -> str:
+    fields = granted.fields
+    return message(fields["id"], int(fields["epoch"]) + epochs, int(fields["step"]) + steps)
+
+
+def _messages(seen: Mapping[str, str], epoch: int) -> dict[str, str]:
+    step = int(seen["step"])
+    return {"message": message(seen["id"], epoch + 1, step), "after": message(seen["id"], epoch + 2, step)}

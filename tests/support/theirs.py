@@ -1,0 +1,22 @@
+"""An ordinary Celery app of somebody's, with Holdfast on it: a task of its own, and what THEIRS_SETS (JSON) sets."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from celery import Celery
+
+from tests.support.theirs_task import Stubborn
+from worker import install
+
+app = Celery("theirs", broker=os.environ["THEIRS_BROKER"], backend=os.environ.get("THEIRS_RESULTS"), task_cls=Stubborn)
+app.conf.task_default_queue = "theirs"
+app.conf.update(json.loads(os.environ.get("THEIRS_SETS", "{}")))
+if os.environ.get("THEIRS_HAS_HOLDFAST", "1") == "1":
+    install(app)
+
+
+@app.task
+def add(x: int, y: int) -> int:
+    return x + y

@@ -1,0 +1,85 @@
+"""An app whose workers get their messages as a bad network would bring them: some lost, or each five times in any order.
+
+Set by the environment: ``LOSE_SHARE`` of the messages are thrown away, of each message ``COPIES`` more are delivered; a worker
+that is to publish ``DIES_ONCE`` (any word; once for all workers that were given it) is killed before it does. Where
+the scripts push, that happens between the pop and the claim: neither list nor hash has the message then. Where messages are
+published, it happens between the commit and the publishing. What was done is counted by the round it was for, in the server
+that holds the runs, so that a test can tell that its fault happened.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import signal
+from collections.abc import Iterable
+from typing import Any
+
+from kombu.transport import TRANSPORT_ALIASES
+
+from worker import guard
+from worker.app import app, engine_of
+from worker.engine import Engine
+from worker.outbox import Outbox
+
+LOSE_SHARE = float(os.environ.get("LOSE_SHARE", "0"))
+COPIES = int(os.environ.get("COPIES", "0"))
+DIES_ONCE = os.environ.get("DIES_ONCE")
+_chance = random.Random(int(os.environ.get("SEED", "0")) + os.getpid())
+
+
+def _round_of(text: str) -> str:
+    run_id, epoch, step = json.loads(base64.b64decode(json.loads(text)["body"]))[0]
+    return f"{run_id} {epoch} {step}"
+
+
+class Channel(guard.Channel):
+    """Where the scripts push."""
+
+    def _sifted(self, answer: Any, **options: Any) -> Any:
+        passed = super()._sifted(answer, **options)
+        if passed is None:
+            return None
+        queue, text = passed
+        with self.conn_or_acquire() as client:
+            if _chance.random() < LOSE_SHARE:
+                client.hincrby(f"{self.guard_prefix}:test:thrown", _round_of(text), 1)
+                return None
+            if client.hincrby(f"{self.guard_prefix}:test:delivered", _round_of(text), 1) == 1:
+                for _ in range(COPIES):
+                    # At the consuming end it comes at once, at the far end late: behind newer messages, or after the end.
+                    (client.rpush if _chance.random() < 0.5 else client.lpush)(queue, text)
+        return passed
+
+
+class Transport(guard.Transport):
+    Channel = Channel
+
+
+class LeakyOutbox(Outbox):
+    """Where messages are published."""
+
+    engine: Engine
+
+    def hand_over(self, messages: Iterable[tuple[str, str]]) -> None:
+        redis, prefix = self.engine.store.redis, self.engine.settings.prefix
+        for queue, text in messages:
+            if DIES_ONCE and redis.hsetnx(f"{prefix}:test:died", DIES_ONCE, _round_of(text)):
+                os.kill(os.getpid(), signal.SIGKILL)
+            if _chance.random() < LOSE_SHARE:
+                redis.hincrby(f"{prefix}:test:thrown", _round_of(text), 1)
+                continue
+            copies = [(queue, text)] * (1 + COPIES)
+            redis.hincrby(f"{prefix}:test:delivered", _round_of(text), len(copies))
+            super().hand_over(copies)
+
+
+if engine_of(app).dispatcher.outbox:
+    leaky = LeakyOutbox(app, engine_of(app).store.keys)
+    leaky.engine = engine_of(app)
+    engine_of(app).dispatcher = leaky
+else:
+    TRANSPORT_ALIASES["holdfast"] = "tests.support.unreliable:Transport"
+__all__ = ["app"]

@@ -1,0 +1,91 @@
+"""Real worker processes for tests, each in a process group of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.support.servers import until
+from worker import Client
+from worker.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+FLOWS = "tests.support.rings"
+
+
+class WorkerProcess:
+    """``celery -A APP worker`` as a user starts it. ``log`` is where its output goes."""
+
+    def __init__(self, settings: Settings, *options: str, app: str = "worker.app", **environment: str) -> None:
+        assert settings.redis_url is not None
+        self._client = Client(settings=settings)
+        known = {worker["name"] for worker in self._client.workers()}
+        command = [sys.executable, "-m", "celery", "-A", app, "worker", "--loglevel", "WARNING", "--without-gossip", "--without-mingle"]
+        self.process = subprocess.Popen(
+            [*command, "--without-heartbeat", *options],
+            cwd=ROOT,
+            env={
+                **_bare(),
+                "HOLDFAST_REDIS_URL": settings.redis_url,
+                "HOLDFAST_PREFIX": settings.prefix,
+                **({"HOLDFAST_BROKER_URL": settings.broker_url} if settings.broker_url else {}),
+                "HOLDFAST_FLOW_MODULES": FLOWS,
+                **environment,
+            },
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE if environment.get("SHOW") else subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._known = known
+
+    @property
+    def name(self) -> str | None:
+        """Its name once it has announced itself."""
+        for worker in self._client.workers():
+            if worker["pid"] == self.process.pid:
+                return str(worker["name"])
+        return None
+
+    def ready(self) -> WorkerProcess:
+        """Wait until it has announced itself."""
+        until(lambda: self.name is not None or self.process.poll() is not None, "a worker's announcement", 30)
+        assert self.process.poll() is None, f"the worker ended with {self.process.returncode} before it was ready"
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL its whole process group."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(10)
+
+    def terminate(self) -> None:
+        """SIGTERM: a warm shutdown."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def close(self) -> None:
+        """End it however it is, and its connections."""
+        self.kill()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+        self._client.close()
+
+
+@contextmanager
+def workers(count: int, settings: Settings, *options: str, app: str = "worker.app", **environment: str) -> Iterator[list[WorkerProcess]]:
+    """``count`` ready workers, killed afterwards."""
+    running = [WorkerProcess(settings, *options, app=app, **environment) for _ in range(count)]
+    try:
+        yield [worker.ready() for worker in running]
+    finally:
+        for worker in running:
+            worker.close()
+
+
+def _bare() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "CELERY_"))}

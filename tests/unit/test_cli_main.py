@@ -1,0 +1,111 @@
+"""The command line before any command runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from worker.app import make_app
+from worker.broker import check_broker_url
+from worker.cli.exits import code_of
+from worker.cli.groups import COMMANDS
+from worker.cli.main import holdfast
+from worker.errors import InvalidSettings
+from worker.settings import Settings
+from worker.store.address import check_url
+
+HEAVY = ("celery", "kombu", "redis", "pydantic", "pydantic_settings", "rich", "asyncio", "flows", "worker.client", "worker.settings")
+
+
+def test_help_imports_nothing_that_takes_time() -> None:
+    script = "import sys; from worker.cli.main import run; assert run(['--help']) == 0; print(sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = done.stdout.splitlines()[-1]
+    assert [name for name in HEAVY if f"'{name}'" in loaded] == []
+    assert all(f"  {name} " in done.stdout for name in COMMANDS)
+
+
+def test_every_command_has_help_and_is_found() -> None:
+    context = click.Context(holdfast)
+    for name in COMMANDS:
+        command = holdfast.get_command(context, name)
+        assert command is not None and command.name == name
+        assert command.help and any(option.name == "as_json" for option in command.params), name
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://localhost", "redis://h:1/3", "rediss://u:p@h:6380/0?ssl_cert_reqs=none", "unix:///run/r.sock?db=0", "redis://[::1]:6379"],
+)
+def test_a_url_that_can_be_a_server_is_taken(url: str) -> None:
+    check_url(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost:6379",
+        "http://h",
+        "redis://h:70000",
+        "redis://h:x",
+        "redis://h/db",
+        "unix://",
+        "redis://[::1",
+        "redis://h?socket_timeout=soon",
+        "redis://h?colour=red",
+    ],
+)
+def test_a_url_that_cannot_be_one_is_a_usage_error(url: str) -> None:
+    with pytest.raises(InvalidSettings) as raised:
+        check_url(url)
+    assert code_of(raised.value) == 2
+
+
+BROKERS = [
+    "amqp://u:p@h//",
+    "amqps://h",
+    "pyamqp://h/v",
+    "redis://h:1/3",
+    "unix:///r.sock?db=1",
+]
+
+
+@pytest.mark.parametrize("url", BROKERS)
+def test_a_url_that_can_be_a_broker_is_taken(url: str) -> None:
+    check_broker_url(url)
+
+
+@pytest.mark.parametrize("url", ["amq://u:secret@h", "rabbit://h", "sqs://u:secret@", "h:5672", "amqp://h:x", "amqp://h;amq://u:secret@h"])
+def test_a_url_that_cannot_be_a_broker_is_a_usage_error_and_no_redis_on_localhost(url: str) -> None:
+    with pytest.raises(InvalidSettings, match="no URL of a broker") as raised:
+        make_app(Settings(redis_url="redis://h", broker_url=url))
+    assert code_of(raised.value) == 2 and "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("password", ["se#cret", "se/cret", "12/secret", "12#secret", "se?cret"])
+def test_a_password_that_tears_its_url_is_not_told_in_parts(password: str) -> None:
+    for check, url in ((check_broker_url, f"amqp://u:{password}@h//"), (check_url, f"redis://:{password}@h/0")):
+        with pytest.raises(InvalidSettings, match="%23") as raised:
+            check(url)
+        assert not any(part in str(raised.value) for part in ("se'", "cret", "12"))
+
+
+def test_exit_codes_are_those_of_the_contract() -> None:
+    from flows import InvalidFlow, InvalidInput, UnstorableValue
+    from worker import errors
+    from worker.store import StoreUnavailable
+
+    codes = {
+        2: [InvalidInput, errors.InvalidSettings, UnstorableValue, InvalidFlow],
+        3: [errors.RunNotFound, errors.UnknownFlow],
+        7: [StoreUnavailable],
+        8: [errors.InvalidTransition, errors.Stale, errors.RunExists, errors.Conflict],
+        1: [errors.DamagedRun, ValueError],
+    }
+    assert {kind: code_of(kind("x")) for kinds in codes.values() for kind in kinds} == {
+        kind: code for code, kinds in codes.items() for kind in kinds
+    }

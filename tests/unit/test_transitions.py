@@ -1,0 +1,234 @@
+"""transitions: every outcome of a round has one settlement, and nothing unstorable gets through."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from flows import FatalError, Flow, RetryableError, UnstorableValue
+from flows.base import Role
+from flows.outcomes import Advance, Command, End, Interrupt, Outcome, Turn
+from worker.execution_state import ExecutionState
+from worker.record import SCHEMA, Record, digest_of, unpack_turns
+from worker.settings import Settings
+from worker.transitions import GIVE_BACK, NextMessage, Settlement, failure, quarantine, settle
+
+SETTINGS = Settings(redis_url=None)
+
+
+class Ring(Flow):
+    """Two nodes; what they come to is the test's affair."""
+
+    name = "ring"
+
+    @property
+    def nodes(self) -> Mapping[str, Role]:
+        return {"Controller": "controller", "Executor": "executor"}
+
+    def play(self, node: str, context: Any) -> Outcome:
+        raise NotImplementedError
+
+    def exhausted(self, values: Mapping[str, Any]) -> End:
+        return End(answer="not finished", output={"last": values.get("x")})
+
+
+def record(**extra: str) -> Record:
+    fields = {**ExecutionState(current_node="Controller", step=4).to_fields(), "id": "r", "schema": SCHEMA, "flow": "ring", "goal": "g"}
+    fields |= {"inputs": "{}", "cycles": "1", "turns": "7", "epoch": "2", "interrupt_before": "[]", "interrupt_after": "[]", **extra}
+    return Record({**fields, "digest": digest_of(fields)})
+
+
+def settled(
+    outcome: Outcome, at: Record | None = None, remembered: Mapping[str, Any] | None = None, settings: Settings = SETTINGS
+) -> Settlement:
+    return settle(at or record(), Ring(), outcome, remembered or {}, settings)
+
+
+def test_advance_names_the_next_node_and_the_message_of_the_next_step() -> None:
+    got = settled(Advance("Executor", (Turn(Command("look", {"at": 1}), "seen"),), {"x": 1}, summary={"s": 1}))
+    assert (got.kind, got.message) == ("next", NextMessage("Executor", epoch=2, step=5))
+    assert (got.fields["current_node"], got.fields["v:x"], got.fields["turns"], got.fields["cycles"]) == ("Executor", "1", "8", "1")
+    assert unpack_turns("r", got.additions) == [Turn(Command("look", {"at": 1}), "seen")]
+    assert json.loads(str(got.options["data"])) == {"s": 1}
+
+
+@pytest.mark.parametrize("outcome", [Advance("Executor", values={"x": [1]}), End(answer=1, output={"o": 1}, values={"x": [1]})])
+def test_what_is_written_carries_the_digest_of_the_run_as_it_will_be(outcome: Outcome) -> None:
+    at = record(**{"v:old": "1"})
+    got = settled(outcome, at, {"kept": True})
+    after = {**at.fields, **got.fields}
+    Record(after).check()
+    assert Record(after).values == {"old": 1, "x": [1], "kept": True}
+
+
+def test_a_commit_writes_only_what_the_round_adds() -> None:
+    at = record(**{f"v:{number}": "1" for number in range(1_000)})
+    got = settled(Advance("Executor", values={"x": 1}), at)
+    assert set(got.fields) == {"v:x", "turns", "cycles", "current_node", "digest"}
+
+
+def test_the_outcomes_values_win_over_those_remembered() -> None:
+    assert settled(Advance("Executor", values={"x": "outcome"}), remembered={"x": "remembered", "y": 1}).fields["v:x"] == '"outcome"'
+
+
+def test_a_cycle_is_counted_where_it_ends() -> None:
+    assert settled(Advance("Controller", ends_cycle=True)).fields["cycles"] == "2"
+
+
+def test_reaching_max_rounds_ends_the_run_completed_with_what_the_flow_says() -> None:
+    got = settled(Advance("Controller", values={"x": 9}, ends_cycle=True), record(max_rounds="2"))
+    assert (got.kind, got.message) == ("end", None)
+    assert (got.fields["answer"], got.fields["output"]) == ('"not finished"', '{"last":9}')
+
+
+def test_max_rounds_is_looked_at_only_where_a_cycle_ends() -> None:
+    assert settled(Advance("Executor"), record(max_rounds="1")).kind == "next"
+    assert settled(Advance("Controller", ends_cycle=True), record(max_rounds="3")).kind == "next"
+
+
+def test_the_limit_reached_exactly_at_the_end_is_success() -> None:
+    got = settled(End(answer="done"), record(max_rounds="2"))
+    assert (got.kind, got.fields["answer"]) == ("end", '"done"')
+
+
+def test_a_pause_between_nodes_stores_the_next_node_and_the_message_of_the_next_epoch() -> None:
+    got = settled(Advance("Executor"), record(interrupt_before='["Executor"]'))
+    assert (got.kind, got.message) == ("pause_next", NextMessage("Executor", epoch=3, step=5))
+    assert got.fields["current_node"] == "Executor"
+    assert (got.fields["i_status"], got.fields["i_node"], got.fields["i_reason"], got.fields["i_kind"]) == (
+        "interrupted_before", "Executor", "interrupt_before: Executor", "before",
+    )  # fmt: skip
+
+
+def test_a_pause_behind_a_node_stores_the_next_node_too() -> None:
+    got = settled(Advance("Executor"), record(interrupt_after='["Controller"]'))
+    assert (got.kind, got.fields["current_node"], got.fields["i_node"], got.fields["i_kind"]) == (
+        "pause_next",
+        "Executor",
+        "Controller",
+        "after",
+    )
+
+
+def test_the_run_may_not_pause_where_it_ends() -> None:
+    assert settled(End(answer=1), record(interrupt_after='["Controller"]')).kind == "end"
+
+
+def test_an_interrupt_commits_no_step_and_keeps_the_node() -> None:
+    got = settled(Interrupt("may I?", {"cost": 3}, timedelta(minutes=1), "no"))
+    assert (got.kind, got.message, got.additions) == ("pause_here", NextMessage("Controller", epoch=3, step=4), ())
+    assert got.fields == {
+        "i_kind": "node", "i_status": "interrupted_before", "i_node": "Controller", "i_reason": "may I?",
+        "i_default": '"no"', "i_data": '{"cost":3}', "i_wait": "60000",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("deadline", "wait"), [(1.5, "1500"), (0, "0"), (-3, "0"), (timedelta(seconds=2), "2000"), (None, None)])
+def test_an_interrupts_deadline_becomes_a_wait(deadline: Any, wait: str | None) -> None:
+    assert settled(Interrupt("?", deadline=deadline)).fields.get("i_wait") == wait
+
+
+def test_an_interrupts_data_is_an_object_for_those_who_read_the_state() -> None:
+    assert settled(Interrupt("?", data=[1, 2])).fields["i_data"] == '{"data":[1,2]}'
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), {1, 2}, object(), "\ud800", {1: 2}])
+@pytest.mark.parametrize("where", ["value", "turn", "summary", "answer", "output", "reason", "data", "default"])
+def test_what_would_not_read_back_is_refused_wherever_it_stands(where: str, bad: Any) -> None:
+    outcomes: dict[str, Outcome] = {
+        "value": Advance("Executor", values={"x": bad}),
+        "turn": Advance("Executor", (Turn(None, bad),)),
+        "summary": Advance("Executor", summary={"s": bad}),
+        "answer": End(answer=bad),
+        "output": End(output={"o": bad}),
+        "reason": Interrupt(bad if isinstance(bad, str) else "ok", data=bad),
+        "data": Interrupt("ok", data={"d": bad}),
+        "default": Interrupt("ok", default=bad),
+    }
+    with pytest.raises(UnstorableValue):
+        settled(outcomes[where])
+
+
+def test_a_round_that_adds_too_much_is_refused() -> None:
+    small = Settings(redis_url=None, max_addition_bytes=1_000)
+    settled(Advance("Executor", values={"x": "a" * 500}), settings=small)
+    for outcome in (Advance("Executor", values={"x": "a" * 1_001}), Advance("Executor", (Turn(None, "a" * 1_001),))):
+        with pytest.raises(UnstorableValue, match="max_addition_bytes"):
+            settled(outcome, settings=small)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        End(answer="a" * 1_001),
+        End(output={"o": "a" * 1_001}),
+        Interrupt("?", data="a" * 1_001),
+        Advance("Executor", summary={"s": "a" * 1_001}),
+    ],
+)
+def test_an_answer_a_question_or_a_summary_that_adds_too_much_is_refused(outcome: Outcome) -> None:
+    """One round's addition is limited, whatever it is called."""
+    with pytest.raises(UnstorableValue, match="max_addition_bytes"):
+        settled(outcome, settings=Settings(redis_url=None, max_addition_bytes=1_000))
+
+
+def test_values_that_stay_do_not_count_as_added() -> None:
+    small = Settings(redis_url=None, max_addition_bytes=1_000)
+    settled(Advance("Executor", values={"x": "a" * 5_000}), record(**{"v:x": '"' + "a" * 5_000 + '"'}), settings=small)
+
+
+def test_values_over_the_states_limit_are_refused() -> None:
+    small = Settings(redis_url=None, max_state_bytes=1_000)
+    at = record(**{"v:old": '"' + "a" * 900 + '"'})
+    with pytest.raises(UnstorableValue, match="max_state_bytes"):
+        settled(Advance("Executor", values={"x": "a" * 200}), at, settings=small)
+    settled(Advance("Executor", values={"old": "a" * 200}), at, settings=small)
+
+
+def test_sizes_are_counted_in_bytes() -> None:
+    with pytest.raises(UnstorableValue):
+        settled(Advance("Executor", values={"x": "é" * 600}), settings=Settings(redis_url=None, max_addition_bytes=1_000))
+
+
+def test_a_next_node_that_the_flow_does_not_have_is_fatal_and_names_those_it_has() -> None:
+    with pytest.raises(FatalError, match=r"Nowhere.*Controller, Executor"):
+        settled(Advance("Nowhere"))
+
+
+def test_an_ordinary_failure_waits_with_backoff() -> None:
+    got = failure(record(failures="1"), ValueError("boom"), SETTINGS, jitter=0.0)
+    assert (got.kind, got.options["delay"], got.options["max_failures"]) == ("failed", 1_000, SETTINGS.max_attempts)
+    for part in ("run r", "step 4", "node Controller", "ValueError: boom"):
+        assert part in str(got.options["error"])
+
+
+def test_a_retryable_error_may_say_when() -> None:
+    assert failure(record(), RetryableError("busy", retry_after=7), SETTINGS, 0.5).options["delay"] == 7_000
+    assert failure(record(), RetryableError("busy", retry_after=-7), SETTINGS, 0.5).options["delay"] == 0
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan")])
+def test_a_retry_after_that_is_no_time_does_not_break_the_failure(seconds: float) -> None:
+    got = failure(record(), RetryableError("busy", retry_after=seconds), SETTINGS, 0.5)
+    assert got.kind == "failed" and int(got.options["delay"]) >= 0
+
+
+def test_a_fatal_error_is_not_tried_again() -> None:
+    assert failure(record(), FatalError("never"), SETTINGS, 0.5).options["fatal"] == 1
+    assert failure(record(), UnstorableValue("NaN"), SETTINGS, 0.5).options["fatal"] == 1
+    assert "fatal" not in failure(record(), RetryableError("busy"), SETTINGS, 0.5).options
+
+
+def test_an_error_text_of_any_kind_can_be_stored() -> None:
+    text = failure(record(), ValueError("\ud800 \x00 é"), SETTINGS, 0.5).options["error"]
+    str(text).encode("utf-8")
+    str(quarantine(ValueError("\udcff")).options["error"]).encode("utf-8")
+
+
+def test_damage_and_giving_back_have_settlements_of_their_own() -> None:
+    assert quarantine(ValueError("bad")).kind == "damaged"
+    assert Settlement("give_back") == GIVE_BACK

@@ -1,0 +1,101 @@
+"""Holdfast: durable, long-running goals as jobs, on Celery and Redis. This is the public surface."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from worker.async_client import AsyncClient
+    from worker.client import Client, Page
+    from worker.doctor import Finding
+    from worker.errors import (
+        Conflict,
+        DamagedRun,
+        HoldfastError,
+        InvalidInput,
+        InvalidSettings,
+        InvalidTransition,
+        RunExists,
+        RunNotFound,
+        Stale,
+        UnknownFlow,
+    )
+    from worker.event import Event
+    from worker.execution_state import END, START, ExecutionState, ExecutionStatus, StopRequestStatus
+    from worker.installing import install
+    from worker.receipt import StopReceipt
+    from worker.run import Run, RunStatus
+    from worker.settings import Settings
+    from worker.store import StoreUnavailable
+    from worker.verdict import Verdict, VerdictCode
+
+#: Where each public name lives; imported when first used, so that the command line starts fast.
+_HOMES = {
+    "install": "worker.installing",
+    "AsyncClient": "worker.async_client",
+    "Client": "worker.client",
+    "Page": "worker.client",
+    "Finding": "worker.doctor",
+    "Conflict": "worker.errors",
+    "DamagedRun": "worker.errors",
+    "HoldfastError": "worker.errors",
+    "InvalidInput": "worker.errors",
+    "InvalidSettings": "worker.errors",
+    "InvalidTransition": "worker.errors",
+    "RunExists": "worker.errors",
+    "RunNotFound": "worker.errors",
+    "Stale": "worker.errors",
+    "UnknownFlow": "worker.errors",
+    "Event": "worker.event",
+    "END": "worker.execution_state",
+    "START": "worker.execution_state",
+    "ExecutionState": "worker.execution_state",
+    "ExecutionStatus": "worker.execution_state",
+    "StopRequestStatus": "worker.execution_state",
+    "StopReceipt": "worker.receipt",
+    "Run": "worker.run",
+    "RunStatus": "worker.run",
+    "Settings": "worker.settings",
+    "StoreUnavailable": "worker.store",
+    "Verdict": "worker.verdict",
+    "VerdictCode": "worker.verdict",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'worker' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+__all__ = [
+    "END",
+    "START",
+    "AsyncClient",
+    "Client",
+    "Conflict",
+    "DamagedRun",
+    "Event",
+    "ExecutionState",
+    "ExecutionStatus",
+    "Finding",
+    "HoldfastError",
+    "InvalidInput",
+    "InvalidSettings",
+    "InvalidTransition",
+    "Page",
+    "Run",
+    "RunExists",
+    "RunNotFound",
+    "RunStatus",
+    "Settings",
+    "Stale",
+    "StopReceipt",
+    "StopRequestStatus",
+    "StoreUnavailable",
+    "UnknownFlow",
+    "Verdict",
+    "VerdictCode",
+    "install",
+]

@@ -1,0 +1,197 @@
+"""AsyncClient: the methods of Client, awaited. Waiting costs no thread."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from worker.client import Client, Page, arguments
+from worker.client.many import Done
+from worker.doctor import Finding
+from worker.event import LAST, Event
+from worker.receipt import StopMode, StopReceipt
+from worker.run import Run, RunStatus
+from worker.settings import Settings
+from worker.submission import When
+from worker.verdict import Verdict
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+P = ParamSpec("P")
+T = TypeVar("T")
+#: Seconds between two looks at a run that is waited for: short at first, then longer.
+FIRST_LOOK, LAST_LOOK = 0.02, 0.5
+
+
+class AsyncClient:
+    """A client of the runs on one server, for programs with an event loop; see Client for what each method does and raises."""
+
+    def __init__(self, url: str | None = None, settings: Settings | None = None, app: Celery | None = None) -> None:
+        self._client = Client(url, settings, app)
+        self.settings = self._client.settings
+
+    async def submit(
+        self,
+        flow: str,
+        goal: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        run_id: str | None = None,
+        idempotency_key: str | None = None,
+        interrupt_before: Sequence[str] | None = None,
+        interrupt_after: Sequence[str] | None = None,
+        max_rounds: int | None = None,
+        not_before: When | None = None,
+        deadline: When | None = None,
+        thread_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Run:
+        """Hand over a goal; once this returns, the run is not lost."""
+        return await _threaded(
+            self._client.submit,
+            flow,
+            goal,
+            inputs,
+            run_id=run_id,
+            idempotency_key=idempotency_key,
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+            max_rounds=max_rounds,
+            not_before=not_before,
+            deadline=deadline,
+            thread_id=thread_id,
+            labels=labels,
+        )
+
+    async def get(self, run_id: str) -> Run:
+        """The run as it is now."""
+        return await _threaded(self._client.get, run_id)
+
+    async def runs(
+        self, status: RunStatus | str | None = None, flow: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> Page:
+        """Runs, newest first, some at a time."""
+        return await _threaded(self._client.runs, status, flow, limit, cursor)
+
+    async def request_stop(
+        self, run_id: str, mode: StopMode = "graceful", reason: str | None = None, requested_by: str | None = None
+    ) -> StopReceipt:
+        """Stop a run."""
+        return await _threaded(self._client.request_stop, run_id, mode, reason, requested_by)
+
+    async def resume(self, run_id: str, answer: Any = None) -> Run:
+        """Go on with an interrupted run, giving the answer, or with a stopped one."""
+        return await _threaded(self._client.resume, run_id, answer)
+
+    async def retry(self, run_id: str) -> Run:
+        """Take an errored run up again at the failed step."""
+        return await _threaded(self._client.retry, run_id)
+
+    async def delete(self, run_id: str) -> None:
+        """Remove a run that has ended."""
+        await _threaded(self._client.delete, run_id)
+
+    async def matching(
+        self,
+        status: RunStatus | str | None = None,
+        flow: str | None = None,
+        older_than: timedelta | None = None,
+        now: datetime | None = None,
+    ) -> list[str]:
+        """The ids of the runs of this status and flow."""
+        return await _threaded(self._client.matching, status, flow, older_than, now)
+
+    async def request_stop_many(
+        self,
+        flow: str | None = None,
+        status: RunStatus | str | None = None,
+        mode: StopMode = "graceful",
+        reason: str | None = None,
+        requested_by: str | None = None,
+    ) -> list[StopReceipt]:
+        """Stop all live runs of a flow, a status, or both."""
+        return await _threaded(self._client.request_stop_many, flow, status, mode, reason, requested_by)
+
+    async def retry_many(self, flow: str | None = None) -> list[Done]:
+        """Take all errored runs (of a flow) up again."""
+        return await _threaded(self._client.retry_many, flow)
+
+    async def delete_many(self, status: RunStatus | str, flow: str | None = None, older_than: timedelta | None = None) -> list[Done]:
+        """Remove all runs of an ended status."""
+        return await _threaded(self._client.delete_many, status, flow, older_than)
+
+    async def pause_flow(self, flow: str, reason: str | None = None, requested_by: str | None = None) -> bool:
+        """Pause a flow: no round of its runs is claimed any more."""
+        return await _threaded(self._client.pause_flow, flow, reason, requested_by)
+
+    async def unpause_flow(self, flow: str) -> int:
+        """Let a paused flow go on."""
+        return await _threaded(self._client.unpause_flow, flow)
+
+    async def paused_flows(self) -> dict[str, dict[str, Any]]:
+        """The paused flows."""
+        return await _threaded(self._client.paused_flows)
+
+    async def wait(self, run_id: str, timeout: float | None = None) -> Run:  # noqa: ASYNC109  the same signature as Client.wait
+        """The run once it has ended or is interrupted; raises TimeoutError, RunNotFound."""
+        arguments.timeout(timeout)
+        patience = None if timeout is None else time.monotonic() + timeout
+        pause = FIRST_LOOK
+        while True:
+            run = await self.get(run_id)
+            if run.status.ended or run.status is RunStatus.INTERRUPTED:
+                return run
+            if patience is not None and time.monotonic() >= patience:
+                raise TimeoutError(f"run {run_id} is still {run.status.value} at step {run.state.step} after {timeout:g} s; it goes on")
+            await asyncio.sleep(pause if patience is None else max(0.0, min(pause, patience - time.monotonic())))
+            pause = min(pause * 1.5, LAST_LOOK)
+
+    async def events(self, run_id: str, after: str | None = None, follow: bool = True) -> AsyncIterator[Event]:
+        """What happened to the run, oldest first; with ``follow`` until the run has ended."""
+        arguments.after(after)
+        arguments.flag(follow, "follow")
+        pause = FIRST_LOOK
+        ended = False
+        while True:
+            finished = ended or (await self.get(run_id)).status.ended
+            batch = await _threaded(lambda since: list(self._client.events(run_id, since, follow=False)), after)
+            for event in batch:
+                after, ended = event.id, event.type in LAST
+                yield event
+            if not follow or (finished and not batch):
+                return
+            pause = FIRST_LOOK if batch else min(pause * 1.5, LAST_LOOK)
+            await asyncio.sleep(pause)
+
+    async def transcript(self, run_id: str) -> dict[str, Any]:
+        """The whole run as JSON data: the run, its history and its events."""
+        return await _threaded(self._client.transcript, run_id)
+
+    async def workers(self) -> list[dict[str, Any]]:
+        """The workers that announced themselves lately."""
+        return await _threaded(self._client.workers)
+
+    async def flows(self) -> dict[str, dict[str, Any]]:
+        """The flows that this client or a live worker knows."""
+        return await _threaded(self._client.flows)
+
+    async def why(self, run_id: str) -> Verdict:
+        """Why the run is where it is."""
+        return await _threaded(self._client.why, run_id)
+
+    async def doctor(self) -> list[Finding]:
+        """What voids or endangers the promises."""
+        return await _threaded(self._client.doctor)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await _threaded(self._client.close)
+
+
+async def _threaded(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The call in a thread: each takes one short exchange with the server."""
+    return await asyncio.to_thread(call, *args, **kwargs)

@@ -1,0 +1,92 @@
+"""Broker: where Celery's messages go, and whether that is the database that the runs live in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from kombu import Exchange, Queue
+
+from worker.errors import InvalidSettings
+from worker.places import TORN, is_torn, place_of
+from worker.store.address import SCHEMES, check_url
+from worker.store.keys import Keys
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+#: Schemes of kombu's that mean RabbitMQ.
+AMQP = ("amqp", "amqps", "pyamqp")
+#: How long RabbitMQ lets a worker keep a message before it takes the worker for dead (its default, 30 minutes, is shorter than
+#: some rounds): a round's lease is what watches over it. RabbitMQ 3.12 and later heed it; before, it is the server's to set.
+LONGEST_ROUND = 30 * 86_400_000
+
+
+def broker_url(url: str) -> str:
+    """The state server's URL as kombu spells it (a unix socket is the difference: there, user and password stand in front only)."""
+    parts = urlsplit(url)
+    if parts.scheme != "unix":
+        return url
+    query = dict(parse_qsl(parts.query))
+    query["virtual_host"] = query.pop("db", "0")
+    user, password = query.pop("username", ""), query.pop("password", "")
+    netloc = f"{quote(user, '')}:{quote(password, '')}@" if user or password else parts.netloc
+    return f"holdfast+socket://{netloc}{parts.path}?{urlencode(query)}"
+
+
+def is_amqp(urls: str | Sequence[str] | None) -> bool:
+    """Whether the broker is RabbitMQ. Celery's settings may name several to fail over between, all of a kind."""
+    first = urls.partition(";")[0] if isinstance(urls, str) else next(iter(urls or ()), "")
+    return first.partition("://")[0] in AMQP
+
+
+def check_broker_url(url: str) -> None:
+    """Raise InvalidSettings unless this can be the URL of a broker that ``make_app`` has a guard for; a password is not repeated.
+
+    kombu would take what it does not know for a Redis on localhost.
+    """
+    scheme, slashes, _ = url.partition("://")
+    fault = ""
+    if is_torn(url):
+        fault = TORN
+    elif scheme in SCHEMES:
+        check_url(url)
+    elif scheme not in AMQP or not slashes:
+        fault = f"it should begin with one of {', '.join(f'{name}://' for name in (*SCHEMES, *AMQP[:2]))}"
+    elif ";" in url:
+        fault = "it names several; only an app of your own may fail over between them (docs/install.md)"
+    if fault:
+        place = place_of(url) if slashes else "a text without ://"
+        raise InvalidSettings(f"broker_url (HOLDFAST_BROKER_URL): {place!r} is no URL of a broker: {fault}")
+
+
+def is_fused(app: Celery, state_url: str) -> bool:
+    """Whether the scripts can push the app's messages themselves: its lists are in the runs' own database, under their own names."""
+    options = app.conf.broker_transport_options or {}
+    urls = app.conf.broker_write_url or app.conf.broker_url
+    broker = _database(urls) if isinstance(urls, str) else None
+    return broker is not None and broker == _database(broker_url(state_url)) and not options.get("global_keyprefix")
+
+
+def queues_of(keys: Keys, amqp: bool) -> list[Queue]:
+    """Celery's queues for rounds, one a role. On RabbitMQ they are quorum queues: replicated, and safe from the loss of a node."""
+    arguments: dict[str, Any] | None = {"x-queue-type": "quorum", "x-consumer-timeout": LONGEST_ROUND} if amqp else None
+    return [Queue(name, Exchange(name, type="direct"), routing_key=name, queue_arguments=arguments) for name in keys.queue_names]
+
+
+def _database(url: str) -> tuple[str, ...] | None:
+    """What tells one Redis database from another, of a URL as kombu spells it; None where it is none of Redis's."""
+    try:
+        parts = urlsplit(url)
+        transport, _, kind = parts.scheme.rpartition("+")
+        query = dict(parse_qsl(parts.query))
+        if kind == "socket" and transport in ("redis", "holdfast"):
+            return "socket", parts.path, query.get("virtual_host", "0")
+        if kind in ("redis", "rediss", "valkey", "valkeys"):
+            host = parts.hostname or "localhost"
+            database = query.get("db") or query.get("virtual_host") or parts.path.strip("/") or "0"
+            return "tcp", "127.0.0.1" if host == "localhost" else host, str(parts.port or 6379), database
+    except ValueError:
+        return None
+    return None

@@ -1,0 +1,50 @@
+"""The Celery app with which messages of rounds are built, so that nothing an app sets for its own tasks reaches them.
+
+Eager execution, routes and router classes, serializer, compression, protocol, rate and time limits, missing queues: a
+round's message has one form, whatever the app. Publish signals are Celery's own and fire all the same.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from celery import Celery, Task
+
+#: Ten years, in seconds: longer than any round, where Celery takes None for "as the app says".
+NEVER = 315_360_000
+
+
+@cache
+def _carrier() -> Celery:
+    # A source of its own: without one, Celery would read the app's from CELERY_CONFIG_MODULE.
+    plain = {"broker_url": "memory://", "task_serializer": "json", "result_backend": None}
+    carrier = Celery("holdfast", set_as_current=False, fixups=set(), config_source=plain)
+    carrier.backend_cls = "disabled"  # a CELERY_RESULT_BACKEND in the environment outdoes the setting
+    return carrier
+
+
+#: Celery's own machinery is kept out of rounds: results, retries, time limits and revokes do not hold on every pool, and
+#: on Redis they double messages. An acknowledgement after the round returns a prefetched message at a warm shutdown.
+class RoundTask(Task):  # type: ignore[misc]
+    """Celery's plain task, not the app's; annotations and defaults for the app's own tasks are not for it."""
+
+    from_config = ()
+    Request = "worker.request:RoundRequest"
+    acks_late = True
+    acks_on_failure_or_timeout = True
+    ignore_result = True
+    store_eager_result = store_errors_even_if_ignored = False
+    track_started = False
+    max_retries = 0
+
+    @classmethod
+    def annotate(cls) -> None:
+        """Nothing: ``task_annotations`` are for the app's own tasks."""
+
+    def apply_async(self, args: Any = None, kwargs: Any = None, *, producer: Any = None, **options: Any) -> Any:
+        """Send the round's message with ``producer``, or one of the app's."""
+        with self.app.producer_or_acquire(producer) as sender:
+            return _carrier().send_task(
+                self.name, args, kwargs, producer=sender, ignore_result=True, add_to_parent=False, **{"serializer": "json", **options}
+            )

@@ -1,0 +1,85 @@
+"""flows: what can be submitted."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from typing import Any
+
+import click
+
+from worker.cli import output
+from worker.cli.exits import NOT_FOUND, Failed
+from worker.cli.flows_words import WithWords
+from worker.cli.options import json_option, url_option
+from worker.cli.server import client_for
+from worker.cli.texts import count, plain
+
+
+@click.command("flows", cls=WithWords)
+@click.argument("name", required=False)
+@json_option
+@url_option
+def flows_command(name: str | None, as_json: bool, url: str | None) -> None:
+    """The flows that this machine or a live worker knows; with NAME, what that one expects."""
+    with client_for(url) as client:
+        paused = client.paused_flows()
+        flows = {key: {**flow, "paused": key in paused} for key, flow in client.flows().items()}
+    if name is None:
+        if as_json:
+            output.document(flows)
+            return
+        rows = [(key, _played(key, flow), plain(flow["description"])) for key, flow in flows.items()]
+        output.table(("flow", "played by", "what it does"), rows, "what it does", "no flows", spare=("played by",))
+        return
+    if name not in flows:
+        near = difflib.get_close_matches(name, flows, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(flows)}"
+        raise Failed(f"no flow is named {name!r}; {hint}", NOT_FOUND)
+    if as_json:
+        output.document({"name": name, **flows[name]})
+        return
+    _tell(name, flows[name])
+
+
+def _played(name: str, flow: dict[str, Any]) -> str:
+    if flow["paused"]:
+        return f"paused; holdfast flows unpause {name}"
+    if flow["workers"]:
+        return count(len(flow["workers"]), "worker")
+    return "none; holdfast worker" + (f" --enable {name}" if flow["runs_shell"] else "")
+
+
+def _tell(name: str, flow: dict[str, Any]) -> None:
+    pairs = [("flow", name), ("what it does", plain(flow["description"])), ("played by", _played(name, flow))]
+    pairs.append(("nodes", ", ".join(f"{node} ({role})" for node, role in flow["nodes"].items())))
+    pairs += [("max rounds", str(flow["max_rounds"]))] if flow["max_rounds"] is not None else []
+    pairs += [(key.replace("_", " "), ", ".join(flow[key])) for key in ("interrupt_before", "interrupt_after") if flow[key]]
+    output.fields(pairs)
+    schema = flow["inputs"]
+    if schema is None:
+        click.echo("inputs are taken as given")
+        return
+    required = schema.get("required", [])
+    rows = [
+        (
+            key,
+            _kind(what),
+            "required" if key in required else f"default {json.dumps(what.get('default'))}",
+            plain(what.get("description", "")),
+        )
+        for key, what in schema.get("properties", {}).items()
+    ]
+    if sys.stdout.isatty() and rows:
+        click.echo()
+    output.table(("input", "kind", "", "meaning"), rows, "meaning", "no inputs")
+    if schema.get("description") and sys.stdout.isatty():
+        click.echo("\n" + schema["description"])
+
+
+def _kind(what: dict[str, Any]) -> str:
+    if "anyOf" in what:
+        return " or ".join(_kind(each) for each in what["anyOf"])
+    kind = str(what.get("type", what.get("$ref", "any"))).rpartition("/")[2]
+    return f"{kind} of {_kind(what['items'])}" if kind == "array" and "items" in what else kind

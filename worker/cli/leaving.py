@@ -1,0 +1,49 @@
+"""How a worker leaves: at the first Ctrl-C when its rounds are done, at the second at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from worker.engine import Engine
+
+#: As a shell reports a program that Ctrl-C ended.
+INTERRUPTED = 130
+
+
+class Leaving:
+    """Takes Ctrl-C (SIGINT) and SIGQUIT from Celery, once Celery has set its own handlers.
+
+    Celery ends with an error code at the first Ctrl-C; at the second it ends no thread, fails over that, and lets the rounds of child
+    processes fail. SIGTERM is left to Celery: it is the same as one Ctrl-C, however often it comes (wrappers like to send two).
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._watching = False
+
+    def watch(self, **_: Any) -> None:
+        """To be connected to Celery's signal ``worker_ready``, which also comes after each loss of the broker."""
+        if not self._watching:
+            self._watching = True
+            signal.signal(signal.SIGINT, self._warm)
+            signal.signal(signal.SIGQUIT, self._at_once)
+
+    def _warm(self, _signal: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, self._at_once)
+        if os.isatty(2):
+            os.write(2, b"\nfinishing the rounds in flight; Ctrl-C again leaves them to other workers\n")
+        leave = signal.getsignal(signal.SIGTERM)
+        assert callable(leave)
+        leave(signal.SIGTERM, frame)
+
+    def _at_once(self, *_: Any) -> None:
+        from billiard import active_children
+
+        if os.getpid() == self._engine.worker_pid:  # a child inherits the handler, and may not speak for its parent
+            for child in active_children():
+                os.kill(child.pid, signal.SIGKILL)
+            self._engine.abandon()
+        os._exit(INTERRUPTED)

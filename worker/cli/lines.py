@@ -1,0 +1,86 @@
+"""Views of a run for pipes: a line an event, or a JSON document an event."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from worker.cli.story import row_of
+from worker.cli.texts import clock, duration
+
+if TYPE_CHECKING:
+    from worker.event import Event
+    from worker.run import Run
+
+
+class Lines:
+    """A line an event, as they come; the end of the run as ``show`` tells it."""
+
+    def __init__(self) -> None:
+        self._away = False
+
+    def show(self, run: Run, events: Sequence[Event]) -> None:
+        if self._away:
+            self._away = False
+            self.note("the server answers again")
+        for event in events:
+            row = row_of(event)
+            took = f"  {duration(row.took)}" if row.took is not None else ""
+            attempt = f"  attempt {row.attempt}" if row.attempt > 1 else ""
+            click.echo(f"{clock(event.at)}  step {row.step}  {row.node}  {row.text}{took}{attempt}")
+
+    def note(self, text: str) -> None:
+        click.echo(text)
+
+    def away(self, since: float) -> None:
+        if not self._away:
+            self._away = True
+            self.note("the server does not answer; looking on")
+
+    def end(self, run: Run) -> None:
+        for line in last_words(run):
+            click.echo(line)
+
+    def close(self) -> None:
+        pass
+
+
+class JsonLines:
+    """An event a line as JSON, and on the last line ``{"type": "end", "run": {...}}``."""
+
+    def show(self, run: Run, events: Sequence[Event]) -> None:
+        for event in events:
+            click.echo(json.dumps(event.to_dict()))
+
+    def note(self, text: str) -> None:
+        click.echo(text, err=True)
+
+    def away(self, since: float) -> None:
+        pass
+
+    def end(self, run: Run) -> None:
+        click.echo(json.dumps({"type": "end", "run": run.to_dict()}))
+
+    def close(self) -> None:
+        pass
+
+
+def last_words(run: Run) -> list[str]:
+    """What a run's end, or pause, has to say: the answer, the error, the question and how to go on."""
+    from worker.cli.show import how_to_resume
+    from worker.cli.texts import lines, plain, value_text
+
+    status = run.status.value
+    if status == "completed":
+        head = "answer" if run.output.get("status", "finished") == "finished" else "unfinished"
+        return [f"{head}: {value_text(run.answer)}"]
+    if status == "errored":
+        return [f"error: {lines(run.error or '')}", f"try again: holdfast retry {run.id}"]
+    if status == "interrupted":
+        return [f"interrupted: {plain(str(run.state.interrupt_reason))}", f"go on: {how_to_resume(run)}"]
+    if status == "stopped":
+        return [f"stopped at step {run.state.step}", f"go on: holdfast resume {run.id}"]
+    return []

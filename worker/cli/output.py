@@ -1,0 +1,82 @@
+"""How results are printed: tables for terminals, tab-separated lines for pipes, JSON on demand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: What rich shows each status in.
+COLOURS = {"queued": "cyan", "running": "blue", "interrupted": "yellow", "stopped": "magenta", "completed": "green", "errored": "red"}
+#: Characters of one value that are shown on a terminal: about a screen of a narrow one.
+MOST_SHOWN = 1000
+#: Characters that the column that gives way keeps.
+LEAST = 8
+
+
+def document(value: Any) -> None:
+    """One JSON document: indented on a terminal, one line elsewhere. Lone surrogates are escaped."""
+    click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, default=str))
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], wide: str, nothing: str, spare: Sequence[str] = ()) -> None:
+    """Rows under their columns on a terminal; tab-separated without a head elsewhere.
+
+    Args:
+        wide: the column that gives way when the terminal is narrow.
+        nothing: what to say, on a terminal, when there are no rows.
+        spare: columns left out, in this order, when it is narrower still.
+    """
+    if not sys.stdout.isatty():
+        for row in rows:
+            click.echo("\t".join(row))
+        return
+    if not rows:
+        click.echo(nothing)
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(drawn(columns, rows, wide, spare, console.width))
+
+
+def drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], wide: str, spare: Sequence[str], width: int) -> Table:
+    """The table for a terminal of this width: the spare columns go before another one loses anything."""
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
+    widths = [max(cell_len(cell) for cell in cells) for cells in zip(columns, *rows, strict=True)]
+    gives_way = columns.index(wide)
+    shown = list(range(len(columns)))
+
+    def room() -> int:
+        return width - sum(widths[index] + 2 for index in shown if index != gives_way)
+
+    for name in spare:
+        if room() < min(LEAST, widths[gives_way]):
+            shown.remove(columns.index(name))
+    widths[gives_way] = max(LEAST, min(widths[gives_way], room()))
+    # The widths are ours: the table's own way to shrink is to let whole columns vanish.
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for index in shown:
+        table.add_column(columns[index], no_wrap=True, overflow="ellipsis", width=widths[index])
+    for row in rows:
+        table.add_row(*(Text(row[index], style=COLOURS.get(row[index], "")) for index in shown))
+    return table
+
+
+def fields(pairs: Sequence[tuple[str, str]]) -> None:
+    """Names and values, one a line; on a terminal the values are aligned, and cut where they would fill it several times."""
+    width = max((len(name) for name, _ in pairs), default=0) + 2 if sys.stdout.isatty() else 0
+    for name, value in pairs:
+        head = click.style(f"{name}:".ljust(width), bold=True) if sys.stdout.isatty() else f"{name}:"
+        if sys.stdout.isatty() and len(value) > MOST_SHOWN:
+            value = f"{value[:MOST_SHOWN]}… ({len(value)} characters; --json has them all)"  # noqa: PLW2901
+        click.echo(f"{head} {value}")

@@ -1,0 +1,41 @@
+"""list: the runs."""
+
+from __future__ import annotations
+
+import click
+
+from worker.cli import output
+from worker.cli.options import flow_option, json_option, status_option, url_option
+from worker.cli.server import client_for
+from worker.cli.texts import duration, plain, since
+
+
+@click.command("list")
+@status_option
+@flow_option
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), default=50, show_default=True, help="At most so many.")
+@json_option
+@url_option
+def list_command(status: str | None, flow: str | None, limit: int, as_json: bool, url: str | None) -> None:
+    """The runs, live ones first, newest first."""
+    with client_for(url) as client:
+        page = client.runs(status=status, flow=flow, limit=limit)
+    for run_id in page.damaged:
+        click.echo(f"run {run_id} is damaged and cannot be shown; holdfast show {run_id} says where", err=True)
+    if as_json:
+        output.document([run.to_dict() for run in page])
+        return
+    rows = [
+        (run.id, run.status.value, plain(run.flow), str(run.state.step), f"{duration(since(run.created_at))} ago", plain(run.goal))
+        for run in page
+    ]
+    kinds = " ".join(word for word in (status, flow and f"{flow!r}") if word)
+    output.table(
+        ("run", "status", "flow", "step", "submitted", "goal"),
+        rows,
+        "goal",
+        f"no {kinds} runs" if kinds else "no runs yet; holdfast submit FLOW GOAL",
+        spare=("submitted", "flow", "step"),
+    )
+    if page.cursor is not None:
+        click.echo(f"there are more; --limit {limit * 4} shows them", err=True)

@@ -1,0 +1,108 @@
+"""show: everything about one run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from worker.cli import output
+from worker.cli.export import written
+from worker.cli.options import json_option, run_argument, url_option
+from worker.cli.server import client_for
+from worker.cli.story import row_of
+from worker.cli.texts import clock, duration, moment, plain, since, value_text
+
+if TYPE_CHECKING:
+    from worker.event import Event
+    from worker.run import Run
+
+
+@click.command("show")
+@run_argument
+@click.option("--transcript", is_flag=True, help="With every turn of its history and every event.")
+@click.option(
+    "--output", "file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="The transcript as JSON, into FILE."
+)
+@json_option
+@url_option
+def show_command(run_id: str, transcript: bool, file: Path | None, as_json: bool, url: str | None) -> None:
+    """Everything about RUN."""
+    with client_for(url) as client:
+        if file is not None:
+            written(client.transcript(run_id), file)
+            return
+        run = client.get(run_id)
+        whole = client.transcript(run_id) if transcript else None
+        events = list(client.events(run_id, follow=False)) if transcript and not as_json else []
+    if as_json:
+        output.document(whole if whole is not None else run.to_dict())
+        return
+    output.fields(described(run))
+    if whole is not None:
+        _tell_history(whole["history"])
+        _tell_events(events)
+
+
+def described(run: Run) -> list[tuple[str, str]]:
+    """What there is to say about a run, as names and values."""
+    details = run.details
+    pairs = [("run", run.id), ("flow", plain(run.flow)), ("goal", plain(run.goal)), ("status", run.status.value)]
+    pairs.append(("step", f"{run.state.step}, {'next' if not run.status.ended else 'at'} {run.state.current_node}"))
+    if details.get("owner"):
+        pairs.append(
+            ("in flight", f"played by {details['owner']}, attempt {details['attempt']}, for {duration(since(details['claimed_at']))}")
+        )
+    if run.phase == "waiting":
+        until = f" until {moment(details['waiting_until'])}" if details.get("waiting_until") else ""
+        paused = details.get("waiting_for") == "paused"
+        pairs.append(("waits", f"holdfast flows unpause {run.flow}" if paused else f"{details.get('waiting_for', '')}{until}".strip()))
+    if details.get("last_error") and not run.error:
+        pairs.append(("last failure", plain(details["last_error"])))
+    if run.status.value == "interrupted":
+        pairs.append(("asks", plain(str(run.state.interrupt_reason))))
+        if run.state.interrupt_data is not None:
+            pairs.append(("with", plain(json.dumps(run.state.interrupt_data, ensure_ascii=False))))
+        pairs.append(("go on", how_to_resume(run)))
+    if run.status.value == "stopped":
+        who = "".join(
+            f", {name} {plain(str(details[key]))}" for name, key in (("by", "stop_by"), ("because", "stop_reason")) if details.get(key)
+        )
+        pairs.append(("stopped", f"{moment(details['stopped_at']) if 'stopped_at' in details else ''}{who}"))
+        if details.get("in_doubt"):
+            pairs.append(("in doubt", f"{details['in_doubt']}: this round was in flight, and nobody can vouch for its effects"))
+        pairs.append(("go on", f"holdfast resume {run.id}"))
+    if run.error:
+        pairs += [("error", plain(run.error)), ("try again", f"holdfast retry {run.id}")]
+    pairs += [("inputs", plain(json.dumps(dict(run.inputs), ensure_ascii=False)))] if run.inputs else []
+    pairs += [("labels", ", ".join(f"{plain(key)}={plain(value)}" for key, value in run.labels.items()))] if run.labels else []
+    pairs += [("submitted", moment(run.created_at))]
+    if details.get("ended_at"):
+        pairs.append(("took", duration((run.updated_at - run.created_at).total_seconds())))
+    if run.status.value == "completed":
+        pairs.append(("answer", value_text(run.answer)))
+    return pairs
+
+
+def how_to_resume(run: Run) -> str:
+    """The command that goes on with an interrupted run."""
+    asks = (run.details.get("interrupt") or {}).get("kind") == "node"
+    return f"holdfast resume {run.id}" + (" --answer '\"your answer\"'" if asks else "")
+
+
+def _tell_history(history: list[dict[str, Any]]) -> None:
+    click.echo("\nhistory:")
+    for number, turn in enumerate(history, 1):
+        command = turn["command"]
+        said = f"{command['name']} {json.dumps(command['args'], ensure_ascii=False)}" if command else "(no command)"
+        click.echo(f"{number}. {plain(said)}")
+        click.echo(f"   {plain(value_text(turn['observation']))}")
+
+
+def _tell_events(events: list[Event]) -> None:
+    click.echo("\nevents:")
+    for event in events:
+        row = row_of(event)
+        click.echo(f"{clock(event.at)}  step {event.step}  {event.node}  {row.text}")

@@ -1,0 +1,147 @@
+"""The story of a run for those who watch: each event as one row."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from worker.cli.texts import duration, plain
+
+if TYPE_CHECKING:
+    from worker.event import Event
+
+#: Whole object ids of git are of no use to people; this many of their digits are.
+GIT_ID = re.compile(r"\b([0-9a-f]{12})(?:[0-9a-f]{28}|[0-9a-f]{52})\b")
+#: Of a committed event's data, what is told apart from the rest.
+FRAME = ("took", "command", "args", "observation", "answer")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the story.
+
+    Attributes:
+        step, node, attempt: of the round it is about.
+        text: what happened, on one line.
+        took: seconds; None where nothing took time.
+        tone: round, good, bad, or wait: how it is coloured.
+        is_round: whether it is a committed round, and not something that happened in between.
+    """
+
+    step: int
+    node: str
+    attempt: int
+    text: str
+    took: float | None = None
+    tone: str = "round"
+    is_round: bool = False
+
+
+def row_of(event: Event) -> Row:
+    """The row of an event."""
+    if event.type == "committed":
+        took = event.data.get("took")
+        return Row(event.step, event.node, event.attempt, round_text(event.data), int(took) / 1000 if took else None, is_round=True)
+    text, tone = _between(event)
+    return Row(event.step, event.node, event.attempt, plain(text), tone=tone)
+
+
+def round_text(data: Mapping[str, Any]) -> str:
+    """What a round came to: the command decided on, or what its execution showed."""
+    if "observation" in data:
+        return _short(value_short(data["observation"]))
+    if data.get("command") == "finish":
+        return _short(f"finish: {value_short(data['answer'])}" if "answer" in data else "finish")
+    more = [_named(name, value) for name, value in data.items() if name not in FRAME]
+    said = [command_text(data)] if "command" in data else []
+    said += [value_short(data["answer"])] if "answer" in data else []
+    return _short(" · ".join(part for part in (*said, *more) if part)) or "done"
+
+
+def command_text(data: Mapping[str, Any]) -> str:
+    """A command and its arguments, without the names where there is but one."""
+    args = _read(data.get("args"))
+    if not isinstance(args, dict):
+        return f"{data['command']} {data.get('args', '')}".strip()
+    shown = [_word(value) if len(args) == 1 else f"{name}={_word(value)}" for name, value in args.items()]
+    return " ".join([str(data["command"]), *shown])
+
+
+def value_short(value: Any) -> str:
+    """A value from a summary, which may have been cut off: objects as ``name value`` pairs."""
+    found = _read(value)
+    if isinstance(found, dict):
+        if "outcome" in found and "commit" in found:  # bisect's verdicts, the one shape worth a sentence of its own
+            code = "" if found.get("exit") is None else f" (exit {found['exit']})"
+            return f"{found['commit']} is {found['outcome']}{code}"
+        if isinstance(found.get("text"), str):
+            return str(found["text"])
+        return ", ".join(f"{name} {_word(each)}" for name, each in found.items())
+    return _word(found)
+
+
+def _between(event: Event) -> tuple[str, str]:
+    data = event.data
+    match event.type:
+        case "submitted":
+            return "submitted", "wait"
+        case "lost":
+            return f"worker {data.get('owner', '?')} was lost; another may take the round", "bad"
+        case "failed":
+            wait = int(float(data.get("retry_in", 0))) / 1000
+            return f"failed, tried again in {duration(wait)}: {_cause(data)}", "bad"
+        case "interrupted":
+            return f"interrupted: {data.get('reason', '')}", "wait"
+        case "resumed":
+            answer = f" with {value_short(data['answer'])}" if data.get("answer") is not None else ""
+            return f"resumed{answer}" + (" (its deadline passed)" if data.get("by") == "deadline" else ""), "good"
+        case "stop_requested" | "stopped":
+            word = "stop requested" if event.type == "stop_requested" else "stopped"
+            more = "".join(
+                f", {name} {data[key]}" for name, key in (("by", "by"), ("because", "reason"), ("in doubt", "in_doubt")) if data.get(key)
+            )
+            return word + more, "wait"
+        case "completed":
+            return "completed", "good"
+        case "errored":
+            return f"errored: {_cause(data)}", "bad"
+        case "retried":
+            return "retried", "good"
+        case "resent":
+            return "its message was lost or is late, and was sent again", "wait"
+        case "given_back":
+            return "given back by a worker that leaves", "wait"
+        case other:
+            return " ".join([other, *(f"{name} {_word(value)}" for name, value in data.items())]), "wait"
+
+
+def _cause(data: Mapping[str, Any]) -> str:
+    """The error, without the run, step and node that stand in the row already."""
+    return re.sub(r"^run \S+, step \d+, node \S+: ", "", str(data.get("error", "")))
+
+
+def _read(text: Any) -> Any:
+    """The JSON value of a summary's text; of one that was cut off, what is whole."""
+    if not isinstance(text, str) or not text.startswith(("{", "[")):
+        return text
+    for attempt in (text, text.rpartition(',"')[0] + "}"):
+        try:
+            return json.loads(attempt)
+        except (ValueError, RecursionError):
+            continue
+    return text
+
+
+def _named(name: str, value: Any) -> str:
+    return f"{_word(value)} left" if name == "left" else f"{name} {_word(value)}"
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _short(text: str) -> str:
+    return plain(GIT_ID.sub(r"\1", text))

@@ -1,0 +1,128 @@
+"""worker: plays the rounds of runs, in this process, as a Celery worker."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from worker.cli import output
+from worker.cli.options import json_option, url_option
+from worker.cli.server import settings_for
+
+if TYPE_CHECKING:
+    from worker.settings import Settings
+
+ROLES = ("controller", "executor", "all")
+
+
+@click.command("worker")
+@click.option("--role", type=click.Choice(ROLES), default="all", show_default=True, help="Which rounds to play.")
+@click.option("--concurrency", metavar="N", type=click.IntRange(min=1), help="How many rounds at once.")
+@click.option(
+    "--pool",
+    type=click.Choice(("threads", "prefork", "solo")),
+    default="threads",
+    show_default=True,
+    help="What plays them: threads, processes (for rounds that compute), or the worker itself, one at a time.",
+)
+@click.option("--enable", metavar="FLOW", multiple=True, help="Play this flow too, although it runs shell commands of whoever submits.")
+@click.option("--log-format", type=click.Choice(("text", "json")), help="json: one object a line, with run, step and attempt.")
+@click.option("--until-stdin-ends", is_flag=True, hidden=True, help="Shut down when standard input is closed: `up` and `demo` use it.")
+@json_option
+@url_option
+def worker_command(
+    role: str,
+    concurrency: int | None,
+    pool: str,
+    enable: tuple[str, ...],
+    log_format: str | None,
+    until_stdin_ends: bool,
+    as_json: bool,
+    url: str | None,
+) -> None:
+    """Play rounds until told to leave. Ctrl-C or SIGTERM: it finishes the rounds in flight and leaves; a second Ctrl-C does not wait."""
+    settings = settings_for(url, concurrency=1 if pool == "solo" else concurrency, log_format=log_format)
+    settings = settings.model_copy(update={"enabled_flows": tuple(dict.fromkeys((*settings.enabled_flows, *enable)))})
+    assert settings.redis_url is not None
+    os.environ["HOLDFAST_REDIS_URL"] = settings.redis_url  # for the pool's processes
+    os.environ["HOLDFAST_ENABLED_FLOWS"] = ",".join(settings.enabled_flows)
+    _hide_warnings()
+    if until_stdin_ends:
+        threading.Thread(target=_leave_with_stdin, name="stdin", daemon=True).start()
+    _run(settings, role, pool, as_json)
+
+
+def _run(settings: Settings, role: str, pool: str, as_json: bool) -> None:
+    from celery import signals
+
+    from flows import registry
+    from worker.app import engine_of, make_app
+    from worker.cli.exits import INTERNAL, USAGE, Failed
+    from worker.cli.leaving import Leaving
+    from worker.logs import set_up_logging
+    from worker.places import place_of
+
+    app = make_app(settings)
+    app.conf.worker_pool = pool  # Celery takes `--pool prefork` for "not said", and then the app's own
+    engine = engine_of(app)
+    played = list(engine.flows)
+    known = registry.registered()
+    unknown = [name for name in settings.enabled_flows if name not in known]
+    if unknown:
+        raise Failed(f"--enable names {', '.join(unknown)}, which is no flow here; known are {', '.join(known)}", USAGE)
+    queues = [engine.store.keys.queue(each) for each in (("controller", "executor") if role == "all" else (role,))]
+    slots = settings.concurrency
+    brokers = settings.broker_url.split(";") if settings.broker_url and engine.dispatcher.outbox else []
+    messages = f"; messages at {', '.join(map(place_of, brokers))}" if brokers else ""
+    ready = {"role": role, "pool": pool, "concurrency": slots, "flows": played, "server": engine.store.place, "pid": os.getpid()}
+
+    def say_ready(**_: Any) -> None:
+        if as_json:
+            output.document(ready)
+        else:
+            kind = {"threads": "threads", "prefork": "processes", "solo": "round at a time"}[pool]
+            sentence = f"worker ready: role {role}, {slots} {kind}, flows: {', '.join(played)}; server {engine.store.place}{messages}"
+            if settings.log_format == "json":
+                logging.getLogger("holdfast.worker").info(sentence)
+            else:
+                click.echo(sentence, err=True)
+
+    signals.setup_logging.connect(lambda **_: set_up_logging(settings.log_format), weak=False)
+    signals.worker_ready.connect(Leaving(engine).watch, weak=False)
+    signals.worker_ready.connect(say_ready, weak=False)
+    signals.celeryd_after_setup.connect(lambda **_: _hide_warnings(), weak=False)  # setting up its logging, Celery shows them again
+    controllers: list[Any] = []
+    signals.worker_init.connect(lambda sender, **_: controllers.append(sender), weak=False)
+    app.worker_main(
+        [
+            "--quiet", "worker", "--hostname", f"holdfast-{role}-{os.getpid()}@%h", "--queues", ",".join(queues), "--pool", pool,
+            "--concurrency", str(slots), "--without-gossip", "--without-mingle", "--without-heartbeat",
+        ]
+    )  # fmt: skip
+    # Celery's command line drops it: a worker that could not go on must not look like one that was told to leave.
+    if any(controller.exitcode for controller in controllers):
+        sys.exit(INTERNAL)
+
+
+def _hide_warnings() -> None:
+    from celery.exceptions import CPendingDeprecationWarning
+    from celery.platforms import SecurityWarning
+
+    # Celery warns every worker of root, because of pickle; Holdfast accepts JSON only.
+    warnings.filterwarnings("ignore", category=SecurityWarning)
+    # And at each loss of its connection of a default that will change; worker/app.py sets it.
+    warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
+
+
+def _leave_with_stdin() -> None:
+    """Ends this worker, warm, when the process at the other end of standard input is gone."""
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,24 @@
+"""Client: submit goals, look at runs, stop, resume and retry them."""
+
+from __future__ import annotations
+
+from worker.client.many import ManyRuns
+from worker.client.reading import Page
+from worker.client.steering import Steering
+from worker.client.submitting import Submitting
+
+
+class Client(Submitting, Steering, ManyRuns):
+    """A client of the runs on one server.
+
+    Args:
+        url: redis://, rediss:// or unix://; None for the settings'.
+        settings: None for those of this process (``config/worker.toml``, ``HOLDFAST_*``).
+        app: a Celery app of your own that ``install`` was called for, alone: its state server, its broker, its way to get there.
+
+    Raises:
+        StoreUnavailable: from every method, when the server does not answer.
+    """
+
+
+__all__ = ["Client", "Page"]

@@ -1,0 +1,149 @@
+"""Arguments: what a caller gave to a client, checked before the server is asked for anything.
+
+Each raises InvalidInput (UnstorableValue for a text that is no Unicode): the argument's name, what was expected, what came.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import reprlib
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from flows.values import storable
+from worker.errors import InvalidInput, InvalidSettings
+from worker.run import RunStatus
+from worker.settings import Settings
+from worker.store.keys import INDEXES
+from worker.submission import OWN_KEYS, RUN_ID
+
+#: Runs that one page may hold.
+MOST = 100_000
+CURSOR = re.compile(rf"({'|'.join(INDEXES)})\|(\d{{1,15}}\.\d{{1,6}}:.+)", re.DOTALL)
+EVENT_ID = re.compile(r"\d{1,19}(-\d{1,19})?")
+
+
+def text(value: object, name: str) -> None:
+    """A text."""
+    if not isinstance(value, str):
+        raise wrong(name, "a text", value)
+    storable(value, name)
+
+
+def optional_texts(**values: object) -> None:
+    """Each a text, or None."""
+    for name, value in values.items():
+        if value is not None:
+            text(value, name)
+
+
+def names(value: object, name: str) -> None:
+    """A list of texts, or None; a text by itself would be read letter by letter."""
+    if value is not None and not (isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)):
+        raise wrong(name, "a list of texts, or None", value)
+
+
+def mapping(value: object, name: str, of_texts: bool = False) -> None:
+    """A mapping from texts (to texts), or None."""
+    if value is None:
+        return
+    fits = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+    if not fits or (of_texts and not all(isinstance(each, str) for each in value.values())):  # type: ignore[attr-defined]
+        raise wrong(name, "texts by name" if of_texts else "a mapping from names to JSON values", value)
+
+
+def key(value: object) -> None:
+    """An idempotency key or None; an empty one (of a variable that is not set, say) would make one run of all."""
+    optional_texts(idempotency_key=value)
+    if value == "":
+        raise wrong("idempotency_key", "a text that is not empty, or None", value)
+
+
+def is_run_id(value: object) -> bool:
+    """Whether a run can have this id; raises InvalidInput where it is no text."""
+    if not isinstance(value, str):
+        raise wrong("run_id", "a text", value)
+    return RUN_ID.fullmatch(value) is not None and not value.endswith(OWN_KEYS)
+
+
+def status(value: object, name: str = "status") -> RunStatus | None:
+    """A status or its word, or None."""
+    if value is None or isinstance(value, RunStatus):
+        return value
+    if not isinstance(value, str) or value not in {each.value for each in RunStatus}:
+        raise wrong(name, f"one of {', '.join(each.value for each in RunStatus)}", value)
+    return RunStatus(value)
+
+
+def limit(value: object) -> None:
+    """How many runs a page may hold."""
+    if type(value) is not int or not 1 <= value <= MOST:
+        raise wrong("limit", f"a whole number from 1 to {MOST}", value)
+
+
+def cursor(value: object) -> tuple[str, str] | None:
+    """The index and the place in it that a page's cursor names; None for the beginning."""
+    if value is None:
+        return None
+    found = CURSOR.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise wrong("cursor", "the cursor of a page, or None", value)
+    storable(value, "cursor")
+    return found[1], found[2]
+
+
+def after(value: object) -> None:
+    """The id of an event, or None."""
+    fits = value is None or (isinstance(value, str) and EVENT_ID.fullmatch(value) and max(map(int, value.split("-"))) < 2**63)
+    if not fits:
+        raise wrong("after", "the id of an event, like 1718000000000-0, or None", value)
+
+
+def mode(value: object) -> None:
+    """How to stop."""
+    if value not in ("graceful", "now"):
+        raise wrong("mode", "'graceful' or 'now'", value)
+
+
+def flag(value: object, name: str) -> None:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise wrong(name, "True or False", value)
+
+
+def timeout(value: object) -> None:
+    """Seconds, or None; what is below zero has run out already."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value)):
+        raise wrong("timeout", "a number of seconds, or None", value)
+
+
+def moment_before(older_than: object, now: object) -> datetime | None:
+    """The time that lies ``older_than`` before ``now`` (None: this machine's time); None where there is no ``older_than``."""
+    if now is not None and (not isinstance(now, datetime) or now.tzinfo is None):
+        raise wrong("now", "an aware datetime, or None", now)
+    if older_than is None:
+        return None
+    if not isinstance(older_than, timedelta):
+        raise wrong("older_than", "a timedelta, or None", older_than)
+    try:
+        return (now or datetime.now().astimezone()) - older_than
+    except OverflowError as error:
+        raise wrong("older_than", "a timedelta that does not lead out of the calendar", older_than) from error
+
+
+def settings(value: object) -> None:
+    """Settings, or None; raises InvalidSettings."""
+    if value is not None and not isinstance(value, Settings):
+        raise InvalidSettings(f"settings should be a worker.Settings, or None; it is a {type(value).__name__}")
+
+
+def app(value: object, url: object, settings: object) -> None:
+    """A Celery app, which says the rest itself, or None; raises InvalidSettings."""
+    if value is not None and (url is not None or settings is not None):
+        raise InvalidSettings("app stands alone: it knows its state server, its broker and its settings; leave out url and settings")
+
+
+def wrong(name: str, expected: str, value: object) -> InvalidInput:
+    """The error for an argument."""
+    return InvalidInput(f"{name} should be {expected}; it is {reprlib.repr(value)} ({type(value).__name__})")

@@ -1,0 +1,151 @@
+"""Reading: look at runs, one or many, once or as they go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from worker.client import arguments
+from worker.client.connection import Connected, not_found
+from worker.errors import DamagedRun
+from worker.event import LAST, Event
+from worker.record import Record, unpack_turns
+from worker.run import Run, RunStatus, status_of
+from worker.store.keys import INDEXES
+from worker.store.looking import look
+from worker.verdict import Verdict
+from worker.why import verdict_of
+
+#: How long one wait for new events lasts before the caller's patience is looked at again.
+EVENT_BLOCK = 1.0
+
+
+@dataclass(frozen=True)
+class Page:
+    """Some runs, and the cursor that continues after them (None at the end); ``damaged`` names runs that do not read."""
+
+    runs: list[Run]
+    cursor: str | None = None
+    damaged: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+
+class Reading(Connected):
+    """Changes nothing."""
+
+    def get(self, run_id: str) -> Run:
+        """The run as it is now; raises RunNotFound, DamagedRun."""
+        return Run.of(self._record(run_id))
+
+    def runs(self, status: RunStatus | str | None = None, flow: str | None = None, limit: int = 50, cursor: str | None = None) -> Page:
+        """Runs, newest first, some at a time; ``cursor`` continues where a page of the same status ended."""
+        arguments.limit(limit)
+        arguments.optional_texts(flow=flow)
+        wanted, place = arguments.status(status), arguments.cursor(cursor)
+        indexes = INDEXES if wanted is None else ("live" if wanted in (RunStatus.QUEUED, RunStatus.RUNNING) else wanted.value,)
+        position, before = place or (indexes[0], "")
+        if position not in indexes:
+            raise arguments.wrong("cursor", "that of a page of the same status", cursor)
+        names = indexes[indexes.index(position) :]
+        found: list[Run] = []
+        damaged: list[str] = []
+        for name in names:
+            last = before or None
+            before = ""
+            while True:
+                listed = self._store.listed(name, limit, last)
+                for (run_id, score), fields in zip(listed, self._store.records([run_id for run_id, _ in listed]), strict=True):
+                    last = f"{score}:{run_id}"
+                    if fields is None or (flow and fields.get("flow") != flow):
+                        continue
+                    try:
+                        if wanted is None or status_of(fields) is wanted:
+                            found.append(Run.of(Record(fields)))
+                    except DamagedRun:
+                        damaged.append(run_id)
+                    if len(found) == limit:
+                        return Page(found, f"{name}|{last}", tuple(damaged))
+                if len(listed) < limit:
+                    break
+        return Page(found, damaged=tuple(damaged))
+
+    def wait(self, run_id: str, timeout: float | None = None) -> Run:
+        """The run once it has ended (completed, errored, stopped) or is interrupted.
+
+        Raises:
+            TimeoutError: it has not within ``timeout`` seconds; the run goes on.
+        """
+        arguments.timeout(timeout)
+        patience = None if timeout is None else time.monotonic() + timeout
+        last: str | None = None
+        while True:
+            run = self.get(run_id)
+            if run.status.ended or run.status is RunStatus.INTERRUPTED:
+                return run
+            left = EVENT_BLOCK if patience is None else min(EVENT_BLOCK, patience - time.monotonic())
+            if left <= 0:
+                raise TimeoutError(f"run {run_id} is still {run.status.value} at step {run.state.step} after {timeout:g} s; it goes on")
+            entries = self._store.events(run_id, last, block=max(1, round(left * 1000)))
+            last = entries[-1][0] if entries else last
+
+    def events(self, run_id: str, after: str | None = None, follow: bool = True) -> Iterator[Event]:
+        """What happened to the run, oldest first, from just behind the event ``after``.
+
+        With ``follow`` it goes on until the run has ended; without, it ends with what there is. Raises RunNotFound.
+        """
+        arguments.after(after)
+        arguments.flag(follow, "follow")
+        self._record(run_id)
+        return self._events(run_id, after, follow)
+
+    def _events(self, run_id: str, after: str | None, follow: bool) -> Iterator[Event]:
+        ended, last = False, after
+        while True:
+            entries = self._store.events(run_id, last, block=None if ended or not follow else round(EVENT_BLOCK * 1000))
+            for last, entry in entries:
+                event = Event.of(last, entry)
+                yield event
+                ended = event.type in LAST
+            if entries:
+                continue
+            if not follow or ended:
+                return
+            fields = self._store.fields(run_id)
+            ended = fields is None or status_of(fields).ended
+
+    def transcript(self, run_id: str) -> dict[str, Any]:
+        """The whole run as JSON data: ``run`` (with the ``options`` and named ``values`` it has), ``history`` and ``events``.
+
+        Of a run that goes on, run and history are those of one step; the events may go beyond it.
+        """
+        record = self._record(run_id)
+        run = {**Run.of(record).to_dict(), "options": _options(record), "values": record.values}
+        turns = unpack_turns(run_id, self._store.memory(run_id))[: record.turns]
+        history = [
+            {
+                "command": turn.command and {"name": turn.command.name, "args": dict(turn.command.args), **turn.command.extras},
+                "observation": turn.observation,
+            }
+            for turn in turns
+        ]
+        return {"run": run, "history": history, "events": [event.to_dict() for event in self.events(run_id, follow=False)]}
+
+    def why(self, run_id: str) -> Verdict:
+        """Why the run is where it is: one code, one sentence, since when; raises RunNotFound."""
+        standing = look(self._store, run_id, self._engine.dispatcher.lengths()) if arguments.is_run_id(run_id) else None
+        if standing is None:
+            raise not_found(run_id)
+        return verdict_of(standing, self.settings)
+
+
+def _options(record: Record) -> dict[str, Any]:
+    """What was submitted beside goal and inputs."""
+    options = {name: record.json(name, []) for name in ("interrupt_before", "interrupt_after")}
+    return {**options, "max_rounds": record.max_rounds, "idempotency_key": record.fields.get("idem")}

@@ -1,0 +1,108 @@
+"""Steering: stop, resume, retry and delete one run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flows.values import canonical, storable
+from worker.client import arguments
+from worker.client.connection import damaged, not_found, operation
+from worker.client.reading import Reading
+from worker.errors import InvalidTransition, Stale
+from worker.receipt import StopMode, StopReceipt
+from worker.run import Run, status_of
+from worker.store.remains import idempotency_key, is_there
+
+
+class Steering(Reading):
+    """Moves runs; each call is one operation, done once however often it is sent."""
+
+    def request_stop(
+        self, run_id: str, mode: StopMode = "graceful", reason: str | None = None, requested_by: str | None = None
+    ) -> StopReceipt:
+        """Stop a run. ``graceful``: the round in flight may finish. ``now``: stopped when this returns.
+
+        A run that has ended, or does not exist, is no error: the receipt says so.
+        """
+        arguments.mode(mode)
+        arguments.optional_texts(reason=reason, requested_by=requested_by)
+        known = arguments.is_run_id(run_id)
+        words = self._store.request_stop(run_id, op=operation(), mode=mode, by=requested_by, reason=reason) if known else ["missing"]
+        if words[0] == "damaged":
+            raise damaged(run_id, words)
+        return StopReceipt.of(run_id, words, mode, requested_by, reason)
+
+    def resume(self, run_id: str, answer: Any = None) -> Run:
+        """Go on with an interrupted run, giving the answer, or with a stopped one.
+
+        Raises:
+            InvalidTransition: the run is neither. Stale: another answer came first. RunNotFound.
+        """
+        record = self._record(run_id)
+        if answer is not None and record.fields.get("phase") == "stopped" and ("i_id" not in record.fields or "i_answer" in record.fields):
+            raise InvalidTransition(f"run {run_id} was stopped and asks nothing; resume it without an answer")
+        text = None if answer is None else canonical(storable(answer, "the answer"))
+        message = self._message(record, 1)
+        words = self._store.resume(
+            run_id,
+            op=operation(),
+            epoch=record.epoch,
+            message=message,
+            after=self._message(record, 2),
+            interrupt=record.fields.get("i_id"),
+            answer=text,
+        )
+        self._hand_over(record, words, message)
+        match words:
+            case ["queued" | "waiting" | "interrupted", *_]:
+                return self.get(run_id)
+            case ["stale", *_]:
+                raise Stale(f"run {run_id}: another answer or resume came first; look at it again (holdfast show {run_id})")
+            case ["running", *_]:
+                raise InvalidTransition(
+                    f"run {run_id} is {self.get(run_id).status.value}; only an interrupted or a stopped run can be resumed"
+                )
+            case ["finished", phase]:
+                hint = "; retry takes it up again" if phase == "errored" else ""
+                raise InvalidTransition(f"run {run_id} has {phase}; only an interrupted or a stopped run can be resumed{hint}")
+            case _:
+                raise damaged(run_id, words)
+
+    def retry(self, run_id: str) -> Run:
+        """Take an errored run up again at the failed step; raises InvalidTransition where it is not errored, Stale, RunNotFound."""
+        record = self._record(run_id)
+        message = self._message(record, 1)
+        words = self._store.retry(
+            run_id,
+            op=operation(),
+            epoch=record.epoch,
+            message=message,
+            after=self._message(record, 2),
+            idempotency_key=record.fields.get("idem"),
+        )
+        self._hand_over(record, words, message)
+        match words:
+            case ["queued" | "waiting" | "interrupted", *_]:
+                return self.get(run_id)
+            case ["running", *_]:
+                raise InvalidTransition(f"run {run_id} is {self.get(run_id).status.value}; only an errored run can be retried")
+            case ["stale", *_]:
+                raise Stale(f"run {run_id}: another retry came first; look at it again (holdfast show {run_id})")
+            case _:
+                raise damaged(run_id, words)
+
+    def delete(self, run_id: str) -> None:
+        """Remove a run that has ended (completed, errored or stopped), or that is so damaged that it can neither go on nor be stopped.
+
+        Raises:
+            InvalidTransition: it is live. RunNotFound.
+        """
+        if not arguments.is_run_id(run_id) or not is_there(self._store, run_id):
+            raise not_found(run_id)
+        words = self._store.delete(run_id, idempotency_key(self._store, run_id))
+        # It was there a moment ago, so "missing" is our own call, sent again after a lost reply.
+        if words[0] == "live":
+            status = status_of({**(self._store.fields(run_id) or {}), "phase": words[1]})
+            raise InvalidTransition(f"run {run_id} is {status.value}; stop it before deleting it")
+        if words[0] == "damaged":
+            raise damaged(run_id, words)

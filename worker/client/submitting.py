@@ -1,0 +1,139 @@
+"""Submitting: hand a goal over."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flows import registry
+from flows.values import storable
+from worker.announcement import check_announced, describe
+from worker.client import arguments
+from worker.client.fleet import Fleet
+from worker.config_files import find_flows
+from worker.dispatch import TASKS
+from worker.errors import Conflict, DamagedRun, InvalidInput, RunExists, UnknownFlow
+from worker.run import Run
+from worker.submission import OWN_KEYS, RUN_ID, Submission, When, from_now
+
+
+class Submitting(Fleet):
+    """Makes runs."""
+
+    def submit(
+        self,
+        flow: str,
+        goal: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        run_id: str | None = None,
+        idempotency_key: str | None = None,
+        interrupt_before: Sequence[str] | None = None,
+        interrupt_after: Sequence[str] | None = None,
+        max_rounds: int | None = None,
+        not_before: When | None = None,
+        deadline: When | None = None,
+        thread_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Run:
+        """Hand over a goal; once this returns, the run is not lost.
+
+        Args:
+            flow: the name of a flow that this client or a live worker knows.
+            goal: what to pursue.
+            inputs: what the flow needs beside it.
+            run_id: an id of your own; None for a new one.
+            idempotency_key: the same key with the same content gets the same run. The content is flow, goal, inputs and options as they
+                are given here: a duration is the same however late the call is repeated, and defaults are no part of it.
+            interrupt_before, interrupt_after: nodes to pause at; None for the flow's own.
+            max_rounds: cycles; None for the flow's own.
+            not_before, deadline: an aware datetime, or a duration (timedelta, seconds) from now.
+            thread_id: your name for the conversation this belongs to. labels: texts by name.
+
+        Raises:
+            UnknownFlow, InvalidInput, UnstorableValue: nothing was stored.
+            RunExists: another submission used the run id. Conflict: the idempotency key has other content.
+        """
+        arguments.text(flow, "flow")
+        arguments.text(goal, "goal")
+        arguments.mapping(inputs, "inputs")
+        arguments.names(interrupt_before, "interrupt_before")
+        arguments.names(interrupt_after, "interrupt_after")
+        arguments.mapping(labels, "labels", of_texts=True)
+        arguments.optional_texts(thread_id=thread_id)
+        arguments.key(idempotency_key)
+        description, accepted, checked = self._checked(flow, dict(inputs or {}))
+        submission = Submission(
+            flow=flow,
+            description=description,
+            goal=goal,
+            inputs=accepted,
+            checked=checked,
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+            max_rounds=max_rounds,
+            thread_id=thread_id,
+            labels=labels or {},
+            given=inputs or {},
+            not_before=not_before,
+            deadline=deadline,
+        )
+        if run_id is None:
+            run_id = uuid.uuid4().hex[:16]
+        elif not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id) or run_id.endswith(OWN_KEYS):
+            raise InvalidInput(
+                f"{run_id!r} cannot be a run id; expected letters, digits and _ . : @ -, at most 200, a letter or digit first, "
+                f"and none of {', '.join(OWN_KEYS)} at the end"
+            )
+        role = description["nodes"][description["first"]]
+        fields = submission.fields(self.settings, TASKS[role], self._store.keys.queue(role))
+        now = time.time()
+        delay = from_now(not_before, "not_before", now)
+        until = from_now(deadline, "deadline", now)
+        if until is not None and until <= 0:
+            raise InvalidInput(f"the deadline has passed {-until / 1000:g} s ago; give a later one")
+        delay = delay if delay is not None and delay > 0 else None
+        phase = "interrupted" if submission.interrupted_at_once else "waiting" if delay else "queued"
+        message = self._engine.dispatcher.message(role, run_id, 1 if phase == "interrupted" else 0, 0)
+        word, detail = self._store.submit(
+            run_id,
+            fields,
+            nonce=uuid.uuid4().hex,
+            message=message.text,
+            phase=phase,
+            delay=delay,
+            deadline=until,
+            idempotency_key=idempotency_key,
+            content=submission.content() if idempotency_key is not None else None,
+        )
+        match word:
+            case "ok" | "existing":
+                if word == "ok" and phase == "queued":
+                    self._engine.dispatcher.hand_over([(message.queue, message.text)])
+                return self.get(detail)
+            case "exists":
+                raise RunExists(f"run {run_id} exists already, from another submission; choose another id, or use an idempotency key")
+            case "conflict":
+                raise Conflict(
+                    f"the idempotency key {idempotency_key!r} belongs to run {detail}, submitted with other content; use another key"
+                )
+            case _:
+                raise DamagedRun(f"run {run_id} was not submitted: the server answered {word} {detail}; look at that key with redis-cli")
+
+    def _checked(self, name: str, inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], bool]:
+        """The flow's description, the inputs as accepted, and whether the flow itself has checked them."""
+        find_flows(self.settings)
+        try:
+            flow = registry.make(name)
+        except registry.FlowNotFound as error:
+            for worker in self.workers():
+                if worker["alive"] and name in worker["flows"]:
+                    description = worker["flows"][name]
+                    check_announced(name, description["inputs"], inputs)
+                    return description, dict(storable(inputs, "the inputs")), False
+            raise UnknownFlow(
+                f"{error}; no live worker has announced it either. Name its module in flow_modules (HOLDFAST_FLOW_MODULES)"
+            ) from error
+        return describe(flow), flow.check_inputs(inputs), True

@@ -1,0 +1,154 @@
+"""Engine: what one process needs to play rounds, put together once; each Celery app with Holdfast on it has one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from flows import registry
+from flows.base import Flow
+from worker.announcement import describe
+from worker.broker import is_fused
+from worker.config_files import find_flows
+from worker.dispatch import Dispatcher, Fused
+from worker.heartbeat import Heartbeat, Lease
+from worker.outbox import Outbox
+from worker.processes import process_name
+from worker.rounds import Rounds
+from worker.settings import Settings
+from worker.state_place import with_state_server
+from worker.store import Store, StoreUnavailable
+from worker.store.keys import Keys
+from worker.sweep import Sweeper
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+logger = logging.getLogger("holdfast.worker")
+
+#: The exit code by which Celery's pool knows a child that ended in good order and is to be replaced (billiard.pool.EX_RECYCLE).
+EX_RECYCLE = 0x9B
+#: Where a worker looks for its server when nothing says otherwise.
+LOCALHOST = "redis://localhost:6379/0"
+
+
+class Engine:
+    """The parts of a worker, built when first used.
+
+    Args:
+        app: the Celery app whose tasks play the rounds.
+        settings: of this process.
+    """
+
+    def __init__(self, app: Celery, settings: Settings) -> None:
+        self.app = app
+        #: Whether the app is Holdfast's own; what an app of somebody else's sets is theirs to decide.
+        self.owns_app = False
+        #: As they were given; `settings` knows where the state lives, which an app's configuration may have to tell.
+        self.given = settings
+        self.name = process_name()
+        self.draining = threading.Event()
+        #: The process that receives the messages, once this is a worker; its children know by it that they are children.
+        self.worker_pid: int | None = None
+        #: While this process is a worker: what sweeps in it.
+        self.sweeping: Sweeper | None = None
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings in force; raises InvalidSettings where neither they nor the app's broker name a state server."""
+        return self.given if self.owns_app else with_state_server(self.given, self.app)
+
+    @cached_property
+    def store(self) -> Store:
+        return Store(self._url, self.settings.prefix, outbox=self.dispatcher.outbox)
+
+    @cached_property
+    def dispatcher(self) -> Dispatcher:
+        """Fused where the app's broker is the database that the runs live in, else the outbox."""
+        kind = Fused if is_fused(self.app, self._url) else Outbox
+        return kind(self.app, Keys(self.settings.prefix))
+
+    @property
+    def _url(self) -> str:
+        return self.settings.redis_url or LOCALHOST
+
+    @cached_property
+    def flows(self) -> Mapping[str, Callable[[], Flow]]:
+        """The flows this worker is willing to play; those that run the submitter's shell commands only where enabled."""
+        find_flows(self.settings)
+        return {
+            name: factory
+            for name, factory in registry.registered().items()
+            if not registry.make(name).runs_shell or name in self.settings.enabled_flows
+        }
+
+    @cached_property
+    def disabled(self) -> list[str]:
+        """The flows that are here, run the submitter's shell commands, and are not enabled."""
+        return [name for name in registry.registered() if name not in self.flows]
+
+    @cached_property
+    def heartbeat(self) -> Heartbeat:
+        # A connection of its own that gives up soon: one stalled connection must cost a beat and not the leases.
+        patience = min(self.settings.heartbeat_seconds, self.settings.lease_seconds / 4)
+        store = Store(self.store.url, self.settings.prefix, timeout=patience, resends=1)
+        return Heartbeat(store, self.settings.heartbeat_seconds, self._lingers)
+
+    @cached_property
+    def rounds(self) -> Rounds:
+        return Rounds(self.store, self.dispatcher, self.heartbeat, self.settings, self.flows, self.name, self.draining.is_set)
+
+    def _lingers(self, lease: Lease) -> None:
+        """A round that nobody wants any more holds a place: where it has a process of its own, that process is ended."""
+        alone = self.worker_pid not in (None, os.getpid())
+        what = "its process ends, so that its place is free" if alone else "it keeps its place until it returns"
+        logger.warning("run %s: its round is not wanted any more and does not look at context.cancelled; %s", lease.run_id, what)
+        if alone:
+            os._exit(EX_RECYCLE)
+
+    def abandon(self) -> None:
+        """This worker ends now, and its rounds with it: others need not wait for the end of their leases."""
+        from worker.request import in_flight
+
+        # A connection of its own: this may be a signal handler, in the middle of anything.
+        store = Store(self.store.url, self.settings.prefix, timeout=1.0, resends=0)
+        try:
+            for request in in_flight():
+                run_id, epoch, step = request.args
+                store.forfeit(run_id, epoch=epoch, step=step, process=process_name(request.worker_pid))
+            if self.sweeping is not None:
+                self.sweeping.silence(patience=1.0)
+            store.withdraw(self.name)
+        except StoreUnavailable as error:
+            logger.warning("the leases of this worker will lapse, it could not let them go: %s", error)
+
+    def sweeper(self, role: str, pool: str, concurrency: int) -> Sweeper:
+        """A sweeper that announces this worker as playing ``role`` with so many slots."""
+
+        from worker.request import in_flight  # only workers need so much of Celery
+
+        def announcement() -> Mapping[str, Any]:
+            return {
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "role": role,
+                "pool": pool,
+                "concurrency": concurrency,
+                "handover": self.dispatcher.name,
+                "rounds": len(in_flight()),
+                "draining": self.draining.is_set(),
+                "flows": {name: describe(factory()) for name, factory in self.flows.items()},
+                "disabled": self.disabled,
+            }
+
+        return Sweeper(self.store, self.dispatcher, self.settings, self.name, announcement)
+
+    def close(self) -> None:
+        """Close the connections of store and dispatcher."""
+        self.store.close()
+        self.dispatcher.close()

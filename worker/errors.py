@@ -1,0 +1,51 @@
+"""The errors that clients meet. All are HoldfastErrors; each says which run, what was expected and what to do."""
+
+from __future__ import annotations
+
+from flows.errors import HoldfastError, InvalidInput
+
+
+class RunNotFound(HoldfastError):
+    """No run has this id (or it ended longer ago than the retention)."""
+
+
+class UnknownFlow(HoldfastError):
+    """Neither this client nor any live worker knows a flow of this name."""
+
+
+class RunExists(HoldfastError):
+    """Another submission used this run id."""
+
+
+class Conflict(HoldfastError):
+    """The idempotency key was used for a submission with other content."""
+
+
+class InvalidTransition(HoldfastError):
+    """The run's state does not allow this call."""
+
+
+class Stale(HoldfastError):
+    """Another answer, resume or retry came first; look at the run again."""
+
+
+class DamagedRun(HoldfastError):
+    """What the server holds of a run is not what was stored; nothing was written."""
+
+
+class InvalidSettings(HoldfastError):
+    """A setting is unknown, malformed or not possible here."""
+
+
+__all__ = [
+    "Conflict",
+    "DamagedRun",
+    "HoldfastError",
+    "InvalidInput",
+    "InvalidSettings",
+    "InvalidTransition",
+    "RunExists",
+    "RunNotFound",
+    "Stale",
+    "UnknownFlow",
+]

@@ -1,0 +1,92 @@
+"""The guard where the broker is Redis.
+
+A kombu transport like ``redis``, but for one public hook: redis-py's response callback for BRPOP looks at each popped
+message before kombu does. What is not exactly a round's message is dropped there (the run's hash and due set are the
+truth, so a dropped message costs a run nothing but the time until it is sent again).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from kombu.transport import redis as kombu_redis
+from kombu.transport import virtual
+from kombu.utils.objects import cached_property
+
+from worker.guard.sifting import Malformed, sift
+from worker.store import StoreUnavailable
+from worker.store.keys import Keys
+
+logger = logging.getLogger("holdfast.guard")
+
+
+class QoS(virtual.QoS):  # type: ignore[misc]
+    """Gives popped messages back at a warm shutdown. What cannot go back is let go, where kombu would dump it into a file."""
+
+    def restore_unacked(self) -> list[Any]:
+        unrestored = super().restore_unacked()
+        if unrestored:
+            logger.warning("%d messages could not be given back; the sweep of any worker sends them again", len(unrestored))
+        return []
+
+
+class Channel(kombu_redis.Channel):  # type: ignore[misc]
+    """kombu's Redis channel with the guard at its consuming end."""
+
+    guard_prefix = "holdfast"
+    #: Where letters go: called with the queue, the message and the reason.
+    guard_letters: Callable[[str, str | bytes, str], None] | None = None
+    from_transport_options = (*kombu_redis.Channel.from_transport_options, "guard_prefix", "guard_letters")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not self.ack_emulation:
+            self.QoS = QoS
+
+    @cached_property  # type: ignore[untyped-decorator]
+    def client(self) -> Any:
+        """The client that pops messages; each answer of BRPOP is sifted."""
+        client = self._create_client(asynchronous=True)
+        client.set_response_callback("BRPOP", self._sifted)
+        return client
+
+    def _sifted(self, answer: Any, **_: Any) -> Any:
+        if not answer:
+            return None
+        queue, text = answer
+        name = queue.decode("utf-8", "replace") if isinstance(queue, bytes) else str(queue)
+        if name.rsplit(self.sep, 1)[0] not in Keys(self.guard_prefix).queue_names:
+            return answer  # a queue of the app's own is its own business
+        try:
+            return [queue, sift(text)]
+        except Malformed as error:
+            logger.error("a message on %s was refused and put aside: %s", name, error)
+            self._put_aside(name, text, str(error))
+            return None
+
+    def _put_aside(self, queue: str, text: str | bytes, why: str) -> None:
+        if self.guard_letters is None:
+            return
+        try:
+            self.guard_letters(queue, text, why)
+        except StoreUnavailable as error:
+            # A full server takes no letter; that must not end the worker, which drops the message all the same.
+            logger.error("it could not be put aside, and is gone: %s", error)
+
+    def _size(self, queue: str) -> int:
+        """How many messages wait. One plain command, where kombu asks in a transaction: a full server refuses those."""
+        with self.conn_or_acquire() as client:
+            return int(client.llen(queue))
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
+        """Rounds are pushed to their list, not routed through a binding: none is written for them (a full server would refuse)."""
+        if queue not in Keys(self.guard_prefix).queue_names:
+            super()._queue_bind(exchange, routing_key, pattern, queue)
+
+
+class Transport(kombu_redis.Transport):  # type: ignore[misc]
+    """``redis`` with the guard."""
+
+    Channel = Channel

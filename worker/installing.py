@@ -1,0 +1,139 @@
+"""install: rounds on a Celery app that somebody already has. Nothing of the app's own changes.
+
+At install, two tasks and one worker step are added, and nothing is read: not the app's configuration, not a server.
+The queues of rounds are declared in worker processes alone, so whoever publishes with the app sees what it always saw.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+from celery import Celery, bootsteps, signals
+
+from worker.broker import is_amqp, queues_of
+from worker.engine import Engine
+from worker.errors import InvalidSettings
+from worker.orphans import watch_parent
+from worker.settings import Settings, current
+from worker.store.address import check_url
+from worker.store.keys import Keys
+from worker.tasks import add_tasks, exempt_from_time_limits
+
+logger = logging.getLogger("holdfast.install")
+
+#: How often a worker with child processes looks for dead ones. Celery hears of a death at once, but mostly a moment before the
+#: process can be waited for, and then looks again only after 5 seconds, in which neither its round nor its place is free.
+LOOK_FOR_THE_DEAD_SECONDS = 0.2
+
+
+def install(celery_app: Celery, settings: Settings | None = None) -> Celery:
+    """Put rounds, heartbeat and sweep on an existing Celery app; its own tasks and settings stay as they are.
+
+    A second call with the same settings does nothing.
+
+    Args:
+        celery_app: whose workers shall play rounds. Without ``-Q`` they consume the queues ``PREFIX.controller`` and
+            ``PREFIX.executor`` beside the app's own; with it, exactly what it names.
+        settings: None for those of this process. Without a ``redis_url`` the state lives in the app's broker, if that is a Redis.
+
+    Raises:
+        InvalidSettings: it is on this app already, with other settings; or ``redis_url`` cannot be that of a server.
+    """
+    settings = settings or current()
+    if settings.redis_url is not None:
+        check_url(settings.redis_url)
+    there = getattr(celery_app, "holdfast", None)
+    if isinstance(there, Engine):
+        if there.given != settings:
+            differing = [name for name, value in there.given if getattr(settings, name) != value]
+            raise InvalidSettings(
+                f"Holdfast is on this Celery app already, with other settings ({', '.join(differing)}); an app has one. Call install once"
+            )
+        return celery_app
+    engine = Engine(celery_app, settings)
+    celery_app.holdfast = engine
+    add_tasks(celery_app, engine)
+    celery_app.steps["worker"].add(_step(engine))
+    signals.worker_process_init.connect(watch_parent(engine), weak=False)
+    signals.celeryd_init.connect(_declare_queues, weak=False, dispatch_uid="holdfast")
+    return celery_app
+
+
+def engine_of(celery_app: Celery) -> Engine:
+    """The engine that ``install`` put on the app."""
+    engine = getattr(celery_app, "holdfast", None)
+    if not isinstance(engine, Engine):
+        raise InvalidSettings("this Celery app has no Holdfast on it; call worker.install(app) first")
+    return engine
+
+
+def _declare_queues(instance: Any, **_: Any) -> None:
+    """In a worker process, before it looks at ``-Q`` and ``-X``: both may name the queues of rounds, else they are consumed."""
+    engine = getattr(instance.app, "holdfast", None)
+    if not isinstance(engine, Engine):
+        return  # another app of this process
+    queues = instance.app.amqp.queues
+    for queue in queues_of(Keys(engine.given.prefix), is_amqp(instance.app.conf.broker_read_url)):
+        if queue.name not in queues.consume_from:
+            queues.select_add(queue)
+
+
+def _roles(app: Celery, engine: Engine) -> list[str]:
+    keys = Keys(engine.given.prefix)
+    return [role for role in ("controller", "executor") if keys.queue(role) in app.amqp.queues.consume_from]
+
+
+def _step(engine: Engine) -> type[bootsteps.StartStopStep]:
+    class HoldfastStep(bootsteps.StartStopStep):  # type: ignore[misc]
+        """Starts the sweep with the worker. A worker that leaves stays announced, as draining, until its last round is over."""
+
+        requires = ("celery.worker.components:Pool",)
+        look: Any = None
+
+        def include_if(self, parent: Any) -> bool:
+            """Not in a worker for other queues alone; that one forgets the queues of rounds, as Celery acts on quorum queues it knows."""
+            if _roles(parent.app, engine):
+                return True
+            for name in Keys(engine.given.prefix).queue_names:
+                parent.app.amqp.queues.pop(name, None)
+            return False
+
+        def create(self, parent: Any) -> None:
+            from worker.doctor.at_start import check_before_start
+
+            try:
+                check_before_start(engine)
+            except InvalidSettings as error:
+                logger.critical("this worker does not start: %s", error)
+                raise SystemExit(1) from error
+            engine.worker_pid = os.getpid()  # before the pool forks
+            if parent.time_limit or parent.soft_time_limit:
+                exempt_from_time_limits(parent.app)
+
+        def start(self, parent: Any) -> None:
+            signals.worker_shutting_down.connect(self._drain)
+            signals.worker_shutdown.connect(self._leave, sender=parent)  # sent when the pool has ended; `stop` comes before it
+            roles = _roles(parent.app, engine)
+            engine.sweeping = engine.sweeper(roles[0] if len(roles) == 1 else "all", _pool_name(parent), parent.concurrency)
+            engine.sweeping.start()
+
+        def register_with_event_loop(self, parent: Any, hub: Any) -> None:
+            if _pool_name(parent) == "prefork":
+                if self.look is not None:  # the loop begins anew after each loss of the broker
+                    self.look.cancel()
+                self.look = hub.call_repeatedly(LOOK_FOR_THE_DEAD_SECONDS, parent.pool.maintain_pool)
+
+        def _leave(self, **_: Any) -> None:
+            if engine.sweeping is not None:
+                engine.sweeping.stop()
+
+        def _drain(self, **_: Any) -> None:
+            engine.draining.set()
+
+    return HoldfastStep
+
+
+def _pool_name(parent: Any) -> str:
+    return type(parent.pool).__module__.rpartition(".")[2].replace("thread", "threads")

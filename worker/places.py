@@ -1,0 +1,28 @@
+"""Places: where a server is, without the secrets that its URL may hold."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+#: What is wrong with a URL that ``is_torn``.
+TORN = "its host or port does not read (in a password, write # as %23, / as %2F, ? as %3F)"
+
+
+def is_torn(url: str) -> bool:
+    """Whether a password with a ``#``, ``?`` or ``/`` in it has ended the host too early; what seems port or path is part of it then."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises ValueError where it is no number
+    except ValueError:
+        return True
+    return bool(parts.netloc) and "@" in parts.path + parts.fragment
+
+
+def place_of(url: str) -> str:
+    """The URL without user, password and every query argument but the database."""
+    if is_torn(url):
+        return "a URL that does not read"
+    parts = urlsplit(url)
+    where = parts.netloc.rpartition("@")[2]
+    database = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name == "db"])
+    return f"{parts.scheme}://{where}{parts.path}{'?' + database if database else ''}"

@@ -1,0 +1,151 @@
+"""What the store holds of a run, read: the hash's fields as Python values, checked against their digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from flows.outcomes import Command, Turn
+from flows.values import canonical
+from worker.errors import DamagedRun
+from worker.execution_state import ExecutionState
+
+#: Version of what is stored; a worker leaves runs of a newer one to newer workers.
+SCHEMA = "1"
+#: Named values stand in the hash under this prefix, one field each, so that a commit writes only those that changed.
+VALUE = "v:"
+#: The fields that only Python writes and that decide what a round does; the digest covers these and the values.
+CONTENT = ("flow", "goal", "inputs", "inputs_checked", "current_node", "cycles", "turns", "internal_data", "answer", "output")
+
+
+def digest_of(fields: Mapping[str, str]) -> str:
+    """SHA-256 over the content fields and the named values, so that a damaged run is found before it is played."""
+    content = {name: text for name, text in fields.items() if name in CONTENT or name.startswith(VALUE)}
+    return hashlib.sha256(canonical_escaped(content)).hexdigest()
+
+
+def canonical_escaped(content: Mapping[str, str]) -> bytes:
+    """Canonical JSON of texts that may hold undecodable bytes (as surrogate escapes: a damaged run must still be hashed)."""
+    return canonical(dict(content)).encode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run as the store holds it.
+
+    Raises (on access of a property): DamagedRun, where a field does not read as what it should be.
+    """
+
+    fields: Mapping[str, str]
+
+    @property
+    def id(self) -> str:
+        return self.fields.get("id", "?")
+
+    @property
+    def step(self) -> int:
+        return self._int("step")
+
+    @property
+    def epoch(self) -> int:
+        return self._int("epoch")
+
+    @property
+    def cycles(self) -> int:
+        return self._int("cycles")
+
+    @property
+    def turns(self) -> int:
+        return self._int("turns")
+
+    @property
+    def max_rounds(self) -> int | None:
+        return self._int("max_rounds") if "max_rounds" in self.fields else None
+
+    @property
+    def deadline(self) -> int | None:
+        """When the run must have ended, in ms since 1970."""
+        return self._int("deadline") if "deadline" in self.fields else None
+
+    @cached_property
+    def inputs(self) -> dict[str, Any]:
+        return dict(self.json("inputs", {}))
+
+    @cached_property
+    def values(self) -> dict[str, Any]:
+        return {name.removeprefix(VALUE): self.json(name, None) for name in self.fields if name.startswith(VALUE)}
+
+    @cached_property
+    def state(self) -> ExecutionState:
+        try:
+            return ExecutionState.from_fields(self.fields)
+        except (ValueError, KeyError) as error:
+            raise DamagedRun(f"run {self.id}: its execution state does not read back: {error}") from error
+
+    def json(self, name: str, default: Any) -> Any:
+        """The JSON value in field ``name``, or ``default`` where the field is absent."""
+        text = self.fields.get(name)
+        if text is None:
+            return default
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise DamagedRun(f"run {self.id}: field {name!r} is not JSON ({error})") from error
+
+    def time(self, name: str) -> float | None:
+        """A time field in seconds since 1970, or None."""
+        return self._int(name) / 1000 if self.fields.get(name) else None
+
+    def check(self) -> None:
+        """Raise DamagedRun unless the content is what was stored."""
+        schema = self.fields.get("schema")
+        if schema != SCHEMA:
+            raise DamagedRun(
+                f"run {self.id}: written with schema {schema!r}, this worker knows {SCHEMA!r}; upgrade it, or retry the run there"
+            )
+        found = digest_of(self.fields)
+        if found != self.fields.get("digest"):
+            raise DamagedRun(
+                f"run {self.id}, step {self.fields.get('step')}: its content does not match its digest; it is quarantined. "
+                "Restore the server's data, or submit the goal again"
+            )
+
+    def _int(self, name: str) -> int:
+        text = self.fields.get(name, "0")
+        try:
+            return int(text)
+        except ValueError as error:
+            raise DamagedRun(f"run {self.id}: field {name!r} should be a whole number, it is {text!r}") from error
+
+
+def pack_turn(turn: Turn) -> str:
+    """One entry of the memory list: a short digest, a space, the turn's JSON."""
+    command = turn.command
+    text = canonical(
+        {
+            "command": command and {"name": command.name, "args": dict(command.args), "extras": dict(command.extras)},
+            "observation": turn.observation,
+        }
+    )
+    return f"{_short(text)} {text}"
+
+
+def unpack_turns(run_id: str, entries: Iterable[str]) -> list[Turn]:
+    """The turns of memory entries; raises DamagedRun on the first that is not what was appended."""
+    turns = []
+    for entry in entries:
+        digest, _, text = entry.partition(" ")
+        if digest != _short(text):
+            raise DamagedRun(f"run {run_id}: an entry of its history does not match its digest; it is quarantined")
+        data = json.loads(text)
+        command = data["command"]
+        turns.append(Turn(command and Command(command["name"], command["args"], command["extras"]), data["observation"]))
+    return turns
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]

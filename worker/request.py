@@ -1,0 +1,45 @@
+"""RoundRequest: how the process that receives messages sees a round it has given to its pool."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from billiard.einfo import ExceptionWithTraceback
+from celery.exceptions import Terminated, WorkerLostError
+from celery.worker import state
+from celery.worker.request import Request
+
+logger = logging.getLogger("holdfast.rounds")
+
+#: What Celery reports of a round whose process has ended, or (the last two) is ending.
+DEATHS = (WorkerLostError, Terminated, SystemExit, KeyboardInterrupt)
+
+
+class RoundRequest(Request):  # type: ignore[misc]
+    """A Celery request of one of the two tasks. When its child process dies, the lease is forfeited at once."""
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
+        """The round's task raised, or its process died; of a dead process no more is told than one line."""
+        error = exc_info.exception
+        error = error.exc if isinstance(error, ExceptionWithTraceback) else error
+        if not isinstance(error, DEATHS):
+            super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+            return
+        state.task_ready(self)
+        # Not back to the broker: the sweep sends the round's message again, and counts how often it costs a process.
+        self.acknowledge()
+        run_id, epoch, step = self.args
+        logger.warning(
+            "run %s, step %d: its process %s died under it", run_id, step, self.worker_pid, extra={"run_id": run_id, "step": step}
+        )
+        sweeper = self.app.holdfast.sweeping
+        if self.worker_pid is not None and sweeper is not None:
+            sweeper.forfeit(run_id, epoch, step, self.worker_pid)
+
+
+def in_flight() -> list[RoundRequest]:
+    """The rounds that the pool of this process is playing."""
+    # A copy, made in one go: the worker's main thread goes on changing the original.
+    requests = list(state.requests.values())
+    return [request for request in requests if isinstance(request, RoundRequest) and request.time_start is not None]

@@ -1,0 +1,238 @@
+"""A round, in order: claim → gate → step → transition → commit."""
+
+from __future__ import annotations
+
+import logging
+import random
+import signal
+import time
+import uuid
+from collections.abc import Callable, Mapping
+
+from flows.base import Flow
+from flows.context import History, RoundContext
+from flows.errors import FatalError, InvalidInput, RetryableError, RoundStopped
+from flows.outcomes import Turn
+from worker.dispatch import Dispatcher
+from worker.errors import DamagedRun
+from worker.gate import too_late
+from worker.heartbeat import Heartbeat, Lease
+from worker.logs import about, round_logger
+from worker.processes import process_name
+from worker.record import SCHEMA, Record, unpack_turns
+from worker.settings import Settings
+from worker.store import Granted, Refused, Store, StoreUnavailable
+from worker.transitions import GIVE_BACK, Settlement, failure, quarantine, settle
+
+logger = logging.getLogger("holdfast.rounds")
+
+#: A result is kept and offered for so many seconds while the server is away: longer than a restart or a failover takes.
+COMMIT_PATIENCE = 300.0
+COMMIT_PAUSE = 0.5
+#: With this the process of a pool leaves its round when SIGTERM reaches it (billiard.common: 256 less the signal).
+TOLD_TO_END = signal.SIGTERM - 256
+#: And for so many while the worker is shutting down: whoever stops it waits, usually for 30 seconds.
+DRAIN_PATIENCE = 15.0
+
+
+class Rounds:
+    """Plays rounds for one worker process.
+
+    Args:
+        flows: the flows this worker plays, by name; each call makes a fresh one, since a flow object holds no run's state.
+        owner: the worker's name, shown as the owner of its leases.
+        draining: whether the worker is shutting down; a round claimed then is given back.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        dispatcher: Dispatcher,
+        heartbeat: Heartbeat,
+        settings: Settings,
+        flows: Mapping[str, Callable[[], Flow]],
+        owner: str,
+        draining: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._store = store
+        self._dispatcher = dispatcher
+        self._heartbeat = heartbeat
+        self._settings = settings
+        self._flows = flows
+        self._owner = owner
+        self._draining = draining
+
+    def play(self, run_id: str, epoch: int, step: int) -> str:
+        """Play round ``step`` of ``run_id`` in ``epoch``, if this delivery wins the claim.
+
+        Returns:
+            A word: why the claim was refused, ``fenced``, or what the commit came to (``continued``, ``completed``, ...).
+
+        Raises:
+            StoreUnavailable: the server was away for too long; the sweep of any worker takes the run up again.
+        """
+        with about(run_id=run_id, epoch=epoch, step=step, worker=self._owner):
+            return self._play(run_id, epoch, step)
+
+    def _play(self, run_id: str, epoch: int, step: int) -> str:
+        claim = self._store.claim(
+            run_id,
+            epoch=epoch,
+            step=step,
+            claim=f"{process_name()}.{uuid.uuid4().hex}",  # by its beginning forfeit_lease.lua knows whose it is
+            owner=self._owner,
+            lease=_ms(self._settings.lease_seconds),
+            known=self._flows,
+            schema=SCHEMA,
+        )
+        if isinstance(claim, Refused):
+            self._tell_refusal(run_id, epoch, step, claim)
+            return claim.word
+        record = Record(claim.fields)
+        lease = self._heartbeat.hold(run_id, claim.token, self._time_limit(record, claim))
+        try:
+            started = time.monotonic()
+            with about(attempt=claim.attempt, node=claim.fields.get("current_node")):
+                settlement = self._settlement(record, claim, lease)
+                return self._commit(record, claim, settlement, took=_ms(time.monotonic() - started))
+        finally:
+            self._heartbeat.release(lease)
+
+    def _settlement(self, record: Record, claim: Granted, lease: Lease) -> Settlement:
+        try:
+            record.check()
+            if record.turns != claim.turns:
+                raise DamagedRun(f"run {record.id}: its history should have {record.turns} turns, it has {claim.turns}; it is quarantined")
+            flow = self._flows[record.fields["flow"]]()
+            context = self._context(record, claim, lease, flow)
+        except DamagedRun as error:
+            return quarantine(error)
+        except InvalidInput as error:
+            return failure(record, FatalError(str(error)), self._settings, 0.0)
+        if self._draining():
+            return GIVE_BACK
+        try:
+            if too_late(claim.now, record.deadline):
+                raise FatalError("the deadline of the run passed before this round could start")
+            own_limit = flow.time_limit(context.node, record.values)
+            if own_limit is not None:
+                self._heartbeat.limit(lease, own_limit)
+            outcome = flow.play(context.node, context)
+            if lease.broken is not None:
+                raise lease.broken
+            return settle(record, flow, outcome, context.remembered, self._settings)
+        except DamagedRun as error:
+            return quarantine(error)
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and (type(error) is not SystemExit or error.code == TOLD_TO_END):
+                raise  # Celery's own way of ending the worker, or a process of its pool: a loss, not a failure of the round
+            return quarantine(lease.broken) if isinstance(lease.broken, DamagedRun) else self._failure(record, lease, error)
+
+    def _failure(self, record: Record, lease: Lease, error: BaseException) -> Settlement:
+        where = f"run {record.id}, step {record.step}, node {record.state.current_node}"
+        if lease.timed_out and not isinstance(error, FatalError):
+            error = RetryableError(f"the round took longer than its limit ({lease.time_limit or 0.0:g} s)")
+        elif isinstance(error, RoundStopped):
+            logger.info("%s: left its round, nobody wants the result: %s", where, error)
+            if lease.lost or lease.signals.stop_requested:
+                return GIVE_BACK  # the store turns it into the stop that was asked for, or fences it
+            error = RetryableError(f"RoundStopped was raised, but no stop was requested: {error}")
+        else:
+            logger.warning("%s: the round failed: %s: %s", where, type(error).__name__, error, exc_info=error)
+        return failure(record, error, self._settings, random.random())
+
+    def _commit(self, record: Record, claim: Granted, settlement: Settlement, took: int) -> str:
+        options = dict(settlement.options)
+        fields = dict(settlement.fields)
+        handed = record.fields["queue"], record.fields["message"]  # of a round that is given back
+        if settlement.message is not None:
+            wanted = settlement.message
+            role = self._flows[record.fields["flow"]]().nodes[wanted.node]
+            message = self._dispatcher.message(role, record.id, wanted.epoch, wanted.step)
+            options["message"] = message.text
+            fields |= {"task": message.task, "queue": message.queue}
+            handed = message.queue, message.text
+        began = time.monotonic()
+        while True:
+            try:
+                word, detail = self._store.commit(
+                    record.id,
+                    epoch=record.epoch,
+                    step=record.step,
+                    token=claim.token,
+                    kind=settlement.kind,
+                    fields=fields,
+                    additions=settlement.additions,
+                    idempotency_key=record.fields.get("idem"),
+                    took=took,
+                    **options,
+                )
+                break
+            except StoreUnavailable as error:
+                if time.monotonic() - began > (DRAIN_PATIENCE if self._draining() else COMMIT_PATIENCE):
+                    raise
+                logger.warning("run %s, step %d: the result waits to be committed: %s", record.id, record.step, error)
+                time.sleep(COMMIT_PAUSE)
+        if word == "fenced":
+            logger.warning(
+                "run %s, step %d: the result came too late and was refused (%s); the round belongs to another worker, or was stopped",
+                record.id,
+                record.step,
+                settlement.kind,
+            )
+        elif word != "ok":
+            logger.error("run %s, step %d: the commit was refused: %s %s", record.id, record.step, word, detail)
+        elif detail in ("continued", "queued"):
+            self._dispatcher.hand_over([handed])
+        return detail if word == "ok" else word
+
+    def _context(self, record: Record, claim: Granted, lease: Lease, flow: Flow) -> RoundContext:
+        def load(start: int, stop: int) -> list[Turn]:
+            try:
+                return unpack_turns(record.id, self._store.memory(record.id, start, stop))
+            except (DamagedRun, StoreUnavailable) as error:
+                # A node may take it for a failure of its own and go on: what it then hands back must not be committed.
+                lease.broken = error
+                raise
+
+        answered = "i_answer" in record.fields and record.fields.get("i_kind") != "after"
+        return RoundContext(
+            goal=record.fields.get("goal", ""),
+            # Submitted by a client without the flow's code: checked and completed here.
+            inputs=record.inputs if record.fields.get("inputs_checked") == "1" else flow.check_inputs(record.inputs),
+            run_id=record.id,
+            node=record.state.current_node,
+            step=record.step,
+            attempt=claim.attempt,
+            history=History(claim.turns, unpack_turns(record.id, claim.newest), load),
+            committed=record.values,
+            answer=record.json("i_answer", None) if answered else None,
+            answered=answered,
+            signals=lease.signals,
+            logger=round_logger(),
+        )
+
+    def _time_limit(self, record: Record, claim: Granted) -> float | None:
+        """Seconds this round may take: its own limit, and what is left until the run's deadline."""
+        timeout = record.fields.get("round_timeout")
+        limits = [int(timeout) / 1000] if timeout else []
+        if record.deadline is not None:
+            limits.append(max(0.0, (record.deadline - claim.now) / 1000))
+        return min(limits) if limits else None
+
+    @staticmethod
+    def _tell_refusal(run_id: str, epoch: int, step: int, refused: Refused) -> None:
+        if refused.word == "unknown":
+            logger.warning(
+                "run %s waits: flow %r is not known here, or not enabled (enabled_flows); it is offered to other workers",
+                run_id,
+                refused.detail,
+            )
+        elif refused.word == "damaged":
+            logger.error("run %s, step %d: what the server holds of it is damaged (%s); not played", run_id, step, refused.detail)
+        else:
+            logger.debug("run %s, epoch %d, step %d: not claimed: %s %s", run_id, epoch, step, refused.word, refused.detail)
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,152 @@
+"""Run: what a client sees of one durable execution."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from worker.errors import DamagedRun
+from worker.execution_state import ExecutionState
+from worker.record import Record
+
+
+class RunStatus(Enum):
+    """Where a run stands, in one word."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    STOPPED = "stopped"
+    COMPLETED = "completed"
+    ERRORED = "errored"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens unless somebody resumes or retries the run."""
+        return self in (RunStatus.STOPPED, RunStatus.COMPLETED, RunStatus.ERRORED)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One durable execution, as it was when it was read.
+
+    ``status`` is derived: a live run is ``queued`` until its first round has been claimed, ``running`` from then on.
+    ``phase`` and ``details`` say what the engine knows beyond that (lease owner, attempt, waiting for what, progress).
+    """
+
+    id: str
+    flow: str
+    goal: str
+    inputs: Mapping[str, Any]
+    status: RunStatus
+    state: ExecutionState
+    answer: Any
+    output: dict[str, Any]
+    error: str | None
+    created_at: datetime
+    updated_at: datetime
+    labels: Mapping[str, str] = field(default_factory=dict)
+    phase: str = "queued"
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, record: Record) -> Run:
+        """The run a record describes; raises DamagedRun where it does not read."""
+        fields = record.fields
+        return cls(
+            id=record.id,
+            flow=fields.get("flow", ""),
+            goal=fields.get("goal", ""),
+            inputs=record.inputs,
+            status=status_of(fields),
+            state=record.state,
+            answer=record.json("answer", None),
+            output=dict(record.json("output", {})),
+            error=fields.get("error"),
+            created_at=_when(record.time("created_at")),
+            updated_at=_when(record.time("updated_at")),
+            labels=record.json("labels", {}),
+            phase=fields.get("phase", ""),
+            details=_details(record),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The run as JSON data."""
+        return {
+            "id": self.id,
+            "flow": self.flow,
+            "goal": self.goal,
+            "inputs": dict(self.inputs),
+            "status": self.status.value,
+            "phase": self.phase,
+            "state": self.state.to_dict(),
+            "answer": self.answer,
+            "output": self.output,
+            "error": self.error,
+            "created_at": self.created_at.isoformat(),
+            "updated_at": self.updated_at.isoformat(),
+            "labels": dict(self.labels),
+            "details": dict(self.details),
+        }
+
+
+def status_of(fields: Mapping[str, str]) -> RunStatus:
+    """The status that the phase stands for."""
+    phase = fields.get("phase", "")
+    if phase in ("queued", "leased", "waiting"):
+        return RunStatus.RUNNING if "started_at" in fields else RunStatus.QUEUED
+    try:
+        return RunStatus(phase)
+    except ValueError as error:
+        raise DamagedRun(f"run {fields.get('id', '?')}: its phase is {phase!r}, which is none") from error
+
+
+#: What ``details`` shows beside the state, where the run has it.
+DETAILS = (
+    "owner",
+    "waiting_for",
+    "last_error",
+    "last_node",
+    "stop_mode",
+    "stop_by",
+    "stop_reason",
+    "in_doubt",
+    "quarantined",
+)
+TIMES = (
+    "started_at",
+    "claimed_at",
+    "lease_until",
+    "beat_at",
+    "waiting_until",
+    "not_before",
+    "deadline",
+    "ended_at",
+    "stop_asked_at",
+    "stop_seen_at",
+    "stopped_at",
+)
+
+
+def _details(record: Record) -> dict[str, Any]:
+    found: dict[str, Any] = {name: record.fields[name] for name in DETAILS if record.fields.get(name)}
+    found |= {name: _when(record.time(name)).isoformat() for name in TIMES if record.fields.get(name)}
+    found |= {name: int(record.fields.get(name, "0")) for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")}
+    if "progress" in record.fields:
+        found["progress"] = record.json("progress", None)
+    if "i_id" in record.fields:
+        found["interrupt"] = {
+            "id": record.fields["i_id"],
+            "kind": record.fields.get("i_kind"),
+            "reason": record.fields.get("i_reason"),
+            "data": record.json("i_data", None),
+            "answered": "i_answer" in record.fields,
+        }
+    return found
+
+
+def _when(seconds: float | None) -> datetime:
+    return datetime.fromtimestamp(seconds or 0.0, UTC)

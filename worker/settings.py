@@ -1,0 +1,143 @@
+"""Settings: defaults here, then ``config/worker.toml``, then ``HOLDFAST_*`` variables, then what the caller passes."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from worker.errors import InvalidSettings
+from worker.logs import LogFormat
+
+#: Where a project keeps its settings, looked for in the working directory.
+TOML = Path("config") / "worker.toml"
+PREFIX = "HOLDFAST_"
+Names = Annotated[tuple[str, ...], NoDecode]
+
+
+class Settings(BaseSettings):
+    """Everything that can be set. Durations are in seconds, sizes in bytes."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+
+    #: State server; redis://, rediss:// or unix://. None: see ``worker.cli.server`` for where it is looked for.
+    redis_url: str | None = None
+    #: Celery's broker (amqp:// or another Redis); None for the state server, where state and message are one write.
+    broker_url: str | None = None
+    #: In front of every key and queue name; deployments with different prefixes can share a server.
+    prefix: str = Field(default="holdfast", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
+    #: Modules that register flows.
+    flow_modules: Names = ()
+    #: Flows that run shell commands of the submitter and that this worker is willing to play.
+    enabled_flows: Names = ()
+
+    #: How long a worker may be silent before its rounds go to others; four heartbeats.
+    lease_seconds: float = Field(default=4.0, gt=0)
+    heartbeat_seconds: float = Field(default=1.0, gt=0)
+    sweep_seconds: float = Field(default=0.5, gt=0)
+    #: How long a message may be on its way before it is looked for.
+    resend_seconds: float = Field(default=2.0, gt=0)
+    #: Tries of a failing round, the first included.
+    max_attempts: int = Field(default=3, ge=1)
+    #: Workers that may be lost under one step.
+    max_losses: int = Field(default=10, ge=0)
+    #: First wait before a failed round is tried again; doubles, with jitter, up to the maximum.
+    retry_delay_seconds: float = Field(default=1.0, ge=0)
+    retry_delay_max_seconds: float = Field(default=60.0, ge=0)
+    #: Time limit of one round; None for none. A flow may set its own.
+    round_timeout_seconds: float | None = Field(default=None, gt=0)
+    #: Rounds that one worker process plays at once. They mostly wait (for models, tools, tests), so more than the cores.
+    concurrency: int = Field(default=16, ge=1)
+
+    #: How a worker logs: text for people, or json, one object a line with run, step and attempt.
+    log_format: LogFormat = "text"
+
+    max_goal_bytes: int = Field(default=64 * 1024, ge=1)
+    max_addition_bytes: int = Field(default=256 * 1024, ge=1)
+    max_state_bytes: int = Field(default=1024 * 1024, ge=1)
+    #: Days that a completed or errored run is kept.
+    retention: float = Field(default=30.0, ge=0.001)
+
+    @field_validator("flow_modules", "enabled_flows", mode="before")
+    @classmethod
+    def _comma_separated(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _a_lease_outlives_a_missed_beat(self) -> Settings:
+        if self.lease_seconds < 2 * self.heartbeat_seconds:
+            raise ValueError(
+                f"lease_seconds ({self.lease_seconds:g}) should be at least twice heartbeat_seconds ({self.heartbeat_seconds:g}): "
+                "one late heartbeat would give a live worker's rounds away"
+            )
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings, env_settings)
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """The settings in force: ``overrides`` over the environment over ``config/worker.toml`` over the defaults.
+
+    Raises:
+        InvalidSettings: an unknown key (the nearest known one is named), or a value that is out of range.
+    """
+    known = list(Settings.model_fields)
+    from_file = _toml(TOML)
+    for name, origin in [*((key, str(TOML)) for key in from_file), *((key, "the environment") for key in _from_environment())]:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(known)}"
+            raise InvalidSettings(f"unknown setting {name!r} in {origin}; {hint}")
+    from_file = {key: value for key, value in from_file.items() if PREFIX + key.upper() not in os.environ}
+    given = {key: value for key, value in overrides.items() if value is not None}
+    try:
+        return Settings(**{**from_file, **given})
+    except ValidationError as error:
+        faults = "; ".join(_told(fault) for fault in error.errors())
+        raise InvalidSettings(f"these settings cannot be used: {faults}") from error
+
+
+def _told(fault: Any) -> str:
+    """One fault of the settings; what was given is shown only where it cannot hold a password."""
+    name = ".".join(map(str, fault["loc"]))
+    given = "" if not name or name.endswith("_url") else f", got {fault['input']!r}"
+    return f"{name or 'together'}: {fault['msg']}{given}"
+
+
+#: Read by others than Settings: tests and tools use these names in the environment.
+OTHER_VARIABLES = {"debug"}
+
+
+def _from_environment() -> list[str]:
+    names = (key.removeprefix(PREFIX).lower() for key in os.environ if key.startswith(PREFIX))
+    return [name for name in names if name not in OTHER_VARIABLES]
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        return {}
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidSettings(f"{path} is not readable as TOML: {error}") from error
+
+
+@cache
+def current() -> Settings:
+    """The settings of this process, read once."""
+    return load_settings()

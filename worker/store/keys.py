@@ -1,0 +1,94 @@
+"""Every key of Holdfast in Redis: its name, once, and what lives there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: The indexes, in the order in which every script takes them.
+INDEXES = ("live", "interrupted", "stopped", "completed", "errored")
+
+#: The roles, each with a broker list of its own.
+ROLES = ("controller", "executor")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys under one prefix; two prefixes on one server know nothing of each other."""
+
+    prefix: str = "holdfast"
+
+    def run(self, run_id: str) -> str:
+        """Hash: the run's ExecutionState and everything the transitions keep about it."""
+        return f"{self.prefix}:run:{run_id}"
+
+    def memory(self, run_id: str) -> str:
+        """List, append-only: the turns of the run, each as ``digest SPACE json``."""
+        return f"{self.prefix}:run:{run_id}:memory"
+
+    def events(self, run_id: str) -> str:
+        """Stream: the commit log and everything else that happened to the run."""
+        return f"{self.prefix}:run:{run_id}:events"
+
+    def idempotency(self, key: str) -> str:
+        """String: ``content-digest run-id`` of the submission that used this idempotency key."""
+        return f"{self.prefix}:idem:{key}"
+
+    def index(self, name: str) -> str:
+        """Sorted set of run ids; by creation, ended ones by the time of their end (ms)."""
+        return f"{self.prefix}:index:{name}"
+
+    def queue(self, role: str) -> str:
+        """List: Celery's queue of the role; kombu's Redis transport names the list like the queue."""
+        return f"{self.prefix}.{role}"
+
+    @property
+    def due(self) -> str:
+        """Sorted set: every live run that somebody must move, at the time (ms) by which something must have happened."""
+        return f"{self.prefix}:due"
+
+    @property
+    def queues(self) -> str:
+        """Hash: for each list ``LIST:pushed`` and ``LIST:cursor``; the newest token; the sweep's last time and the last silence."""
+        return f"{self.prefix}:queues"
+
+    @property
+    def paused(self) -> str:
+        """Hash: the name of each paused flow to who paused it, when and why (JSON: at, by, reason)."""
+        return f"{self.prefix}:paused"
+
+    @property
+    def workers(self) -> str:
+        """Sorted set of worker names by their last beat (ms)."""
+        return f"{self.prefix}:workers"
+
+    @property
+    def announcements(self) -> str:
+        """Hash: worker name to what it announced (JSON: host, pid, role, flows, ...)."""
+        return f"{self.prefix}:workers:info"
+
+    @property
+    def dead_letters(self) -> str:
+        """List, bounded: messages the guard refused, newest first (JSON: at, list, why, message)."""
+        return f"{self.prefix}:dead"
+
+    @property
+    def queue_names(self) -> list[str]:
+        """The broker's lists, one a role."""
+        return [self.queue(role) for role in ROLES]
+
+    def line(self, queue: str) -> str:
+        """Sorted set: runs that the sweep saw in line there, by the number of their message."""
+        return f"{self.prefix}:line:{queue.rpartition('.')[2]}"
+
+    def of_sweep(self) -> list[str]:
+        """What the sweep takes: what is shared, and the line of each of the broker's lists."""
+        return [*self.shared(), *map(self.line, self.queue_names)]
+
+    def shared(self) -> list[str]:
+        """What every transition takes: due set, queues hash, indexes, paused flows, the broker's lists."""
+        return [self.due, self.queues, *(self.index(name) for name in INDEXES), self.paused, *self.queue_names]
+
+    def of_run(self, run_id: str, idempotency_key: str | None = None) -> list[str]:
+        """What every transition of one run takes, in reading.lua's order."""
+        idem = self.idempotency(idempotency_key) if idempotency_key is not None else self.run(run_id)
+        return [self.run(run_id), self.memory(run_id), self.events(run_id), idem, *self.shared()]

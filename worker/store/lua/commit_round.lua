@@ -1,0 +1,105 @@
+#!lua flags=allow-oom
+-- commit_round: make a round real (state, memory, event, due time and the next message in one write), or refuse it.
+-- KEYS  as in reading.lua.
+-- ARGV  epoch, step, token (what the claim granted), kind, and by kind:
+--         next        this round is done; message (of the next round), =current_node =task =queue and other fields
+--         end         this round is done and so is the run
+--         pause_next  as next, then wait for a person; message is of the next epoch; =i_... describes the interrupt
+--         pause_here  the node asked a person: nothing is committed; message (next epoch, same step), =i_...
+--         failed      error, delay (wait before the next attempt), [fatal] (no attempt can help), max_failures
+--         give_back   another worker shall have the round; nothing is counted
+--         damaged     error; what was loaded is not what was stored: the run is quarantined
+--       [data] (JSON for the event), [took] (ms); after "--": the memory's additions
+-- Returns ok continued | ok completed | ok interrupted | ok stopped | ok errored | ok waiting | ok queued | fenced | missing |
+--         damaged KEY | unknown_queue LIST
+-- Only the newest token of a leased run commits, and a commit repeated gets its first answer. A stop asked for meanwhile
+-- beats every outcome but `end`.
+local k = keys_of_one_run()
+local now = clock()
+local damaged = mistyped(k)
+if damaged then return { 'damaged', damaged } end
+
+local NEEDED = { 'id', 'flow', 'phase', 'epoch', 'step', 'token', 'attempt', 'failures', 'losses', 'current_node', 'last_node', 'created_at',
+  'queue', 'message', 'number', 'grace', 'resend', 'retention', 'deadline', 'idem', 'held_token', 'waiting_for', 'last_token',
+  'last_answer', 'stop_current_execution', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_id', 'i_status', 'i_node', 'i_reason' }
+local read = redis.call('HMGET', k.run, unpack(NEEDED))
+local run = {}
+for i, name in ipairs(NEEDED) do run[name] = read[i] or nil end
+if not run.id then return { redis.call('EXISTS', k.run) == 0 and 'missing' or 'damaged', 'id' } end
+damaged = malformed(run)
+if damaged then return { 'damaged', damaged } end
+
+if run.last_token == arg.token then return { 'ok', run.last_answer } end
+if run.held_token == arg.token then
+  redis.call('HDEL', k.run, 'held_token', 'held_until')
+  if run.phase == 'waiting' and run.waiting_for == 'hold' then due_at(k, run, now) end
+  return { 'fenced' }
+end
+if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.step or run.epoch ~= arg.epoch then return { 'fenced' } end
+
+local kind = arg.kind
+local done = kind == 'next' or kind == 'end' or kind == 'pause_next'
+local paused = kind == 'pause_next' or kind == 'pause_here'
+local stopping = run.stop_current_execution == 'stop_requested' and kind ~= 'end'
+local given = table_of(fields) or {}
+local queue = given.queue or run.queue
+local refusal = unpushable(k, queue)
+if refusal then return refusal end
+
+free_lease(k)
+if done then
+  for i = 1, #rest, 200 do redis.call('RPUSH', k.memory, unpack(rest, i, math.min(i + 199, #rest))) end
+  event(k, run, now, 'committed', 'took', arg.took or '', 'data', arg.data or 'null')
+  forget_interrupt(k)
+  run.last_node = run.current_node
+  run.step = whole(number(run.step) + 1)
+  set(k, 'step', run.step, 'last_node', run.last_node, 'attempt', '0', 'failures', '0', 'losses', '0')
+  redis.call('HDEL', k.run, 'last_error')
+  run.attempt = '0'
+end
+if done or paused then
+  if paused then forget_interrupt(k) end
+  set_fields(k)
+  for name, value in pairs(given) do run[name] = value end
+  if arg.message then fresh_message(k, run, arg.message) end
+  if paused then
+    run.i_id = run.epoch .. ':' .. run.step
+    set(k, 'i_id', run.i_id)
+  end
+end
+
+local answer
+if stopping then
+  stop_here(k, run, now, done and '' or (run.step .. '/' .. run.current_node .. '/' .. run.attempt))
+  answer = 'stopped'
+elseif kind == 'next' then
+  push(k, run, now)
+  answer = 'continued'
+elseif kind == 'end' then
+  complete(k, run, now)
+  answer = 'completed'
+elseif paused then
+  pause(k, run, now)
+  answer = 'interrupted'
+elseif kind == 'give_back' then
+  event(k, run, now, 'given_back', 'token', run.token)
+  push(k, run, now)
+  answer = 'queued'
+elseif kind == 'failed' then
+  local failures = number(run.failures) + 1
+  set(k, 'failures', whole(failures), 'last_error', arg.error)
+  if arg.fatal or failures >= number(arg.max_failures) then
+    fail(k, run, now, arg.error)
+    answer = 'errored'
+  else
+    event(k, run, now, 'failed', 'error', arg.error, 'retry_in', arg.delay)
+    wait(k, run, now, 'retry', number(arg.delay))
+    answer = 'waiting'
+  end
+else
+  fail(k, run, now, arg.error)
+  set(k, 'quarantined', '1')
+  answer = 'errored'
+end
+set(k, 'last_token', arg.token, 'last_answer', answer)
+return { 'ok', answer }

@@ -1,0 +1,19 @@
+#!lua flags=allow-oom
+-- delete_run: remove a run that has ended (completed, errored or stopped), or that is so damaged that no transition moves it any
+-- more, and its idempotency key.
+-- KEYS  as in reading.lua; those of the run may hold anything.
+-- ARGV  id (a damaged hash does not tell it)
+-- Returns ok | live PHASE | missing | damaged KEY (one that other runs share)
+local k = keys_of_one_run()
+local run = read_run(k) -- nil where no claim, commit, stop or resume reads it either
+if run and not ENDED[run.phase] and run.phase ~= 'stopped' then return { 'live', run.phase } end
+local own = { k.run, k.memory, k.events }
+k.run, k.memory, k.events = nil, nil, nil
+local damaged = mistyped(k)
+if damaged then return { 'damaged', damaged } end
+if redis.call('EXISTS', unpack(own)) == 0 then return { 'missing' } end
+local owner = redis.call('TYPE', k.idem).ok == 'string' and string.match(redis.call('GET', k.idem), '^%S+ (%S+)$')
+for _, index in ipairs({ k.due, k.live, k.interrupted, k.stopped, k.completed, k.errored }) do redis.call('ZREM', index, arg.id) end
+redis.call('DEL', unpack(own))
+if not owner or owner == arg.id then redis.call('DEL', k.idem) end -- else it is another run's by now
+return { 'ok' }

@@ -1,0 +1,159 @@
+-- Second of the two parts that stand in front of every transition: the moves that several of them make. These write.
+
+local KEPT_OPERATIONS = 16 -- how many replies to operations a run remembers, so that each can be repeated
+
+local function set(k, ...) redis.call('HSET', k.run, ...) end
+
+local function set_fields(k)
+  -- Lua's unpack is bounded by its stack (about 8,000); a run may hold more values than that.
+  for i = 1, #fields, 200 do redis.call('HSET', k.run, unpack(fields, i, math.min(i + 199, #fields))) end
+end
+
+local function event(k, run, now, type, ...)
+  redis.call('XADD', k.events, '*', 'type', type, 'at', whole(now), 'step', run.step, 'attempt', run.attempt or '0',
+    'node', run.current_node, ...)
+end
+
+-- List the run where its phase belongs; ended runs by the time of their end, others by their creation.
+local function enter(k, run, phase, now)
+  local from, to = PHASES[run.phase], PHASES[phase]
+  if from ~= to then
+    if from then redis.call('ZREM', k[from], run.id) end
+    redis.call('ZADD', k[to], ENDED[phase] and now or number(run.created_at), run.id)
+  end
+  set(k, 'phase', phase, 'updated_at', whole(now))
+  run.phase = phase
+end
+
+local function due_at(k, run, time)
+  if run.deadline and run.phase ~= 'leased' then time = math.min(time or math.huge, number(run.deadline)) end
+  if time and time < math.huge then redis.call('ZADD', k.due, time, run.id) else redis.call('ZREM', k.due, run.id) end
+end
+
+local function never_due(k, run) redis.call('ZREM', k.due, run.id) end
+
+local outbox = arg.outbox ~= nil -- the broker is elsewhere: whoever called this script publishes what it handed over
+local handed = {} -- flat: list, message
+
+-- Give the round's message to the broker. The first push of a round takes the list's next number and its far end;
+-- a push again keeps the number and takes the consuming end, so that a recovered run does not wait through the backlog.
+-- In the outbox each push goes to the far end, and so takes a number of its own; what was pushed first may still be in line.
+local function push(k, run, now)
+  local place = number(run.number)
+  local again = place > 0
+  if outbox or not again then place = redis.call('HINCRBY', k.queues, run.queue .. ':pushed', 1) end
+  if outbox then
+    handed[#handed + 1] = run.queue
+    handed[#handed + 1] = run.message
+  else
+    redis.call(again and 'RPUSH' or 'LPUSH', run.queue, run.message)
+  end
+  run.number = whole(place)
+  if outbox and not again then set(k, 'first_number', run.number) end
+  enter(k, run, 'queued', now)
+  set(k, 'number', run.number, 'queued_at', whole(now), 'looked', '0')
+  redis.call('HDEL', k.run, 'waiting_for', 'waiting_until')
+  due_at(k, run, now + number(run.grace))
+end
+
+local function wait(k, run, now, reason, delay)
+  enter(k, run, 'waiting', now)
+  set(k, 'waiting_for', reason, 'waiting_until', whole(now + delay))
+  due_at(k, run, now + delay)
+end
+
+-- Resend pacing starts anew with every step and epoch.
+local function fresh_message(k, run, message)
+  run.message, run.number, run.grace = message, '0', run.resend
+  set(k, 'message', message, 'number', '0', 'grace', run.resend)
+end
+
+local function free_lease(k) redis.call('HDEL', k.run, 'claim_id', 'owner', 'lease_until', 'round_until', 'claimed_at', 'progress', 'spared') end
+
+local function forget_interrupt(k)
+  redis.call('HDEL', k.run, 'i_id', 'i_kind', 'i_status', 'i_node', 'i_reason', 'i_data', 'i_wait', 'i_until', 'i_default', 'i_answer')
+end
+
+local function expire_at(k, run, time)
+  for _, key in ipairs({ k.run, k.memory, k.events }) do redis.call('PEXPIREAT', key, time) end
+  if run.idem then redis.call('PEXPIREAT', k.idem, time) end
+end
+
+local function persist(k, run)
+  for _, key in ipairs({ k.run, k.memory, k.events }) do redis.call('PERSIST', key) end
+  if run.idem then redis.call('PERSIST', k.idem) end
+end
+
+local function complete(k, run, now)
+  event(k, run, now, 'completed')
+  enter(k, run, 'completed', now)
+  set(k, 'status', 'completed', 'stop_current_execution', 'none', 'ended_at', whole(now))
+  never_due(k, run)
+  expire_at(k, run, now + number(run.retention))
+end
+
+local function fail(k, run, now, text)
+  event(k, run, now, 'errored', 'error', text)
+  enter(k, run, 'errored', now)
+  set(k, 'status', 'error', 'stop_current_execution', 'none', 'error', text, 'ended_at', whole(now))
+  never_due(k, run)
+  expire_at(k, run, now + number(run.retention))
+end
+
+-- `doubt` names the round that was in flight and whose effects nobody can vouch for ('' for none).
+local function stop_here(k, run, now, doubt)
+  event(k, run, now, 'stopped', 'mode', run.stop_mode or '', 'by', run.stop_by or '', 'reason', run.stop_reason or '',
+    'asked_at', run.stop_asked_at or '', 'in_doubt', doubt)
+  enter(k, run, 'stopped', now)
+  set(k, 'stop_current_execution', 'stopped', 'status', 'interrupted_after', 'interrupted_node', run.last_node or run.current_node,
+    'interrupt_reason', 'stop_requested', 'stopped_at', whole(now), 'in_doubt', doubt)
+  redis.call('HDEL', k.run, 'interrupt_data', 'waiting_for', 'waiting_until')
+  never_due(k, run)
+end
+
+-- Show the open interrupt in the run's state and arm its deadline; it waits for a person from now on.
+local function pause(k, run, now)
+  enter(k, run, 'interrupted', now)
+  set(k, 'status', run.i_status, 'interrupted_node', run.i_node, 'interrupt_reason', run.i_reason)
+  if run.i_data then set(k, 'interrupt_data', run.i_data) else redis.call('HDEL', k.run, 'interrupt_data') end
+  event(k, run, now, 'interrupted', 'interrupt', run.i_id, 'reason', run.i_reason, 'data', run.i_data or 'null')
+  local answered_at = run.i_wait and now + number(run.i_wait)
+  if answered_at then set(k, 'i_until', whole(answered_at)) end
+  due_at(k, run, answered_at)
+end
+
+-- Take stop, error and interrupt out of the state's view: the run goes on in a new epoch with this message.
+local function new_epoch(k, run, message)
+  run.epoch, run.failures, run.losses = whole(number(run.epoch) + 1), '0', '0'
+  fresh_message(k, run, message)
+  set(k, 'epoch', run.epoch, 'failures', '0', 'losses', '0', 'status', 'running', 'stop_current_execution', 'none')
+  redis.call('HDEL', k.run, 'interrupted_node', 'interrupt_reason', 'interrupt_data', 'in_doubt', 'error', 'ended_at', 'quarantined',
+    'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'stop_seen_at', 'stopped_at')
+end
+
+-- What a resumed or retried run does first in its new epoch: ask its open question again (nothing skips an approval), wait until
+-- a stopped round's token is let go (nor are there ever two workers in one step) or its time has come, or be queued.
+-- A question keeps the message of the epoch after this one: the one that will end it.
+local function start_again(k, run, now, message, after, answered)
+  local held = run.held_token and number(run.held_until) - now or 0
+  local early = number(run.not_before) - now
+  new_epoch(k, run, message)
+  if run.i_id and not run.i_answer and not answered then
+    fresh_message(k, run, after)
+    pause(k, run, now)
+  elseif held > 0 then
+    wait(k, run, now, 'hold', held)
+  elseif early > 0 then
+    wait(k, run, now, 'start', early)
+  else
+    push(k, run, now)
+  end
+end
+
+local function remember_reply(k, run, op, words)
+  local lines = {}
+  for line in string.gmatch(run.ops or '', '[^\n]+') do lines[#lines + 1] = line end
+  lines[#lines + 1] = op .. ' ' .. table.concat(words, ' ')
+  set(k, 'ops', table.concat(lines, '\n', math.max(1, #lines - KEPT_OPERATIONS + 1)))
+  return words
+end

@@ -1,0 +1,133 @@
+-- First of the two parts that stand in front of every transition (worker/store/scripts.py): arguments, reads and checks.
+--
+-- KEYS of a transition of one run (worker/store/keys.py says what lives in each):
+--   1 run hash   2 memory list   3 event stream   4 idempotency key (the run hash again where there is none)
+--   5 due set    6 queues hash   7..11 indexes: live interrupted stopped completed errored
+--   12 paused flows   13.. the broker's lists
+-- ARGV: name, value pairs. A name that begins with "=" is a field to write into the run's hash as it is.
+--   After "--" comes a plain list. `now` (ms) stands in for the server's clock in tests; durations are in ms.
+--
+-- Answers are arrays whose first element is a word. Scripts read and check everything first and write last: a server
+-- undoes nothing of a script that fails half-way.
+
+local arg, fields, rest = {}, {}, {}
+do
+  local i = 1
+  while i <= #ARGV and ARGV[i] ~= '--' do
+    local name = ARGV[i]
+    if string.sub(name, 1, 1) == '=' then
+      fields[#fields + 1] = string.sub(name, 2)
+      fields[#fields + 1] = ARGV[i + 1]
+    else
+      arg[name] = ARGV[i + 1]
+    end
+    i = i + 2
+  end
+  for j = i + 1, #ARGV do rest[#rest + 1] = ARGV[j] end
+end
+
+local PHASES = { -- phase -> the index it is listed in
+  queued = 'live', leased = 'live', waiting = 'live', interrupted = 'interrupted',
+  stopped = 'stopped', completed = 'completed', errored = 'errored',
+}
+local ENDED = { completed = true, errored = true }
+
+local function clock()
+  if arg.now then return tonumber(arg.now) end
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local function whole(number) return string.format('%.0f', number) end
+
+-- Lua reads nan, inf, 0x10 and 1e3 as numbers, and counts exactly only to 2^53: none of these is a count or a time.
+local function is_count(text) return text and #text <= 15 and string.match(text, '^%d+$') ~= nil end
+
+local function number(text) return is_count(text) and tonumber(text) or 0 end
+
+local function keys_of_one_run()
+  local k = {
+    run = KEYS[1], memory = KEYS[2], events = KEYS[3], idem = KEYS[4], due = KEYS[5], queues = KEYS[6],
+    live = KEYS[7], interrupted = KEYS[8], stopped = KEYS[9], completed = KEYS[10], errored = KEYS[11], paused = KEYS[12], lists = {},
+  }
+  for i = 13, #KEYS do k.lists[KEYS[i]] = true end
+  return k
+end
+
+local TYPES = { run = 'hash', memory = 'list', events = 'stream', due = 'zset', queues = 'hash', live = 'zset',
+  interrupted = 'zset', stopped = 'zset', completed = 'zset', errored = 'zset', paused = 'hash' }
+
+-- The first key whose type is not the expected one.
+local function mistyped(k)
+  for name, wanted in pairs(TYPES) do
+    if k[name] then
+      local found = redis.call('TYPE', k[name]).ok
+      if found ~= 'none' and found ~= wanted then return k[name] end
+    end
+  end
+  for list in pairs(k.lists) do
+    local found = redis.call('TYPE', list).ok
+    if found ~= 'none' and found ~= 'list' then return list end
+  end
+end
+
+local COUNTS = { 'epoch', 'step', 'token', 'attempt', 'created_at', 'resend', 'retention' }
+local OPTIONAL_COUNTS = { 'failures', 'losses', 'number', 'first_number', 'grace', 'queued_at', 'deadline', 'not_before', 'waiting_until',
+  'lease', 'lease_until', 'lease_granted', 'round_until', 'round_timeout', 'held_until', 'i_wait', 'i_until', 'unknown' }
+
+-- The first control field that is missing or not what it should be.
+local function malformed(run)
+  for _, name in ipairs(COUNTS) do
+    if not is_count(run[name]) then return name end
+  end
+  for _, name in ipairs(OPTIONAL_COUNTS) do
+    if run[name] and not is_count(run[name]) then return name end
+  end
+  for _, name in ipairs({ 'id', 'flow', 'queue', 'message', 'current_node' }) do
+    if not run[name] then return name end
+  end
+  if not PHASES[run.phase or ''] then return 'phase' end
+  if run.phase == 'interrupted' and not run.i_id then return 'i_id' end
+  if run.i_id then
+    for _, name in ipairs({ 'i_status', 'i_node', 'i_reason' }) do
+      if not run[name] then return name end
+    end
+  end
+end
+
+-- Why no message can be pushed to this list, as an answer; nil where one can.
+local function unpushable(k, list)
+  if not k.lists[list] then return { 'unknown_queue', list } end
+  local pushed = redis.call('HGET', k.queues, list .. ':pushed')
+  if pushed and not is_count(pushed) then return { 'damaged', k.queues .. ' ' .. list .. ':pushed' } end
+end
+
+local function table_of(flat)
+  if #flat == 0 then return nil end
+  local run = {}
+  for i = 1, #flat, 2 do run[flat[i]] = flat[i + 1] end
+  return run
+end
+
+-- The run as a table, or nil and the answer that says why not.
+local function read_run(k)
+  local damaged = mistyped(k)
+  if damaged then return nil, { 'damaged', damaged } end
+  local run = table_of(redis.call('HGETALL', k.run))
+  if not run then return nil, { 'missing' } end
+  damaged = malformed(run)
+  if damaged then return nil, { 'damaged', damaged } end
+  return run
+end
+
+-- The first reply to operation `op`, or nil: operations are done once, however often they are sent.
+local function reply_of(run, op)
+  for line in string.gmatch(run.ops or '', '[^\n]+') do
+    local id, reply = string.match(line, '^(%S+) (.*)$')
+    if id == op then
+      local words = {}
+      for word in string.gmatch(reply, '%S+') do words[#words + 1] = word end
+      return words
+    end
+  end
+end

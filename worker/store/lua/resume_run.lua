@@ -1,0 +1,28 @@
+#!lua flags=allow-oom
+-- resume_run: go on with an interrupted run, giving the answer, or with a stopped one.
+-- KEYS  as in reading.lua.
+-- ARGV  op (operation id), epoch (the one the caller saw), [interrupt] (id of the interrupt it answers), [answer] (JSON),
+--       message (of the next epoch), after (of the epoch after that: a pause keeps the message that will end it)
+-- Returns queued | waiting | interrupted | stale | running | finished PHASE | missing | damaged KEY | unknown_queue LIST
+-- A stopped run with an open interrupt waits for its answer again, deadline re-armed, unless the answer comes with this call.
+local k = keys_of_one_run()
+local now = clock()
+local run, refusal = read_run(k)
+if not run then return refusal end
+local repeated = reply_of(run, arg.op)
+if repeated then return repeated end
+local function reply(word, phase) return remember_reply(k, run, arg.op, { word, phase }) end
+if run.epoch ~= arg.epoch then return { 'stale' } end -- not remembered: epochs only grow, so it stays stale
+if ENDED[run.phase] then return reply('finished', run.phase) end
+if PHASES[run.phase] == 'live' then return reply('running') end
+refusal = unpushable(k, run.queue)
+if refusal then return refusal end
+
+local open = run.i_id and not run.i_answer
+local answers = open and (run.phase == 'interrupted' or arg.answer)
+if answers and arg.interrupt ~= run.i_id then return reply('stale') end
+
+event(k, run, now, 'resumed', 'answer', arg.answer or 'null')
+if answers then set(k, 'i_answer', arg.answer or 'null') end
+start_again(k, run, now, arg.message, arg.after, answers)
+return reply(run.phase)

@@ -1,0 +1,27 @@
+#!lua flags=allow-oom
+-- retry_run: take an errored run up again at the step that failed.
+-- KEYS  as in reading.lua.
+-- ARGV  op (operation id), epoch (the one the caller saw), message (of the next epoch), after (of the epoch after that)
+-- Returns queued | waiting | interrupted (the question that was open is asked again) | stale | running PHASE (not errored) | missing | damaged KEY | unknown_queue LIST
+-- The error stays in the events; the bounds start anew; the attempts of the step do not.
+local k = keys_of_one_run()
+local now = clock()
+local run, refusal = read_run(k)
+if not run then return refusal end
+local repeated = reply_of(run, arg.op)
+if repeated then return repeated end
+local function reply(word, phase) return remember_reply(k, run, arg.op, { word, phase }) end
+if run.epoch ~= arg.epoch then return { 'stale' } end -- not remembered: epochs only grow, so it stays stale
+if run.phase ~= 'errored' then return reply('running', run.phase) end
+refusal = unpushable(k, run.queue)
+if refusal then return refusal end
+
+event(k, run, now, 'retried', 'error', run.error or '')
+persist(k, run)
+-- A deadline that has passed would end the run again at once: asking for a retry takes it down.
+if run.deadline and number(run.deadline) <= now then
+  redis.call('HDEL', k.run, 'deadline')
+  run.deadline = nil
+end
+start_again(k, run, now, arg.message, arg.after)
+return reply(run.phase)

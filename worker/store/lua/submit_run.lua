@@ -1,0 +1,53 @@
+#!lua
+-- submit_run: make a new run and hand its first round over, once for each submission and each idempotency key.
+-- KEYS  as in reading.lua; KEYS[4] is the idempotency key's.
+-- ARGV  id, nonce (one a submission), [content] (digest of what was submitted, with an idempotency key),
+--       phase (queued | waiting | interrupted), [delay] (waiting: until its start), message, =field...
+-- Returns ok ID | existing ID (same key, same content) | conflict ID | exists ID | damaged KEY | unknown_queue LIST
+-- The only transition without allow-oom: a full server refuses new work and keeps what it has.
+local k = keys_of_one_run()
+local now = clock()
+local damaged = mistyped(k)
+if damaged then return { 'damaged', damaged } end
+
+if redis.call('EXISTS', k.run) == 1 and redis.call('HGET', k.run, 'nonce') == arg.nonce then return { 'ok', arg.id } end
+
+if arg.content then
+  local found = redis.call('TYPE', k.idem).ok
+  if found ~= 'none' and found ~= 'string' then return { 'damaged', k.idem } end
+  local known = redis.call('GET', k.idem)
+  if known then
+    local content, id = string.match(known, '^(%S+) (%S+)$')
+    if not id then return { 'damaged', k.idem } end
+    return { content == arg.content and 'existing' or 'conflict', id }
+  end
+end
+if redis.call('EXISTS', k.run) == 1 then return { 'exists', arg.id } end
+for _, left_over in ipairs({ k.memory, k.events }) do -- of a run whose hash is gone: not this run's history
+  if redis.call('EXISTS', left_over) == 1 then return { 'damaged', left_over } end
+end
+
+local run = table_of(fields)
+local refusal = unpushable(k, run.queue)
+if refusal then return refusal end
+
+run.id, run.created_at, run.deadline = arg.id, whole(now), arg.deadline and whole(now + number(arg.deadline))
+set_fields(k)
+set(k, 'id', arg.id, 'nonce', arg.nonce, 'created_at', run.created_at, 'epoch', '0', 'step', '0', 'token', '0', 'attempt', '0',
+  'failures', '0', 'losses', '0', 'number', '0', 'grace', run.resend, 'message', arg.message)
+if run.deadline then set(k, 'deadline', run.deadline) end
+if arg.content then
+  redis.call('SET', k.idem, arg.content .. ' ' .. arg.id)
+  set(k, 'idem', arg.idempotency_key)
+end
+run.step, run.message, run.number, run.grace = '0', arg.message, '0', run.resend
+event(k, run, now, 'submitted', 'flow', run.flow)
+if arg.delay then set(k, 'not_before', whole(now + number(arg.delay))) end
+if arg.phase == 'queued' then
+  push(k, run, now)
+elseif arg.phase == 'waiting' then
+  wait(k, run, now, 'start', number(arg.delay))
+else
+  pause(k, run, now)
+end
+return { 'ok', arg.id }

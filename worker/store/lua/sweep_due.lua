@@ -1,0 +1,227 @@
+#!lua flags=allow-oom
+-- sweep_due: look at runs whose time has come, and re-enqueue what is overdue. It never executes anything.
+-- KEYS  1 due set   2 queues hash   3..7 indexes as in reading.lua   8 paused flows   9.. the broker's lists, then as many lines, in their order
+-- ARGV  prefix (of the run keys, which only the sweep may derive), batch, lease (the shortest in use), max_losses, max_failures,
+--       loss_delay, loss_delay_max, jitter (0..1), hold (until a run of a paused flow is looked at again),
+--       [outbox], and with it [length:LIST] (messages that the broker holds; absent where it does not answer)
+-- Returns what became of the runs looked at, and what the caller is to publish (LIST MESSAGE, only in the outbox). The first is a flat list ID WORD (or KEY damaged, for a shared key that is not what it should be): resent | marked | in_line | freed (lease lapsed, queued again) | delayed (again, and waits) |
+--         spared | overran (past its own limit, tried again) | woken | answered | stopped | errored | removed | damaged
+-- Every run looked at is moved or removed, so that none hides those behind it.
+local now = clock()
+local base = { due = KEYS[1], queues = KEYS[2], live = KEYS[3], interrupted = KEYS[4], stopped = KEYS[5], completed = KEYS[6],
+  errored = KEYS[7], paused = KEYS[8], lists = {} }
+local line_of = {} -- list -> the runs seen in line there, by their number
+local count = (#KEYS - 8) / 2
+for i = 9, 8 + count do
+  base.lists[KEYS[i]] = true
+  line_of[KEYS[i]] = KEYS[i + count]
+end
+-- A shared key overwritten by hand must not cost every due run its promise: nothing is touched.
+local damaged = mistyped(base)
+for list, line in pairs(line_of) do
+  local found = redis.call('TYPE', line).ok
+  damaged = damaged or (unpushable(base, list) or {})[2] or found ~= 'none' and found ~= 'zset' and line or nil
+end
+if damaged then return { { damaged, 'damaged' }, {} } end
+local lease, jitter = number(arg.lease), tonumber(arg.jitter)
+local SEARCHED = 256 -- messages at the consuming end among which a resent one is looked for; about 20 microseconds
+local FORGOTTEN = 50 -- ended runs an index that are looked at in one sweep; under a microsecond each
+local PROMOTED = 1000 -- runs a list that are taken out of their line in one sweep; about 3 microseconds each
+
+-- Silence: nobody swept for so long that leases may have lapsed under live workers (the server or all sweepers stood still).
+local swept_at, silent_from, silent_until = unpack(redis.call('HMGET', base.queues, 'swept_at', 'silent_from', 'silent_until'))
+-- Before the first sweep ever, and where its time does not read, nobody swept: all of the past was silent.
+local gap = now - number(swept_at)
+if gap > lease / 2 or gap < 0 then
+  silent_from, silent_until = whole(math.min(now, number(swept_at))), whole(now)
+  redis.call('HSET', base.queues, 'silent_from', silent_from, 'silent_until', silent_until)
+end
+redis.call('HSET', base.queues, 'swept_at', whole(now))
+
+local function was_silent(time)
+  return is_count(silent_from) and is_count(silent_until) and time >= number(silent_from) and time <= number(silent_until) + lease / 2
+end
+
+-- How long the lines were before this sweep pushed anything: what it pushes itself is no line that others stand in.
+local lengths = {}
+for list in pairs(base.lists) do
+  if outbox then lengths[list] = tonumber(arg['length:' .. list]) else lengths[list] = redis.call('LLEN', list) end
+end
+
+-- The cursor passed them, or nothing is left in their line: whoever of them still waits is looked at now, not when its time has come.
+for list, line in pairs(line_of) do
+  if lengths[list] then
+    local passed = lengths[list] == 0 and '+inf' or whole(number(redis.call('HGET', base.queues, list .. ':cursor')))
+    local ids = redis.call('ZRANGEBYSCORE', line, '-inf', passed, 'WITHSCORES', 'LIMIT', 0, PROMOTED)
+    for i = 1, #ids, 2 do
+      redis.call('ZREM', line, ids[i])
+      local key = arg.prefix .. ':run:' .. ids[i]
+      if redis.call('TYPE', key).ok == 'hash' then
+        local phase, queue, place = unpack(redis.call('HMGET', key, 'phase', 'queue', 'number'))
+        if phase == 'queued' and queue == list and place == ids[i + 1] then redis.call('ZADD', base.due, 'XX', 'LT', now, ids[i]) end
+      end
+    end
+  end
+end
+
+local report = {}
+local function note(id, word)
+  report[#report + 1] = id
+  report[#report + 1] = word
+end
+
+local function keys_of(id)
+  local run = arg.prefix .. ':run:' .. id
+  return setmetatable({ run = run, memory = run .. ':memory', events = run .. ':events', idem = run }, { __index = base })
+end
+
+local function too_late(k, run)
+  fail(k, run, now, 'the deadline of the run passed before step ' .. run.step .. ' (node ' .. run.current_node .. ') was done')
+  return 'errored'
+end
+
+local function sweep_leased(k, run, order)
+  local lease_until = number(run.lease_until)
+  if lease_until > now then
+    due_at(k, run, lease_until)
+    return 'in_line'
+  end
+  -- A round past its own limit is no victim of the silence: its worker beats, and the lease stays where the limit is.
+  local overran = run.round_until and number(run.round_until) <= now
+  if was_silent(lease_until) and run.spared ~= run.lease_until and not overran then
+    local spared = whole(now + number(run.lease_granted))
+    set(k, 'lease_until', spared, 'spared', spared)
+    due_at(k, run, now + number(run.lease_granted))
+    return 'spared'
+  end
+  local doubt = run.step .. '/' .. run.current_node .. '/' .. run.attempt
+  free_lease(k)
+  if run.stop_current_execution == 'stop_requested' then
+    stop_here(k, run, now, doubt)
+    return 'stopped'
+  end
+  if overran then
+    -- Its worker lives: the round ignored its limit. That is a failure of the round, not the loss of a worker.
+    local failures = number(run.failures) + 1
+    local text = 'run ' .. run.id .. ', step ' .. run.step .. ', node ' .. run.current_node ..
+      ': the round took longer than its limit and did not look at context.cancelled'
+    set(k, 'failures', whole(failures), 'last_error', text)
+    if run.deadline and number(run.deadline) <= now then return too_late(k, run) end
+    if failures >= number(arg.max_failures) then
+      fail(k, run, now, text)
+      return 'errored'
+    end
+    event(k, run, now, 'failed', 'error', text, 'retry_in', arg.loss_delay)
+    wait(k, run, now, 'retry', number(arg.loss_delay))
+    return 'overran'
+  end
+  local losses = number(run.losses) + 1
+  run.losses = whole(losses)
+  set(k, 'losses', run.losses)
+  event(k, run, now, 'lost', 'owner', run.owner or '', 'losses', run.losses)
+  if losses > number(arg.max_losses) then
+    fail(k, run, now, 'workers died or went silent under step ' .. run.step .. ' (node ' .. run.current_node .. ') ' .. run.losses ..
+      ' times in a row; last one: ' .. (run.owner or 'unknown') .. '. Look at what this round does to its worker, then retry the run')
+    return 'errored'
+  end
+  if run.deadline and number(run.deadline) <= now then return too_late(k, run) end
+  if losses == 1 then
+    push(k, run, now)
+    return 'freed'
+  end
+  -- The first loss may be anybody's; a run that keeps losing workers waits, so that it does not take its neighbours along.
+  local delay = math.min(number(arg.loss_delay) * 2 ^ (losses - 2), number(arg.loss_delay_max))
+  wait(k, run, now, 'loss', math.floor(delay * (0.5 + (jitter + order * 0.618) % 1)))
+  return 'delayed'
+end
+
+local function sweep_queued(k, run)
+  local grace = math.max(number(run.grace), 1)
+  local length = lengths[run.queue]
+  if not length then -- the broker does not answer: nothing can be said of the message, and none could be sent
+    due_at(k, run, now + grace)
+    return 'in_line'
+  end
+  if length > 0 and number(run.number) > number(redis.call('HGET', k.queues, run.queue .. ':cursor')) then
+    -- Looked at again when the cursor has passed it (above), and, should the line stand still, ever more seldom.
+    set(k, 'looked', '0')
+    redis.call('ZADD', line_of[run.queue], number(run.number), run.id)
+    due_at(k, run, now + math.max(grace, run.queued_at and now - number(run.queued_at) or 0))
+    return 'in_line'
+  end
+  -- A message pushed again stands at the consuming end, where its number says nothing.
+  if not outbox and redis.call('LPOS', run.queue, run.message, 'RANK', -1, 'MAXLEN', SEARCHED) then
+    set(k, 'looked', '0')
+    due_at(k, run, now + grace)
+    return 'in_line'
+  end
+  if run.looked ~= '1' then
+    set(k, 'looked', '1') -- it may have been popped this instant: one grace for its claim
+    due_at(k, run, now + grace)
+    return 'marked'
+  end
+  -- Where the whole line was searched no copy can pile up, so only a longer one makes the grace grow
+  -- (docs/decisions/0003-resend-pacing.md). In the outbox a copy has a number of its own, and is in line until that has passed.
+  if length > SEARCHED and not outbox then grace = grace * 2 end
+  run.grace = whole(grace)
+  set(k, 'grace', run.grace)
+  event(k, run, now, 'resent', 'number', run.number)
+  push(k, run, now)
+  return 'resent'
+end
+
+local ids = redis.call('ZRANGEBYSCORE', base.due, '-inf', now, 'LIMIT', 0, arg.batch)
+for order, id in ipairs(ids) do
+  local k = keys_of(id)
+  local run, word
+  if redis.call('TYPE', k.run).ok == 'hash' then run = table_of(redis.call('HGETALL', k.run)) end
+  if run and run.idem then k.idem = arg.prefix .. ':idem:' .. run.idem end
+  if not run or ENDED[run.phase] or run.phase == 'stopped' or not PHASES[run.phase] then
+    redis.call('ZREM', base.due, id)
+    word = (not run and redis.call('EXISTS', k.run) == 0 or run and PHASES[run.phase]) and 'removed' or 'damaged'
+  elseif mistyped(k) or malformed(run) or not base.lists[run.queue] then
+    redis.call('ZREM', base.due, id)
+    word = 'damaged'
+  elseif run.phase == 'leased' then
+    word = sweep_leased(k, run, order)
+  elseif run.deadline and number(run.deadline) <= now then
+    word = too_late(k, run)
+  elseif run.phase == 'queued' then
+    word = sweep_queued(k, run)
+  elseif run.phase == 'waiting' then
+    if run.waiting_until and number(run.waiting_until) > now and not (run.waiting_for == 'hold' and not run.held_token) then
+      due_at(k, run, number(run.waiting_until))
+      word = 'in_line'
+    elseif run.waiting_for == 'paused' and redis.call('HEXISTS', k.paused, run.flow) == 1 then
+      -- A message for it would only be given back; spread, so that a flow's runs do not come all at once.
+      wait(k, run, now, 'paused', math.floor(number(arg.hold) * (0.5 + (jitter + order * 0.618) % 1)))
+      word = 'in_line'
+    else
+      redis.call('HDEL', k.run, 'held_token', 'held_until')
+      push(k, run, now)
+      word = 'woken'
+    end
+  elseif not run.i_until or number(run.i_until) > now then
+    due_at(k, run, run.i_until and number(run.i_until))
+    word = 'in_line'
+  else
+    set(k, 'i_answer', run.i_default or 'null')
+    event(k, run, now, 'resumed', 'answer', run.i_default or 'null', 'by', 'deadline')
+    new_epoch(k, run, run.message)
+    push(k, run, now)
+    word = 'answered'
+  end
+  note(id, word)
+end
+
+-- An ended run leaves its index when its keys are gone; each run says itself how long they are kept. Mostly the oldest go first;
+-- some anywhere else are looked at too, so that those which are kept for longer hide nobody.
+for _, index in ipairs({ base.completed, base.errored }) do
+  local anywhere = math.floor(jitter * redis.call('ZCARD', index))
+  for _, first in ipairs({ 0, anywhere }) do
+    for _, id in ipairs(redis.call('ZRANGE', index, first, first + FORGOTTEN - 1)) do
+      if redis.call('EXISTS', arg.prefix .. ':run:' .. id) == 0 then redis.call('ZREM', index, id) end
+    end
+  end
+end
+return { report, handed }

@@ -1,0 +1,95 @@
+"""Reads: what can be looked at without a transition, and the announcements of workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from worker.store.connection import Connection
+from worker.store.keys import INDEXES
+
+
+class Reads(Connection):
+    """Looks; the announcements of workers are all it writes."""
+
+    def fields(self, run_id: str) -> dict[str, str] | None:
+        """The run's hash, or None."""
+        with self._answered():
+            return cast(dict[str, str], self.redis.hgetall(self.keys.run(run_id))) or None
+
+    def memory(self, run_id: str, start: int = 0, stop: int | None = None) -> list[str]:
+        """Memory entries ``[start, stop)``, packed; all by default."""
+        with self._answered():
+            return cast(list[str], self.redis.lrange(self.keys.memory(run_id), start, -1 if stop is None else stop - 1))
+
+    def events(self, run_id: str, after: str | None = None, block: int | None = None, count: int = 500) -> list[tuple[str, dict[str, str]]]:
+        """Events after the id ``after`` (None: from the first), oldest first; waits up to ``block`` ms for one."""
+        with self._answered():
+            found: Any = self.redis.xread({self.keys.events(run_id): after or "0"}, count=count, block=block)
+        streams = found.values() if isinstance(found, dict) else [entries for _, entries in found]
+        entries = [entry for stream in streams for entry in stream]
+        return [(event, data) for batch in entries for event, data in (batch if isinstance(batch, list) else [batch])]
+
+    def listed(self, index: str, limit: int, before: str | None = None) -> list[tuple[str, float]]:
+        """Ids of an index with their times (ms), newest first, from just after the cursor ``before`` ("score:id")."""
+        start = 0
+        with self._answered():
+            if before is not None:
+                score, _, last = before.partition(":")
+                rank = cast("int | None", self.redis.zrevrank(self.keys.index(index), last))
+                # A run that left the index meanwhile has no rank: go on below its time.
+                start = rank + 1 if rank is not None else self.redis.zcount(self.keys.index(index), score, "+inf")
+            found = self.redis.zrange(self.keys.index(index), start, start + limit - 1, desc=True, withscores=True)
+        return [(pair[0], float(pair[1])) for pair in cast(list[Any], found)]
+
+    def records(self, run_ids: Sequence[str]) -> list[dict[str, str] | None]:
+        """The hashes of several runs in one exchange; None where there is none, empty where something else is under its key."""
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            for run_id in run_ids:
+                pipe.hgetall(self.keys.run(run_id))
+            return [(found or None) if isinstance(found, dict) else {} for found in pipe.execute(raise_on_error=False)]
+
+    def counts(self) -> dict[str, int]:
+        """How many runs stand in each index, how many are due, how long the broker's lists are."""
+        names = [self.keys.index(name) for name in INDEXES]
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            for key in (*names, self.keys.due):
+                pipe.zcard(key)
+            for key in self.keys.queue_names:
+                pipe.llen(key)
+            found = pipe.execute()
+        return dict(zip((*INDEXES, "due", *self.keys.queue_names), found, strict=True))
+
+    def announce(self, worker: str, info: Mapping[str, Any], at: int, forget_before: int) -> None:
+        """Say that ``worker`` lives, and what it plays; workers silent since ``forget_before`` (ms) are forgotten."""
+        with self._answered(), self.redis.pipeline() as pipe:
+            pipe.zadd(self.keys.workers, {worker: at})
+            pipe.hset(self.keys.announcements, worker, json.dumps(info))
+            pipe.zremrangebyscore(self.keys.workers, "-inf", forget_before)
+            pipe.execute()
+            gone = set(cast(list[str], self.redis.hkeys(self.keys.announcements))) - set(
+                cast(list[str], self.redis.zrange(self.keys.workers, 0, -1))
+            )
+            if gone:
+                self.redis.hdel(self.keys.announcements, *gone)
+
+    def withdraw(self, worker: str) -> None:
+        """Say that ``worker`` has left in good order."""
+        with self._answered(), self.redis.pipeline() as pipe:
+            pipe.zrem(self.keys.workers, worker)
+            pipe.hdel(self.keys.announcements, worker)
+            pipe.execute()
+
+    def workers(self) -> list[tuple[str, float, dict[str, Any]]]:
+        """Name, last beat (ms) and announcement of each worker known."""
+        with self._answered(), self.redis.pipeline() as pipe:
+            pipe.zrange(self.keys.workers, 0, -1, withscores=True)
+            pipe.hgetall(self.keys.announcements)
+            beats, infos = pipe.execute()
+        return [(name, float(beat), json.loads(infos[name])) for name, beat in beats if name in infos]
+
+    def dead_letters(self, limit: int = 20) -> list[dict[str, Any]]:
+        """The newest messages that the guard refused."""
+        with self._answered():
+            return [json.loads(text) for text in cast(list[str], self.redis.lrange(self.keys.dead_letters, 0, limit - 1))]

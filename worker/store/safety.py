@@ -1,0 +1,25 @@
+"""Whether a server answers."""
+
+from __future__ import annotations
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from worker.places import place_of
+from worker.store.connection import SOCKET_TIMEOUT, StoreUnavailable
+
+
+def check_answers(url: str) -> None:
+    """Ask once, without patience; raises StoreUnavailable when the server at ``url`` does not answer commands."""
+    client = redis.Redis.from_url(
+        url, decode_responses=True, socket_timeout=SOCKET_TIMEOUT, socket_connect_timeout=SOCKET_TIMEOUT, retry=Retry(NoBackoff(), 0)
+    )
+    try:
+        client.ping()
+    except (redis.RedisError, OSError, ValueError) as error:
+        raise StoreUnavailable(
+            f"no server answers at {place_of(url)}: {str(error).rstrip('.')}. Is it running? `holdfast up` starts one"
+        ) from error
+    finally:
+        client.close()

@@ -1,0 +1,56 @@
+"""The transitions: each Lua file of this package, with the shared parts in front, as a callable script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import redis
+from redis.commands.core import Script
+
+#: One file a transition; the file's head is its contract.
+TRANSITIONS = (
+    "submit_run",
+    "claim_round",
+    "commit_round",
+    "extend_leases",
+    "forfeit_lease",
+    "request_stop",
+    "resume_run",
+    "retry_run",
+    "delete_run",
+    "examine_run",
+    "offer_again",
+    "sweep_due",
+)
+
+#: What stands in front of each: arguments, reads and checks; then the moves that several transitions make.
+SHARED = ("reading.lua", "moving.lua")
+
+
+@cache
+def source(name: str) -> str:
+    """The full text of transition ``name``: its shebang (the server wants it first), the shared parts, then its own lines."""
+    folder = files("worker.store").joinpath("lua")
+    shebang, body = folder.joinpath(f"{name}.lua").read_text("utf-8").split("\n", 1)
+    shared = "\n".join(folder.joinpath(part).read_text("utf-8") for part in SHARED)
+    return f"{shebang}\n{shared}\n{body}"
+
+
+def arguments(named: Mapping[str, Any], fields: Mapping[str, str] | None = None, rest: Iterable[str] = ()) -> list[str | bytes | int]:
+    """ARGV as reading.lua reads it: name and value pairs (None is left out), ``=fields``, then ``--`` and a plain list."""
+    argv: list[str | bytes | int] = []
+    for name, value in named.items():
+        if value is not None:
+            argv += [name, value]
+    for name, value in (fields or {}).items():
+        argv += [f"={name}", value]
+    items = list(rest)
+    return [*argv, "--", *items] if items else argv
+
+
+def load(client: redis.Redis) -> dict[str, Script]:
+    """The scripts bound to ``client``; each is sent in full once where the server does not know it (EVALSHA, then EVAL)."""
+    return {name: client.register_script(source(name)) for name in TRANSITIONS}

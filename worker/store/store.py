@@ -1,0 +1,194 @@
+"""Store: the transitions as method calls. Nothing else speaks to the state server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from worker.store.pauses import Pauses
+from worker.store.reads import Reads
+
+#: How many of the newest turns come with a claim.
+NEWEST_TURNS = 8
+#: Until a run of a paused flow is looked at again (ms), should whoever unpauses the flow die before it is told so.
+PAUSED_LOOK = 30_000
+
+
+@dataclass(frozen=True)
+class Granted:
+    """A claim that was granted: the lease's token and everything the round needs. Times in ms of the server's clock."""
+
+    token: str
+    attempt: int
+    lease_until: int
+    now: int
+    turns: int
+    fields: dict[str, str]
+    newest: list[str]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A claim that was not granted: why, in a word, and what it concerns."""
+
+    word: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep did: ``(run_id, word)`` of each run looked at; in the outbox, ``(list, message)`` of what is to be published."""
+
+    report: list[tuple[str, str]]
+    handed: list[tuple[str, str]]
+
+
+class Store(Reads):
+    """The state server under one prefix.
+
+    Args:
+        url: redis://, rediss:// or unix://.
+        prefix: in front of every key.
+        outbox: whether the broker is elsewhere, so that what the scripts hand over is published by their caller.
+
+    Raises:
+        StoreUnavailable: from every method, when the server does not answer.
+    """
+
+    @cached_property
+    def pauses(self) -> Pauses:
+        """The flows that are paused."""
+        return Pauses(self)
+
+    def submit(
+        self,
+        run_id: str,
+        fields: Mapping[str, str],
+        *,
+        nonce: str,
+        message: str,
+        phase: str = "queued",
+        delay: int | None = None,
+        deadline: int | None = None,
+        idempotency_key: str | None = None,
+        content: str | None = None,
+    ) -> tuple[str, str]:
+        """Make a run. Durations in ms. Returns a word (see submit_run.lua) and the id it concerns."""
+        named = {"id": run_id, "nonce": nonce, "message": message, "phase": phase, "delay": delay, "deadline": deadline}
+        named |= {"content": content, "idempotency_key": idempotency_key}
+        answer = self._run("submit_run", run_id, named, fields, idempotency_key=idempotency_key)
+        return answer[0], answer[1]
+
+    def claim(
+        self,
+        run_id: str,
+        *,
+        epoch: int,
+        step: int,
+        claim: str,
+        owner: str,
+        lease: int,
+        known: Iterable[str],
+        schema: str | None = None,
+        back: int = 1000,
+        back_max: int = 30_000,
+    ) -> Granted | Refused:
+        """Ask for the right to play a round; see claim_round.lua. Durations in ms."""
+        named = {"epoch": epoch, "step": step, "claim": claim, "owner": owner, "lease": lease, "back": back, "back_max": back_max}
+        named |= {"known": f",{','.join(known)},", "newest": NEWEST_TURNS, "schema": schema, "hold": PAUSED_LOOK}
+        answer = self._run("claim_round", run_id, named)
+        if answer[0] != "ok":
+            return Refused(answer[0], answer[1] if len(answer) > 1 else "")
+        _, token, attempt, lease_until, now, turns, flat, newest = answer
+        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        # The reply holds the hash as it was before the claim wrote; these are what it wrote.
+        fields |= {"phase": "leased", "token": token, "attempt": attempt, "lease_until": lease_until, "owner": owner}
+        return Granted(token, int(attempt), int(lease_until), int(now), int(turns), fields, list(newest))
+
+    def commit(
+        self,
+        run_id: str,
+        *,
+        epoch: int,
+        step: int,
+        token: str,
+        kind: str,
+        fields: Mapping[str, str] | None = None,
+        additions: Iterable[str] = (),
+        idempotency_key: str | None = None,
+        **named: str | int | None,
+    ) -> tuple[str, str]:
+        """Make a round real, or learn that it is fenced; see commit_round.lua. Returns a word and its detail."""
+        named = {"epoch": epoch, "step": step, "token": token, "kind": kind, **named}
+        answer = self._run("commit_round", run_id, named, fields, additions, idempotency_key)
+        return answer[0], answer[1] if len(answer) > 1 else ""
+
+    def extend(self, leases: Sequence[tuple[str, str, str]], limits: Sequence[int | None] = ()) -> list[str]:
+        """The heartbeat: ``(run_id, token, progress JSON or "")`` for each lease; one word back for each, in order.
+
+        ``limits`` says, for each, in how many ms the round's own time is over (None: it has no limit of its own).
+        """
+        if not leases:
+            return []
+        keys = [self.keys.due, *(self.keys.run(run_id) for run_id, _, _ in leases)]
+        rest = [text for _, token, progress in leases for text in (token, progress)]
+        named = {f"limit:{place}": limit for place, limit in enumerate(limits, 1) if limit is not None}
+        return list(self._call("extend_leases", keys, named, None, rest))
+
+    def forfeit(self, run_id: str, *, epoch: int, step: int, process: str) -> list[str]:
+        """The process that played this round is dead: its lease is over; the words of forfeit_lease.lua."""
+        return self._run("forfeit_lease", run_id, {"epoch": epoch, "step": step, "process": process})
+
+    def request_stop(self, run_id: str, *, op: str, mode: str, by: str | None = None, reason: str | None = None) -> list[str]:
+        """Ask a run to stop; the words of request_stop.lua."""
+        return self._run("request_stop", run_id, {"op": op, "mode": mode, "by": by, "reason": reason})
+
+    def resume(
+        self, run_id: str, *, op: str, epoch: int, message: str, after: str, interrupt: str | None = None, answer: str | None = None
+    ) -> list[str]:
+        """Go on with an interrupted or stopped run; the words of resume_run.lua."""
+        named = {"op": op, "epoch": epoch, "message": message, "after": after, "interrupt": interrupt, "answer": answer}
+        return self._run("resume_run", run_id, named)
+
+    def retry(self, run_id: str, *, op: str, epoch: int, message: str, after: str, idempotency_key: str | None = None) -> list[str]:
+        """Take an errored run up again; the words of retry_run.lua."""
+        named = {"op": op, "epoch": epoch, "message": message, "after": after}
+        return self._run("retry_run", run_id, named, idempotency_key=idempotency_key)
+
+    def delete(self, run_id: str, idempotency_key: str | None = None) -> list[str]:
+        """Remove an ended or damaged run; the words of delete_run.lua."""
+        return self._run("delete_run", run_id, {"id": run_id}, idempotency_key=idempotency_key)
+
+    def examine(self, run_id: str) -> list[str]:
+        """Whether the transitions can read a run; the words of examine_run.lua."""
+        return self._run("examine_run", run_id, {})
+
+    def sweep(
+        self,
+        *,
+        lease: int,
+        max_losses: int,
+        max_failures: int = 3,
+        jitter: float,
+        batch: int = 100,
+        loss_delay: int = 1000,
+        loss_delay_max: int = 30_000,
+        lengths: Mapping[str, int] | None = None,
+    ) -> Swept:
+        """Look at what is due, re-enqueue what is overdue. Durations in ms.
+
+        ``lengths``: messages on each of the broker's lists, where the scripts cannot see them; empty: the broker does not answer.
+        """
+        named = {
+            "prefix": self.keys.prefix,
+            "batch": batch,
+            "lease": lease,
+            "max_losses": max_losses,
+            "max_failures": max_failures,
+            "jitter": f"{jitter:.6f}",
+        }
+        named |= {"loss_delay": loss_delay, "loss_delay_max": loss_delay_max, "hold": PAUSED_LOOK}
+        named |= {f"length:{queue}": length for queue, length in (lengths or {}).items()}
+        report, handed = (list(zip(flat[::2], flat[1::2], strict=True)) for flat in self._call("sweep_due", self.keys.of_sweep(), named))
+        return Swept(report, handed)

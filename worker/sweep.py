@@ -1,0 +1,148 @@
+"""Sweeper: one thread a worker that re-enqueues what is overdue and announces that the worker lives."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from worker.dispatch import Dispatcher
+from worker.processes import process_name
+from worker.settings import Settings
+from worker.store import Store, StoreUnavailable
+
+logger = logging.getLogger("holdfast.sweep")
+
+#: Runs looked at in one script call; bounds how long the server is busy with it (about 2 ms).
+BATCH = 100
+#: A worker that has not announced itself for so many heartbeats is forgotten.
+FORGOTTEN_BEATS = 60
+#: What these outcomes of the sweep mean is worth a line in the log; the others are routine.
+TOLD = {
+    "resent": "its message was lost and has been sent again",
+    "freed": "its worker died or went silent; the round has been queued again",
+    "delayed": "its worker died or went silent, not for the first time; the round will be queued again after a wait",
+    "overran": "its round ignored its time limit; it will be tried again",
+    "errored": "it has been ended as errored",
+    "damaged": "what the server holds of it is damaged; it is no longer looked at",
+}
+
+
+class Sweeper:
+    """Sweeps every ``settings.sweep_seconds``; every worker has one, and none is special."""
+
+    def __init__(
+        self, store: Store, dispatcher: Dispatcher, settings: Settings, worker: str, announcement: Callable[[], Mapping[str, Any]]
+    ) -> None:
+        self._store = store
+        self._dispatcher = dispatcher
+        self._settings = settings
+        self._worker = worker
+        self._announcement = announcement
+        self._announcing = threading.Lock()
+        self._stopping = threading.Event()
+        self._woken = threading.Event()
+        self._forfeits: deque[tuple[str, int, int, str]] = deque()
+        self._thread = threading.Thread(target=self._sweep_forever, name="holdfast-sweep", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the worker is announced before this returns, if the server answers."""
+        try:
+            self.announce()
+        except StoreUnavailable as error:
+            logger.warning("not announced yet: %s", error)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End in good order and withdraw the announcement; to be called once more is no harm."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        self.wake()
+        self._thread.join(timeout=self._settings.sweep_seconds + 5)
+        try:
+            self._store.withdraw(self._worker)
+        except StoreUnavailable as error:
+            logger.warning("could not withdraw, the announcement will lapse: %s", error)
+
+    def silence(self, patience: float) -> None:
+        """From now on nothing is announced; what is on its way is waited for, up to ``patience`` seconds."""
+        self._stopping.set()
+        if self._announcing.acquire(timeout=patience):
+            self._announcing.release()
+
+    def wake(self) -> None:
+        """Sweep now, not when the time for it has come."""
+        self._woken.set()
+
+    def forfeit(self, run_id: str, epoch: int, step: int, pid: int) -> None:
+        """A child process of this worker died in the middle of this round: let go its lease, and sweep. Returns at once.
+
+        (The caller is the worker's event loop. Only a worker that is leaving, and sweeps no more, does it in the loop.)
+        """
+        self._forfeits.append((run_id, epoch, step, process_name(pid)))
+        self.wake()
+        if self._stopping.is_set():
+            try:
+                self._let_go()
+            except StoreUnavailable as error:
+                logger.warning("run %s, step %d: its lease is not let go and will lapse: %s", run_id, step, error, extra={"run_id": run_id})
+
+    def sweep(self) -> list[tuple[str, str]]:
+        """Look at what is due now, one batch of it; what became of each run looked at. Where there is more, it is woken for it."""
+        batch = self._store.sweep(
+            lease=round(self._settings.lease_seconds * 1000),
+            max_losses=self._settings.max_losses,
+            max_failures=self._settings.max_attempts,
+            jitter=random.random(),
+            batch=BATCH,
+            lengths=self._dispatcher.lengths(),
+        )
+        self._dispatcher.hand_over(batch.handed)
+        if len(batch.report) == BATCH:
+            self.wake()
+        return batch.report
+
+    def announce(self) -> None:
+        """Say that this worker lives, and what it plays."""
+        with self._announcing:
+            if self._stopping.is_set():
+                return
+            now = self._store.time()
+            self._store.announce(
+                self._worker, self._announcement(), now, now - round(FORGOTTEN_BEATS * self._settings.heartbeat_seconds * 1000)
+            )
+
+    def _let_go(self) -> None:
+        while self._forfeits:
+            forfeit = run_id, epoch, step, process = self._forfeits.popleft()
+            try:
+                self._store.forfeit(run_id, epoch=epoch, step=step, process=process)
+            except StoreUnavailable:
+                self._forfeits.appendleft(forfeit)
+                raise
+
+    def _sweep_forever(self) -> None:
+        next_announcement = time.monotonic() + self._settings.heartbeat_seconds
+        # Workers started together would sweep together; a random phase spreads them.
+        self._woken.wait(random.random() * self._settings.sweep_seconds)
+        while not self._stopping.is_set():
+            self._woken.clear()
+            try:
+                self._let_go()
+                for run_id, word in self.sweep():
+                    if word in TOLD:
+                        logger.warning("run %s: %s", run_id, TOLD[word], extra={"run_id": run_id})
+                if time.monotonic() >= next_announcement:
+                    next_announcement = time.monotonic() + self._settings.heartbeat_seconds
+                    self.announce()
+            except StoreUnavailable as error:
+                logger.warning("could not sweep, trying again: %s", error)
+            except Exception:
+                # The thread must outlive any surprise: it is what recovers the others.
+                logger.exception("a sweep failed, trying again")
+            self._woken.wait(self._settings.sweep_seconds)

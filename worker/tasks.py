@@ -1,0 +1,42 @@
+"""The two Celery tasks. Each plays one round; which worker takes which is a matter of queues alone."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from worker.carrier import NEVER, RoundTask
+from worker.dispatch import TASKS
+from worker.engine import Engine
+from worker.store import StoreUnavailable
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+logger = logging.getLogger("holdfast.rounds")
+
+
+def add_tasks(app: Celery, engine: Engine) -> None:
+    """Register ``holdfast.controller_round`` and ``holdfast.executor_round`` on ``app``."""
+
+    def play_round(run_id: str, epoch: int, step: int) -> None:
+        try:
+            engine.rounds.play(run_id, epoch, step)
+        except StoreUnavailable as error:
+            # Nothing to undo: the run's hash still says what is due, and the sweep sends the message again.
+            logger.error(
+                "run %s, step %d: given up for now, the sweep takes it up again: %s",
+                run_id,
+                step,
+                error,
+                extra={"run_id": run_id, "step": step},
+            )
+
+    for name in TASKS.values():
+        app.task(play_round, name=name, base=RoundTask, shared=False)
+
+
+def exempt_from_time_limits(app: Celery) -> None:
+    """In a worker with time limits for all tasks: they are not for rounds, which have their own (``round_timeout_seconds``)."""
+    for name in TASKS.values():
+        app.tasks[name].time_limit = app.tasks[name].soft_time_limit = NEVER

@@ -1,0 +1,179 @@
+"""From what a round came to, to what its commit shall write. Pure: frozen data in, frozen data out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Literal
+
+from flows.base import Flow
+from flows.errors import FatalError, RetryableError, UnstorableValue
+from flows.outcomes import Advance, Interrupt, Outcome, Turn
+from flows.values import canonical, storable
+from worker.execution_state import ExecutionStatus
+from worker.gate import Pause, pause_between, rounds_exhausted
+from worker.record import VALUE, Record, digest_of, pack_turn
+from worker.retries import backoff
+from worker.settings import Settings
+
+Kind = Literal["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"]
+
+#: No wait is longer than ten years (in seconds): times must stay whole numbers that Lua counts exactly.
+LONGEST = 10 * 365.25 * 86_400
+
+#: Characters of an error text that are kept; it goes into the hash, the events and every look at the run.
+ERROR_LENGTH = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class NextMessage:
+    """Which round's message the commit stores: node, epoch and step."""
+
+    node: str
+    epoch: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What commit_round.lua is asked to write; ``options`` are its further arguments."""
+
+    kind: Kind
+    fields: Mapping[str, str] = field(default_factory=dict)
+    additions: tuple[str, ...] = ()
+    message: NextMessage | None = None
+    options: Mapping[str, str | int] = field(default_factory=dict)
+
+
+def settle(record: Record, flow: Flow, outcome: Outcome, remembered: Mapping[str, Any], settings: Settings) -> Settlement:
+    """The settlement of a round that came to ``outcome``.
+
+    Args:
+        record: the run as the round's claim read it.
+        remembered: the values that the node remembered; the outcome's own win.
+
+    Raises:
+        UnstorableValue: something handed back does not read back equal, or is over a limit.
+        FatalError: the next node is none of the flow's.
+    """
+    node = record.state.current_node
+    settlement = _settled(record, flow, node, outcome, remembered)
+    _check_sizes(record, settlement, settings)
+    return settlement
+
+
+def failure(record: Record, error: BaseException, settings: Settings, jitter: float) -> Settlement:
+    """The settlement of a round that raised: tried again after a wait, or the end of the run."""
+    text = str(error) if isinstance(error, FatalError | RetryableError) else f"{type(error).__name__}: {error}"
+    where = f"run {record.id}, step {record.step}"
+    told = text if text.startswith(where) else f"{where}, node {record.state.current_node}: {text}"
+    options: dict[str, str | int] = {"error": _sound(told), "max_failures": settings.max_attempts}
+    if isinstance(error, FatalError):
+        return Settlement("failed", options={**options, "fatal": 1, "delay": 0})
+    wait = backoff(int(record.fields.get("failures", "0")) + 1, settings.retry_delay_seconds, settings.retry_delay_max_seconds, jitter)
+    if isinstance(error, RetryableError) and error.retry_after is not None and math.isfinite(error.retry_after):
+        wait = min(max(error.retry_after, 0.0), LONGEST)
+    return Settlement("failed", options={**options, "delay": _ms(wait)})
+
+
+def quarantine(error: Exception) -> Settlement:
+    """The settlement of a run whose content is not what was stored."""
+    return Settlement("damaged", options={"error": _sound(str(error))})
+
+
+GIVE_BACK = Settlement("give_back")
+
+
+def pause_fields(pause: Pause) -> dict[str, str]:
+    """The hash fields of an interrupt at a boundary between nodes."""
+    kind = "before" if pause.status is ExecutionStatus.INTERRUPTED_BEFORE else "after"
+    return {"i_kind": kind, "i_status": pause.status.value, "i_node": pause.node, "i_reason": pause.reason}
+
+
+def _settled(record: Record, flow: Flow, node: str, outcome: Outcome, remembered: Mapping[str, Any]) -> Settlement:
+    if isinstance(outcome, Interrupt):
+        return _pause_here(record, node, outcome)
+    values = {name: storable(value, f"the value {name!r}") for name, value in {**remembered, **outcome.values}.items()}
+    turns = tuple(pack_turn(Turn(turn.command, storable(turn.observation, f"the observation of node {node}"))) for turn in outcome.turns)
+    options = {"data": canonical(storable(outcome.summary, "the summary"))}
+    changed = {VALUE + name: canonical(value) for name, value in values.items()}
+    changed["turns"] = str(record.turns + len(turns))
+    if isinstance(outcome, Advance):
+        cycles = record.cycles + outcome.ends_cycle
+        changed["cycles"] = str(cycles)
+        if not (outcome.ends_cycle and rounds_exhausted(cycles, record.max_rounds)):
+            return _advance(record, flow, node, outcome.node, Settlement("next", changed, turns, None, options))
+        outcome = flow.exhausted({**record.values, **values})
+    changed["answer"] = canonical(storable(outcome.answer, "the answer"))
+    changed["output"] = canonical(storable(outcome.output, "the output"))
+    return Settlement("end", _sealed(record, changed), turns, None, options)
+
+
+def _advance(record: Record, flow: Flow, node: str, coming: str, done: Settlement) -> Settlement:
+    """The settlement of a finished round that ``coming`` follows, at once or after a person has looked."""
+    if coming not in flow.nodes:
+        raise FatalError(f"node {node} asked for the next node {coming!r}; flow {flow.name!r} has: {', '.join(flow.nodes)}")
+    fields = _sealed(record, {**done.fields, "current_node": coming})
+    pause = pause_between(node, coming, record.json("interrupt_before", []), record.json("interrupt_after", []))
+    if pause is None:
+        return replace(done, fields=fields, message=NextMessage(coming, record.epoch, record.step + 1))
+    # The message is of the next epoch: the one that an answer begins.
+    message = NextMessage(coming, record.epoch + 1, record.step + 1)
+    return replace(done, kind="pause_next", fields={**fields, **pause_fields(pause)}, message=message)
+
+
+def _pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:
+    fields = {
+        "i_kind": "node",
+        "i_status": ExecutionStatus.INTERRUPTED_BEFORE.value,
+        "i_node": node,
+        "i_reason": str(storable(interrupt.reason, "the interrupt's reason")),
+        "i_default": canonical(storable(interrupt.default, "the interrupt's default")),
+    }
+    if interrupt.data is not None:
+        data = storable(interrupt.data, "the interrupt's data")
+        fields["i_data"] = canonical(data if isinstance(data, dict) else {"data": data})
+    if interrupt.deadline is not None:
+        seconds = interrupt.deadline.total_seconds() if isinstance(interrupt.deadline, timedelta) else interrupt.deadline
+        if not math.isfinite(seconds) or seconds > LONGEST:
+            raise UnstorableValue(f"the interrupt's deadline is {seconds!r} seconds; leave it out where nobody needs to answer in time")
+        fields["i_wait"] = str(_ms(max(seconds, 0.0)))
+    return Settlement("pause_here", fields, (), NextMessage(node, record.epoch + 1, record.step))
+
+
+def _sealed(record: Record, changed: Mapping[str, str]) -> dict[str, str]:
+    """The changed fields with the digest over the content as it will be."""
+    return {**changed, "digest": digest_of({**record.fields, **changed})}
+
+
+def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> None:
+    """Refuse what one round may not add, and what a run may not hold beside its history."""
+    new = [text for name, text in settlement.fields.items() if record.fields.get(name) != text]
+    added = _size([*new, *settlement.additions, str(settlement.options.get("data", ""))])
+    if added > settings.max_addition_bytes:
+        raise UnstorableValue(
+            f"step {record.step} would add {added} bytes to the run; at most {settings.max_addition_bytes} are taken "
+            "from one round (max_addition_bytes). Hand back less, or a reference to it"
+        )
+    held = _size([text for name, text in {**record.fields, **settlement.fields}.items() if name.startswith(VALUE)])
+    if held > settings.max_state_bytes:
+        raise UnstorableValue(
+            f"the named values would take {held} bytes; at most {settings.max_state_bytes} are kept beside the history "
+            "(max_state_bytes). Store large things elsewhere and remember where"
+        )
+
+
+def _size(texts: list[str]) -> int:
+    return sum(len(text.encode("utf-8", "surrogateescape")) for text in texts)
+
+
+def _sound(text: str) -> str:
+    """An error text as storable Unicode of bounded length: an exception's message may hold anything."""
+    sound = text.encode("utf-8", "replace").decode("utf-8")
+    return sound if len(sound) <= ERROR_LENGTH else f"{sound[:ERROR_LENGTH]} ... ({len(sound)} characters)"
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

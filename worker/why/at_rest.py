@@ -1,0 +1,77 @@
+"""Verdicts on runs that no worker will touch: damaged, ended, waiting for a person."""
+
+from __future__ import annotations
+
+from flows.summaries import safe_text
+from worker.errors import DamagedRun
+from worker.record import Record
+from worker.verdict import Verdict, VerdictCode
+from worker.why.case import Case, iso
+
+#: Characters of a flow's own words in a sentence; what to do comes after them, and must be seen.
+TOLD = 300
+#: Phases in which somebody must move the run, so that it must stand in the due set.
+LIVE = ("queued", "leased", "waiting")
+PHASES = (*LIVE, "interrupted", "stopped", "completed", "errored")
+
+
+def quarantined(case: Case) -> Verdict | None:
+    """The run is damaged: a worker found it so, the sweep did, or this look does."""
+    damage = case.fields.get("error", "") if "quarantined" in case.fields else _damage(case)
+    if damage is None:
+        return None
+    can_go_on = case.standing.damage is None and case.phase in (*LIVE, "interrupted")  # as far as the scripts see; a stop ends that
+    remove = f"{f'holdfast stop {case.id} and ' if can_go_on else ''}holdfast delete {case.id}"
+    return case.say(
+        VerdictCode.QUARANTINED,
+        f"What the server holds of this run is damaged, and nobody plays it ({damage.rstrip('.')}). "
+        f"Find out who wrote to the server, restore its data, or submit the goal again. To remove what is left: {remove}",
+        case.time("ended_at") or case.time("updated_at"),
+        damage=damage,
+    )
+
+
+def _damage(case: Case) -> str | None:
+    if case.standing.damage is not None and case.standing.damage != "phase":
+        return f"{case.standing.damage} is not there, or is not what it should be"
+    if case.phase not in PHASES:
+        return f"its phase is {case.phase!r}, expected one of {', '.join(PHASES)}"
+    if case.phase in LIVE and case.standing.due is None:
+        return "it should be due at some time and is not: the sweep found it damaged and let go of it, or somebody took it from the due set"
+    try:
+        record = Record(case.fields)
+        record.check()
+        _ = record.state, record.step, record.epoch
+    except DamagedRun as error:
+        return str(error)
+    return None
+
+
+def ended(case: Case) -> Verdict:
+    """Completed, errored or stopped: nothing more happens by itself."""
+    fields = case.fields
+    match case.phase:
+        case "completed":
+            text, since = f"It completed after {case.count('step')} rounds; holdfast show {case.id} has the answer", "ended_at"
+        case "errored":
+            error = fields.get("error", "no error was kept").rstrip(".")
+            text, since = f"It ended errored: {safe_text(error, TOLD)}. Mend the cause, then: holdfast retry {case.id}", "ended_at"
+        case _:
+            by = f" by {fields['stop_by']}" if fields.get("stop_by") else ""
+            because = f" ({fields['stop_reason']})" if fields.get("stop_reason") else ""
+            text, since = f"It was stopped{by}{because}. To go on: holdfast resume {case.id}", "stopped_at"
+    return case.say(VerdictCode.ENDED, text, case.time(since), status=case.phase, error=fields.get("error"))
+
+
+def waiting_for_a_person(case: Case) -> Verdict:
+    """Interrupted: an answer is due, from a person or, at its deadline, by default."""
+    reason, due = case.fields.get("i_reason", ""), case.standing.due
+    until = "" if due is None else f"; without an answer its deadline moves it {case.due}"
+    return case.say(
+        VerdictCode.WAITING_FOR_A_PERSON,
+        f"It waits for a person: {safe_text(reason, TOLD)}{until}. Answer it: holdfast resume {case.id} --answer JSON",
+        case.time("updated_at"),
+        reason=reason,
+        node=case.fields.get("i_node"),
+        deadline=iso(due),
+    )
