@@ -1,0 +1,114 @@
+"""History: all that is known of a soak from outside, as frozen data. Times are seconds of one machine's wall clock.
+
+Who writes what down: the clients each call and its reply (`Call`, `Read`), the runs' event streams each committed round and each
+end (`Event`, read after the quiet), the rounds themselves each try and each effect (`Effect`, in a ledger outside of Redis), the
+nemesis each fault (`Fault`). The checker (tests/soak/checker.py) judges it; it sees no server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operation of a client: submit, stop, stop_now, resume or retry.
+
+    Attributes:
+        run: its run; of a submit the id that came back or was asked for.
+        asked, answered: when the call began and when it returned.
+        outcome: ``acknowledged`` (it returned a reply), ``refused`` (a typed answer: it changed nothing), or ``unknown`` (the
+            connection failed: it may or may not have happened).
+        reply: what matters of the reply: of a stop ``status`` and ``step`` (the committed rounds it speaks of).
+        key: of a submit, its idempotency key, if it had one.
+    """
+
+    name: str
+    run: str
+    asked: float
+    answered: float
+    outcome: str
+    reply: Mapping[str, Any] = field(default_factory=dict)
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class Read:
+    """One look of a client at a run: what `Client.get` said. ``server`` counts the restarts of the server before it."""
+
+    client: str
+    run: str
+    at: float
+    status: str
+    epoch: int
+    step: int
+    server: int = 0
+
+
+@dataclass(frozen=True)
+class Event:
+    """One entry of a run's event stream, in the stream's order."""
+
+    run: str
+    type: str
+    at: float
+    step: int
+    attempt: int
+    data: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a round did to the world: it ``tried`` (the round began), and its receiver ``applied`` it (or knew the key already)."""
+
+    run: str
+    step: int
+    attempt: int
+    key: str
+    what: str
+    at: float
+    pid: int
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault that was asked for. ``fired`` says that it is known to have happened, ``hit`` whom; ``over`` when it was mended."""
+
+    kind: str
+    at: float
+    fired: bool
+    over: float | None = None
+    hit: str = ""
+
+
+@dataclass(frozen=True)
+class End:
+    """A run as the server held it after the quiet: ``answer`` is the steps that the flow itself wrote down, in order."""
+
+    run: str
+    status: str
+    epoch: int
+    step: int
+    answer: Sequence[int] | None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class History:
+    """The whole story of one soak.
+
+    Attributes:
+        asked_faults: the kinds of fault that were to happen; each must have fired, or the soak proves nothing of it.
+        rounds: how many rounds a run has that nobody stopped.
+    """
+
+    calls: Sequence[Call]
+    reads: Sequence[Read]
+    events: Sequence[Event]
+    effects: Sequence[Effect]
+    faults: Sequence[Fault]
+    ends: Sequence[End]
+    asked_faults: frozenset[str]
+    rounds: int
