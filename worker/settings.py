@@ -26,7 +26,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
-    #: State server; redis://, rediss:// or unix://. None: see ``worker.cli.server`` for where it is looked for.
+    #: State server; redis://, rediss://, unix:// or redis+sentinel://. None: see ``worker.cli.server`` for where it is looked for.
     redis_url: str | None = None
     #: Celery's broker (amqp:// or another Redis); None for the state server, where state and message are one write.
     broker_url: str | None = None

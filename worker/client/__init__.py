@@ -12,7 +12,7 @@ class Client(Submitting, Steering, ManyRuns):
     """A client of the runs on one server.
 
     Args:
-        url: redis://, rediss:// or unix://; None for the settings'.
+        url: redis://, rediss://, unix:// or redis+sentinel://; None for the settings'.
         settings: None for those of this process (``config/worker.toml``, ``HOLDFAST_*``).
         app: a Celery app of your own that ``install`` was called for, alone: its state server, its broker, its way to get there.
 

@@ -15,6 +15,7 @@ from worker.errors import DamagedRun
 from worker.places import place_of
 from worker.store import scripts
 from worker.store.keys import Keys
+from worker.store.reaching import client_of, close
 
 #: Each command is sent again up to this often after a connection error; all transitions may be repeated.
 #: With the backoff below that is about three seconds, after which the caller decides.
@@ -47,7 +48,7 @@ class Connection:
         self.keys = Keys(prefix)
         #: Stands in for the server's clock (ms) in tests; None outside them.
         self.now = now
-        self.redis: redis.Redis = redis.Redis.from_url(
+        self.redis: redis.Redis = client_of(
             url,
             decode_responses=True,
             encoding_errors="surrogateescape",
@@ -59,7 +60,7 @@ class Connection:
 
     def close(self) -> None:
         """Close all connections."""
-        self.redis.close()
+        close(self.redis)
 
     @property
     def place(self) -> str:
@@ -107,7 +108,7 @@ class Connection:
         except (redis.OutOfMemoryError, redis.ReadOnlyError) as error:
             raise StoreUnavailable(f"the state server at {self.place} refuses to write: {error}") from error
         except redis.ResponseError as error:
-            if str(error).startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN")):
+            if str(error).startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS")):
                 raise StoreUnavailable(f"the state server at {self.place} refuses for now: {error}") from error
             if str(error).startswith("WRONGTYPE"):
                 raise DamagedRun(

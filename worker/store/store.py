@@ -48,7 +48,7 @@ class Store(Reads):
     """The state server under one prefix.
 
     Args:
-        url: redis://, rediss:// or unix://.
+        url: redis://, rediss://, unix:// or redis+sentinel://.
         prefix: in front of every key.
         outbox: whether the broker is elsewhere, so that what the scripts hand over is published by their caller.
 
