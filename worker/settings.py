@@ -55,6 +55,11 @@ class Settings(BaseSettings):
     #: Rounds that one worker process plays at once. They mostly wait (for models, tools, tests), so more than the cores.
     concurrency: int = Field(default=16, ge=1)
 
+    #: Replicas that must have a submit, stop, resume, retry or delete before it is acknowledged; see docs/sentinel.md.
+    wait_replicas: int = Field(default=0, ge=0)
+    #: How long a client waits for them; less than the 5 seconds after which it would give the connection up.
+    wait_timeout_seconds: float = Field(default=1.0, gt=0, le=4)
+
     #: How a worker logs: text for people, or json, one object a line with run, step and attempt.
     log_format: LogFormat = "text"
 

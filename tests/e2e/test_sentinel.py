@@ -15,7 +15,7 @@ from worker import Client, Settings
 
 pytestmark = pytest.mark.slow
 ROUNDS = 6
-PASSWORD = "a-secret"  # noqa: S105
+PASSWORD = "a-secret"
 
 
 @pytest.fixture(scope="module")

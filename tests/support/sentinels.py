@@ -17,7 +17,6 @@ import redis
 from tests.support.servers import available_binaries, until
 
 MASTER = "holdfast"
-SERVERS = SENTINELS = 3
 #: How long the master may be silent until a Sentinel takes it for dead (ms); Redis' own default is 30 s.
 DOWN_AFTER = 1000
 
@@ -27,13 +26,19 @@ class Watched:
 
     Args:
         password: the servers'; None for none.
-        settings: of every server, beside those of a durable one on loopback.
+        servers, sentinels: how many; without Sentinels the first server is the master for ever.
+        settings: of every server, beside those of a durable one on loopback. A ``_`` in a name stands for ``-``.
     """
 
-    def __init__(self, room: Path, binary: Path, password: str | None = None, **settings: str) -> None:
-        self._room, self._binary, self._password, self._settings = room, binary, password, settings
+    def __init__(self, room: Path, binary: Path, password: str | None, servers: int, sentinels: int, **settings: str) -> None:
+        self._room, self._binary, self._password, self._settings = (
+            room,
+            binary,
+            password,
+            {name.replace("_", "-"): value for name, value in settings.items()},
+        )
         self._running: dict[int, subprocess.Popen[bytes]] = {}
-        self.servers, self.sentinels = _free_ports(SERVERS), _free_ports(SENTINELS)
+        self.servers, self.sentinels = _free_ports(servers), _free_ports(sentinels)
 
     @property
     def url(self) -> str:
@@ -45,7 +50,7 @@ class Watched:
         """Start everything, and wait until the Sentinels know all servers and one another."""
         for port in self.servers:
             self.start_server(port, None if port == self.servers[0] else self.servers[0])
-        until(lambda: len(self.following(self.servers[0])) == SERVERS - 1, "two replicas that follow", 30)
+        until(lambda: len(self.following(self.servers[0])) == len(self.servers) - 1, "replicas that follow", 30)
         for port in self.sentinels:
             self._start_sentinel(port)
         until(self.settled, "Sentinels that know all there is", 30)
@@ -113,7 +118,7 @@ class Watched:
         for port in self.sentinels:
             with self.client(port) as client:
                 told = client.sentinel_masters()[MASTER]
-            if (told["num-slaves"], told["num-other-sentinels"]) != (SERVERS - 1, SENTINELS - 1):
+            if (told["num-slaves"], told["num-other-sentinels"]) != (len(self.servers) - 1, len(self.sentinels) - 1):
                 return False
         return True
 
@@ -154,10 +159,12 @@ class Watched:
 
 
 @contextmanager
-def watched(binary: str = "valkey", password: str | None = None, **settings: str) -> Iterator[Watched]:
-    """Three servers and three Sentinels of their own, ended and removed afterwards."""
+def watched(
+    binary: str = "valkey", password: str | None = None, servers: int = 3, sentinels: int = 3, **settings: str
+) -> Iterator[Watched]:
+    """Servers and Sentinels of their own, ended and removed afterwards; ``settings`` are the servers'."""
     room = Path(tempfile.mkdtemp(prefix="hf-s-"))
-    made = Watched(room, available_binaries()[binary], password, **settings)
+    made = Watched(room, available_binaries()[binary], password, servers, sentinels, **settings)
     try:
         made.start()
         yield made

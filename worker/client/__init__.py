@@ -18,6 +18,8 @@ class Client(Submitting, Steering, ManyRuns):
 
     Raises:
         StoreUnavailable: from every method, when the server does not answer.
+        NotReplicated: from submit, request_stop, resume, retry and delete, where ``wait_replicas`` is set: it was done, but so many
+            replicas did not have it in time.
     """
 
 
