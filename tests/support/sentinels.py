@@ -139,6 +139,19 @@ class Watched:
         self._running[port].kill()
         self._running[port].wait(10)
 
+    def ended(self, port: int) -> bool:
+        """Whether it does not run."""
+        return self._running[port].poll() is not None
+
+    def well(self) -> bool:
+        """Whether no Sentinel takes any server for dead, nor waits for the end of a failover."""
+        for port in self.sentinels:
+            with self.client(port) as client:
+                servers = [client.sentinel_master(MASTER), *client.sentinel_slaves(MASTER)]
+            if any(told["is_sdown"] or told["is_odown"] or "failover" in told["flags"] for told in servers):
+                return False
+        return True
+
     def another_master(self, old: int) -> int:
         """Wait until the Sentinels have made another server the master; its port."""
         until(lambda: self.master() != old and self._is_master(self.master()), "a failover", 60)

@@ -108,7 +108,7 @@ class Connection:
         if count < wanted.replicas:
             raise NotReplicated(
                 f"run {run_id}: the server answered {answer[0]!r} to {transition}, and what it did stands; but of {wanted.replicas} "
-                f"replicas {count} had it within {wanted.seconds:g} s (wait_replicas, wait_timeout_seconds), so a failover now could undo it. "
+                f"replicas {count} had it within {wanted.seconds:g} s (wait_replicas, wait_timeout_seconds): a failover now could undo it. "
                 f"Look at the run before you ask again (holdfast show {run_id}), and at the replicas (holdfast doctor)"
             )
         return cast(list[Any], answer)
