@@ -6,7 +6,9 @@ Three servers, three Sentinels, two workers, one client that submits without a p
 from __future__ import annotations
 
 import argparse
+import signal
 import statistics
+import sys
 import tempfile
 from pathlib import Path
 
@@ -22,7 +24,7 @@ PROTECTIONS: dict[str, tuple[dict[str, int], dict[str, str]]] = {
     "min-replicas-to-write 1": ({}, {"min_replicas_to_write": "1"}),
 }
 HEAD = (
-    "| the master was | protection | failovers | submits acknowledged | **lost** | not acknowledged "
+    "| the master was | protection | failovers (faults) | submits acknowledged | **lost** | not acknowledged "
     "| commits confirmed | taken back | recovery, s: median (max) |"
 )
 
@@ -45,12 +47,20 @@ def measured(fault: str, protection: str, failovers: int, server: str) -> Told:
 def row(fault: str, protection: str, told: Told) -> str:
     """One line of the table."""
     times = f"{statistics.median(told.recovery):.1f} ({max(told.recovery):.1f})"
-    cells = (fault, protection, len(told.recovery), len(told.acknowledged), f"**{len(told.lost)}**", len(told.doubtful) + told.failed)
+    cells = (
+        fault,
+        protection,
+        f"{told.elections} ({len(told.recovery)})",
+        len(told.acknowledged),
+        f"**{len(told.lost)}**",
+        len(told.doubtful) + told.failed,
+    )
     return f"| {' | '.join(map(str, (*cells, told.confirmed, told.undone, times)))} |"
 
 
 def main() -> None:
     """Measure and print."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing stays behind
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--failovers", type=int, default=5, help="for each row")
     parser.add_argument("--server", choices=("valkey", "redis"), default="valkey")

@@ -34,7 +34,9 @@ class Told:
         acknowledged: runs whose submit returned. doubtful: those that raised NotReplicated; failed: StoreUnavailable.
         lost: acknowledged, and unknown to the server that is the master in the end.
         confirmed: commits that a worker was told are done. undone: those of them that a failover took back.
-        recovery: seconds from each fault to the first round committed after it.
+        recovery: seconds from each fault to the first run that the new master saw to its end.
+        elections: failovers that the Sentinels agreed on. More than there were faults: a busy machine kept them from hearing a master
+            that lived, and that went on confirming until it was told.
     """
 
     acknowledged: list[str] = field(default_factory=list)
@@ -44,6 +46,7 @@ class Told:
     confirmed: int = 0
     undone: int = 0
     recovery: list[float] = field(default_factory=list)
+    elections: int = 0
 
 
 class Load:
@@ -125,6 +128,7 @@ class Load:
             except RunNotFound:
                 self.told.lost.append(run_id)
         until(lambda: self.client._store.counts()["live"] == 0, "the end of all runs that the master knows", 120)
+        self.told.elections = self.service.elections()
         known = [run.id for run in self._all_runs()]
         lines = self._confirmed()
         surviving = {f"{run_id} {step}" for run_id in known for step in range(ROUNDS)}

@@ -18,7 +18,7 @@ from tests.support.servers import available_binaries, until
 
 MASTER = "holdfast"
 #: How long the master may be silent until a Sentinel takes it for dead (ms); Redis' own default is 30 s.
-DOWN_AFTER = 1000
+DOWN_AFTER = 2000
 
 
 class Watched:
@@ -151,6 +151,11 @@ class Watched:
             if any(told["is_sdown"] or told["is_odown"] or "failover" in told["flags"] for told in servers):
                 return False
         return True
+
+    def elections(self) -> int:
+        """How often the Sentinels have agreed to fail over."""
+        with self.client(self.sentinels[0]) as client:
+            return int(client.sentinel_master(MASTER)["config-epoch"])
 
     def another_master(self, old: int) -> int:
         """Wait until the Sentinels have made another server the master; its port."""
