@@ -106,7 +106,7 @@ def commit(store: Store, granted: Granted, kind: str, **options: Any) -> tuple[s
     """Commit the round that was granted, whatever has become of the run meanwhile."""
     fields = granted.fields
     return store.commit(
-        fields["id"], epoch=int(fields["epoch"]), step=int(fields["step"]), token=granted.token, kind=kind,
+        fields["id"], epoch=int(fields["epoch"]), step=int(fields["step"]), token=granted.token, claim=granted.claim or None, kind=kind,
         idempotency_key=fields.get("idem"), **options,
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- extend_leases: the heartbeat of one process, for all the rounds it plays; the answer carries the stop requests back.
 -- KEYS  1 due set, then one run hash a round
--- ARGV  [limit:N] (in how many ms the own time of the N-th round is over);
+-- ARGV  [limit:N] (in how many ms the own time of the N-th round is over), [claim:N] (the id of its claim);
 --       after "--", for each run: its token, and its progress (JSON, or "" for none)
 -- Returns one word a run: ok | stop (asked to stop, gracefully) | lost (the lease is no longer this token's) | damaged
 local now = clock()
@@ -13,9 +13,10 @@ for i = 2, #KEYS do
   if found ~= 'hash' or (due_type ~= 'zset' and due_type ~= 'none') then
     answers[#answers + 1] = found == 'none' and 'lost' or 'damaged'
   else
-    local id, phase, held, granted, limit, stop, seen = unpack(redis.call('HMGET', key, 'id', 'phase', 'token',
-      'lease_granted', 'round_until', 'stop_current_execution', 'stop_seen_at'))
-    if phase ~= 'leased' or held ~= token then
+    local id, phase, held, granted, limit, stop, seen, claim = unpack(redis.call('HMGET', key, 'id', 'phase', 'token',
+      'lease_granted', 'round_until', 'stop_current_execution', 'stop_seen_at', 'claim_id'))
+    local named = arg['claim:' .. (i - 1)]
+    if phase ~= 'leased' or held ~= token or (named and claim ~= named) then
       answers[#answers + 1] = 'lost'
     elseif not id or not is_count(granted) or (limit and not is_count(limit)) then
       answers[#answers + 1] = 'damaged'
