@@ -36,10 +36,23 @@ def lawful(w: World, place: int, run: Run) -> None:
     law("I5", (run.lease_until is not None) == leased, "{}, and a lease until {}", phase, run.lease_until)
     if phase in RUNNING:
         law("V2", not leased or due == run.lease_until, "due at {}, and its lease ends at {}", due, run.lease_until)
-        law("I6", run.message == (run.epoch, run.step), "the stored message {} is not for epoch {}, step {}", run.message, run.epoch, run.step)
+        law(
+            "I6",
+            run.message == (run.epoch, run.step),
+            "the stored message {} is not for epoch {}, step {}",
+            run.message,
+            run.epoch,
+            run.step,
+        )
         law("I10", run.i_id is None or run.i_answer is not None, "it goes on though its question was not answered")
     elif phase == "interrupted":
-        law("I6", run.message == (run.epoch + 1, run.step), "the stored message {} will not begin the epoch after {}", run.message, run.epoch)
+        law(
+            "I6",
+            run.message == (run.epoch + 1, run.step),
+            "the stored message {} will not begin the epoch after {}",
+            run.message,
+            run.epoch,
+        )
         law("I10", run.i_id is not None and run.i_answer is None, "it waits for an answer that it has")
     law("I10", run.i_answer is None or run.i_answer == run.i_id, "question {} is answered by what was meant for {}", run.i_id, run.i_answer)
     law("I8", (phase == "stopped") == (run.stop == "stopped"), "{}, and its stop is {}", phase, run.stop)

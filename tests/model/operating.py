@@ -120,7 +120,9 @@ def _send(w: World, client: Client, heard: bool) -> str:
         if client.kind.startswith("stop"):
             _acknowledged(run, word)
     refused = word.startswith(("running", "finished", "stale"))
-    remembered = rules.operations_are_remembered and word not in ("stale", "missing") and not (refused and not rules.refusals_are_remembered)
+    remembered = (
+        rules.operations_are_remembered and word not in ("stale", "missing") and not (refused and not rules.refusals_are_remembered)
+    )
     if remembered and not rules.others_do_not_push_a_reply_out:
         w.clients = [other._replace(remembered="") if other.run == client.run else other for other in w.clients]
     if not heard:
@@ -152,7 +154,14 @@ def _right(before: Run, after: Run, client: Client, word: str) -> None:
     if kind.startswith("stop"):
         expected = f"finished {before.phase}" if before.phase in (*ENDED, "stopped") else "stopped stopped"
         expected = "asked leased" if before.phase == "leased" and kind == "stop:graceful" else expected
-        law("I9", word == expected and after.phase == word.split()[1], "a stop of a {} run is answered {}, and it is {}", before.phase, word, after.phase)
+        law(
+            "I9",
+            word == expected and after.phase == word.split()[1],
+            "a stop of a {} run is answered {}, and it is {}",
+            before.phase,
+            word,
+            after.phase,
+        )
         return
     done = after.epoch != before.epoch
     law("I9", done == (word in ("queued", "waiting", "interrupted")), "{} is answered {}", kind, word)

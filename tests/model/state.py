@@ -68,7 +68,7 @@ class Run:
     forfeited: bool  # its owner is known to be dead
 
     def __init__(self, values: tuple[Any, ...]) -> None:
-        self.__dict__ = dict(zip(RUN, values))  # noqa: B905: a third of the time of the search
+        self.__dict__ = dict(zip(RUN, values))  # noqa: B905 (strict takes time, and this is most of what a search does)
 
     def frozen(self) -> tuple[Any, ...]:
         return tuple(self.__dict__.values())

@@ -157,7 +157,7 @@ def _sweep_queued(w: World, place: int, run: Run, lengths: list[int]) -> str:
         return "marked"
     law("V4", run.looked, "a message is sent again though a worker may have popped it this instant")
     in_the_list = message in (w.lists[run.queue] if config.in_order else at_the_end)
-    law("V4", not in_the_list or config.outbox and not config.in_order, "a message is sent again though it is in line")
+    law("V4", not in_the_list or (config.outbox and not config.in_order), "a message is sent again though it is in line")
     if length > config.searched and not config.outbox:
         run.grace = min(2 * run.grace, config.oldest)
     push(w, place, run)

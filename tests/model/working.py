@@ -24,7 +24,9 @@ def possible(w: World) -> list[Move]:
     if config.again and free:
         for place, run in enumerate(w.runs):
             if run is not None:
-                moves += [("again", place, pair, how) for pair in _hints(run) for how in (hows if pair == (run.epoch, run.step) else hows[:1])]
+                moves += [
+                    ("again", place, pair, how) for pair in _hints(run) for how in (hows if pair == (run.epoch, run.step) else hows[:1])
+                ]
     for place, slot in enumerate(w.slots):
         moves += _of_slot(w, place, slot)
     if config.forfeits:
@@ -73,7 +75,6 @@ def take(w: World, queue: int, how: str) -> str:
 
 def again(w: World, place: int, pair: Pair, how: str) -> str:
     """A worker claims what this message says."""
-    run = w.runs[place]
     before = w.before(place)
     word, token = claim(w, place, *pair, known=how != "ignorant")
     if word == "ok":
@@ -168,7 +169,7 @@ def die_and_tell(w: World, place: int) -> str:
     run = w.runs[slot.run]
     holder = run is not None and run.phase == "leased" and run.token == slot.token
     word = forfeit(w, slot.run, slot.epoch, slot.step, slot.token)
-    law("V5", (word == "ok") == holder, "{}: the process that died {} the lease", word, 'held' if holder else 'did not hold')
+    law("V5", (word == "ok") == holder, "{}: the process that died {} the lease", word, "held" if holder else "did not hold")
     return word
 
 
@@ -188,7 +189,13 @@ def beat(w: World, place: int) -> str:
     before = w.before(slot.run)
     word = extend(w, slot.run, slot.token)
     holder = before is not None and before.phase == "leased" and before.token == slot.token and slot.own
-    law("I5", (word == "lost") == (not holder), "a beat is answered {}, and the worker {} the lease", word, 'holds' if holder else 'does not hold')
+    law(
+        "I5",
+        (word == "lost") == (not holder),
+        "a beat is answered {}, and the worker {} the lease",
+        word,
+        "holds" if holder else "does not hold",
+    )
     if holder:
         assert run is not None and before is not None and run.lease_until is not None
         law("I8", (word == "stop") == (before.stop == "requested"), "a worker is not told of the stop")

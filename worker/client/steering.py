@@ -58,7 +58,9 @@ class Steering(Reading):
             case ["queued" | "waiting" | "interrupted", *_]:
                 return self.get(run_id)
             case ["stale", *_]:
-                raise Stale(f"run {run_id} has moved on: another answer, a resume or a round came first; look at it again (holdfast show {run_id})")
+                raise Stale(
+                    f"run {run_id} has moved on: another answer, a resume or a round came first; look at it again (holdfast show {run_id})"
+                )
             case ["running", *_]:
                 raise InvalidTransition(
                     f"run {run_id} is {self.get(run_id).status.value}; only an interrupted or a stopped run can be resumed"
