@@ -78,12 +78,12 @@ def stopping(store: Store) -> Callable[[], Any]:
 def resuming(store: Store) -> Callable[[], Any]:
     new_run(store)
     stop(store)
-    return lambda: store.resume("r", op="o", epoch=0, message="m", after="a")
+    return lambda: store.resume("r", op="o", epoch=0, step=0, message="m", after="a")
 
 
 def retrying(store: Store) -> Callable[[], Any]:
     fail_round(store, leased(store), fatal=1)
-    return lambda: store.retry("r", op="o", epoch=0, message="m", after="a")
+    return lambda: store.retry("r", op="o", epoch=0, step=0, message="m", after="a")
 
 
 def forfeiting(store: Store) -> Callable[[], Any]:

@@ -243,7 +243,7 @@ class Machine(RuleBasedStateMachine):
         epoch, step = int(before["epoch"]) - back, int(before["step"])
         text = f'"{self.name("answer")}"' if answer else None
         op = self.name("resume")
-        sent = {"message": message("r", epoch + 1, step), "after": message("r", epoch + 2, step)}
+        sent: Any = {"step": step, "message": message("r", epoch + 1, step), "after": message("r", epoch + 2, step)}
         interrupt = before.get("i_id")
         reply = self.send(lambda: self.store.resume("r", op=op, epoch=epoch, interrupt=interrupt, answer=text, **sent))
         after = hash_of(self.store)
@@ -263,7 +263,7 @@ class Machine(RuleBasedStateMachine):
         before = hash_of(self.store)
         epoch, step = int(before["epoch"]) - back, int(before["step"])
         op = self.name("retry")
-        sent = {"message": message("r", epoch + 1, step), "after": message("r", epoch + 2, step)}
+        sent: Any = {"step": step, "message": message("r", epoch + 1, step), "after": message("r", epoch + 2, step)}
         reply = self.send(lambda: self.store.retry("r", op=op, epoch=epoch, **sent))
         done = before["phase"] == "errored" and not back
         assert (reply[0] in ("queued", "waiting", "interrupted")) == done

@@ -17,6 +17,7 @@ from tests.support.runs import (
     fail_round,
     hash_of,
     later,
+    message,
     messages,
     new_run,
     pause_here,
@@ -77,6 +78,21 @@ def test_another_epoch_than_the_one_seen_answers_stale(store: Store, epoch: int)
     before = everything(store)
     assert resume(store, epoch=epoch, answer="1") == ["stale"]
     assert everything(store) == before
+
+
+def test_a_resume_of_a_step_that_was_committed_since_is_stale(store: Store) -> None:
+    """Looked at while the round was in flight and a stop asked for: its messages are of the old step, and no claim would ever fit them."""
+    new_run(store)
+    granted = claim(store)
+    stop(store)
+    seen = hash_of(store)
+    assert commit_next(store, granted) == ("ok", "stopped")
+    before = everything(store)
+    late = {"epoch": 0, "step": int(seen["step"]), "message": message("r", 1, 0), "after": message("r", 2, 0)}
+    assert store.resume("r", op="late", **late) == ["stale"]
+    assert everything(store) == before
+    assert resume(store) == ["queued"]
+    assert isinstance(try_claim(store), Granted)
 
 
 def test_the_second_of_two_answers_is_stale(store: Store) -> None:
@@ -267,5 +283,5 @@ def test_a_resume_is_told_to_those_who_follow_the_events(store: Store) -> None:
 
 
 def test_a_resume_of_no_run_is_missing(store: Store) -> None:
-    assert store.resume("nobody", op="o", epoch=0, message="m", after="a") == ["missing"]
+    assert store.resume("nobody", op="o", epoch=0, step=0, message="m", after="a") == ["missing"]
     assert everything(store) == {}

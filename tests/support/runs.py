@@ -272,6 +272,6 @@ def _message(granted: Granted, epochs: int, steps: int) -> str:
     return message(fields["id"], int(fields["epoch"]) + epochs, int(fields["step"]) + steps)
 
 
-def _messages(seen: Mapping[str, str], epoch: int) -> dict[str, str]:
+def _messages(seen: Mapping[str, str], epoch: int) -> dict[str, Any]:
     step = int(seen["step"])
-    return {"message": message(seen["id"], epoch + 1, step), "after": message(seen["id"], epoch + 2, step)}
+    return {"step": step, "message": message(seen["id"], epoch + 1, step), "after": message(seen["id"], epoch + 2, step)}

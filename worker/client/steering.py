@@ -47,6 +47,7 @@ class Steering(Reading):
             run_id,
             op=operation(),
             epoch=record.epoch,
+            step=record.step,
             message=message,
             after=self._message(record, 2),
             interrupt=record.fields.get("i_id"),
@@ -57,7 +58,9 @@ class Steering(Reading):
             case ["queued" | "waiting" | "interrupted", *_]:
                 return self.get(run_id)
             case ["stale", *_]:
-                raise Stale(f"run {run_id}: another answer or resume came first; look at it again (holdfast show {run_id})")
+                raise Stale(
+                    f"run {run_id} has moved on: another answer, a resume or a round came first; look at it again (holdfast show {run_id})"
+                )
             case ["running", *_]:
                 raise InvalidTransition(
                     f"run {run_id} is {self.get(run_id).status.value}; only an interrupted or a stopped run can be resumed"
@@ -76,6 +79,7 @@ class Steering(Reading):
             run_id,
             op=operation(),
             epoch=record.epoch,
+            step=record.step,
             message=message,
             after=self._message(record, 2),
             idempotency_key=record.fields.get("idem"),
@@ -87,7 +91,7 @@ class Steering(Reading):
             case ["running", *_]:
                 raise InvalidTransition(f"run {run_id} is {self.get(run_id).status.value}; only an errored run can be retried")
             case ["stale", *_]:
-                raise Stale(f"run {run_id}: another retry came first; look at it again (holdfast show {run_id})")
+                raise Stale(f"run {run_id} has moved on: another retry or a round came first; look at it again (holdfast show {run_id})")
             case _:
                 raise damaged(run_id, words)
 

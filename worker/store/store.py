@@ -150,15 +150,26 @@ class Store(Reads):
         return self._run("request_stop", run_id, {"op": op, "mode": mode, "by": by, "reason": reason})
 
     def resume(
-        self, run_id: str, *, op: str, epoch: int, message: str, after: str, interrupt: str | None = None, answer: str | None = None
+        self,
+        run_id: str,
+        *,
+        op: str,
+        epoch: int,
+        step: int,
+        message: str,
+        after: str,
+        interrupt: str | None = None,
+        answer: str | None = None,
     ) -> list[str]:
         """Go on with an interrupted or stopped run; the words of resume_run.lua."""
-        named = {"op": op, "epoch": epoch, "message": message, "after": after, "interrupt": interrupt, "answer": answer}
+        named = {"op": op, "epoch": epoch, "step": step, "message": message, "after": after, "interrupt": interrupt, "answer": answer}
         return self._run("resume_run", run_id, named)
 
-    def retry(self, run_id: str, *, op: str, epoch: int, message: str, after: str, idempotency_key: str | None = None) -> list[str]:
+    def retry(
+        self, run_id: str, *, op: str, epoch: int, step: int, message: str, after: str, idempotency_key: str | None = None
+    ) -> list[str]:
         """Take an errored run up again; the words of retry_run.lua."""
-        named = {"op": op, "epoch": epoch, "message": message, "after": after}
+        named = {"op": op, "epoch": epoch, "step": step, "message": message, "after": after}
         return self._run("retry_run", run_id, named, idempotency_key=idempotency_key)
 
     def delete(self, run_id: str, idempotency_key: str | None = None) -> list[str]:

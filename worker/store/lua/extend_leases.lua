@@ -13,8 +13,8 @@ for i = 2, #KEYS do
   if found ~= 'hash' or (due_type ~= 'zset' and due_type ~= 'none') then
     answers[#answers + 1] = found == 'none' and 'lost' or 'damaged'
   else
-    local id, phase, held, granted, limit, stop, seen, claim = unpack(redis.call('HMGET', key, 'id', 'phase', 'token',
-      'lease_granted', 'round_until', 'stop_current_execution', 'stop_seen_at', 'claim_id'))
+    local id, phase, held, granted, limit, stop, seen, claim, spared = unpack(redis.call('HMGET', key, 'id', 'phase', 'token',
+      'lease_granted', 'round_until', 'stop_current_execution', 'stop_seen_at', 'claim_id', 'spared'))
     local named = arg['claim:' .. (i - 1)]
     if phase ~= 'leased' or held ~= token or (named and claim ~= named) then
       answers[#answers + 1] = 'lost'
@@ -30,6 +30,8 @@ for i = 2, #KEYS do
       local extended = now + number(granted)
       if limit then extended = math.min(extended, number(limit)) end
       redis.call('HSET', key, 'lease_until', whole(extended), 'beat_at', whole(now))
+      -- Spared for its own sake: in the very millisecond of the sweep, the new end would look like the one that was spared.
+      if spared then redis.call('HDEL', key, 'spared') end
       redis.call('ZADD', KEYS[1], extended, id)
       if progress ~= '' then redis.call('HSET', key, 'progress', progress) end
       if stop == 'stop_requested' then
