@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from celery import Celery
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -18,12 +20,13 @@ from hypothesis import strategies as st
 from tests.corpus.form import Form, form_of, good
 from tests.corpus.messages import LIST, MESSAGES, carried_by
 from tests.corpus.posting import Post, post_to
-from tests.support.handovers import HANDOVERS, ground
+from tests.support.handovers import HANDOVERS
+from tests.support.leaks import keys_under
 from tests.support.rabbit import RabbitServer
-from tests.support.servers import until
+from tests.support.servers import CrashableServer, available_binaries, server, until
 from tests.support.workers import WorkerProcess, workers
 from worker import Client, RunStatus, Settings
-from worker.app import make_app
+from worker.app import broker_url, make_app
 from worker.doctor.examination import examine
 from worker.store.letters import KEPT, KEPT_BYTES
 
@@ -54,6 +57,11 @@ class Stage:
 
     def good(self, run_id: str = "nobody") -> Form:
         return good(self.client._engine.dispatcher, run_id)
+
+    def close(self) -> None:
+        there = self.client._store.redis
+        there.delete(*keys_under(there, self.settings.prefix))
+        self.client.close()
 
     def lives(self, after: str) -> None:
         assert self.worker.process.poll() is None, f"{after}: the worker ended"
@@ -105,15 +113,32 @@ def resident(pid: int) -> int:
 
 
 @contextmanager
-def stage(handover: str, pool: str, prefix: str, app: str = "worker.app", **environment: str) -> Iterator[Stage]:
+def ground(handover: str, request: pytest.FixtureRequest) -> Iterator[tuple[str, str | None, RabbitServer | None]]:
+    """The URL of the server that holds the runs, that of the broker where it is another, and the RabbitMQ that this is."""
+    state: CrashableServer = request.getfixturevalue("server")
+    if handover == "redis":
+        with server("redis" if "redis" in available_binaries() else "valkey", "everysec") as other:
+            yield state.url, other.url, None
+    elif handover == "rabbit":
+        rabbit: RabbitServer = request.getfixturevalue("rabbit")
+        yield state.url, rabbit.url, rabbit
+    else:
+        yield state.url, None, None
+
+
+@contextmanager
+def stage(handover: str, pool: str, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    prefix = f"t{uuid4().hex[:8]}"
     with ExitStack() as running:
-        settings, state, broker = running.enter_context(ground(handover, prefix, "everysec", flow_modules=("tests.support.rings",)))
-        [worker] = running.enter_context(workers(1, settings, *POOLS[pool], app=app, **environment))
-        rabbit = broker if isinstance(broker, RabbitServer) else None
+        state, broker, rabbit = running.enter_context(ground(handover, request))
+        if rabbit is not None:
+            running.callback(rabbit.forget, prefix)
+        settings = Settings(redis_url=state, broker_url=broker, prefix=prefix, flow_modules=("tests.support.rings",))
+        [worker] = running.enter_context(workers(1, settings, *POOLS[pool]))
         queues = [f"{prefix}.{role}" for role in ("controller", "executor")]
-        post = running.enter_context(post_to((broker or state).url, queues, rabbit))
+        post = running.enter_context(post_to(broker or state, queues, rabbit))
         made = Stage(settings, post, worker)
-        running.callback(made.client.close)
+        running.callback(made.close)
         made.plays()
         made.size = resident(worker.process.pid)
         yield made
@@ -129,7 +154,7 @@ def stage(handover: str, pool: str, prefix: str, app: str = "worker.app", **envi
 )
 def living(request: pytest.FixtureRequest) -> Iterator[Stage]:
     """One worker for all that follows: whatever one test sends, it has to live through the next."""
-    with stage(*request.param, prefix="corpus") as made:
+    with stage(*request.param, request) as made:
         yield made
 
 
@@ -289,12 +314,11 @@ def bent(data: bytes, at: int, bits: bytes) -> bytes:
 @pytest.mark.timeout(300)
 def test_on_an_app_of_ones_own_the_guard_stands_before_the_queues_of_rounds_alone(prefix: str) -> None:
     """What comes on the app's own queue is the app's business: Celery discards what it does not know, and plays what it knows."""
-    from celery import Celery
-
-    sets = {"broker_transport": "worker.guard:Transport", "broker_transport_options": {"guard_prefix": prefix}}
-    with ground("fused", prefix, flow_modules=("tests.support.rings",)) as (settings, state, _):
-        broker = f"holdfast+socket://{str(state.url).removeprefix('unix://').partition('?')[0]}?virtual_host=0"
-        environment = {"THEIRS_BROKER": broker, "THEIRS_SETS": json.dumps(sets), "HOLDFAST_FLOW_MODULES": "tests.support.rings"}
+    sets = {"broker_transport_options": {"guard_prefix": prefix}}  # the URL of a socket names the guard itself
+    with server("valkey", "everysec") as state:  # of its own: apps of others write outside the prefix
+        settings = Settings(redis_url=state.url, prefix=prefix, flow_modules=("tests.support.rings",))
+        broker = broker_url(state.url)
+        environment = {"THEIRS_BROKER": broker, "THEIRS_SETS": json.dumps(sets)}
         with (
             workers(1, settings, app="tests.support.theirs", **environment) as [worker],
             post_to(state.url, []) as post,
@@ -304,10 +328,12 @@ def test_on_an_app_of_ones_own_the_guard_stands_before_the_queues_of_rounds_alon
             on.plays()
             for place, entry in enumerate(carried_by(LIST).values()):
                 post.put(on.queues[place % 2], entry.make(on.good()))
+                on.lives("the corpus")
             until(lambda: not any(map(post.waiting, on.queues)), "the corpus to be taken")
-            stranger.send_task("nobodys.task", queue="theirs")
-            stranger.send_task("tests.support.theirs.add", (1, 2), queue="theirs")
+            for task in ("nobodys.task", "celery.chord_unlock", "tests.support.theirs.add"):
+                stranger.send_task(task, (1, 2), queue="theirs")
             until(lambda: not post.waiting("theirs"), "theirs to be taken")
             on.plays()
             on.lives("all")
+            assert on.letters() == [], "no place for letters is set on this app: they are only told in the log"
             on.client.close()

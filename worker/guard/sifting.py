@@ -72,6 +72,11 @@ def sift(text: str | bytes, queue: str) -> str:
     return json.dumps({"body": body, **plain, "headers": headers, "properties": properties})
 
 
+def stored_round(text: str, queue: str) -> tuple[str, int, int]:
+    """The run, epoch and step of a message as a run's hash keeps it; raises Malformed where it is not exactly a round's message."""
+    return round_of(base64.b64decode(json.loads(sift(text, queue))["body"]).decode())
+
+
 def judge(content_type: Any, content_encoding: Any, headers: Any, body: Any) -> dict[str, Any]:
     """The headers as they may be passed on, of a message of any transport.
 
