@@ -15,7 +15,7 @@ def unplayable(fields: Mapping[str, str], run_id: str) -> str | None:
     from worker.guard.sifting import Malformed, stored_round  # only workers need so much of kombu
 
     schema, message = fields.get("schema", ""), fields.get("message")
-    newer = schema.isdecimal() and int(schema) > int(SCHEMA)
+    newer = schema.isdecimal() and len(schema) < 16 and int(schema) > int(SCHEMA)
     if fields.get("phase") != "queued" or message is None or newer:
         return None  # it has moved on; or a newer worker wrote it, and may write messages that are strange to this one
     try:

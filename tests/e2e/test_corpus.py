@@ -320,7 +320,7 @@ def test_on_an_app_of_ones_own_the_guard_stands_before_the_queues_of_rounds_alon
         broker = broker_url(state.url)
         environment = {"THEIRS_BROKER": broker, "THEIRS_SETS": json.dumps(sets)}
         with (
-            workers(1, settings, app="tests.support.theirs", **environment) as [worker],
+            workers(1, settings, app="tests.support.theirs_guarded", **environment) as [worker],
             post_to(state.url, []) as post,
             Celery("stranger", broker=broker, set_as_current=False) as stranger,
         ):

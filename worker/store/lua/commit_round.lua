@@ -26,7 +26,7 @@ local read = redis.call('HMGET', k.run, unpack(NEEDED))
 local run = {}
 for i, name in ipairs(NEEDED) do run[name] = read[i] or nil end
 if not run.id then return { redis.call('EXISTS', k.run) == 0 and 'missing' or 'damaged', 'id' } end
-damaged = malformed(run)
+damaged = malformed(k, run)
 if damaged then return { 'damaged', damaged } end
 
 if run.last_token == arg.token then return { 'ok', run.last_answer } end

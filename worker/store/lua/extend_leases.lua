@@ -17,7 +17,7 @@ for i = 2, #KEYS do
       'lease_granted', 'round_until', 'stop_current_execution', 'stop_seen_at'))
     if phase ~= 'leased' or held ~= token then
       answers[#answers + 1] = 'lost'
-    elseif not id or not is_count(granted) or (limit and not is_count(limit)) then
+    elseif not id or key_of(KEYS[1], id) ~= key or not is_count(granted) or (limit and not is_count(limit)) then
       answers[#answers + 1] = 'damaged'
     else
       local own = arg['limit:' .. (i - 1)]
