@@ -21,7 +21,8 @@ if damaged then return { 'damaged', damaged } end
 
 local NEEDED = { 'id', 'flow', 'phase', 'epoch', 'step', 'token', 'attempt', 'failures', 'losses', 'current_node', 'last_node', 'created_at',
   'queue', 'message', 'number', 'grace', 'resend', 'retention', 'deadline', 'idem', 'held_token', 'waiting_for', 'last_token',
-  'last_answer', 'stop_current_execution', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_id', 'i_status', 'i_node', 'i_reason' }
+  'last_answer', 'stop_current_execution', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_id', 'i_status', 'i_node', 'i_reason',
+  'lease_until', 'lease_granted' }
 local read = redis.call('HMGET', k.run, unpack(NEEDED))
 local run = {}
 for i, name in ipairs(NEEDED) do run[name] = read[i] or nil end

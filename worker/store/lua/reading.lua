@@ -92,6 +92,11 @@ local function malformed(k, run)
   if k.run ~= key_of(k.due, run.id) then return 'id' end
   if not PHASES[run.phase or ''] then return 'phase' end
   if run.phase == 'interrupted' and not run.i_id then return 'i_id' end
+  if run.phase == 'leased' then
+    for _, name in ipairs({ 'lease_until', 'lease_granted' }) do
+      if not run[name] then return name end
+    end
+  end
   if run.i_id then
     for _, name in ipairs({ 'i_status', 'i_node', 'i_reason' }) do
       if not run[name] then return name end
