@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from worker.receipt import StopReceipt
     from worker.run import Run, RunStatus
     from worker.settings import Settings
-    from worker.store import StoreUnavailable
+    from worker.store import NotReplicated, StoreUnavailable
     from worker.verdict import Verdict, VerdictCode
 
 #: Where each public name lives; imported when first used, so that the command line starts fast.
@@ -47,6 +47,7 @@ _HOMES = {
     "RunNotFound": "worker.errors",
     "Stale": "worker.errors",
     "UnknownFlow": "worker.errors",
+    "NotReplicated": "worker.store",
     "Event": "worker.event",
     "END": "worker.execution_state",
     "START": "worker.execution_state",
@@ -84,6 +85,7 @@ __all__ = [
     "InvalidInput",
     "InvalidSettings",
     "InvalidTransition",
+    "NotReplicated",
     "Page",
     "Run",
     "RunExists",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from kombu import Exchange, Queue
 
+from worker import sentinel_url
 from worker.errors import InvalidSettings
 from worker.places import TORN, is_torn, place_of
+from worker.sentinel_url import SentinelUrl, is_sentinel, read
 from worker.store.address import SCHEMES, check_url
 from worker.store.keys import Keys
 
@@ -24,7 +27,13 @@ LONGEST_ROUND = 30 * 86_400_000
 
 
 def broker_url(url: str) -> str:
-    """The state server's URL as kombu spells it (a unix socket is the difference: there, user and password stand in front only)."""
+    """The state server's URL as kombu spells it.
+
+    A unix socket's differs: there, user and password stand in front only. Of several Sentinels it names the first; the guard's
+    transport is told of the others (worker/guard/sentinel.py).
+    """
+    if is_sentinel(url):
+        return _kombus(read(url))
     parts = urlsplit(url)
     if parts.scheme != "unix":
         return url
@@ -65,8 +74,10 @@ def is_fused(app: Celery, state_url: str) -> bool:
     """Whether the scripts can push the app's messages themselves: its lists are in the runs' own database, under their own names."""
     options = app.conf.broker_transport_options or {}
     urls = app.conf.broker_write_url or app.conf.broker_url
-    broker = _database(urls) if isinstance(urls, str) else None
-    return broker is not None and broker == _database(broker_url(state_url)) and not options.get("global_keyprefix")
+    if not isinstance(urls, str) or options.get("global_keyprefix"):
+        return False
+    state = set(sentinel_url.identities(read(state_url))) if is_sentinel(state_url) else _databases(broker_url(state_url), {})
+    return not state.isdisjoint(_databases(urls, options))
 
 
 def queues_of(keys: Keys, amqp: bool) -> list[Queue]:
@@ -75,8 +86,31 @@ def queues_of(keys: Keys, amqp: bool) -> list[Queue]:
     return [Queue(name, Exchange(name, type="direct"), routing_key=name, queue_arguments=arguments) for name in keys.queue_names]
 
 
+def service_of(urls: str, options: Mapping[str, Any]) -> SentinelUrl | None:
+    """The service that a broker is, as kombu spells one; None where it is none that Sentinels watch over."""
+    try:
+        service = sentinel_url.kombus(urls, options)
+    except ValueError:
+        return None
+    ours = options.get("guard_sentinels")
+    return replace(service, sentinels=tuple(ours)) if ours else service
+
+
+def _kombus(service: SentinelUrl) -> str:
+    user = f"{quote(service.username or '', '')}:{quote(service.password, '')}@" if service.password is not None else ""
+    return f"sentinel://{user}{service.first}/{service.database}{'?' + urlencode(service.ssl) if service.ssl else ''}"
+
+
+def _databases(urls: str, options: Mapping[str, Any]) -> set[tuple[str, ...]]:
+    """What tells a Redis database from others, of URLs as kombu spells them; empty where it is none of Redis's."""
+    if urls.startswith("sentinel://"):
+        service = service_of(urls, options)
+        return set() if service is None else set(sentinel_url.identities(service))
+    database = _database(urls)
+    return set() if database is None else {database}
+
+
 def _database(url: str) -> tuple[str, ...] | None:
-    """What tells one Redis database from another, of a URL as kombu spells it; None where it is none of Redis's."""
     try:
         parts = urlsplit(url)
         transport, _, kind = parts.scheme.rpartition("+")

@@ -26,7 +26,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
-    #: State server; redis://, rediss:// or unix://. None: see ``worker.cli.server`` for where it is looked for.
+    #: State server; redis://, rediss://, unix:// or redis+sentinel://. None: see ``worker.cli.server`` for where it is looked for.
     redis_url: str | None = None
     #: Celery's broker (amqp:// or another Redis); None for the state server, where state and message are one write.
     broker_url: str | None = None
@@ -54,6 +54,11 @@ class Settings(BaseSettings):
     round_timeout_seconds: float | None = Field(default=None, gt=0)
     #: Rounds that one worker process plays at once. They mostly wait (for models, tools, tests), so more than the cores.
     concurrency: int = Field(default=16, ge=1)
+
+    #: Replicas that must have a submit, stop, resume, retry or delete before it is acknowledged; see docs/sentinel.md.
+    wait_replicas: int = Field(default=0, ge=0)
+    #: How long a client waits for them; less than the 5 seconds after which it would give the connection up.
+    wait_timeout_seconds: float = Field(default=1.0, gt=0, le=4)
 
     #: How a worker logs: text for people, or json, one object a line with run, step and attempt.
     log_format: LogFormat = "text"

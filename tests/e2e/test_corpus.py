@@ -12,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import redis
 from celery import Celery
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
@@ -23,6 +24,7 @@ from tests.corpus.posting import Post, post_to
 from tests.support.handovers import HANDOVERS
 from tests.support.leaks import keys_under
 from tests.support.rabbit import RabbitServer
+from tests.support.sentinels import MASTER, watched
 from tests.support.servers import CrashableServer, available_binaries, server, until
 from tests.support.workers import WorkerProcess, workers
 from worker import Client, RunStatus, Settings
@@ -31,6 +33,7 @@ from worker.doctor.examination import examine
 from worker.store.letters import KEPT, KEPT_BYTES
 
 POOLS = {"threads": (), "prefork": ("--pool", "prefork", "--concurrency", "2")}
+GROUNDS = (*HANDOVERS, "sentinel")
 #: The one ground that the quick suite stands on.
 QUICK = ("fused", "threads")
 #: MiB that a worker may have grown by, after 8 MB of one message and a thousand of others.
@@ -122,8 +125,22 @@ def ground(handover: str, request: pytest.FixtureRequest) -> Iterator[tuple[str,
     elif handover == "rabbit":
         rabbit: RabbitServer = request.getfixturevalue("rabbit")
         yield state.url, rabbit.url, rabbit
+    elif handover == "sentinel":
+        with watched() as service:
+            yield service.url, None, None
     else:
         yield state.url, None, None
+
+
+def lists_of(url: str) -> str:
+    """The server whose lists are written to: where Sentinels are named, the master that they name."""
+    if not url.startswith("redis+sentinel"):
+        return url
+    found = re.search(r"@?([\d.]+):(\d+)[,/]", url)
+    assert found is not None
+    with redis.Redis(found[1], int(found[2]), decode_responses=True) as sentinel:
+        host, port = sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
+    return f"redis://{host}:{port}/0"
 
 
 @contextmanager
@@ -136,7 +153,7 @@ def stage(handover: str, pool: str, request: pytest.FixtureRequest) -> Iterator[
         settings = Settings(redis_url=state, broker_url=broker, prefix=prefix, flow_modules=("tests.support.rings",))
         [worker] = running.enter_context(workers(1, settings, *POOLS[pool]))
         queues = [f"{prefix}.{role}" for role in ("controller", "executor")]
-        post = running.enter_context(post_to(broker or state, queues, rabbit))
+        post = running.enter_context(post_to(lists_of(broker or state), queues, rabbit))
         made = Stage(settings, post, worker)
         running.callback(made.close)
         made.plays()
@@ -148,7 +165,7 @@ def stage(handover: str, pool: str, request: pytest.FixtureRequest) -> Iterator[
     scope="module",
     params=[
         pytest.param((handover, pool), id=f"{handover}-{pool}", marks=() if (handover, pool) == QUICK else pytest.mark.slow)
-        for handover in HANDOVERS
+        for handover in GROUNDS
         for pool in POOLS
     ],
 )

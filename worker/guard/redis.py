@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
@@ -31,13 +31,22 @@ class QoS(virtual.QoS):  # type: ignore[misc]
         return []
 
 
-class Channel(kombu_redis.Channel):  # type: ignore[misc]
-    """kombu's Redis channel with the guard at its consuming end."""
+#: The options of the guard's own.
+OPTIONS = ("guard_prefix", "guard_letters")
+
+
+class Guarded:
+    """What the guard puts over a Redis channel of kombu's, plain or Sentinel's."""
+
+    if TYPE_CHECKING:  # of the channel
+        ack_emulation: bool
+        sep: str
+        _create_client: Callable[..., Any]
+        conn_or_acquire: Callable[..., Any]
 
     guard_prefix = "holdfast"
     #: Where letters go: called with the queue, the message and the reason.
     guard_letters: Callable[[str, str | bytes, str], None] | None = None
-    from_transport_options = (*kombu_redis.Channel.from_transport_options, "guard_prefix", "guard_letters")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -83,7 +92,13 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         """Rounds are pushed to their list, not routed through a binding: none is written for them (a full server would refuse)."""
         if queue not in Keys(self.guard_prefix).queue_names:
-            super()._queue_bind(exchange, routing_key, pattern, queue)
+            super()._queue_bind(exchange, routing_key, pattern, queue)  # type: ignore[misc]
+
+
+class Channel(Guarded, kombu_redis.Channel):  # type: ignore[misc]
+    """kombu's Redis channel with the guard at its consuming end."""
+
+    from_transport_options = (*kombu_redis.Channel.from_transport_options, *OPTIONS)
 
 
 class Transport(kombu_redis.Transport):  # type: ignore[misc]

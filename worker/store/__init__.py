@@ -2,6 +2,7 @@
 
 from worker.store.connection import StoreUnavailable
 from worker.store.keys import Keys
+from worker.store.replication import NotReplicated, Replication
 from worker.store.store import Granted, Refused, Store
 
-__all__ = ["Granted", "Keys", "Refused", "Store", "StoreUnavailable"]
+__all__ = ["Granted", "Keys", "NotReplicated", "Refused", "Replication", "Store", "StoreUnavailable"]

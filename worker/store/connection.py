@@ -15,6 +15,8 @@ from worker.errors import DamagedRun
 from worker.places import place_of
 from worker.store import scripts
 from worker.store.keys import Keys
+from worker.store.reaching import client_of, close
+from worker.store.replication import ACKNOWLEDGED, NotReplicated, Replication, answer_and_wait
 
 #: Each command is sent again up to this often after a connection error; all transitions may be repeated.
 #: With the backoff below that is about three seconds, after which the caller decides.
@@ -41,13 +43,15 @@ class Connection:
         timeout: float = SOCKET_TIMEOUT,
         resends: int = RESENDS,
         outbox: bool = False,
+        replication: Replication | None = None,
     ) -> None:
         self.url = url
         self.outbox = outbox
         self.keys = Keys(prefix)
+        self.replication = replication or Replication()
         #: Stands in for the server's clock (ms) in tests; None outside them.
         self.now = now
-        self.redis: redis.Redis = redis.Redis.from_url(
+        self.redis: redis.Redis = client_of(
             url,
             decode_responses=True,
             encoding_errors="surrogateescape",
@@ -59,7 +63,7 @@ class Connection:
 
     def close(self) -> None:
         """Close all connections."""
-        self.redis.close()
+        close(self.redis)
 
     @property
     def place(self) -> str:
@@ -81,7 +85,7 @@ class Connection:
         rest: Iterable[str] = (),
         idempotency_key: str | None = None,
     ) -> list[Any]:
-        return self._call(transition, self.keys.of_run(run_id, idempotency_key), named, fields, rest)
+        return self._call(transition, self.keys.of_run(run_id, idempotency_key), named, fields, rest, run_id)
 
     def _call(
         self,
@@ -90,13 +94,24 @@ class Connection:
         named: Mapping[str, Any],
         fields: Mapping[str, str] | None = None,
         rest: Iterable[str] = (),
+        run_id: str = "",
     ) -> list[Any]:
         if self.now is not None:
             named = {**named, "now": self.now}
         if self.outbox:
             named = {**named, "outbox": 1}
+        script, argv, wanted = self._scripts[transition], scripts.arguments(named, fields, rest), self.replication
         with self._answered():
-            return cast(list[Any], self._scripts[transition](keys=keys, args=scripts.arguments(named, fields, rest)))
+            if not wanted.replicas or transition not in ACKNOWLEDGED:
+                return cast(list[Any], script(keys=keys, args=argv))
+            answer, count = answer_and_wait(self.redis, script, keys, argv, wanted, self.keys.replicated)
+        if count < wanted.replicas:
+            raise NotReplicated(
+                f"run {run_id}: the server answered {answer[0]!r} to {transition}, and what it did stands; but of {wanted.replicas} "
+                f"replicas {count} had it within {wanted.seconds:g} s (wait_replicas, wait_timeout_seconds): a failover now could undo it. "
+                f"Look at the run before you ask again (holdfast show {run_id}), and at the replicas (holdfast doctor)"
+            )
+        return cast(list[Any], answer)
 
     @contextmanager
     def _answered(self) -> Iterator[None]:
@@ -108,7 +123,7 @@ class Connection:
             raise StoreUnavailable(f"the state server at {self.place} refuses to write: {error}") from error
         except redis.ResponseError as error:
             said = str(error).rpartition("caused error: ")[2]  # a pipeline says first which command it was
-            if said.startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN")):
+            if said.startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS")):
                 raise StoreUnavailable(f"the state server at {self.place} refuses for now: {error}") from error
             if said.startswith("WRONGTYPE"):
                 raise DamagedRun(

@@ -15,6 +15,7 @@ from redis.retry import Retry
 from worker.store.connection import SOCKET_TIMEOUT, StoreUnavailable
 from worker.store.damage import find_damage
 from worker.store.keys import Keys
+from worker.store.reaching import client_of, close
 
 T = TypeVar("T")
 #: The settings that matter.
@@ -57,9 +58,7 @@ def inspect(
     Raises:
         StoreUnavailable: it does not answer.
     """
-    client = redis.Redis.from_url(
-        url, decode_responses=True, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0)
-    )
+    client = client_of(url, decode_responses=True, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0))
     try:
         _told(client.ping)  # a connection that cannot be made is no answer
         config: dict[str, str] = {}
@@ -77,7 +76,7 @@ def inspect(
     except (redis.RedisError, OSError, ValueError) as error:
         raise StoreUnavailable(f"the server does not answer: {str(error).rstrip('.')}. Is it running?") from error
     finally:
-        client.close()
+        close(client)
 
 
 def _handovers(client: redis.Redis, keys: Keys) -> dict[str, str]:

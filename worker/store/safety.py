@@ -8,11 +8,12 @@ from redis.retry import Retry
 
 from worker.places import place_of
 from worker.store.connection import SOCKET_TIMEOUT, StoreUnavailable
+from worker.store.reaching import client_of, close
 
 
 def check_answers(url: str) -> None:
     """Ask once, without patience; raises StoreUnavailable when the server at ``url`` does not answer commands."""
-    client = redis.Redis.from_url(
+    client = client_of(
         url, decode_responses=True, socket_timeout=SOCKET_TIMEOUT, socket_connect_timeout=SOCKET_TIMEOUT, retry=Retry(NoBackoff(), 0)
     )
     try:
@@ -22,4 +23,4 @@ def check_answers(url: str) -> None:
             f"no server answers at {place_of(url)}: {str(error).rstrip('.')}. Is it running? `holdfast up` starts one"
         ) from error
     finally:
-        client.close()
+        close(client)

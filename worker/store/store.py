@@ -48,12 +48,14 @@ class Store(Reads):
     """The state server under one prefix.
 
     Args:
-        url: redis://, rediss:// or unix://.
+        url: redis://, rediss://, unix:// or redis+sentinel://.
         prefix: in front of every key.
         outbox: whether the broker is elsewhere, so that what the scripts hand over is published by their caller.
+        replication: which replicas a submit, stop, resume, retry or delete waits for; none by default.
 
     Raises:
         StoreUnavailable: from every method, when the server does not answer.
+        NotReplicated: it was done, but the replicas did not have it in time.
     """
 
     @cached_property
