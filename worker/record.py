@@ -18,8 +18,26 @@ from worker.execution_state import ExecutionState
 SCHEMA = "1"
 #: Named values stand in the hash under this prefix, one field each, so that a commit writes only those that changed.
 VALUE = "v:"
-#: The fields that only Python writes and that decide what a round does; the digest covers these and the values.
-CONTENT = ("flow", "goal", "inputs", "inputs_checked", "current_node", "cycles", "turns", "internal_data", "answer", "output")
+#: The fields that only Python writes and that decide what a round does, and after which of them a person is asked; the digest
+#: covers these and the values.
+CONTENT = (
+    "flow",
+    "goal",
+    "inputs",
+    "inputs_checked",
+    "labels",
+    "thread_id",
+    "interrupt_before",
+    "interrupt_after",
+    "max_rounds",
+    "round_timeout",
+    "current_node",
+    "cycles",
+    "turns",
+    "internal_data",
+    "answer",
+    "output",
+)
 
 
 def digest_of(fields: Mapping[str, str]) -> str:

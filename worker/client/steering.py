@@ -10,6 +10,7 @@ from worker.client.connection import damaged, not_found, operation
 from worker.client.reading import Reading
 from worker.errors import InvalidTransition, Stale
 from worker.receipt import StopMode, StopReceipt
+from worker.record import SCHEMA
 from worker.run import Run, status_of
 from worker.store.remains import idempotency_key, is_there
 
@@ -103,10 +104,15 @@ class Steering(Reading):
         """
         if not arguments.is_run_id(run_id) or not is_there(self._store, run_id):
             raise not_found(run_id)
-        words = self._store.delete(run_id, idempotency_key(self._store, run_id))
+        words = self._store.delete(run_id, idempotency_key(self._store, run_id), SCHEMA)
         # It was there a moment ago, so "missing" is our own call, sent again after a lost reply.
         if words[0] == "live":
             status = status_of({**(self._store.fields(run_id) or {}), "phase": words[1]})
             raise InvalidTransition(f"run {run_id} is {status.value}; stop it before deleting it")
+        if words[0] == "newer":
+            raise InvalidTransition(
+                f"run {run_id} was written by a newer version (schema {words[1]}, this one reads {SCHEMA}), and does not read here as one "
+                "that has ended; delete it with that version"
+            )
         if words[0] == "damaged":
             raise damaged(run_id, words)

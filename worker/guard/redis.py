@@ -16,7 +16,6 @@ from kombu.transport import virtual
 from kombu.utils.objects import cached_property
 
 from worker.guard.sifting import Malformed, sift
-from worker.store import StoreUnavailable
 from worker.store.keys import Keys
 
 logger = logging.getLogger("holdfast.guard")
@@ -66,10 +65,11 @@ class Guarded:
             return None
         queue, text = answer
         name = queue.decode("utf-8", "replace") if isinstance(queue, bytes) else str(queue)
-        if name.rsplit(self.sep, 1)[0] not in Keys(self.guard_prefix).queue_names:
+        round_queue = name.rsplit(self.sep, 1)[0]
+        if round_queue not in Keys(self.guard_prefix).queue_names:
             return answer  # a queue of the app's own is its own business
         try:
-            return [queue, sift(text)]
+            return [queue, sift(text, round_queue)]
         except Malformed as error:
             logger.error("a message on %s was refused and put aside: %s", name, error)
             self._put_aside(name, text, str(error))
@@ -80,9 +80,9 @@ class Guarded:
             return
         try:
             self.guard_letters(queue, text, why)
-        except StoreUnavailable as error:
-            # A full server takes no letter; that must not end the worker, which drops the message all the same.
-            logger.error("it could not be put aside, and is gone: %s", error)
+        except Exception as error:
+            # A full server takes no letter, nor does a key that holds something else; no message may end the worker for it.
+            logger.error("it could not be put aside, and is gone: %s: %s", type(error).__name__, error)
 
     def _size(self, queue: str) -> int:
         """How many messages wait. One plain command, where kombu asks in a transaction: a full server refuses those."""

@@ -122,9 +122,10 @@ class Connection:
         except (redis.OutOfMemoryError, redis.ReadOnlyError) as error:
             raise StoreUnavailable(f"the state server at {self.place} refuses to write: {error}") from error
         except redis.ResponseError as error:
-            if str(error).startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS")):
+            said = str(error).rpartition("caused error: ")[2]  # a pipeline says first which command it was
+            if said.startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS")):
                 raise StoreUnavailable(f"the state server at {self.place} refuses for now: {error}") from error
-            if str(error).startswith("WRONGTYPE"):
+            if said.startswith("WRONGTYPE"):
                 raise DamagedRun(
                     f"a key under {self.keys.prefix}: does not hold what it should; who wrote to the server? ({error})"
                 ) from error

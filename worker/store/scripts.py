@@ -20,6 +20,7 @@ TRANSITIONS = (
     "request_stop",
     "resume_run",
     "retry_run",
+    "quarantine_run",
     "delete_run",
     "examine_run",
     "offer_again",

@@ -172,9 +172,14 @@ class Store(Reads):
         named = {"op": op, "epoch": epoch, "step": step, "message": message, "after": after}
         return self._run("retry_run", run_id, named, idempotency_key=idempotency_key)
 
-    def delete(self, run_id: str, idempotency_key: str | None = None) -> list[str]:
+    def quarantine(self, run_id: str, *, epoch: str, step: str, message: str, error: str, idempotency_key: str | None = None) -> list[str]:
+        """End a queued run whose stored message is none of its round; the words of quarantine_run.lua."""
+        named = {"epoch": epoch, "step": step, "message": message, "error": error}
+        return self._run("quarantine_run", run_id, named, idempotency_key=idempotency_key)
+
+    def delete(self, run_id: str, idempotency_key: str | None = None, schema: str | None = None) -> list[str]:
         """Remove an ended or damaged run; the words of delete_run.lua."""
-        return self._run("delete_run", run_id, {"id": run_id}, idempotency_key=idempotency_key)
+        return self._run("delete_run", run_id, {"id": run_id, "schema": schema}, idempotency_key=idempotency_key)
 
     def examine(self, run_id: str) -> list[str]:
         """Whether the transitions can read a run; the words of examine_run.lua."""

@@ -23,12 +23,12 @@ if damaged then return { 'damaged', damaged } end
 local NEEDED = { 'id', 'flow', 'phase', 'epoch', 'step', 'token', 'attempt', 'failures', 'losses', 'current_node', 'last_node', 'created_at',
   'queue', 'message', 'number', 'grace', 'resend', 'retention', 'deadline', 'idem', 'held_token', 'waiting_for', 'last_token',
   'last_answer', 'stop_current_execution', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_id', 'i_status', 'i_node', 'i_reason',
-  'claim_id' }
+  'claim_id', 'lease_until', 'lease_granted' }
 local read = redis.call('HMGET', k.run, unpack(NEEDED))
 local run = {}
 for i, name in ipairs(NEEDED) do run[name] = read[i] or nil end
 if not run.id then return { redis.call('EXISTS', k.run) == 0 and 'missing' or 'damaged', 'id' } end
-damaged = malformed(run)
+damaged = malformed(k, run)
 if damaged then return { 'damaged', damaged } end
 
 if run.last_token == arg.token then return { 'ok', run.last_answer } end

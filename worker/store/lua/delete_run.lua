@@ -2,11 +2,14 @@
 -- delete_run: remove a run that has ended (completed, errored or stopped), or that is so damaged that no transition moves it any
 -- more, and its idempotency key.
 -- KEYS  as in reading.lua; those of the run may hold anything.
--- ARGV  id (a damaged hash does not tell it)
--- Returns ok | live PHASE | missing | damaged KEY (one that other runs share)
+-- ARGV  id (a damaged hash does not tell it), [schema] (the newest the caller reads)
+-- Returns ok | live PHASE | newer SCHEMA (a newer worker wrote it, and only by that one's rules can it be said to be damaged) |
+--         missing | damaged KEY (one that other runs share)
 local k = keys_of_one_run()
 local run = read_run(k) -- nil where no claim, commit, stop or resume reads it either
 if run and not ENDED[run.phase] and run.phase ~= 'stopped' then return { 'live', run.phase } end
+local schema = not run and redis.call('TYPE', k.run).ok == 'hash' and redis.call('HGET', k.run, 'schema')
+if schema and newer(schema) then return { 'newer', schema } end
 local own = { k.run, k.memory, k.events }
 k.run, k.memory, k.events = nil, nil, nil
 local damaged = mistyped(k)

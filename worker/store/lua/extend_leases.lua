@@ -18,7 +18,7 @@ for i = 2, #KEYS do
     local named = arg['claim:' .. (i - 1)]
     if phase ~= 'leased' or held ~= token or (named and claim ~= named) then
       answers[#answers + 1] = 'lost'
-    elseif not id or not is_count(granted) or (limit and not is_count(limit)) then
+    elseif not id or key_of(KEYS[1], id) ~= key or not is_count(granted) or (limit and not is_count(limit)) then
       answers[#answers + 1] = 'damaged'
     else
       local own = arg['limit:' .. (i - 1)]
