@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 #: What is wrong with a URL that ``is_torn``.
 TORN = "its host or port does not read (in a password, write # as %23, / as %2F, ? as %3F)"
@@ -26,3 +26,11 @@ def place_of(url: str) -> str:
     where = parts.netloc.rpartition("@")[2]
     database = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name == "db"])
     return f"{parts.scheme}://{where}{parts.path}{'?' + database if database else ''}"
+
+
+def user_of(url: str) -> str:
+    """The user that the URL logs in as; ``default`` where it names none."""
+    if is_torn(url):
+        return "default"
+    parts = urlsplit(url)
+    return unquote(parts.username or "") or dict(parse_qsl(parts.query)).get("username", "default")

@@ -12,7 +12,7 @@ from redis.retry import Retry
 
 from flows.errors import HoldfastError
 from worker.errors import DamagedRun
-from worker.places import place_of
+from worker.places import place_of, user_of
 from worker.store import scripts
 from worker.store.keys import Keys
 
@@ -28,6 +28,29 @@ MAX_CONNECTIONS = 1024
 
 class StoreUnavailable(HoldfastError, ConnectionError):
     """The state server does not answer, or refuses (full, read-only, loading): try again later."""
+
+
+class AccessDenied(StoreUnavailable):
+    """The state server refuses this user: a wrong login, or a command or key that its ACL does not grant (docs/security.md)."""
+
+
+#: How a server says that a command inside a script was refused; the older ones without the word NOPERM.
+REFUSED_IN_SCRIPT = ("The user executing the script", "ACL failure in script")
+
+
+def is_denied(error: Exception) -> bool:
+    """Whether the server refused the user, not the command."""
+    refused = isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError | redis.exceptions.AuthorizationError)
+    return refused or str(error).startswith(("NOPERM", "NOAUTH", "WRONGPASS")) or any(word in str(error) for word in REFUSED_IN_SCRIPT)
+
+
+def denied(url: str, error: Exception, what: str = "") -> AccessDenied:
+    """The error for a server that refused the user of ``url``; ``what`` was asked for, in a word or two."""
+    asked = f" ({what})" if what else ""
+    return AccessDenied(
+        f"the state server at {place_of(url)} refuses the user {user_of(url)!r}{asked}: {str(error).rstrip('.')}. "
+        "Use a login that may do this; docs/security.md says what each role may do"
+    )
 
 
 class Connection:
@@ -95,18 +118,22 @@ class Connection:
             named = {**named, "now": self.now}
         if self.outbox:
             named = {**named, "outbox": 1}
-        with self._answered():
+        with self._answered(transition):
             return cast(list[Any], self._scripts[transition](keys=keys, args=scripts.arguments(named, fields, rest)))
 
     @contextmanager
-    def _answered(self) -> Iterator[None]:
+    def _answered(self, what: str = "") -> Iterator[None]:
         try:
             yield
+        except (redis.AuthenticationError, redis.exceptions.AuthorizationError) as error:
+            raise denied(self.url, error, what) from error
         except (redis.ConnectionError, redis.TimeoutError) as error:
             raise StoreUnavailable(f"no answer from the state server at {self.place}: {error}") from error
         except (redis.OutOfMemoryError, redis.ReadOnlyError) as error:
             raise StoreUnavailable(f"the state server at {self.place} refuses to write: {error}") from error
         except redis.ResponseError as error:
+            if is_denied(error):
+                raise denied(self.url, error, what) from error
             if str(error).startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN")):
                 raise StoreUnavailable(f"the state server at {self.place} refuses for now: {error}") from error
             if str(error).startswith("WRONGTYPE"):
