@@ -11,7 +11,11 @@ from worker.store.connection import SOCKET_TIMEOUT, StoreUnavailable, denied, is
 
 
 def check_answers(url: str) -> None:
-    """Ask once, without patience; raises StoreUnavailable when the server at ``url`` does not answer commands, AccessDenied when it refuses us."""
+    """Ask once, without patience.
+
+    Raises:
+        StoreUnavailable: the server at ``url`` does not answer commands. AccessDenied: it does not let this user in.
+    """
     client = redis.Redis.from_url(
         url, decode_responses=True, socket_timeout=SOCKET_TIMEOUT, socket_connect_timeout=SOCKET_TIMEOUT, retry=Retry(NoBackoff(), 0)
     )

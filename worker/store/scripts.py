@@ -43,17 +43,16 @@ class Transition:
 
     def __init__(self, client: redis.Redis, text: str) -> None:
         self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-        self._client = client
         self._text = text
-        self._way = "_RO" if "no-writes" in text.split("\n", 1)[0] else ""
+        reads = "no-writes" in text.split("\n", 1)[0]
+        self._evalsha, self._eval = (client.evalsha_ro, client.eval_ro) if reads else (client.evalsha, client.eval)
 
     def __call__(self, keys: Sequence[str], args: Arguments) -> Any:
         """Run it."""
-        rest = (len(keys), *keys, *args)
         try:
-            return self._client.execute_command(f"EVALSHA{self._way}", self.sha, *rest)
+            return self._evalsha(self.sha, len(keys), *keys, *args)
         except NoScriptError:
-            return self._client.execute_command(f"EVAL{self._way}", self._text, *rest)
+            return self._eval(self._text, len(keys), *keys, *args)
 
 
 @cache
