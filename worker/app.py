@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-import ssl
 import sys
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
 from celery import Celery, signals
 from kombu.transport import TRANSPORT_ALIASES
 
-from worker.broker import broker_url, check_broker_url, is_amqp, queues_of
+from worker.broker import broker_ssl, broker_url, check_broker_url, is_amqp, queues_of
 from worker.engine import LOCALHOST
 from worker.installing import engine_of, install
 from worker.logs import set_up_logging
@@ -31,8 +29,6 @@ REDIS_OPTIONS = {"ack_emulation": False, "socket_keepalive": True}
 #: Seconds for one answer of RabbitMQ: without them a worker waits for ever for one that was killed while it was to answer.
 AMQP_OPTIONS = {"read_timeout": 5.0, "write_timeout": 5.0}
 AMQP_GUARD = "worker.guard.amqp:Transport"
-#: kombu takes it from a URL's scheme only where the transport comes from there as well; an ``ssl_...`` in the URL still has its say.
-ENCRYPTED = {"amqps": True, "rediss": {"ssl_cert_reqs": ssl.CERT_REQUIRED}}
 #: The guard under a name of its own: for a unix socket kombu takes the transport from the URL and nowhere else.
 TRANSPORT_ALIASES["holdfast"] = GUARD
 
@@ -59,7 +55,8 @@ def make_app(settings: Settings) -> Celery:
     keys = Keys(settings.prefix)
     check_url(settings.redis_url or LOCALHOST)
     check_broker_url(settings.broker_url or settings.redis_url or LOCALHOST)
-    url = broker_url(settings.broker_url or settings.redis_url or LOCALHOST)
+    given = settings.broker_url or settings.redis_url or LOCALHOST
+    url = broker_url(given)
     amqp = is_amqp(url)
     app = HoldfastApp("holdfast", broker=url, set_as_current=False)
     app.conf.update(
@@ -67,7 +64,7 @@ def make_app(settings: Settings) -> Celery:
         broker_read_url=url,
         broker_write_url=url,
         broker_transport=AMQP_GUARD if amqp else GUARD,
-        broker_use_ssl=ENCRYPTED.get(urlsplit(url).scheme, False),
+        broker_use_ssl=broker_ssl(given),
         broker_transport_options={
             **(AMQP_OPTIONS if amqp else REDIS_OPTIONS),
             "guard_prefix": settings.prefix,

@@ -34,6 +34,8 @@ def as_role(locked: LockedServer) -> Iterator[Callable[[str], Client]]:
         made.append(Client(settings=Settings(redis_url=locked.url(role), flow_modules=(FLOWS,))))
         return made[-1]
 
+    with locked.login("operator") as operator:
+        operator.flushall()
     yield client
     for each in made:
         each.close()
@@ -49,14 +51,20 @@ def refused(locked: LockedServer) -> set[tuple[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("pool", ["threads", "prefork"])
-def test_each_role_can_do_all_that_it_is_for(locked: LockedServer, as_role: Any, tmp_path: Path, pool: str) -> None:
+def test_each_role_can_do_all_that_it_is_for(locked: LockedServer, as_role: Any, tmp_path: Path) -> None:
     producer, reader, admin = as_role("producer"), as_role("reader"), as_role("admin")
+    pool = {"valkey": "threads", "redis": "prefork"}[locked.binary]
     command_line = CommandLine(tmp_path, Settings(redis_url=locked.url("worker")), HOLDFAST_FLOW_MODULES=FLOWS)
     refused(locked)
+    with command_line.worker() as killed:
+        lost = producer.submit("ledger", "g", {"rounds": 2, "seconds": 0.5})
+        until(lambda: producer.get(lost.id).phase == "leased", "a claim")
+        killed.kill()
     with command_line.worker("--pool", pool):
-        done = producer.submit("ledger", "g", {"rounds": 3}, idempotency_key=f"k-{pool}")
-        assert producer.submit("ledger", "g", {"rounds": 3}, idempotency_key=f"k-{pool}").id == done.id
+        assert producer.wait(lost.id, 60).answer == [0, 1]
+        assert "lost" in [event.type for event in producer.events(lost.id)]
+        done = producer.submit("ledger", "g", {"rounds": 3}, idempotency_key="k")
+        assert producer.submit("ledger", "g", {"rounds": 3}, idempotency_key="k").id == done.id
         assert producer.wait(done.id, 60).answer == [0, 1, 2]
         long = producer.submit("ledger", "g", {"rounds": 50, "seconds": 0.2})
         until(lambda: producer.get(long.id).state.step > 0, "a step")
@@ -77,7 +85,7 @@ def test_each_role_can_do_all_that_it_is_for(locked: LockedServer, as_role: Any,
             assert onlooker.get(done.id).answer == [0, 1, 2] and onlooker.wait(done.id)
             assert [event.type for event in onlooker.events(done.id)][-1] == "completed"
             assert onlooker.transcript(done.id)["events"] and onlooker.why(done.id).sentence
-            assert [worker["alive"] for worker in onlooker.workers()] == [True]
+            assert True in [worker["alive"] for worker in onlooker.workers()]
             assert onlooker.flows() and onlooker.paused_flows() == {}
             findings = {finding.check: finding.level for finding in onlooker.doctor()}
             assert {check for check, level in findings.items() if level is Level.UNKNOWN} == {"fsync"}
@@ -91,25 +99,9 @@ def test_each_role_can_do_all_that_it_is_for(locked: LockedServer, as_role: Any,
             stranger.lpush("holdfast.controller", "no message")
         until(lambda: len(reader._store.dead_letters()) == 1, "a dead letter")
         admin.delete(long.id)
-        assert all(each.word == "deleted" for each in admin.delete_many("completed"))
+        assert not [each for each in admin.delete_many("completed") if each.why_not]
         with locked.login("admin") as client:
             client.delete("holdfast:dead")
-    assert refused(locked) == set()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(120)
-def test_a_worker_that_replaces_a_killed_one_recovers_its_round(locked: LockedServer, as_role: Any, tmp_path: Path) -> None:
-    producer = as_role("producer")
-    command_line = CommandLine(tmp_path, Settings(redis_url=locked.url("worker")), HOLDFAST_FLOW_MODULES=FLOWS)
-    with command_line.worker() as first:
-        run = producer.submit("ledger", "g", {"rounds": 4, "seconds": 0.5})
-        until(lambda: producer.get(run.id).phase == "leased", "a claim")
-        refused(locked)
-        first.kill()
-    with command_line.worker():
-        assert producer.wait(run.id, 60).answer == [0, 1, 2, 3]
-    assert "lost" in [event.type for event in producer.events(run.id)]
     assert refused(locked) == set()
 
 
@@ -197,4 +189,3 @@ def test_a_login_taken_away_is_an_error_at_once(locked: LockedServer, as_role: A
                 producer.runs()
         finally:
             operator.execute_command("ACL", "SETUSER", "producer", "+hgetall")
-        operator.delete(*operator.scan_iter())

@@ -24,6 +24,7 @@ class LockedServer:
     """A server that lets in whom config/redis.acl names, and nobody else."""
 
     socket: Path
+    binary: str
 
     def url(self, user: str) -> str:
         """The login of a user; ``operator`` may do everything."""
@@ -57,7 +58,7 @@ def locked_server(binary: str) -> Iterator[LockedServer]:
     options |= {"enable-debug-command": "yes", "enable-module-command": "yes"}
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     process = subprocess.Popen([available_binaries()[binary], *arguments], stdin=subprocess.DEVNULL)
-    running = LockedServer(directory / "s.sock")
+    running = LockedServer(directory / "s.sock", binary)
     try:
         until(lambda: running.socket.exists() or process.poll() is not None, "the server's socket")
         assert process.poll() is None, (directory / "log").read_text()

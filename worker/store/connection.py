@@ -14,6 +14,7 @@ from flows.errors import HoldfastError
 from worker.errors import DamagedRun
 from worker.places import place_of, user_of
 from worker.store import scripts
+from worker.store.hints import hint
 from worker.store.keys import Keys
 
 #: Each command is sent again up to this often after a connection error; all transitions may be repeated.
@@ -128,7 +129,8 @@ class Connection:
         except (redis.AuthenticationError, redis.exceptions.AuthorizationError) as error:
             raise denied(self.url, error, what) from error
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            raise StoreUnavailable(f"no answer from the state server at {self.place}: {error}") from error
+            told = f"no answer from the state server at {self.place}: {str(error).rstrip('.')}{hint(self.url, error)}"
+            raise StoreUnavailable(told) from error
         except (redis.OutOfMemoryError, redis.ReadOnlyError) as error:
             raise StoreUnavailable(f"the state server at {self.place} refuses to write: {error}") from error
         except redis.ResponseError as error:

@@ -8,6 +8,7 @@ from redis.retry import Retry
 
 from worker.places import place_of
 from worker.store.connection import SOCKET_TIMEOUT, StoreUnavailable, denied, is_denied
+from worker.store.hints import hint
 
 
 def check_answers(url: str) -> None:
@@ -24,8 +25,7 @@ def check_answers(url: str) -> None:
     except (redis.RedisError, OSError, ValueError) as error:
         if is_denied(error):
             raise denied(url, error) from error
-        raise StoreUnavailable(
-            f"no server answers at {place_of(url)}: {str(error).rstrip('.')}. Is it running? `holdfast up` starts one"
-        ) from error
+        what = hint(url, error) or ". Is it running? `holdfast up` starts one"
+        raise StoreUnavailable(f"no server answers at {place_of(url)}: {str(error).rstrip('.')}{what}") from error
     finally:
         client.close()
