@@ -20,7 +20,7 @@ def is_torn(url: str) -> bool:
 
 def place_of(url: str) -> str:
     """The URL without user, password and every query argument but the database."""
-    if is_torn(url):
+    if is_torn(url) or ("://" not in url and "@" in url):
         return "a URL that does not read"
     parts = urlsplit(url)
     where = parts.netloc.rpartition("@")[2]
