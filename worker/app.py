@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import ssl
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from celery import Celery, signals
 from kombu.transport import TRANSPORT_ALIASES
 
-from worker.broker import broker_url, check_broker_url, is_amqp, queues_of
+from worker.broker import broker_ssl, broker_url, check_broker_url, is_amqp, queues_of
 from worker.engine import LOCALHOST
 from worker.installing import engine_of, install
 from worker.logs import set_up_logging
@@ -36,9 +35,6 @@ SENTINEL_GUARD = "worker.guard.sentinel:Transport"
 #: A master that stands still answers nothing, and its connections stay: so many seconds for an answer, and for one of BRPOP that many
 #: beyond its second. kombu's are none and 25; by then the Sentinels have another master, and the worker would not know.
 SENTINEL_OPTIONS = {**REDIS_OPTIONS, "socket_timeout": 5.0, "socket_connect_timeout": 2.0, "health_check_interval": 3}
-#: kombu takes it from a URL's scheme only where the transport comes from there as well; an ``ssl_...`` in the URL still has its say.
-ENCRYPTED = {"amqps": True, "rediss": {"ssl_cert_reqs": ssl.CERT_REQUIRED}}
-ENCRYPTED["rediss+sentinel"] = ENCRYPTED["rediss"]
 #: The guard under a name of its own: for a unix socket kombu takes the transport from the URL and nowhere else.
 TRANSPORT_ALIASES["holdfast"] = GUARD
 
@@ -75,7 +71,7 @@ def make_app(settings: Settings) -> Celery:
         broker_read_url=url,
         broker_write_url=url,
         broker_transport=guard,
-        broker_use_ssl=ENCRYPTED.get(place.partition("://")[0], False),
+        broker_use_ssl=broker_ssl(place),
         broker_transport_options={
             **options,
             "guard_prefix": settings.prefix,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from worker.sentinel_url import addresses, hosts_of, is_sentinel
+from worker.sentinel_url import addresses, hosts_of, is_sentinel, read
 
 #: What is wrong with a URL that ``is_torn``.
 TORN = "its host or port does not read (in a password, write # as %23, / as %2F, ? as %3F)"
@@ -24,7 +24,7 @@ def is_torn(url: str) -> bool:
 
 def place_of(url: str) -> str:
     """The URL without user, password and every query argument but the database."""
-    if is_torn(url):
+    if is_torn(url) or ("://" not in url and "@" in url):
         return "a URL that does not read"
     if is_sentinel(url):
         scheme, _, rest = url.partition("://")
@@ -33,6 +33,16 @@ def place_of(url: str) -> str:
     where = parts.netloc.rpartition("@")[2]
     database = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name == "db"])
     return f"{parts.scheme}://{where}{parts.path}{'?' + database if database else ''}"
+
+
+def user_of(url: str) -> str:
+    """The user that the URL logs in as; ``default`` where it names none."""
+    if is_torn(url):
+        return "default"
+    if is_sentinel(url):
+        return read(url).username or "default"
+    parts = urlsplit(url)
+    return unquote(parts.username or "") or dict(parse_qsl(parts.query)).get("username", "default")
 
 
 def _is_torn_list(url: str) -> bool:

@@ -111,7 +111,7 @@ class Record:
             return default
         try:
             return json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DamagedRun(f"run {self.id}: field {name!r} is not JSON ({error})") from error
 
     def time(self, name: str) -> float | None:
@@ -159,9 +159,12 @@ def unpack_turns(run_id: str, entries: Iterable[str]) -> list[Turn]:
         digest, _, text = entry.partition(" ")
         if digest != _short(text):
             raise DamagedRun(f"run {run_id}: an entry of its history does not match its digest; it is quarantined")
-        data = json.loads(text)
-        command = data["command"]
-        turns.append(Turn(command and Command(command["name"], command["args"], command["extras"]), data["observation"]))
+        try:
+            data = json.loads(text)
+            command = data["command"]
+            turns.append(Turn(command and Command(command["name"], command["args"], command["extras"]), data["observation"]))
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise DamagedRun(f"run {run_id}: an entry of its history is no turn ({type(error).__name__}); it is quarantined") from error
     return turns
 
 

@@ -5,26 +5,33 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_serializer, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from worker.errors import InvalidSettings
 from worker.logs import LogFormat
+from worker.places import place_of
 
 #: Where a project keeps its settings, looked for in the working directory.
 TOML = Path("config") / "worker.toml"
 PREFIX = "HOLDFAST_"
+#: The settings that may hold a password.
+URLS = ("redis_url", "broker_url")
 Names = Annotated[tuple[str, ...], NoDecode]
 
 
 class Settings(BaseSettings):
-    """Everything that can be set. Durations are in seconds, sizes in bytes."""
+    """Everything that can be set. Durations are in seconds, sizes in bytes.
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+    A URL may hold a password: it is told as it is to who asks for it by name, and without the password wherever settings are shown.
+    """
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
 
     #: State server; redis://, rediss://, unix:// or redis+sentinel://. None: see ``worker.cli.server`` for where it is looked for.
     redis_url: str | None = None
@@ -69,6 +76,14 @@ class Settings(BaseSettings):
     #: Days that a completed or errored run is kept.
     retention: float = Field(default=30.0, ge=0.001)
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, shown(value) if name in URLS else value
+
+    @field_serializer(*URLS, when_used="json")
+    def _without_passwords(self, value: str | None) -> str | None:
+        return shown(value)
+
     @field_validator("flow_modules", "enabled_flows", mode="before")
     @classmethod
     def _comma_separated(cls, value: Any) -> Any:
@@ -93,6 +108,11 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return (init_settings, env_settings)
+
+
+def shown(urls: str | None) -> str | None:
+    """A setting of ``URLS`` (Celery takes several, separated by semicolons) as people may see it."""
+    return None if urls is None else ";".join(map(place_of, urls.split(";")))
 
 
 def load_settings(**overrides: Any) -> Settings:
@@ -120,7 +140,7 @@ def load_settings(**overrides: Any) -> Settings:
 def _told(fault: Any) -> str:
     """One fault of the settings; what was given is shown only where it cannot hold a password."""
     name = ".".join(map(str, fault["loc"]))
-    given = "" if not name or name.endswith("_url") else f", got {fault['input']!r}"
+    given = "" if not name or name in URLS else f", got {fault['input']!r}"
     return f"{name or 'together'}: {fault['msg']}{given}"
 
 

@@ -57,9 +57,10 @@ def code_of(error: BaseException) -> int:
     from flows.errors import InvalidFlow, UnstorableValue
     from worker import errors
     from worker.embedded import EmbeddedServerError
-    from worker.store import NotReplicated, StoreUnavailable
+    from worker.store import AccessDenied, NotReplicated, StoreUnavailable
 
     codes: list[tuple[type[BaseException] | tuple[type[BaseException], ...], int]] = [
+        (AccessDenied, NOT_POSSIBLE),  # the server is there; trying again later would not help
         ((NoServer, StoreUnavailable, NotReplicated, EmbeddedServerError), NO_SERVER),
         ((errors.RunNotFound, errors.UnknownFlow), NOT_FOUND),
         ((errors.InvalidInput, errors.InvalidSettings, UnstorableValue, InvalidFlow), USAGE),

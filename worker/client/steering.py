@@ -8,7 +8,7 @@ from flows.values import canonical, storable
 from worker.client import arguments
 from worker.client.connection import damaged, not_found, operation
 from worker.client.reading import Reading
-from worker.errors import InvalidTransition, Stale
+from worker.errors import InvalidInput, InvalidTransition, Stale
 from worker.receipt import StopMode, StopReceipt
 from worker.record import SCHEMA
 from worker.run import Run, status_of
@@ -26,7 +26,7 @@ class Steering(Reading):
         A run that has ended, or does not exist, is no error: the receipt says so.
         """
         arguments.mode(mode)
-        arguments.optional_texts(reason=reason, requested_by=requested_by)
+        arguments.notes(reason=reason, requested_by=requested_by)
         known = arguments.is_run_id(run_id)
         words = self._store.request_stop(run_id, op=operation(), mode=mode, by=requested_by, reason=reason) if known else ["missing"]
         if words[0] == "damaged":
@@ -38,11 +38,17 @@ class Steering(Reading):
 
         Raises:
             InvalidTransition: the run is neither. Stale: another answer came first. RunNotFound.
+            InvalidInput, UnstorableValue: the answer is too large, or no JSON.
         """
         record = self._record(run_id)
         if answer is not None and record.fields.get("phase") == "stopped" and ("i_id" not in record.fields or "i_answer" in record.fields):
             raise InvalidTransition(f"run {run_id} was stopped and asks nothing; resume it without an answer")
         text = None if answer is None else canonical(storable(answer, "the answer"))
+        if text is not None and len(text.encode()) > self.settings.max_addition_bytes:
+            raise InvalidInput(
+                f"the answer takes {len(text.encode())} bytes, at most {self.settings.max_addition_bytes} are accepted "
+                "(max_addition_bytes); pass a reference to large things"
+            )
         message = self._message(record, 1)
         words = self._store.resume(
             run_id,

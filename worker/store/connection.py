@@ -12,8 +12,9 @@ from redis.retry import Retry
 
 from flows.errors import HoldfastError
 from worker.errors import DamagedRun
-from worker.places import place_of
+from worker.places import place_of, user_of
 from worker.store import scripts
+from worker.store.hints import hint
 from worker.store.keys import Keys
 from worker.store.reaching import client_of, close
 from worker.store.replication import ACKNOWLEDGED, NotReplicated, Replication, answer_and_wait
@@ -30,6 +31,29 @@ MAX_CONNECTIONS = 1024
 
 class StoreUnavailable(HoldfastError, ConnectionError):
     """The state server does not answer, or refuses (full, read-only, loading): try again later."""
+
+
+class AccessDenied(StoreUnavailable):
+    """The state server refuses this user: a wrong login, or a command or key that its ACL does not grant (docs/security.md)."""
+
+
+#: How a server says that a command inside a script was refused; the older ones without the word NOPERM.
+REFUSED_IN_SCRIPT = ("The user executing the script", "ACL failure in script")
+
+
+def is_denied(error: Exception) -> bool:
+    """Whether the server refused the user, not the command."""
+    refused = isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError | redis.exceptions.AuthorizationError)
+    return refused or str(error).startswith(("NOPERM", "NOAUTH", "WRONGPASS")) or any(word in str(error) for word in REFUSED_IN_SCRIPT)
+
+
+def denied(url: str, error: Exception, what: str = "") -> AccessDenied:
+    """The error for a server that refused the user of ``url``; ``what`` was asked for, in a word or two."""
+    asked = f" ({what})" if what else ""
+    return AccessDenied(
+        f"the state server at {place_of(url)} refuses the user {user_of(url)!r}{asked}: {str(error).rstrip('.')}. "
+        "Use a login that may do this; docs/security.md says what each role may do"
+    )
 
 
 class Connection:
@@ -101,7 +125,7 @@ class Connection:
         if self.outbox:
             named = {**named, "outbox": 1}
         script, argv, wanted = self._scripts[transition], scripts.arguments(named, fields, rest), self.replication
-        with self._answered():
+        with self._answered(transition):
             if not wanted.replicas or transition not in ACKNOWLEDGED:
                 return cast(list[Any], script(keys=keys, args=argv))
             answer, count = answer_and_wait(self.redis, script, keys, argv, wanted, self.keys.replicated)
@@ -114,14 +138,19 @@ class Connection:
         return cast(list[Any], answer)
 
     @contextmanager
-    def _answered(self) -> Iterator[None]:
+    def _answered(self, what: str = "") -> Iterator[None]:
         try:
             yield
+        except (redis.AuthenticationError, redis.exceptions.AuthorizationError) as error:
+            raise denied(self.url, error, what) from error
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            raise StoreUnavailable(f"no answer from the state server at {self.place}: {error}") from error
+            told = f"no answer from the state server at {self.place}: {str(error).rstrip('.')}{hint(self.url, error)}"
+            raise StoreUnavailable(told) from error
         except (redis.OutOfMemoryError, redis.ReadOnlyError) as error:
             raise StoreUnavailable(f"the state server at {self.place} refuses to write: {error}") from error
         except redis.ResponseError as error:
+            if is_denied(error):
+                raise denied(self.url, error, what) from error
             said = str(error).rpartition("caused error: ")[2]  # a pipeline says first which command it was
             if said.startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS")):
                 raise StoreUnavailable(f"the state server at {self.place} refuses for now: {error}") from error

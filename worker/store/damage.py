@@ -44,10 +44,10 @@ def find_damage(client: redis.Redis, keys: Keys) -> dict[str, str]:
 
 def _examined(client: redis.Redis, keys: Keys, ids: list[str]) -> list[tuple[Any, bool]]:
     """For each run what examine_run.lua says of it, and whether it is marked as quarantined."""
-    examine = client.register_script(scripts.source("examine_run"))
+    examine = scripts.Transition(client, scripts.source("examine_run"))
     with client.pipeline(transaction=False) as pipe:
-        for run_id in ids:
-            examine(keys=keys.of_run(run_id), client=pipe)
+        for place, run_id in enumerate(ids):
+            examine.into(pipe, keys.of_run(run_id), whole=place == 0)  # the server may not know it
             pipe.hexists(keys.run(run_id), "quarantined")
         answers = pipe.execute(raise_on_error=False) if ids else []
     for words in answers[::2]:

@@ -12,7 +12,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from worker.store.connection import SOCKET_TIMEOUT, StoreUnavailable
+from worker.store.connection import SOCKET_TIMEOUT, StoreUnavailable, denied, is_denied
 from worker.store.damage import find_damage
 from worker.store.keys import Keys
 from worker.store.reaching import client_of, close
@@ -56,7 +56,7 @@ def inspect(
         contents: whether to look at our keys, too.
 
     Raises:
-        StoreUnavailable: it does not answer.
+        StoreUnavailable: it does not answer. AccessDenied: it does not let this user in.
     """
     client = client_of(url, decode_responses=True, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0))
     try:
@@ -74,6 +74,8 @@ def inspect(
             handovers=(_told(lambda: _handovers(client, keys)) if contents else None) or {},
         )
     except (redis.RedisError, OSError, ValueError) as error:
+        if is_denied(error):
+            raise denied(url, error) from error
         raise StoreUnavailable(f"the server does not answer: {str(error).rstrip('.')}. Is it running?") from error
     finally:
         close(client)

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import redis
-from redis.commands.core import Script
 
 from flows.errors import HoldfastError
+from worker.store.scripts import Arguments, Transition
 
 #: The transitions that a client asks for, and whose answer it builds on. A round's claim and commit are not among them: the next
 #: round's message is out with the commit itself, so nobody would be held up by waiting after it (docs/decisions/0015).
 ACKNOWLEDGED = frozenset({"submit_run", "request_stop", "resume_run", "retry_run", "delete_run"})
-#: How often the scripts may be unknown to the server in a row: it may have been replaced, again, by one that never saw them.
-UNKNOWN_SCRIPTS = 5
 
 
 class NotReplicated(HoldfastError):
@@ -30,7 +28,7 @@ class Replication:
     seconds: float = 1.0
 
 
-def answer_and_wait(client: redis.Redis, script: Script, keys: Sequence[str], argv: Sequence[Any], wanted: Replication, mark: str) -> Any:
+def answer_and_wait(client: redis.Redis, script: Transition, keys: Sequence[str], argv: Arguments, wanted: Replication, mark: str) -> Any:
     """Run a transition and wait for replicas, in one exchange over one connection; its answer, and how many replicas have it.
 
     WAIT looks at the connection's own last write. An operation that was sent again, or found its work done, writes nothing, and
@@ -38,15 +36,14 @@ def answer_and_wait(client: redis.Redis, script: Script, keys: Sequence[str], ar
     publication on the channel ``mark``. After it, "they have it" means that they have all that the answer was read from. One exchange:
     after a failover in between, the answer would be the old master's and the waiting the new one's.
     """
-    for _ in range(UNKNOWN_SCRIPTS):
+    for whole in (False, True):
         with client.pipeline(transaction=False) as pipe:
-            pipe.evalsha(script.sha, len(keys), *keys, *argv)
+            script.into(pipe, keys, argv, whole=whole)
             pipe.publish(mark, "")
             pipe.wait(wanted.replicas, round(wanted.seconds * 1000))
             found = pipe.execute(raise_on_error=False)
         if not isinstance(found[0], redis.exceptions.NoScriptError):
             break
-        client.script_load(script.script)
     for each in found:
         if isinstance(each, Exception):
             raise each

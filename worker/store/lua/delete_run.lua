@@ -16,7 +16,8 @@ local damaged = mistyped(k)
 if damaged then return { 'damaged', damaged } end
 if redis.call('EXISTS', unpack(own)) == 0 then return { 'missing' } end
 local owner = redis.call('TYPE', k.idem).ok == 'string' and string.match(redis.call('GET', k.idem), '^%S+ (%S+)$')
-for _, index in ipairs({ k.due, k.live, k.interrupted, k.stopped, k.completed, k.errored }) do redis.call('ZREM', index, arg.id) end
+-- First what a user may not have been granted: refused here, nothing is written.
 redis.call('DEL', unpack(own))
 if not owner or owner == arg.id then redis.call('DEL', k.idem) end -- else it is another run's by now
+for _, index in ipairs({ k.due, k.live, k.interrupted, k.stopped, k.completed, k.errored }) do redis.call('ZREM', index, arg.id) end
 return { 'ok' }
