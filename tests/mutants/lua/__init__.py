@@ -1,0 +1,13 @@
+"""All mutants of the Lua files."""
+
+from tests.mutants.lua import claim, commit, leases, making, shared, steering, sweeping
+
+MUTANTS = (
+    *claim.MUTANTS,
+    *commit.MUTANTS,
+    *leases.MUTANTS,
+    *steering.MUTANTS,
+    *making.MUTANTS,
+    *sweeping.MUTANTS,
+    *shared.MUTANTS,
+)
