@@ -52,6 +52,6 @@ class Mutant:
         (folder / "lua" / f"{self.file}.lua").write_text(self.text(), "utf-8")
 
     @property
-    def transitions(self) -> tuple[str, ...]:
-        """The scripts that it changes: its own, or, in a part that stands in front of all, every one."""
-        return scripts.TRANSITIONS if f"{self.file}.lua" in scripts.SHARED else (self.file,)
+    def transition(self) -> str:
+        """A script that it changes: its own, or, where it is in a part that stands in front of all, the first."""
+        return scripts.TRANSITIONS[0] if f"{self.file}.lua" in scripts.SHARED else self.file

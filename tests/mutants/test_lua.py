@@ -17,10 +17,9 @@ from tests.support.servers import CrashableServer
 from worker.store import scripts
 
 ROOT = Path(__file__).parents[2]
-COMMENT = "-- sweep_due: look at runs whose time has come"
 
 
-def tests_of_the_store() -> set[str]:
+def written() -> set[str]:
     """``test_x.py::test_y`` of all that are there."""
     found = {path.name: re.findall(r"^def (test_\w+)", path.read_text("utf-8"), re.MULTILINE) for path in STORE.glob("test_*.py")}
     return {f"{file}::{name}" for file, names in found.items() for name in names}
@@ -28,7 +27,7 @@ def tests_of_the_store() -> set[str]:
 
 def test_each_mutant_has_a_name_of_its_own_and_its_killer_or_the_reason_why_there_is_none() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
-    there = tests_of_the_store()
+    there = written()
     assert [mutant.name for mutant in MUTANTS if bool(mutant.killed_by) == bool(mutant.equivalent)] == []
     assert [mutant.name for mutant in MUTANTS if mutant.killed_by and mutant.killed_by not in there] == []
 
@@ -44,22 +43,22 @@ def test_no_mutant_has_rotted() -> None:
 
 @pytest.mark.parametrize("old", ["no such text", "redis.call"])
 def test_a_mutant_whose_text_is_not_there_exactly_once_fails_loudly(old: str) -> None:
-    with pytest.raises(RottenMutant, match="expected once in sweep_due.lua"):
+    with pytest.raises(RottenMutant, match="expected once in sweep_due"):
         Mutant("rotten", "sweep_due", old, "", "none").text()
 
 
 def test_every_mutant_is_a_script_that_the_server_takes(server: CrashableServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not compile is killed by anything."""
+    original = {name: scripts.source(name) for name in scripts.TRANSITIONS}
     with redis.Redis.from_url(server.url) as client:
         for mutant in MUTANTS:
             folder = tmp_path / mutant.name
             folder.mkdir()
             mutant.write(folder)
             monkeypatch.setattr(scripts, "files", lambda package, folder=folder: folder)
-            for transition in mutant.transitions[:1]:
-                text = scripts.source.__wrapped__(transition)
-                assert text != scripts.source(transition)
-                client.script_load(text)
+            text = scripts.source.__wrapped__(mutant.transition)
+            assert text != original[mutant.transition]
+            client.script_load(text)
 
 
 def play(*names: str) -> subprocess.CompletedProcess[str]:

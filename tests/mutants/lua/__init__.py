@@ -1,6 +1,6 @@
 """All mutants of the Lua files."""
 
-from tests.mutants.lua import claim, commit, leases, making, shared, steering, sweeping
+from tests.mutants.lua import claim, commit, leases, making, memory, moving, reading, steering, sweeping
 
 MUTANTS = (
     *claim.MUTANTS,
@@ -9,5 +9,7 @@ MUTANTS = (
     *steering.MUTANTS,
     *making.MUTANTS,
     *sweeping.MUTANTS,
-    *shared.MUTANTS,
+    *memory.MUTANTS,
+    *moving.MUTANTS,
+    *reading.MUTANTS,
 )

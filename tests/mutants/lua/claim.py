@@ -14,7 +14,10 @@ MUTANTS = (
     Mutant(
         "claim.repeat_of_any_phase", "claim_round", "run.phase == 'leased' and run.claim_id == arg.claim", "run.claim_id == arg.claim",
         "only a lease is granted again",
-        equivalent="claim_id is in the hash in phase leased only: claim_round writes it with the phase, and whatever leaves the phase calls free_lease",
+        equivalent=(
+            "claim_id is in the hash in phase leased only: claim_round writes it with the phase, and whatever leaves the "
+            "phase calls free_lease"
+        ),
     ),
     Mutant(
         "claim.any_epoch", "claim_round", "run.epoch == arg.epoch and run.step == arg.step", "run.step == arg.step",
@@ -26,12 +29,13 @@ MUTANTS = (
     ),
     Mutant(
         "claim.after_the_end", "claim_round", "if ENDED[run.phase] or run.phase == 'stopped' then return",
-        "if run.phase == 'stopped' then return",
-        "an ended run is not claimed", "test_claim.py::test_a_message_of_an_errored_run_finds_it_finished",
+        "if run.phase == 'stopped' then return", "an ended run is not claimed",
+        "test_claim.py::test_a_message_of_an_errored_run_finds_it_finished",
     ),
     Mutant(
-        "claim.after_a_stop", "claim_round", "if ENDED[run.phase] or run.phase == 'stopped' then return", "if ENDED[run.phase] then return",
-        "I8: after an acknowledged stop no claim is granted", "test_stop.py::test_after_an_acknowledged_stop_no_claim_is_granted",
+        "claim.after_a_stop", "claim_round", "if ENDED[run.phase] or run.phase == 'stopped' then return",
+        "if ENDED[run.phase] then return", "I8: after an acknowledged stop no claim is granted",
+        "test_stop.py::test_after_an_acknowledged_stop_no_claim_is_granted",
     ),
     Mutant(
         "claim.through_an_interrupt", "claim_round", "run.phase == 'interrupted' or run.phase == 'waiting'", "run.phase == 'waiting'",
@@ -60,15 +64,18 @@ MUTANTS = (
     ),
     Mutant(
         "claim.newer_schema", "claim_round", "number(run.schema) > number(arg.schema)", "false",
-        "a run that a newer worker wrote is for newer workers", "test_claim.py::test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_played",
+        "a run that a newer worker wrote is for newer workers",
+        "test_claim.py::test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_played",
     ),
     Mutant(
         "claim.same_schema", "claim_round", "number(run.schema) > number(arg.schema)", "number(run.schema) >= number(arg.schema)",
-        "a run of one's own schema is played", "test_claim.py::test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_played",
+        "a run of one's own schema is played",
+        "test_claim.py::test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_played",
     ),
     Mutant(
-        "claim.part_of_a_name", "claim_round", "string.find(arg.known, ',' .. run.flow .. ',', 1, true)", "string.find(arg.known, run.flow, 1, true)",
-        "a part of a known name is not a known flow", "test_claim.py::test_a_part_of_a_known_name_is_not_a_known_flow",
+        "claim.part_of_a_name", "claim_round", "string.find(arg.known, ',' .. run.flow .. ',', 1, true)",
+        "string.find(arg.known, run.flow, 1, true)", "a part of a known name is not a known flow",
+        "test_claim.py::test_a_part_of_a_known_name_is_not_a_known_flow",
     ),
     Mutant(
         "claim.name_as_a_pattern", "claim_round", "',' .. run.flow .. ',', 1, true)", "',' .. run.flow .. ',')",
@@ -76,20 +83,22 @@ MUTANTS = (
     ),
     Mutant(
         "claim.refused_at_one_pace", "claim_round", "2 ^ (refused - 1)", "1",
-        "a run whose flow nobody knows is offered ever more seldom", "test_claim.py::test_the_wait_for_a_worker_that_knows_the_flow_doubles_up_to_its_bound_and_starts_anew",
+        "a run whose flow nobody knows is offered ever more seldom",
+        "test_claim.py::test_the_wait_for_a_worker_that_knows_the_flow_doubles_up_to_its_bound_and_starts_anew",
     ),
     Mutant(
         "claim.refused_without_bound", "claim_round", "math.min(number(arg.back) * 2 ^ (refused - 1), number(arg.back_max))",
-        "number(arg.back) * 2 ^ (refused - 1)",
-        "the wait for a worker that knows the flow is bounded", "test_claim.py::test_the_wait_for_a_worker_that_knows_the_flow_doubles_up_to_its_bound_and_starts_anew",
+        "number(arg.back) * 2 ^ (refused - 1)", "the wait for a worker that knows the flow is bounded",
+        "test_claim.py::test_the_wait_for_a_worker_that_knows_the_flow_doubles_up_to_its_bound_and_starts_anew",
     ),
     Mutant(
         "claim.refusals_for_ever", "claim_round", "'looked', '0', 'unknown', '0')", "'looked', '0')",
-        "a claim that is granted begins the refusals anew", "test_claim.py::test_the_wait_for_a_worker_that_knows_the_flow_doubles_up_to_its_bound_and_starts_anew",
+        "a claim that is granted begins the refusals anew",
+        "test_claim.py::test_the_wait_for_a_worker_that_knows_the_flow_doubles_up_to_its_bound_and_starts_anew",
     ),
     Mutant(
-        "claim.token_of_the_run_alone", "claim_round", "whole(math.max(newest, number(run.token)) + 1)", "whole(number(run.token) + 1)",
-        "no token is used twice, also not by a run of the same id",
+        "claim.token_of_the_run_alone", "claim_round", "whole(math.max(newest, number(run.token)) + 1)",
+        "whole(number(run.token) + 1)", "no token is used twice, also not by a run of the same id",
         "test_retention.py::test_a_zombie_of_a_deleted_run_cannot_commit_into_a_new_run_of_the_same_id",
     ),
     Mutant(
@@ -102,8 +111,9 @@ MUTANTS = (
         "test_retention.py::test_a_zombie_of_a_deleted_run_cannot_commit_into_a_new_run_of_the_same_id",
     ),
     Mutant(
-        "claim.same_token", "claim_round", "number(run.token)) + 1), whole(number(run.attempt) + 1)", "number(run.token))), whole(number(run.attempt) + 1)",
-        "I3: each claim has a token of its own", "test_claim.py::test_tokens_only_grow",
+        "claim.same_token", "claim_round", "number(run.token)) + 1), whole(number(run.attempt) + 1)",
+        "number(run.token))), whole(number(run.attempt) + 1)", "I3: each claim has a token of its own",
+        "test_claim.py::test_tokens_only_grow",
     ),
     Mutant(
         "claim.attempt_uncounted", "claim_round", "whole(number(run.attempt) + 1)", "whole(math.max(number(run.attempt), 1))",
@@ -114,21 +124,24 @@ MUTANTS = (
         "a flow may ask for a longer lease", "test_claim.py::test_a_flow_may_ask_for_a_longer_lease_than_the_workers",
     ),
     Mutant(
-        "claim.still_spared", "claim_round", "redis.call('HDEL', k.run, 'spared')\n", "",
-        "each lease may be spared once",
-        equivalent="free_lease has taken it out already: a queued run has never had a lease, or has lost it by a move that calls free_lease",
+        "claim.still_spared", "claim_round", "redis.call('HDEL', k.run, 'spared')\n", "", "each lease may be spared once",
+        equivalent=(
+            "free_lease has taken it out already: a queued run has never had a lease, or has lost it by a move that calls "
+            "free_lease"
+        ),
     ),
     Mutant(
         "claim.no_lease_to_commit_in", "claim_round", "whole(limit + lease)", "whole(limit)",
-        "a round that notices its end can still commit it", "test_heartbeat.py::test_a_lease_is_not_extended_past_the_rounds_own_deadline",
+        "a round that notices its end can still commit it",
+        "test_heartbeat.py::test_a_lease_is_not_extended_past_the_rounds_own_deadline",
     ),
     Mutant(
         "claim.past_the_deadline", "claim_round", "if run.deadline then limit = math.min(limit, number(run.deadline)) end\n", "",
         "a round ends with the run's deadline", "test_heartbeat.py::test_a_lease_is_not_extended_past_the_deadline_of_the_run",
     ),
     Mutant(
-        "claim.no_promise", "claim_round", "due_at(k, run, lease_until)\n", "",
-        "a leased run is due at its lease's end", "test_claim.py::test_a_claim_takes_the_lease_and_a_greater_token",
+        "claim.no_promise", "claim_round", "due_at(k, run, lease_until)\n", "", "a leased run is due at its lease's end",
+        "test_claim.py::test_a_claim_takes_the_lease_and_a_greater_token",
     ),
     Mutant(
         "claim.cursor_back", "claim_round", "if number(place) > number(redis.call('HGET', k.queues, cursor)) then", "if true then",
@@ -139,7 +152,7 @@ MUTANTS = (
         "a claim moves its list's cursor", "test_claim.py::test_a_claim_moves_the_cursor_of_its_list_forward_and_never_back",
     ),
     Mutant(
-        "claim.cursor_of_the_copy", "claim_round", "run.first_number or run.number", "run.number",
-        "a copy at the tail passes nobody", "test_outbox.py::test_the_first_message_of_a_run_that_was_sent_twice_takes_no_line_along",
+        "claim.cursor_of_the_copy", "claim_round", "run.first_number or run.number", "run.number", "a copy at the tail passes nobody",
+        "test_outbox.py::test_the_first_message_of_a_run_that_was_sent_twice_takes_no_line_along",
     ),
 )  # fmt: skip

@@ -18,20 +18,24 @@ MUTANTS = (
         "test_heartbeat.py::test_a_lease_that_lapsed_but_was_not_swept_is_still_extended",
     ),
     Mutant(
-        "extend.types_unseen", "extend_leases", "if found ~= 'hash' or (due_type ~= 'zset' and due_type ~= 'none') then", "if found == 'none' then",
-        "one run of a wrong type costs no neighbour its beat", "test_heartbeat.py::test_a_run_of_a_wrong_type_costs_its_neighbours_nothing",
+        "extend.types_unseen", "extend_leases", "if found ~= 'hash' or (due_type ~= 'zset' and due_type ~= 'none') then",
+        "if found == 'none' then", "one run of a wrong type costs no neighbour its beat",
+        "test_heartbeat.py::test_a_run_of_a_wrong_type_costs_its_neighbours_nothing",
     ),
     Mutant(
         "extend.garbled_grant", "extend_leases", "not id or not is_count(granted) or", "not id or",
-        "a lease that does not read is damaged, not over", "test_damage.py::test_a_lease_length_that_does_not_read_is_told_and_not_written_over",
+        "a lease that does not read is damaged, not over",
+        "test_damage.py::test_a_lease_length_that_does_not_read_is_told_and_not_written_over",
     ),
     Mutant(
         "extend.no_id", "extend_leases", "elseif not id or not is_count(granted)", "elseif not is_count(granted)",
-        "a run without its id costs no neighbour its beat", "test_damage.py::test_a_damaged_run_does_not_cost_its_neighbours_their_heartbeat",
+        "a run without its id costs no neighbour its beat",
+        "test_damage.py::test_a_damaged_run_does_not_cost_its_neighbours_their_heartbeat",
     ),
     Mutant(
         "extend.past_the_limit", "extend_leases", "if limit then extended = math.min(extended, number(limit)) end\n", "",
-        "a lease is not extended past the round's own deadline", "test_heartbeat.py::test_a_lease_is_not_extended_past_the_rounds_own_deadline",
+        "a lease is not extended past the round's own deadline",
+        "test_heartbeat.py::test_a_lease_is_not_extended_past_the_rounds_own_deadline",
     ),
     Mutant(
         "extend.limit_unheard", "extend_leases", "if own and (not limit or", "if false and (not limit or",
@@ -43,12 +47,12 @@ MUTANTS = (
         "the earlier limit holds", "test_heartbeat.py::test_a_limit_that_only_the_worker_knew_binds_the_lease_from_the_next_beat_on",
     ),
     Mutant(
-        "extend.due_unmoved", "extend_leases", "      redis.call('ZADD', KEYS[1], extended, id)\n", "",
-        "a beat moves the due time", "test_heartbeat.py::test_a_beat_moves_lease_and_due_time_of_all_rounds_of_the_process",
+        "extend.due_unmoved", "extend_leases", "      redis.call('ZADD', KEYS[1], extended, id)\n", "", "a beat moves the due time",
+        "test_heartbeat.py::test_a_beat_moves_lease_and_due_time_of_all_rounds_of_the_process",
     ),
     Mutant(
-        "extend.lease_unmoved", "extend_leases", "'lease_until', whole(extended), 'beat_at'", "'beat_at'",
-        "a beat moves the lease", "test_heartbeat.py::test_a_beat_moves_lease_and_due_time_of_all_rounds_of_the_process",
+        "extend.lease_unmoved", "extend_leases", "'lease_until', whole(extended), 'beat_at'", "'beat_at'", "a beat moves the lease",
+        "test_heartbeat.py::test_a_beat_moves_lease_and_due_time_of_all_rounds_of_the_process",
     ),
     Mutant(
         "extend.progress_wiped", "extend_leases", "if progress ~= '' then redis.call", "if true then redis.call",
@@ -59,8 +63,8 @@ MUTANTS = (
         "a graceful stop is heard with the beat", "test_heartbeat.py::test_a_graceful_stop_is_heard_with_the_beat",
     ),
     Mutant(
-        "extend.seen_again", "extend_leases", "if not seen then redis.call", "if true then redis.call",
-        "a stop is seen once", "test_heartbeat.py::test_a_graceful_stop_is_heard_with_the_beat",
+        "extend.seen_again", "extend_leases", "if not seen then redis.call", "if true then redis.call", "a stop is seen once",
+        "test_heartbeat.py::test_a_graceful_stop_is_heard_with_the_beat",
     ),
     Mutant(
         "forfeit.any_phase", "forfeit_lease", "local held = run.phase == 'leased' and run.epoch", "local held = run.epoch",
@@ -76,8 +80,8 @@ MUTANTS = (
         "a message of another step frees nothing", "test_forfeit.py::test_a_message_of_another_epoch_or_step_frees_nothing",
     ),
     Mutant(
-        "forfeit.part_of_a_name", "forfeit_lease", "arg.process .. '.'", "arg.process",
-        "the death of another process frees nothing", "test_forfeit.py::test_the_death_of_another_process_frees_nothing",
+        "forfeit.part_of_a_name", "forfeit_lease", "arg.process .. '.'", "arg.process", "the death of another process frees nothing",
+        "test_forfeit.py::test_the_death_of_another_process_frees_nothing",
     ),
     Mutant(
         "forfeit.anybody", "forfeit_lease", "or string.sub(run.claim_id or '', 1, #owner) ~= owner then", "then",
@@ -92,7 +96,7 @@ MUTANTS = (
         "no silence spares a forfeited lease", "test_forfeit.py::test_no_silence_spares_a_forfeited_lease",
     ),
     Mutant(
-        "forfeit.due_at_its_old_time", "forfeit_lease", "due_at(k, run, over)\n", "",
-        "a forfeited lease is freed by the next sweep", "test_forfeit.py::test_a_forfeited_lease_is_freed_by_the_next_sweep_and_counted_as_a_loss",
+        "forfeit.due_at_its_old_time", "forfeit_lease", "due_at(k, run, over)\n", "", "a forfeited lease is freed by the next sweep",
+        "test_forfeit.py::test_a_forfeited_lease_is_freed_by_the_next_sweep_and_counted_as_a_loss",
     ),
 )  # fmt: skip

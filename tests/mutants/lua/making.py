@@ -4,8 +4,10 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        "submit.not_repeatable", "submit_run", "redis.call('EXISTS', k.run) == 1 and redis.call('HGET', k.run, 'nonce') == arg.nonce then", "false then",
-        "a submit repeated with its nonce gets its first reply", "test_submit.py::test_a_submit_repeated_with_its_nonce_changes_nothing",
+        "submit.not_repeatable", "submit_run",
+        "redis.call('EXISTS', k.run) == 1 and redis.call('HGET', k.run, 'nonce') == arg.nonce then", "false then",
+        "a submit repeated with its nonce gets its first reply",
+        "test_submit.py::test_a_submit_repeated_with_its_nonce_changes_nothing",
     ),
     Mutant(
         "submit.any_nonce", "submit_run", " and redis.call('HGET', k.run, 'nonce') == arg.nonce then", " then",
@@ -16,8 +18,8 @@ MUTANTS = (
         "I11: no run is overwritten", "test_submit.py::test_a_run_id_in_use_is_refused_to_another_submission",
     ),
     Mutant(
-        "submit.key_ignored", "submit_run", "  if known then\n", "  if false then\n",
-        "I11: one idempotency key, one run", "test_submit.py::test_the_same_key_with_the_same_content_gets_the_same_run",
+        "submit.key_ignored", "submit_run", "  if known then\n", "  if false then\n", "I11: one idempotency key, one run",
+        "test_submit.py::test_the_same_key_with_the_same_content_gets_the_same_run",
     ),
     Mutant(
         "submit.any_content", "submit_run", "content == arg.content and 'existing' or 'conflict'", "'existing'",
@@ -33,7 +35,8 @@ MUTANTS = (
     ),
     Mutant(
         "submit.inherits", "submit_run", "if redis.call('EXISTS', left_over) == 1 then return { 'damaged', left_over } end", "",
-        "a new run does not inherit what is left of another", "test_damage.py::test_a_submit_onto_what_is_left_of_another_run_does_not_inherit_it",
+        "a new run does not inherit what is left of another",
+        "test_damage.py::test_a_submit_onto_what_is_left_of_another_run_does_not_inherit_it",
     ),
     Mutant(
         "submit.to_any_list", "submit_run", "local refusal = unpushable(k, run.queue)", "local refusal = nil",
@@ -48,11 +51,13 @@ MUTANTS = (
         "a start time is kept over a stop", "test_resume.py::test_resume_waits_for_the_start_time_that_was_asked_for",
     ),
     Mutant(
-        "submit.unpushed", "submit_run", "if arg.phase == 'queued' then\n  push(k, run, now)", "if arg.phase == 'queued' then\n  enter(k, run, 'queued', now)",
-        "I11: an acknowledged submit has its message", "test_submit.py::test_an_acknowledged_submit_has_its_hash_its_message_and_its_promise",
+        "submit.unpushed", "submit_run", "if arg.phase == 'queued' then\n  push(k, run, now)",
+        "if arg.phase == 'queued' then\n  enter(k, run, 'queued', now)", "I11: an acknowledged submit has its message",
+        "test_submit.py::test_an_acknowledged_submit_has_its_hash_its_message_and_its_promise",
     ),
     Mutant(
-        "delete.of_a_live_run", "delete_run", "if run and not ENDED[run.phase] and run.phase ~= 'stopped' then return { 'live', run.phase } end\n", "",
+        "delete.of_a_live_run", "delete_run",
+        "if run and not ENDED[run.phase] and run.phase ~= 'stopped' then return { 'live', run.phase } end\n", "",
         "a live run is not deleted", "test_retention.py::test_delete_of_a_live_run_is_refused",
     ),
     Mutant(
@@ -61,7 +66,8 @@ MUTANTS = (
     ),
     Mutant(
         "delete.shared_key_damaged", "delete_run", "local damaged = mistyped(k)\n", "local damaged = nil\n",
-        "a wrong type of a shared key is answered before any write", "test_damage.py::test_a_wrong_type_at_any_key_is_answered_before_any_write",
+        "a wrong type of a shared key is answered before any write",
+        "test_damage.py::test_a_wrong_type_at_any_key_is_answered_before_any_write",
     ),
     Mutant(
         "delete.leaves_its_index", "delete_run", "do redis.call('ZREM', index, arg.id) end", "do end",
@@ -69,28 +75,33 @@ MUTANTS = (
     ),
     Mutant(
         "delete.key_of_another", "delete_run", "if not owner or owner == arg.id then redis.call", "if true then redis.call",
-        "a key that another run has by now stays", "test_retention.py::test_delete_leaves_an_idempotency_key_that_another_run_has_by_now",
+        "a key that another run has by now stays",
+        "test_retention.py::test_delete_leaves_an_idempotency_key_that_another_run_has_by_now",
     ),
     Mutant(
-        "delete.key_stays", "delete_run", "then redis.call('DEL', k.idem) end", "then end",
-        "an idempotency key goes with its run", "test_retention.py::test_an_idempotency_key_holds_as_long_as_its_run",
+        "delete.key_stays", "delete_run", "then redis.call('DEL', k.idem) end", "then end", "an idempotency key goes with its run",
+        "test_retention.py::test_an_idempotency_key_holds_as_long_as_its_run",
     ),
     Mutant(
         "offer.any_flow", "offer_again", "if id and flow == arg.flow and phase", "if id and phase",
         "a run of another flow stays paused", "test_paused.py::test_a_run_of_another_paused_flow_is_not_offered",
     ),
     Mutant(
-        "offer.any_phase", "offer_again", "and phase == 'waiting' and waiting_for == 'paused' then", "and waiting_for == 'paused' then",
-        "a run that does not wait is not moved",
-        equivalent="waiting_for is in the hash in phase waiting only: push and stop_here take it out, and what waits is ended by the sweep, which takes it out of the due set, where ZADD XX leaves it",
+        "offer.any_phase", "offer_again", "and phase == 'waiting' and waiting_for == 'paused' then",
+        "and waiting_for == 'paused' then", "a run that does not wait is not moved",
+        equivalent=(
+            "waiting_for is in the hash in phase waiting only: push and stop_here take it out, and what waits is ended by "
+            "the sweep, which takes it out of the due set, where ZADD XX leaves it"
+        ),
     ),
     Mutant(
         "offer.any_wait", "offer_again", "and waiting_for == 'paused' then", "then",
-        "a run that waits for something else is not moved", "test_paused.py::test_unpausing_moves_no_run_that_waits_for_something_else",
+        "a run that waits for something else is not moved",
+        "test_paused.py::test_unpausing_moves_no_run_that_waits_for_something_else",
     ),
     Mutant(
-        "offer.due_later", "offer_again", "redis.call('ZADD', k.due, 'XX', now, id)", "",
-        "an unpaused run is due at once", "test_paused.py::test_unpausing_makes_the_held_runs_due_at_once",
+        "offer.due_later", "offer_again", "redis.call('ZADD', k.due, 'XX', now, id)", "", "an unpaused run is due at once",
+        "test_paused.py::test_unpausing_makes_the_held_runs_due_at_once",
     ),
     Mutant(
         "offer.waits_on", "offer_again", "redis.call('HSET', KEYS[i], 'waiting_until', whole(now))\n", "",
