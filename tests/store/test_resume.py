@@ -196,6 +196,28 @@ def test_a_stopped_run_that_was_answered_before_goes_on(store: Store) -> None:
     assert claim(store).fields["i_answer"] == '"yes"'
 
 
+def test_an_answer_given_before_a_stop_is_not_given_again(store: Store) -> None:
+    asking(store)
+    resume(store, "r1", answer='"yes"')
+    stop(store)
+    assert resume(store, "r2", answer='"no"') == ["queued"]
+    assert claim(store).fields["i_answer"] == '"yes"'
+
+
+def test_a_stop_after_a_resume_is_seen_anew(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    stop(store, op="s1")
+    store.extend([("r", granted.token, "")])
+    commit_next(store, granted)
+    resume(store)
+    granted = claim(store)
+    later(store, 50)
+    assert stop(store, op="s2")[3] == "0", "nobody has seen it yet"
+    store.extend([("r", granted.token, "")])
+    assert hash_of(store)["stop_seen_at"] == str(START + 50)
+
+
 def test_resume_takes_the_stop_down(store: Store) -> None:
     new_run(store)
     claim(store)

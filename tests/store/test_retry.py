@@ -167,6 +167,14 @@ def test_a_deadline_that_has_passed_is_taken_down_by_the_retry(store: Store) -> 
     assert sweep_after(store, 100) == [] and "deadline" not in hash_of(store)
 
 
+def test_a_deadline_that_is_still_to_come_stands(store: Store) -> None:
+    errored(store, deadline=60_000)
+    retry(store)
+    assert "deadline" in hash_of(store)
+    store.redis.delete(store.keys.queue("controller"))
+    assert sweep_after(store, 60_000) == [("r", "errored")]
+
+
 def test_a_run_that_errored_under_dead_workers_can_be_retried(store: Store) -> None:
     new_run(store)
     claim(store)

@@ -109,6 +109,16 @@ def test_before_the_first_sweep_ever_all_was_silence(store: Store) -> None:
     assert sweep_after(store, LEASE) == [("r", "freed")]
 
 
+def test_sweeps_that_follow_each_other_are_no_silence(store: Store) -> None:
+    new_run(store)
+    sweep(store)
+    claim(store)
+    words = []
+    for _ in range(LEASE // 500):
+        words += silence(store, 500)
+    assert words == [("r", "freed")]
+
+
 def test_a_clock_set_back_is_a_silence(store: Store) -> None:
     new_run(store)
     advance(store, 60_000)
