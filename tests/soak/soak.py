@@ -1,0 +1,86 @@
+"""One soak from beginning to end: chaos for a time, then quiet, then the sums."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tests.soak.clients import Clients, go_on
+from tests.soak.cluster import Cluster
+from tests.soak.collect import Traffic, collect, traffic
+from tests.soak.drift import Drift, Watch
+from tests.soak.faults import GROUND, WORKERS, Fault, clock_jump
+from tests.soak.history import History
+from tests.soak.nemesis import Nemesis
+from worker import Client
+
+#: The runs that are submitted in a minute and a half: issue and report speak of 200 runs of 20 rounds.
+RUNS_PER_SECOND = 200 / 90
+QUIET_LOOKS_EVERY = 0.5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of a soak.
+
+    Attributes:
+        chaos: seconds of faults and submissions. quiet: seconds after them in which every run must complete.
+        kinds: the faults, by lane; see tests/soak/faults.py.
+    """
+
+    seed: int
+    chaos: float = 600.0
+    quiet: float = 60.0
+    runs: int = 0
+    rounds: int = 20
+    kinds: dict[str, Sequence[Fault]] = field(default_factory=lambda: {"workers": WORKERS, "ground": GROUND})
+
+    @property
+    def submitted(self) -> int:
+        return self.runs or max(200, round(self.chaos * RUNS_PER_SECOND))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it. ``unfinished``: runs that had not completed when the quiet was over; ``settled``: seconds until all had."""
+
+    plan: Plan
+    history: History
+    traffic: Traffic
+    drift: list[Drift]
+    fallen: list[str]
+    unfinished: list[str]
+    settled: float
+    missing: list[str]
+
+
+def soak(plan: Plan) -> Outcome:
+    """Run it; raises where the laboratory itself breaks."""
+    with Cluster(random.Random(plan.seed)) as cluster:
+        missing = [] if cluster.server.has_clock else [clock_jump.__name__]
+        kinds = {lane: [kind for kind in each if kind.__name__ not in missing] for lane, each in plan.kinds.items()}
+        nemesis = Nemesis(cluster, kinds, plan.seed, plan.chaos)
+        clients = Clients(cluster, plan.seed, plan.submitted, plan.rounds, plan.chaos * 0.95)
+        watch = Watch(cluster)
+        watch.start()
+        clients.start()
+        nemesis.start()
+        faults = nemesis.finish()
+        clients.submitted()
+        clients.stop()
+        client = Client(settings=cluster.settings(proxied=False))
+        try:
+            began = time.monotonic()
+            unfinished = list(dict.fromkeys(clients.notebook.runs))
+            while unfinished and time.monotonic() < began + plan.quiet:
+                unfinished = [run_id for run_id in unfinished if not go_on(clients.notebook, client, run_id)]
+                time.sleep(QUIET_LOOKS_EVERY)
+            settled = time.monotonic() - began
+            drift = watch.stop()
+            cluster.mind_the_fallen()
+            history = collect(cluster, client, clients.notebook, faults, nemesis.asked, plan.rounds)
+            return Outcome(plan, history, traffic(cluster, client, history), drift, cluster.fallen, unfinished, settled, missing)
+        finally:
+            client.close()
