@@ -9,9 +9,14 @@ import sys
 from pathlib import Path
 
 from tests.soak.collect import save
+from tests.soak.comparison import compare
 from tests.soak.faults import ALL, GROUND, WORKERS
 from tests.soak.report import figures, text
 from tests.soak.soak import Plan, soak
+
+
+#: Plain Celery is killed for so long at most; then it takes two minutes more to see what it never brings back.
+PLAIN_SECONDS = 180.0
 
 
 def main() -> int:
@@ -22,6 +27,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=0, help="by default 200 in each minute and a half")
     parser.add_argument("--only", default=None, help=f"kinds of fault, comma-separated, of: {', '.join(ALL)}")
     parser.add_argument("--no-faults", action="store_true")
+    parser.add_argument("--no-plain", action="store_true", help="leave out plain Celery")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--history", type=Path, default=None, help="keep the history in this file")
     options = parser.parse_args()
@@ -34,8 +40,12 @@ def main() -> int:
     if options.history is not None:
         save(outcome.history, options.history)
     told = figures(outcome)
+    if not options.no_plain and not options.no_faults:
+        seconds = min(outcome.plan.chaos, PLAIN_SECONDS)
+        plain = compare(seed, seconds, round(outcome.plan.submitted * seconds / outcome.plan.chaos), outcome.plan.rounds)
+        told["plain_celery"] = plain.figures()
     print(json.dumps(told, indent=2) if options.json else text(told))
-    return 0
+    return 0 if outcome.well else 1
 
 
 if __name__ == "__main__":

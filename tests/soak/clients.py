@@ -20,7 +20,7 @@ LOOK_EVERY, STEER_EVERY = 0.1, 0.5
 #: Seconds until a call whose outcome is unknown is made again.
 AGAIN_AFTER = 0.2
 #: How long a round takes, in seconds.
-ROUND_SECONDS = (0.05, 0.5)
+ROUND_SECONDS = (0.05, 0.8)
 
 
 class Notebook:

@@ -24,10 +24,12 @@ from worker.errors import HoldfastError
 
 PREFIX = "soak"
 FLOWS = "tests.soak.workload"
-THREADS = ("--pool", "threads", "--concurrency", "8")
+THREADS = ("--pool", "threads", "--concurrency", "16")
 PREFORK = ("--pool", "prefork", "--concurrency", "4")
 #: The workers: their pool, and whether they reach the server through the proxy.
 WORKERS = {"w1": (THREADS, False), "w2": (THREADS, True), "w3": (PREFORK, False), "w4": (PREFORK, True)}
+#: Lines of a worker's log that are shown where it ended by itself.
+LAST_WORDS = 20
 #: What of the tree another version of the code is made of.
 CODE = ("worker", "flows", "tests")
 
@@ -140,7 +142,8 @@ class Cluster:
         """Replace workers that ended though nobody ended them, and remember them: no fault of the ground may end a worker."""
         for place in self.places:
             if place.worker.process.poll() is not None:
-                self.fallen.append(f"{place.name} (process {place.pid}) ended by itself with {place.worker.process.returncode}")
+                said = self.log(place).read_text(errors="replace").splitlines()[-LAST_WORDS:]
+                self.fallen.append("\n".join([f"{place.name} ended by itself with {place.worker.process.returncode}; its last words:", *said]))
                 self.launch(place)
 
     def log(self, place: Place) -> Path:

@@ -24,6 +24,8 @@ Fault = Callable[[Cluster, random.Random, Strike], None]
 LEASE = 4.0
 #: How long a worker may take to leave: its rounds are short.
 LEAVING_SECONDS = 20.0
+#: How long to wait for a process that plays a round, when there is little work.
+AT_WORK_SECONDS = 10.0
 #: How far the server's clock jumps, in seconds: leases lapse and freeze by it.
 JUMPS = (-8.0, -3.0, 5.0, 30.0, 300.0)
 
@@ -38,14 +40,21 @@ def kill_worker(cluster: Cluster, chance: random.Random, strike: Strike) -> None
 
 
 def kill_child(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """SIGKILL one process of a prefork pool, in the middle of a round if any is."""
+    """SIGKILL a process of a prefork pool that plays a round.
+
+    One that is only starting is left alone: Celery ends a whole worker whose first processes die before it is up.
+    """
     place = chance.choice([place for place in cluster.places if place.prefork])
-    pids = children(place.pid)
-    if pids:
-        victim = chance.choice(cluster.ledger.at_work(pids) or pids)
-        with suppress(ProcessLookupError):
-            os.kill(victim, signal.SIGKILL)
-            strike.fired(place.name, [victim])
+    end = time.monotonic() + AT_WORK_SECONDS
+    while time.monotonic() < end:
+        at_work = cluster.ledger.at_work(children(place.pid))
+        if at_work:
+            victim = chance.choice(at_work)
+            with suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGKILL)
+                strike.fired(place.name, [victim])
+            return
+        time.sleep(0.05)
 
 
 def freeze_worker(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
@@ -101,7 +110,7 @@ def slow_fsync(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
 
 
 def memory_full(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
-    """``maxmemory`` is reached: what needs more is refused, all scripts but submit among it not."""
+    """``maxmemory`` is reached: what needs more is refused, which is a submission and no other script."""
     with cluster.server.admin() as admin:
         admin.config_set("maxmemory", "1mb")
         try:

@@ -42,13 +42,21 @@ class Proxy:
 
     def stop(self) -> None:
         """Cut all and end."""
-        self.cut()
+        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
+        self._loop.close()
 
     def cut(self) -> int:
         """Cut all connections, in the middle of whatever they carry; how many there were."""
         return asyncio.run_coroutine_threadsafe(self._cut(), self._loop).result(10)
+
+    async def _end(self) -> None:
+        self.mood = "pass"
+        await self._cut()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        if tasks:
+            await asyncio.wait(tasks, timeout=5)
 
     async def _cut(self) -> int:
         cut = list(self._open)

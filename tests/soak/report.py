@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from tests.soak.history import Fault
+from tests.soak.history import Call, Effect, Fault
 from tests.soak.recovery import Recovery, recoveries, share
 from tests.soak.soak import Outcome
 
@@ -22,7 +23,6 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     tried = Counter((effect.run, effect.step) for effect in history.effects if effect.what == "tried")
     applied = {(effect.run, effect.step, effect.key) for effect in history.effects if effect.what == "applied"}
     places = Counter((run, step) for run, step, _ in applied)
-    found = recoveries(history.faults, struck(history.faults), history.effects, history.calls)
     return {
         "seed": outcome.plan.seed,
         "chaos_seconds": outcome.plan.chaos,
@@ -51,7 +51,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         "reads": len(history.reads),
         "faults": {kind: _fired(history.faults, kind) for kind in sorted(history.asked_faults)},
         "not_on_this_machine": outcome.missing,
-        "recovery": {kind: _spread([each for each in found if each.kind == kind]) for kind in COSTLY if kind in history.asked_faults},
+        "recovery": of_recovery(history.faults, history.effects, history.calls),
         "drift": {
             each.place: {
                 "seconds": round(each.seconds),
@@ -64,7 +64,14 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def struck(faults: Any) -> dict[Fault, list[int]]:
+def of_recovery(faults: Sequence[Fault], effects: Sequence[Effect], calls: Sequence[Call]) -> dict[str, Any]:
+    """The recoveries by kind of fault, as JSON data."""
+    found = recoveries(faults, struck(faults), effects, calls)
+    kinds = [kind for kind in COSTLY if any(fault.kind == kind for fault in faults)]
+    return {kind: _spread([each for each in found if each.kind == kind]) for kind in kinds}
+
+
+def struck(faults: Sequence[Fault]) -> dict[Fault, list[int]]:
     """The faults that cost processes their rounds, with those processes."""
     return {
         fault: [int(word) for word in fault.hit.split()[1:] if word.isdecimal()] for fault in faults if fault.kind in COSTLY and fault.fired
@@ -101,7 +108,19 @@ def text(told: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _fired(faults: Any, kind: str) -> int:
+def beside(told: dict[str, Any]) -> str:
+    """Plain Celery's figures for people."""
+    lines = [
+        f"Plain Celery (late acks, visibility timeout {told['visibility_timeout']} s), {told['chaos_seconds']:.0f} s of killing: "
+        f"runs submitted {told['runs']}, LOST {len(told['lost'])}",
+        f"  rounds ended {told['rounds_ended']}, of these more than once {told['rounds_doubled']}; effects tried {told['tried']}",
+        "  faults: " + ", ".join(f"{kind} {count}" for kind, count in told["faults"].items()),
+        *(f"  recovery {kind:<14} {_line(spread)}" for kind, spread in told["recovery"].items()),
+    ]
+    return "\n".join(lines)
+
+
+def _fired(faults: Sequence[Fault], kind: str) -> int:
     return sum(fault.fired for fault in faults if fault.kind == kind)
 
 
