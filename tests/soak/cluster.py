@@ -143,7 +143,9 @@ class Cluster:
         for place in self.places:
             if place.worker.process.poll() is not None:
                 said = self.log(place).read_text(errors="replace").splitlines()[-LAST_WORDS:]
-                self.fallen.append("\n".join([f"{place.name} ended by itself with {place.worker.process.returncode}; its last words:", *said]))
+                self.fallen.append(
+                    "\n".join([f"{place.name} ended by itself with {place.worker.process.returncode}; its last words:", *said])
+                )
                 self.launch(place)
 
     def log(self, place: Place) -> Path:

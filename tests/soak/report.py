@@ -61,6 +61,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
             for each in outcome.drift
         },
         "fallen": outcome.fallen,
+        "verdict": str(outcome.verdict),
     }
 
 
@@ -105,6 +106,7 @@ def text(told: dict[str, Any]) -> str:
             f"in its longest life of {drift['seconds']} s"
         )
     lines += [f"  FALLEN: {each}" for each in told["fallen"]]
+    lines.append(f"  verdict: {told['verdict']}")
     return "\n".join(lines)
 
 

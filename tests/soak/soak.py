@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.soak.checker import Verdict, check
 from tests.soak.clients import Clients, go_on
 from tests.soak.cluster import Cluster
 from tests.soak.collect import Traffic, collect, traffic
@@ -44,7 +45,13 @@ class Plan:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of it. ``unfinished``: runs that had not completed when the quiet was over; ``settled``: seconds until all had."""
+    """What came of it.
+
+    Attributes:
+        settled: seconds of quiet until all runs had completed. unfinished: those that never did.
+        fallen: workers that ended though nobody ended them.
+        missing: kinds of fault that this machine cannot have.
+    """
 
     plan: Plan
     history: History
@@ -54,6 +61,12 @@ class Outcome:
     unfinished: list[str]
     settled: float
     missing: list[str]
+    verdict: Verdict
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing is wrong: no law broken, every fault fired, every run completed, every worker lived that nobody ended."""
+        return self.verdict.valid and not self.unfinished and not self.fallen
 
 
 def soak(plan: Plan) -> Outcome:
@@ -81,6 +94,8 @@ def soak(plan: Plan) -> Outcome:
             drift = watch.stop()
             cluster.mind_the_fallen()
             history = collect(cluster, client, clients.notebook, faults, nemesis.asked, plan.rounds)
-            return Outcome(plan, history, traffic(cluster, client, history), drift, cluster.fallen, unfinished, settled, missing)
+            return Outcome(
+                plan, history, traffic(cluster, client, history), drift, cluster.fallen, unfinished, settled, missing, check(history)
+            )
         finally:
             client.close()
