@@ -11,9 +11,9 @@ from pathlib import Path
 from tests.soak.collect import save
 from tests.soak.comparison import compare
 from tests.soak.faults import ALL, GROUND, WORKERS
-from tests.soak.report import figures, text
+from tests.soak.figures import figures
+from tests.soak.report import text
 from tests.soak.soak import Plan, soak
-
 
 #: Plain Celery is killed for so long at most; then it takes two minutes more to see what it never brings back.
 PLAIN_SECONDS = 180.0

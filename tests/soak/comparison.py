@@ -17,6 +17,7 @@ from tests.soak.clients import ROUND_SECONDS
 from tests.soak.cluster import Cluster, Place
 from tests.soak.faults import Fault as Kind
 from tests.soak.faults import cold_shutdown, kill_child, kill_server, kill_worker, warm_shutdown
+from tests.soak.figures import of_recovery
 from tests.soak.history import Effect, Fault
 from tests.soak.nemesis import Nemesis
 from tests.soak.plain_celery import BROKER, VISIBILITY_TIMEOUT
@@ -60,8 +61,6 @@ class Plain:
 
     def figures(self) -> dict[str, Any]:
         """As JSON data."""
-        from tests.soak.report import of_recovery
-
         left = Counter((effect.run, effect.step) for effect in self.effects if effect.what == "left")
         tried = Counter((effect.run, effect.step) for effect in self.effects if effect.what == "tried")
         return {

@@ -12,7 +12,6 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-MOODS = ("pass", "delay", "half_open", "swallow")
 #: What a delay adds to each chunk of bytes, in seconds, at most; longer than a heartbeat's patience (1 s) once in a while.
 LONGEST_DELAY = 1.5
 
@@ -22,7 +21,8 @@ class Proxy:
 
     def __init__(self, server: Path) -> None:
         self._server = server
-        self.mood = "pass"
+        self._mood = "pass"
+        self._passed = asyncio.Event()
         self.done: Counter[str] = Counter()
         self.port = 0
         self._chance = random.Random(1)
@@ -34,6 +34,16 @@ class Proxy:
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
+
+    @property
+    def mood(self) -> str:
+        """What it does to what comes through: `pass`, `delay`, `half_open` or `swallow`."""
+        return self._mood
+
+    @mood.setter
+    def mood(self, mood: str) -> None:
+        self._mood = mood
+        self._loop.call_soon_threadsafe(self._passed.clear if mood == "half_open" else self._passed.set)
 
     def start(self) -> None:
         """Return when it listens."""
@@ -102,8 +112,7 @@ class Proxy:
                 elif self.mood == "half_open":
                     # Both sides stay connected, and nothing comes through any more, not even later: the bytes are gone.
                     self.done["half_open"] += 1
-                    while self.mood == "half_open":
-                        await asyncio.sleep(0.05)
+                    await self._passed.wait()
                     return
                 elif self.mood == "swallow" and reply:
                     self.done["swallow"] += 1

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from tests.soak.report import figures, text
+from tests.soak.figures import figures
+from tests.soak.report import text
 from tests.soak.soak import Plan, soak
 
 CHAOS_SECONDS = 90.0
