@@ -13,7 +13,7 @@ from pathlib import Path
 from tests.soak.cluster import Cluster
 
 #: Seconds between two looks, and from a process's first sight until it counts as warmed up.
-EVERY, WARM_UP = 2.0, 5.0
+EVERY, WARM_UP = 2.0, 15.0
 
 
 @dataclass(frozen=True)

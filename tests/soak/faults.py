@@ -24,6 +24,7 @@ Fault = Callable[[Cluster, random.Random, Strike], None]
 LEASE = 4.0
 #: How long a worker may take to leave: its rounds are short.
 LEAVING_SECONDS = 20.0
+LEFT_TOO_LATE = "did not leave within"
 #: How long to wait for a process that plays a round, when there is little work.
 AT_WORK_SECONDS = 10.0
 #: How far the server's clock jumps, in seconds: leases lapse and freeze by it.
@@ -228,7 +229,7 @@ def _leave(cluster: Cluster, place: Place, number: signal.Signals, strike: Strik
     os.kill(place.pid, number)
     strike.fired(place.name, pids)
     if not place.wait_ended(LEAVING_SECONDS):
-        strike.note(f"did not leave within {LEAVING_SECONDS:.0f} s, and was killed")
+        strike.note(f"{LEFT_TOO_LATE} {LEAVING_SECONDS:.0f} s, and was killed")
     cluster.launch(place)
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from tests.soak.faults import LEFT_TOO_LATE
 from tests.soak.history import Call, Effect, Fault
 from tests.soak.recovery import Recovery, recoveries, share
 from tests.soak.soak import Outcome
@@ -50,6 +51,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         },
         "reads": len(history.reads),
         "faults": {kind: _fired(history.faults, kind) for kind in sorted(history.asked_faults)},
+        "remarks": [f"{fault.kind}: {fault.hit}" for fault in history.faults if not fault.fired or LEFT_TOO_LATE in fault.hit],
         "not_on_this_machine": outcome.missing,
         "recovery": of_recovery(history.faults, history.effects, history.calls),
         "drift": {

@@ -15,7 +15,8 @@ def _soak(told: dict[str, Any]) -> Iterator[str]:
     end = f"then all had completed after {told['settled_seconds']} s"
     if told["unfinished"]:
         end = f"then {len(told['unfinished'])} RUNS DID NOT COMPLETE: {' '.join(told['unfinished'][:10])}"
-    yield f"Soak, seed {told['seed']}: {told['chaos_seconds']:.0f} s of faults, {end}"
+    what = "faults" if told["faults"] else "work without faults"
+    yield f"Soak, seed {told['seed']}: {told['chaos_seconds']:.0f} s of {what}, {end}"
     yield f"  runs acknowledged {told['acknowledged']}, lost {len(told['lost'])}"
     yield f"  rounds committed {told['commits']}, doubled {len(told['doubled'])}; answers that are not exact {len(told['inexact'])}"
     effects = f"doubled {len(told['effects_doubled'])}, missing {len(told['effects_missing'])}"
@@ -28,6 +29,7 @@ def _soak(told: dict[str, Any]) -> Iterator[str]:
         yield f"  faults: {_counts(told['faults'])}"
     if told["not_on_this_machine"]:
         yield f"  NOT POSSIBLE ON THIS MACHINE: {', '.join(told['not_on_this_machine'])}"
+    yield from (f"  remark: {each}" for each in told["remarks"])
     yield from _recovery(told["recovery"])
     for place, drift in told["drift"].items():
         memory = " -> ".join(f"{kib / 1024:.1f}" for kib in drift["memory_kib"])
