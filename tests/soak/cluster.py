@@ -29,7 +29,9 @@ PREFORK = ("--pool", "prefork", "--concurrency", "4")
 #: The workers: their pool, and whether they reach the server through the proxy.
 WORKERS = {"w1": (THREADS, False), "w2": (THREADS, True), "w3": (PREFORK, False), "w4": (PREFORK, True)}
 #: Lines of a worker's log that are shown where it ended by itself.
-LAST_WORDS = 20
+LAST_WORDS = 60
+#: What a worker says that does not start, and how far from the end of its log.
+REFUSED, LAST_WORDS_OF_REFUSAL = "this worker does not start", 5
 #: What of the tree another version of the code is made of.
 CODE = ("worker", "flows", "tests")
 
@@ -92,6 +94,8 @@ class Cluster:
         self.places: list[Place] = []
         #: Workers that ended though nobody ended them.
         self.fallen: list[str] = []
+        #: How often one refused to start.
+        self.refusals = 0
 
     def __enter__(self) -> Cluster:
         try:
@@ -139,13 +143,19 @@ class Cluster:
             place.worker.ready()
 
     def mind_the_fallen(self) -> None:
-        """Replace workers that ended though nobody ended them, and remember them: no fault of the ground may end a worker."""
+        """Start workers anew that ended though nobody ended them, as a supervisor does, and remember why.
+
+        A worker may refuse to start where the server's clock is wrong. But one that runs is ended by no fault of the ground.
+        Not to be called while somebody else ends workers.
+        """
         for place in self.places:
             if place.worker.process.poll() is not None:
                 said = self.log(place).read_text(errors="replace").splitlines()[-LAST_WORDS:]
-                self.fallen.append(
-                    "\n".join([f"{place.name} ended by itself with {place.worker.process.returncode}; its last words:", *said])
-                )
+                if any(REFUSED in line for line in said[-LAST_WORDS_OF_REFUSAL:]):
+                    self.refusals += 1
+                else:
+                    end = f"{place.name} ended by itself with {place.worker.process.returncode}; its last words:"
+                    self.fallen.append("\n".join([end, *said]))
                 self.launch(place)
 
     def log(self, place: Place) -> Path:

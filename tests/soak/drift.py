@@ -48,7 +48,9 @@ class Watch(threading.Thread):
         while not self._over.wait(EVERY):
             for name, pid in [("server", self._cluster.server.process), *((place.name, place.pid) for place in self._cluster.places)]:
                 with suppress(OSError):  # it was killed this moment
-                    self._seen[name, pid].append(sample(pid))
+                    found = sample(pid)
+                    if found.memory:  # nor one that waits for its burial
+                        self._seen[name, pid].append(found)
 
     def stop(self) -> list[Drift]:
         """End it; the drift of each place."""

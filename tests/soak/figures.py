@@ -63,6 +63,7 @@ def figures(outcome: Outcome) -> dict[str, Any]:
             for each in outcome.drift
         },
         "fallen": outcome.fallen,
+        "refused_to_start": outcome.refusals,
         "verdict": str(outcome.verdict),
     }
 

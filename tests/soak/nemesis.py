@@ -21,15 +21,18 @@ MORE_TRIES = 3
 
 
 class Lane(threading.Thread):
-    """Faults that never overlap each other. Each kind has its turn before any has its second."""
+    """Faults that never overlap each other. Each kind has its turn before any has its second.
 
-    def __init__(self, name: str, cluster: Cluster, kinds: Sequence[Fault], seed: int, seconds: float, calm: bool) -> None:
+    The ``first`` lane has the workers in its hands, and minds those that ended by themselves. The others rest now and then.
+    """
+
+    def __init__(self, name: str, cluster: Cluster, kinds: Sequence[Fault], seed: int, seconds: float, first: bool) -> None:
         super().__init__(name=f"soak-{name}", daemon=True)
         self._cluster = cluster
         self._kinds = kinds
         self._chance = random.Random(f"{seed} {name}")
         self._end = time.monotonic() + seconds
-        self._calm = calm
+        self._first = first
         self._over = threading.Event()
         self.faults: list[history.Fault] = []
         self.error: BaseException | None = None
@@ -49,7 +52,7 @@ class Lane(threading.Thread):
                     break
                 self._strike(kind)
                 self._over.wait(self._chance.uniform(*PAUSES))
-            if self._calm and not self._time_is_up():
+            if not self._first and not self._time_is_up():
                 self._over.wait(min(self._chance.uniform(*CALM), max(0.0, self._end - time.monotonic())))
             first = False
         for _ in range(MORE_TRIES):
@@ -60,7 +63,8 @@ class Lane(threading.Thread):
 
     def _strike(self, kind: Fault) -> None:
         strike = Strike(kind.__name__)
-        self._cluster.mind_the_fallen()
+        if self._first:
+            self._cluster.mind_the_fallen()
         kind(self._cluster, random.Random(self._chance.random()), strike)
         self.faults.append(strike.over())
 
@@ -73,7 +77,8 @@ class Nemesis:
 
     def __init__(self, cluster: Cluster, kinds: dict[str, Sequence[Fault]], seed: int, seconds: float) -> None:
         self.asked = frozenset(kind.__name__ for lane in kinds.values() for kind in lane)
-        self._lanes = [Lane(name, cluster, each, seed, seconds, calm=name == "ground") for name, each in kinds.items() if each]
+        lanes = [(name, each) for name, each in kinds.items() if each]
+        self._lanes = [Lane(name, cluster, each, seed, seconds, first=not number) for number, (name, each) in enumerate(lanes)]
 
     def start(self) -> None:
         for lane in self._lanes:

@@ -35,6 +35,8 @@ def _soak(told: dict[str, Any]) -> Iterator[str]:
         memory = " -> ".join(f"{kib / 1024:.1f}" for kib in drift["memory_kib"])
         open_files = " -> ".join(map(str, drift["descriptors"]))
         yield f"  {place}: memory {memory} MiB, descriptors {open_files}, in its longest life of {drift['seconds']} s"
+    if told["refused_to_start"]:
+        yield f"  workers that refused to start while the server's clock was wrong: {told['refused_to_start']}"
     yield from (f"  FALLEN: {each}" for each in told["fallen"])
     yield f"  verdict: {told['verdict']}"
 

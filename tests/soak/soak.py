@@ -50,6 +50,7 @@ class Outcome:
     Attributes:
         settled: seconds of quiet until all runs had completed. unfinished: those that never did.
         fallen: workers that ended though nobody ended them.
+        refusals: how often a worker refused to start, because the server's clock was wrong; a supervisor starts it again.
         missing: kinds of fault that this machine cannot have.
     """
 
@@ -58,6 +59,7 @@ class Outcome:
     traffic: Traffic
     drift: list[Drift]
     fallen: list[str]
+    refusals: int
     unfinished: list[str]
     settled: float
     missing: list[str]
@@ -88,14 +90,23 @@ def soak(plan: Plan) -> Outcome:
             began = time.monotonic()
             unfinished = list(dict.fromkeys(clients.notebook.runs))
             while unfinished and time.monotonic() < began + plan.quiet:
+                cluster.mind_the_fallen()
                 unfinished = [run_id for run_id in unfinished if not go_on(clients.notebook, client, run_id)]
                 time.sleep(QUIET_LOOKS_EVERY)
             settled = time.monotonic() - began
             drift = watch.stop()
-            cluster.mind_the_fallen()
             history = collect(cluster, client, clients.notebook, faults, nemesis.asked, plan.rounds)
             return Outcome(
-                plan, history, traffic(cluster, client, history), drift, cluster.fallen, unfinished, settled, missing, check(history)
+                plan=plan,
+                history=history,
+                traffic=traffic(cluster, client, history),
+                drift=drift,
+                fallen=cluster.fallen,
+                refusals=cluster.refusals,
+                unfinished=unfinished,
+                settled=settled,
+                missing=missing,
+                verdict=check(history),
             )
         finally:
             client.close()

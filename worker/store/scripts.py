@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import redis
-from redis.commands.core import Script
+from redis.exceptions import NoScriptError
 
 #: One file a transition; the file's head is its contract.
 TRANSITIONS = (
@@ -28,6 +29,30 @@ TRANSITIONS = (
 
 #: What stands in front of each: arguments, reads and checks; then the moves that several transitions make.
 SHARED = ("reading.lua", "moving.lua")
+
+#: ARGV of a script.
+Arguments = Sequence[str | bytes | int]
+
+
+class Transition:
+    """A script of a server, bound to a client.
+
+    It is sent in full where the server does not know it (EVALSHA, then EVAL): a user who may run scripts needs no SCRIPT LOAD.
+    One that writes nothing is sent as such (EVALSHA_RO), so that a user who may only read can run it.
+    """
+
+    def __init__(self, client: redis.Redis, text: str) -> None:
+        self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+        self._text = text
+        reads = "no-writes" in text.split("\n", 1)[0]
+        self._evalsha, self._eval = (client.evalsha_ro, client.eval_ro) if reads else (client.evalsha, client.eval)
+
+    def __call__(self, keys: Sequence[str], args: Arguments) -> Any:
+        """Run it."""
+        try:
+            return self._evalsha(self.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return self._eval(self._text, len(keys), *keys, *args)
 
 
 @cache
@@ -51,6 +76,6 @@ def arguments(named: Mapping[str, Any], fields: Mapping[str, str] | None = None,
     return [*argv, "--", *items] if items else argv
 
 
-def load(client: redis.Redis) -> dict[str, Script]:
-    """The scripts bound to ``client``; each is sent in full once where the server does not know it (EVALSHA, then EVAL)."""
-    return {name: client.register_script(source(name)) for name in TRANSITIONS}
+def load(client: redis.Redis) -> dict[str, Transition]:
+    """The scripts bound to ``client``."""
+    return {name: Transition(client, source(name)) for name in TRANSITIONS}
