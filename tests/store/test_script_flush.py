@@ -7,7 +7,7 @@ import threading
 from tests.support.runs import new_run, phase
 from worker.store import Store
 
-CALLS = 300
+CALLS = 60
 
 
 def test_no_call_fails_because_the_server_forgets_its_scripts(store: Store) -> None:
