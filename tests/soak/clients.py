@@ -88,10 +88,15 @@ class Clients:
 
     def stop(self) -> None:
         """End the others; raises what any of them met that is no reply of Holdfast's."""
+        self.abort()
+        self._tell()
+
+    def abort(self) -> None:
+        """End all, whatever is still to be done."""
         self._stopping.set()
         for thread in self._threads:
-            thread.join()
-        self._tell()
+            if thread.is_alive():
+                thread.join()
 
     def _tell(self) -> None:
         if self._errors:
@@ -108,10 +113,11 @@ class Clients:
 
     def _submit(self, client: Client, chance: random.Random, plan: list[tuple[float, int]]) -> None:
         for at, number in plan:
-            time.sleep(max(0.0, at - time.monotonic()))
+            if self._stopping.wait(max(0.0, at - time.monotonic())):
+                return
             key = f"goal-{number}"
             inputs = {"rounds": self._rounds, "seconds": round(chance.uniform(*ROUND_SECONDS), 3)}
-            while True:
+            while not self._stopping.wait(0):
                 run = self.notebook.call(
                     "submit", "", lambda key=key, inputs=inputs: client.submit("soak", key, inputs, idempotency_key=key), key
                 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
 import tempfile
@@ -83,13 +82,11 @@ class Cluster:
     #: Plain Celery's differs here.
     app = "worker.app"
 
-    def __init__(self, chance: random.Random, through_proxy: bool = True) -> None:
+    def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="soak-"))
-        self.chance = chance
         self.ledger = Ledger(self.directory)
         self.server = SoakServer(self.directory)
         self.proxy = Proxy(self.server.socket)
-        self._through_proxy = through_proxy
         self._versions: dict[str, Path] = {}
         self.places: list[Place] = []
         #: Workers that ended though nobody ended them.
@@ -121,7 +118,7 @@ class Cluster:
 
     def settings(self, proxied: bool) -> Settings:
         """Holdfast's defaults, on this server."""
-        url = self.proxy.url if proxied and self._through_proxy else self.server.url
+        url = self.proxy.url if proxied else self.server.url
         return Settings(redis_url=url, prefix=PREFIX, flow_modules=(FLOWS,))
 
     def environment(self, place: Place) -> dict[str, str]:

@@ -6,7 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,8 +80,9 @@ class Plain:
 def compare(seed: int, seconds: float, runs: int, rounds: int, kinds: dict[str, Sequence[Kind]] | None = None) -> Plain:
     """Chaos for so many seconds, then quiet until all runs have ended or nothing moves any more."""
     chance = random.Random(f"{seed} plain")
-    with PlainCluster(random.Random(seed)) as cluster:
+    with PlainCluster() as cluster, ExitStack() as ending:
         nemesis = Nemesis(cluster, KILLS if kinds is None else kinds, seed, seconds)
+        ending.callback(nemesis.abort)
         nemesis.start()
         began = time.monotonic()
         names = [f"goal-{number}" for number in range(runs)]

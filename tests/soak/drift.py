@@ -55,7 +55,8 @@ class Watch(threading.Thread):
     def stop(self) -> list[Drift]:
         """End it; the drift of each place."""
         self._over.set()
-        self.join()
+        if self.is_alive():
+            self.join()
         longest: dict[str, Drift] = {}
         for (name, _), seen in self._seen.items():
             warm = [each for each in seen if each.at >= seen[0].at + WARM_UP]

@@ -43,12 +43,15 @@ class Lane(threading.Thread):
         except BaseException as error:  # told by `Nemesis.finish`, in the thread that waits for it
             self.error = error
 
+    def abort(self) -> None:
+        """Begin nothing more."""
+        self._over.set()
+
     def _strike_on(self) -> None:
         first = True
-        assert self._kinds
         while first or not self._time_is_up():
             for kind in self._chance.sample(self._kinds, len(self._kinds)):
-                if not first and self._time_is_up():
+                if self._over.is_set() or (not first and self._time_is_up()):
                     break
                 self._strike(kind)
                 self._over.wait(self._chance.uniform(*PAUSES))
@@ -58,7 +61,7 @@ class Lane(threading.Thread):
         for _ in range(MORE_TRIES):
             fired = {fault.kind for fault in self.faults if fault.fired}
             for kind in dict.fromkeys(self._kinds):
-                if kind.__name__ not in fired:
+                if kind.__name__ not in fired and not self._over.is_set():
                     self._strike(kind)
 
     def _strike(self, kind: Fault) -> None:
@@ -69,7 +72,7 @@ class Lane(threading.Thread):
         self.faults.append(strike.over())
 
     def _time_is_up(self) -> bool:
-        return time.monotonic() >= self._end
+        return self._over.is_set() or time.monotonic() >= self._end
 
 
 class Nemesis:
@@ -83,6 +86,14 @@ class Nemesis:
     def start(self) -> None:
         for lane in self._lanes:
             lane.start()
+
+    def abort(self) -> None:
+        """Begin nothing more, and wait until what is going on has been mended."""
+        for lane in self._lanes:
+            lane.abort()
+        for lane in self._lanes:
+            if lane.is_alive():
+                lane.join()
 
     def finish(self) -> list[history.Fault]:
         """Wait until all is done and mended; the faults in order. Raises what a fault raised: the laboratory itself is broken then."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from tests.soak.checker import Verdict, check
@@ -73,12 +73,14 @@ class Outcome:
 
 def soak(plan: Plan) -> Outcome:
     """Run it; raises where the laboratory itself breaks."""
-    with Cluster(random.Random(plan.seed)) as cluster:
+    with Cluster() as cluster, ExitStack() as ending:
         missing = [] if cluster.server.has_clock else [clock_jump.__name__]
         kinds = {lane: [kind for kind in each if kind.__name__ not in missing] for lane, each in plan.kinds.items()}
         nemesis = Nemesis(cluster, kinds, plan.seed, plan.chaos)
         clients = Clients(cluster, plan.seed, plan.submitted, plan.rounds, plan.chaos * 0.95)
         watch = Watch(cluster)
+        for ends in (clients.abort, nemesis.abort, watch.stop):
+            ending.callback(ends)  # whatever happens here, nobody starts a worker or calls the server when they are gone
         watch.start()
         clients.start()
         nemesis.start()
