@@ -35,8 +35,9 @@ def kill_worker(cluster: Cluster, chance: random.Random, strike: Strike) -> None
     """SIGKILL a worker with all its processes; another takes its place at once."""
     place = chance.choice(cluster.places)
     pids = place.pids()
-    place.worker.kill()
-    strike.fired(place.name, pids)
+    if place.worker.process.poll() is None:
+        place.worker.kill()
+        strike.fired(place.name, pids)
     cluster.launch(place)
 
 
@@ -226,8 +227,9 @@ def _mood(cluster: Cluster, mood: str, seconds: float, strike: Strike) -> None:
 
 def _leave(cluster: Cluster, place: Place, number: signal.Signals, strike: Strike) -> None:
     pids = place.pids()
-    os.kill(place.pid, number)
-    strike.fired(place.name, pids)
+    if place.worker.process.poll() is None:
+        place.worker.process.send_signal(number)
+        strike.fired(place.name, pids)
     if not place.wait_ended(LEAVING_SECONDS):
         strike.note(f"{LEFT_TOO_LATE} {LEAVING_SECONDS:.0f} s, and was killed")
     cluster.launch(place)
@@ -235,7 +237,7 @@ def _leave(cluster: Cluster, place: Place, number: signal.Signals, strike: Strik
 
 def _other_version(cluster: Cluster, chance: random.Random, strike: Strike, version: str) -> None:
     place = chance.choice(cluster.places)
-    os.kill(place.pid, signal.SIGTERM)
+    place.worker.terminate()
     place.wait_ended(LEAVING_SECONDS)
     cluster.launch(place, version)
     try:
@@ -243,7 +245,7 @@ def _other_version(cluster: Cluster, chance: random.Random, strike: Strike, vers
         if place.announced():
             strike.fired(f"{place.name} {version}")
             time.sleep(chance.uniform(3.0, 6.0))
-        os.kill(place.pid, signal.SIGTERM)
+        place.worker.terminate()
         place.wait_ended(LEAVING_SECONDS)
     finally:
         cluster.launch(place)

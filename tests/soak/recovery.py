@@ -6,19 +6,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.soak.faults import GROUND
+from tests.soak.faults import GROUND, older_version
 from tests.soak.history import Call, Effect, Fault
 
 #: After a warm shutdown the round in hand is mostly finished, so what is waited for is the run's next try, of whichever round.
 ANY_ROUND = frozenset({"warm_shutdown"})
-GROUND_KINDS = frozenset(kind.__name__ for kind in GROUND)
+#: What makes a recovery take longer that the lost worker has no part in. (An older worker sends runs it does not know to wait.)
+DISTURBING = frozenset(kind.__name__ for kind in (*GROUND, older_version))
 #: A fault goes on to be felt for so long after it is mended: leases, and reconnecting.
 AFTERMATH = 5.0
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """One round that was in flight when its process was lost. ``alone``: server and network were well meanwhile, and just before."""
+    """One round that was in flight when its process was lost. ``alone``: all else was well meanwhile, and just before."""
 
     kind: str
     run: str
@@ -59,7 +60,7 @@ def recoveries(
             again = after[0].at
             if any(last.at - 1.0 <= call.answered and call.asked <= again for call in steered[run]):
                 continue
-            others = (other for other in faults if other.kind in GROUND_KINDS and other.fired)
+            others = (other for other in faults if other.kind in DISTURBING and other.fired)
             alone = not any(other.at <= again and (other.over or other.at) + AFTERMATH >= fault.at for other in others)
             found.append(Recovery(fault.kind, run, last.step, fault.at, again - fault.at, alone))
     return found
