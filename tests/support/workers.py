@@ -19,16 +19,18 @@ FLOWS = "tests.support.rings"
 
 
 class WorkerProcess:
-    """``celery -A APP worker`` as a user starts it. ``log`` is where its output goes."""
+    """``celery -A APP worker`` as a user starts it, in ``root``. ``log`` is the file that its output is added to; None for nowhere."""
 
-    def __init__(self, settings: Settings, *options: str, app: str = "worker.app", **environment: str) -> None:
+    def __init__(
+        self, settings: Settings, *options: str, app: str = "worker.app", root: Path = ROOT, log: Path | None = None, **environment: str
+    ) -> None:
         assert settings.redis_url is not None
         self._client = Client(settings=settings)
-        known = {worker["name"] for worker in self._client.workers()}
         command = [sys.executable, "-m", "celery", "-A", app, "worker", "--loglevel", "WARNING", "--without-gossip", "--without-mingle"]
+        written = None if log is None else log.open("ab")
         self.process = subprocess.Popen(
             [*command, "--without-heartbeat", *options],
-            cwd=ROOT,
+            cwd=root,
             env={
                 **_bare(),
                 "HOLDFAST_REDIS_URL": settings.redis_url,
@@ -38,10 +40,11 @@ class WorkerProcess:
                 **environment,
             },
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE if environment.get("SHOW") else subprocess.DEVNULL,
+            stderr=written or (subprocess.PIPE if environment.get("SHOW") else subprocess.DEVNULL),
             start_new_session=True,
         )
-        self._known = known
+        if written is not None:
+            written.close()
 
     @property
     def name(self) -> str | None:

@@ -1,0 +1,175 @@
+"""Clients during the soak: they submit with idempotency keys, look, stop, resume and retry, and write down each call and its reply."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.soak.cluster import Cluster
+from tests.soak.history import Call, Read
+from worker import Client, Run, RunStatus, Settings
+from worker.errors import HoldfastError
+from worker.receipt import StopReceipt
+from worker.store import StoreUnavailable
+
+#: Seconds between two looks of a reader, between two stops of a steersman.
+LOOK_EVERY, STEER_EVERY = 0.1, 0.5
+#: Seconds until a call whose outcome is unknown is made again.
+AGAIN_AFTER = 0.2
+#: How long a round takes, in seconds.
+ROUND_SECONDS = (0.05, 0.8)
+
+
+class Notebook:
+    """What all clients write down, and the runs that are there."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.reads: list[Read] = []
+        self.runs: list[str] = []
+
+    def call(self, name: str, run: str, operation: Callable[[], Any], key: str | None = None) -> Any:
+        """Make one call and write it down; its reply, or None where it was refused or nobody knows."""
+        asked = time.time()
+        reply: Any = None
+        outcome = "acknowledged"
+        told: Mapping[str, Any] = {}
+        try:
+            reply = operation()
+            told = _told(reply)
+        except StoreUnavailable as error:
+            outcome, told = "unknown", {"error": str(error)[:200]}
+        except HoldfastError as error:
+            outcome, told = "refused", {"error": f"{type(error).__name__}: {error}"[:200]}
+        self.calls.append(Call(name, reply.id if isinstance(reply, Run) else run, asked, time.time(), outcome, told, key))
+        return reply
+
+
+class Clients:
+    """The threads: two that submit, two that look, one that steers. Half of them behind the proxy.
+
+    Args:
+        runs, rounds: how many runs of how many rounds each.
+        seconds: over which the submissions are spread.
+    """
+
+    def __init__(self, cluster: Cluster, seed: int, runs: int, rounds: int, seconds: float) -> None:
+        self.notebook = Notebook()
+        self._cluster = cluster
+        self._rounds = rounds
+        self._stopping = threading.Event()
+        self._errors: list[BaseException] = []
+        began = time.monotonic()
+        plan = [(began + seconds * number / runs, number) for number in range(runs)]
+        work: list[tuple[str, Callable[[Client, random.Random, str], None], bool]] = [
+            ("submit-1", lambda client, chance, _: self._submit(client, chance, plan[::2]), False),
+            ("submit-2", lambda client, chance, _: self._submit(client, chance, plan[1::2]), True),
+            ("read-1", self._read, False),
+            ("read-2", self._read, True),
+            ("steer", self._steer, False),
+        ]
+        self._threads = [
+            threading.Thread(target=self._work, args=(name, does, cluster.settings(proxied), seed), name=f"soak-{name}", daemon=True)
+            for name, does, proxied in work
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def submitted(self) -> None:
+        """Wait until all runs have been submitted, however long the server's outages make that."""
+        for thread in self._threads[:2]:
+            thread.join()
+        self._tell()
+
+    def stop(self) -> None:
+        """End the others; raises what any of them met that is no reply of Holdfast's."""
+        self.abort()
+        self._tell()
+
+    def abort(self) -> None:
+        """End all, whatever is still to be done."""
+        self._stopping.set()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+
+    def _tell(self) -> None:
+        if self._errors:
+            raise self._errors[0]
+
+    def _work(self, name: str, does: Callable[[Client, random.Random, str], None], settings: Settings, seed: int) -> None:
+        client = Client(settings=settings)
+        try:
+            does(client, random.Random(f"{seed} {name}"), name)
+        except BaseException as error:
+            self._errors.append(error)
+        finally:
+            client.close()
+
+    def _submit(self, client: Client, chance: random.Random, plan: list[tuple[float, int]]) -> None:
+        for at, number in plan:
+            if self._stopping.wait(max(0.0, at - time.monotonic())):
+                return
+            key = f"goal-{number}"
+            inputs = {"rounds": self._rounds, "seconds": round(chance.uniform(*ROUND_SECONDS), 3)}
+            while not self._stopping.wait(0):
+                run = self.notebook.call(
+                    "submit", "", lambda key=key, inputs=inputs: client.submit("soak", key, inputs, idempotency_key=key), key
+                )
+                if run is not None:
+                    self.notebook.runs.append(run.id)
+                    break
+                time.sleep(AGAIN_AFTER)  # as any client does: the key makes it one run
+
+    def _read(self, client: Client, chance: random.Random, name: str) -> None:
+        while not self._stopping.wait(LOOK_EVERY):
+            if self.notebook.runs:
+                look(self.notebook, client, name, chance.choice(self.notebook.runs[-400:]), self._cluster.server.restarts)
+
+    def _steer(self, client: Client, chance: random.Random, _: str) -> None:
+        stopped: list[str] = []
+        while not self._stopping.wait(STEER_EVERY):
+            if len(stopped) > chance.randrange(8):
+                run_id = stopped.pop(0)
+                if self.notebook.call("resume", run_id, lambda run_id=run_id: client.resume(run_id)) is None:
+                    go_on(self.notebook, client, run_id)
+            elif self.notebook.runs:
+                run_id = chance.choice(self.notebook.runs[-100:])
+                mode: Any = chance.choice(["graceful", "now"])
+                name = "stop" if mode == "graceful" else "stop_now"
+                self.notebook.call(name, run_id, lambda run_id=run_id, mode=mode: client.request_stop(run_id, mode))
+                stopped.append(run_id)
+
+
+def look(notebook: Notebook, client: Client, name: str, run_id: str, restarts: int) -> Run | None:
+    """Look at a run and write down what was seen; None where nobody answers."""
+    try:
+        run = client.get(run_id)
+    except StoreUnavailable:
+        return None
+    notebook.reads.append(Read(name, run_id, time.time(), run.status.value, run.details["epoch"], run.state.step, restarts))
+    return run
+
+
+def go_on(notebook: Notebook, client: Client, run_id: str) -> bool:
+    """Resume or retry the run if it needs it; whether it has completed."""
+    try:
+        status = client.get(run_id).status
+    except StoreUnavailable:
+        return False
+    if status is RunStatus.STOPPED:
+        notebook.call("resume", run_id, lambda: client.resume(run_id))
+    elif status is RunStatus.ERRORED:
+        notebook.call("retry", run_id, lambda: client.retry(run_id))
+    return status is RunStatus.COMPLETED
+
+
+def _told(reply: Run | StopReceipt) -> Mapping[str, Any]:
+    if isinstance(reply, StopReceipt):
+        return {"status": reply.status, "step": reply.step, "stopped": reply.stopped, "in_doubt": reply.in_doubt}
+    return {"status": reply.status.value, "step": reply.state.step, "epoch": reply.details["epoch"]}

@@ -1,0 +1,183 @@
+"""Cluster: one server, a proxy in front of it, and four workers of two pools, half of them behind the proxy."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.soak.ledger import Ledger
+from tests.soak.proxy import Proxy
+from tests.soak.server import SoakServer
+from tests.soak.workload import LEDGER
+from tests.support.servers import until
+from tests.support.workers import ROOT, WorkerProcess
+from worker import Settings
+from worker.errors import HoldfastError
+
+PREFIX = "soak"
+FLOWS = "tests.soak.workload"
+THREADS = ("--pool", "threads", "--concurrency", "16")
+PREFORK = ("--pool", "prefork", "--concurrency", "4")
+#: The workers: their pool, and whether they reach the server through the proxy.
+WORKERS = {"w1": (THREADS, False), "w2": (THREADS, True), "w3": (PREFORK, False), "w4": (PREFORK, True)}
+#: Lines of a worker's log that are shown where it ended by itself.
+LAST_WORDS = 60
+#: What a worker says that does not start, and how far from the end of its log.
+REFUSED, LAST_WORDS_OF_REFUSAL = "this worker does not start", 5
+#: What of the tree another version of the code is made of.
+CODE = ("worker", "flows", "tests")
+
+
+@dataclass
+class Place:
+    """One of the four workers, whichever process it is now."""
+
+    name: str
+    options: tuple[str, ...]
+    settings: Settings
+    worker: Any = None
+    started: list[tuple[float, int]] = field(default_factory=list)
+
+    @property
+    def prefork(self) -> bool:
+        return self.options == PREFORK
+
+    @property
+    def pid(self) -> int:
+        """The process that receives messages; it leads the group."""
+        return int(self.worker.process.pid)
+
+    def pids(self) -> list[int]:
+        """All its processes."""
+        return [self.pid, *children(self.pid)]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all its processes."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+    def wait_ended(self, seconds: float) -> bool:
+        """Wait for the end of its main process; whether it came."""
+        with suppress(AssertionError):
+            until(lambda: self.worker.process.poll() is not None, f"the end of {self.name}", seconds)
+        return self.worker.process.poll() is not None
+
+    def announced(self) -> bool:
+        """Whether this process is announced; not, where nobody can say."""
+        with suppress(HoldfastError):
+            return self.worker.name is not None
+        return False
+
+
+class Cluster:
+    """Everything that runs, in a temporary directory of its own. Use it as a context manager."""
+
+    #: Plain Celery's differs here.
+    app = "worker.app"
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="soak-"))
+        self.ledger = Ledger(self.directory)
+        self.server = SoakServer(self.directory)
+        self.proxy = Proxy(self.server.socket)
+        self._versions: dict[str, Path] = {}
+        self.places: list[Place] = []
+        #: Workers that ended though nobody ended them.
+        self.fallen: list[str] = []
+        #: How often one refused to start.
+        self.refusals = 0
+
+    def __enter__(self) -> Cluster:
+        try:
+            self.server.start()
+            self.proxy.start()
+            self.places = [Place(name, options, self.settings(proxied)) for name, (options, proxied) in WORKERS.items()]
+            for place in self.places:
+                self.launch(place)
+            self.ready()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for place in self.places:
+            if place.worker is not None:
+                place.signal(signal.SIGCONT)
+                place.worker.close()
+        self.proxy.stop()
+        self.server.stop()
+        shutil.rmtree(self.directory)
+
+    def settings(self, proxied: bool) -> Settings:
+        """Holdfast's defaults, on this server."""
+        url = self.proxy.url if proxied else self.server.url
+        return Settings(redis_url=url, prefix=PREFIX, flow_modules=(FLOWS,))
+
+    def environment(self, place: Place) -> dict[str, str]:
+        return {"HOLDFAST_FLOW_MODULES": FLOWS, LEDGER: str(self.directory)}
+
+    def launch(self, place: Place, version: str = "this") -> None:
+        """Start a worker in the place; of another version of the code, where one is named (`newer`, `older`)."""
+        if place.worker is not None:
+            place.worker.close()
+        root = ROOT if version == "this" else self._version(version)
+        place.worker = WorkerProcess(
+            place.settings, *place.options, app=self.app, root=root, log=self.log(place), **self.environment(place)
+        )
+        place.started.append((time.time(), place.pid))
+
+    def ready(self) -> None:
+        """Wait until all workers are announced."""
+        for place in self.places:
+            place.worker.ready()
+
+    def mind_the_fallen(self) -> None:
+        """Start workers anew that ended though nobody ended them, as a supervisor does, and remember why.
+
+        A worker may refuse to start where the server's clock is wrong. But one that runs is ended by no fault of the ground.
+        Not to be called while somebody else ends workers.
+        """
+        for place in self.places:
+            if place.worker.process.poll() is not None:
+                said = self.log(place).read_text(errors="replace").splitlines()[-LAST_WORDS:]
+                if any(REFUSED in line for line in said[-LAST_WORDS_OF_REFUSAL:]):
+                    self.refusals += 1
+                else:
+                    end = f"{place.name} ended by itself with {place.worker.process.returncode}; its last words:"
+                    self.fallen.append("\n".join([end, *said]))
+                self.launch(place)
+
+    def log(self, place: Place) -> Path:
+        return self.directory / f"{place.name}.log"
+
+    def _version(self, name: str) -> Path:
+        """A copy of the code. `newer`: its scripts have other texts, and so other digests. `older`: it knows no run of today's schema."""
+        if name not in self._versions:
+            root = self.directory / name
+            for part in CODE:
+                shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+            if name == "newer":
+                for script in (root / "worker/store/lua").glob("*ing.lua"):
+                    script.write_text(script.read_text() + "\n-- of a newer version\n")
+            else:
+                record = root / "worker/record.py"
+                text = record.read_text()
+                assert 'SCHEMA = "1"' in text, "the older version must know an older schema than this one"
+                record.write_text(text.replace('SCHEMA = "1"', 'SCHEMA = "0"'))
+            self._versions[name] = root
+        return self._versions[name]
+
+
+def children(pid: int) -> list[int]:
+    """The living children of a process."""
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []

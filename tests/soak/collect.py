@@ -1,0 +1,76 @@
+"""Collecting: the history of a soak, from what clients, rounds and nemesis wrote down and from what the server holds at the end."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.soak.clients import Notebook
+from tests.soak.cluster import Cluster
+from tests.soak.history import End, Event, Fault, History
+from worker import Client
+
+#: What a worker logs of a commit that came too late.
+TOO_LATE = "the result came too late and was refused"
+#: Events after which a message was pushed once more.
+PUSHED_AGAIN = ("resent", "lost", "given_back", "failed")
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What the server counted: messages pushed for the first time by list, and again by why; commits; late commits refused."""
+
+    pushed: int
+    again: dict[str, int]
+    commits: int
+    late: int
+
+    @property
+    def per_commit(self) -> float:
+        return (self.pushed + sum(self.again.values())) / max(1, self.commits)
+
+
+def collect(cluster: Cluster, client: Client, notebook: Notebook, faults: Sequence[Fault], asked: frozenset[str], rounds: int) -> History:
+    """The history; the server must answer."""
+    runs = list(dict.fromkeys(call.run for call in notebook.calls if call.run))
+    return History(
+        calls=list(notebook.calls),
+        reads=list(notebook.reads),
+        events=[event for run in runs for event in _events(client, run)],
+        effects=cluster.ledger.effects(),
+        faults=list(faults),
+        ends=[_end(client, run) for run in runs],
+        asked_faults=asked,
+        rounds=rounds,
+    )
+
+
+def traffic(cluster: Cluster, client: Client, history: History) -> Traffic:
+    """What it took."""
+    queues: Any = client._store.redis.hgetall(client._store.keys.queues)
+    pushed = sum(int(count) for name, count in queues.items() if name.endswith(":pushed"))
+    types = Counter(event.type for event in history.events)
+    late = sum(cluster.log(place).read_text(errors="replace").count(TOO_LATE) for place in cluster.places)
+    return Traffic(pushed, {name: types[name] for name in PUSHED_AGAIN if types[name]}, types["committed"], late)
+
+
+def save(history: History, path: Path) -> None:
+    """Keep a history as JSON, to be judged again."""
+    path.write_text(json.dumps(dataclasses.asdict(history), default=sorted) + "\n")
+
+
+def _events(client: Client, run: str) -> list[Event]:
+    return [
+        Event(run, event.type, event.at.timestamp(), event.step, event.attempt, {name: str(value) for name, value in event.data.items()})
+        for event in client.events(run, follow=False)
+    ]
+
+
+def _end(client: Client, run_id: str) -> End:
+    run = client.get(run_id)
+    return End(run_id, run.status.value, run.details["epoch"], run.state.step, run.answer, run.error)

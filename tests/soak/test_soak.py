@@ -1,0 +1,29 @@
+"""A short soak with every kind of fault: no law is broken, and after it everything comes to its end. No time is judged here."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.soak.figures import figures
+from tests.soak.report import text
+from tests.soak.soak import Plan, soak
+
+CHAOS_SECONDS = 90.0
+#: As long as it takes on a busy machine; mostly some seconds.
+QUIET_SECONDS = 120.0
+#: Half of what a soak by hand has: the suite's other tests want the cores, too.
+RUNS = 100
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(420)
+def test_nothing_is_lost_or_doubled_whatever_happens() -> None:
+    seed = random.randrange(1_000_000)
+    outcome = soak(Plan(seed, CHAOS_SECONDS, QUIET_SECONDS, RUNS))
+    told = text(figures(outcome))
+    print(told)
+    assert outcome.well, f"make soak SEED={seed} MINUTES={CHAOS_SECONDS / 60:g} SOAK='--runs {RUNS}' asks for the same faults again\n{told}"
+    committed = sum(event.type == "committed" for event in outcome.history.events)
+    assert committed == RUNS * outcome.plan.rounds
