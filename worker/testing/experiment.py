@@ -13,9 +13,9 @@ from typing import Any
 from worker.run import RunStatus
 from worker.testing.answering import Answers
 from worker.testing.boundaries import Boundary, Fault, faults_at
-from worker.testing.failures import LabError, NotDeterministic
+from worker.testing.failures import LabError, NotDeterministic, Stuck
 from worker.testing.ground import Ground
-from worker.testing.judging import Check, fault_of_check, faults_of
+from worker.testing.judging import Check, Wrong, fault_of_check, faults_of
 from worker.testing.player import Player
 from worker.testing.playing import Submission
 from worker.testing.report import Report, found
@@ -23,6 +23,10 @@ from worker.testing.story import Story
 from worker.testing.subject import Subject, maker
 
 UNDISTURBED = "undisturbed"
+#: Rounds and waits after which an undisturbed run that has not ended is given up.
+LONGEST = 2000
+#: What a fault may add to them: a lapse takes a few sweeps, a loss or a stop a round or two, and backoffs and deadlines a wait each.
+MORE = 50
 
 
 class Experiment:
@@ -80,7 +84,7 @@ class Experiment:
                 hint = f"Mend that first; or, if it is meant to end so, pass ends={story.status.value!r}"
                 raise LabError(f"undisturbed, the run ends {story.status.value}, not {self._ends.value}{error}. {hint}")
             if wrong is not None:
-                raise found(story.run.flow, [(story, f"{wrong}, though nothing was done to the run")], 1)
+                raise found(story.run.flow, [(story, Wrong(f"{wrong.text}; and nothing was done to the run"))], 1)
             plays.append((story, tuple(boundaries)))
         (first, passed), (second, passed_again) = plays
         for there, was in zip(passed_again, passed, strict=False):
@@ -94,7 +98,7 @@ class Experiment:
 
     def _play(
         self, story: Story, fault: Fault | None, expected: Sequence[Boundary], undisturbed: Story, boundaries: list[Boundary] | None = None
-    ) -> str | None:
+    ) -> Wrong | None:
         """Play one story in a world of its own; what is wrong with it, or None."""
         __tracebackhide__ = True
         with ExitStack() as stack:
@@ -104,8 +108,13 @@ class Experiment:
             engine, flow = self._ground.engine, make()
             client = self._ground.client(flow)
             playing = engine, self._ground.store, client, self._submit(name=flow.name), make, story
-            player = Player(*playing, fault=fault, expected=expected)
-            player.play()
+            player = Player(*playing, fault=fault, expected=expected, patience=LONGEST if fault is None else 2 * len(expected) + MORE)
+            try:
+                player.play()
+            except Stuck as stuck:
+                if fault is None:
+                    raise LabError(f"flow {flow.name!r}, undisturbed: {stuck}. Give it max_rounds, or less to do") from stuck
+                return Wrong(str(stuck), ours=True)
             if boundaries is not None:
                 boundaries += player.boundaries
             if fault is None and story.status is not self._ends:

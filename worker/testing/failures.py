@@ -31,6 +31,10 @@ class NotDeterministic(LabError):
     """The same run, played again with nothing done to it, went another way, so no fault could be put in a known place."""
 
 
+class Stuck(LabError):
+    """The run of a story does not end. Where it was disturbed, that is a fault found."""
+
+
 class ProcessGone(BaseException):
     """The worker's process is no more. No Exception: what a flow catches must not be in the way of its own death."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,34 +13,45 @@ from worker.testing.story import Story, short
 Check = Callable[[Story], Any]
 
 
-def faults_of(story: Story, undisturbed: Story, same_answer: bool, heeds_stop: bool) -> Iterator[str]:
-    """What the lab itself finds wrong, one sentence each."""
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """What is wrong with a story, in a sentence; ``ours`` where no flow could be the reason, but Holdfast itself."""
+
+    text: str
+    ours: bool = False
+
+
+def faults_of(story: Story, undisturbed: Story, same_answer: bool, heeds_stop: bool) -> Iterator[Wrong]:
+    """What the lab itself finds wrong."""
     if story.status is not undisturbed.status:
         error = f": {story.run.error}" if story.run.error else ""
-        yield f"the run ended {story.status.value}, undisturbed it ends {undisturbed.status.value}{error}"
+        yield Wrong(f"the run ended {story.status.value}, undisturbed it ends {undisturbed.status.value}{error}")
     elif same_answer and story.answer != undisturbed.answer:
-        yield f"the run's answer is {short(story.answer)}, undisturbed it is {short(undisturbed.answer)}"
+        yield Wrong(f"the run's answer is {short(story.answer)}, undisturbed it is {short(undisturbed.answer)}")
     steps = [event.step for event in story.events if event.type == "committed"]
     if steps != list(range(story.run.state.step)):
-        yield f"the steps committed are {steps}, expected each of 0 to {story.run.state.step - 1} once, in order"
+        yield Wrong(f"the steps committed are {steps}, expected each of 0 to {story.run.state.step - 1} once, in order", ours=True)
     for before, after in zip(story.events, story.events[1:], strict=False):
         if before.type == "stopped" and after.type != "resumed":
-            yield f"the run was stopped, and {after.type} followed"
+            yield Wrong(f"the run was stopped, and {after.type} followed", ours=True)
     usual = attempts_of(undisturbed)
     for step, attempts in attempts_of(story).items():
         if attempts > usual.get(step, 1) + 1:
-            yield f"step {step} took {attempts} attempts; undisturbed it takes {usual.get(step, 1)}, and one fault may cost one more"
+            yield Wrong(
+                f"step {step} took {attempts} attempts; undisturbed it takes {usual.get(step, 1)}, and one fault may cost one more",
+                ours=True,
+            )
     for (step, attempt, name, worker), count in Counter((c.step, c.attempt, c.name, c.worker) for c in story.calls).items():
         if count > max(1, sum(c.step == step and c.attempt == 1 and c.name == name for c in undisturbed.calls)):
-            yield f"{name} was called {count} times in attempt {attempt} of step {step} by worker {worker}"
+            yield Wrong(f"{name} was called {count} times in attempt {attempt} of step {step} by worker {worker}", ours=True)
     keys = defaultdict(set)
     for call in story.calls:
         keys[(call.step, str(call))].add(call.key)
     for (step, call_text), found in keys.items():
         if len(found) > 1:
-            yield f"step {step}: {call_text} got different idempotency keys: {', '.join(sorted(found))}"
+            yield Wrong(f"step {step}: {call_text} got different idempotency keys: {', '.join(sorted(found))}", ours=True)
     if heeds_stop and story.went_on:
-        yield f"a command went on after the run had been stopped (mode now): it passed {', '.join(map(repr, story.went_on))}"
+        yield Wrong(f"a command went on after the run had been stopped (mode now): it passed {', '.join(map(repr, story.went_on))}")
 
 
 def attempts_of(story: Story) -> dict[int, int]:
@@ -50,19 +62,19 @@ def attempts_of(story: Story) -> dict[int, int]:
     return attempts
 
 
-def fault_of_check(story: Story, check: Check | None) -> str | None:
+def fault_of_check(story: Story, check: Check | None) -> Wrong | None:
     """What the user's own check says: it returns False or a text, or raises, where something is wrong."""
     if check is None:
         return None
     try:
         verdict = check(story)
     except AssertionError as error:
-        return f"the check failed: {str(error) or 'an assertion without a text'}"
+        return Wrong(f"the check failed: {str(error) or 'an assertion without a text'}{_place(check)}")
     except Exception as error:
-        return f"the check raised {type(error).__name__}: {error}"
+        return Wrong(f"the check raised {type(error).__name__}: {error}{_place(check)}")
     if isinstance(verdict, str):
-        return f"the check failed: {verdict}" if verdict else None
-    return None if verdict is None or verdict else f"the check returned {verdict!r}{_place(check)}"
+        return Wrong(f"the check failed: {verdict}") if verdict else None
+    return None if verdict is None or verdict else Wrong(f"the check returned {verdict!r}{_place(check)}")
 
 
 def _place(check: Check) -> str:
@@ -70,8 +82,10 @@ def _place(check: Check) -> str:
     return f" ({Path(code.co_filename).name}, line {code.co_firstlineno})" if code is not None else ""
 
 
-def advice(story: Story) -> str:
+def advice(story: Story, wrong: Wrong) -> str:
     """What is probably to be done about a story that went wrong."""
+    if wrong.ours:
+        return "This is no fault of the flow: Holdfast broke a promise. Please report it, with this text and the flow."
     lost = next((line.text for line in story.trace.lines if "it does not have" in line.text), None)
     if lost is not None:
         what = lost.partition("it does not have ")[2].partition(" = ")[0]
@@ -84,6 +98,11 @@ def advice(story: Story) -> str:
     repeated = [call for call in story.calls if sum(c.name == call.name and c.step == call.step for c in story.calls) > 1]
     if repeated:
         name = repeated[0].name
+        if repeated[-1].worker < repeated[0].worker:
+            return (
+                f"A worker that had been given up carried {name} out when the others had long gone on. Its commit is refused, its effect "
+                "is not: only the receiver can tell that it is too late. Pass it context.idempotency_key, and have it do nothing the second time."
+            )
         if not any(call.key_read for call in repeated):
             return (
                 f"{name} was called more than once for one step, and never looked at context.idempotency_key. A worker can always die "

@@ -53,7 +53,8 @@ class Lab:
         """Play ``flow`` through every fault.
 
         Args:
-            flow: a registered flow's name, a class, an object, a function that makes one, or a function of the world that does.
+            flow: a registered flow's name, a class, an object, or a function that makes one. A class or a function with a positional
+                parameter is given the story's world.
             goal, inputs, interrupt_before, interrupt_after, max_rounds: as for ``Client.submit``.
             world: makes the outside world anew for each story (a fake bank, an empty table). What it returns is ``story.world``; a
                 context manager is entered, and left when the story has been judged.
@@ -86,9 +87,7 @@ class Lab:
             inputs or {},
         )
         play = partial(experiment.play, only, limit)
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not _in_a_loop():
             return play()
         # Rounds with coroutines start a loop of their own, which cannot be in a thread that runs one.
         with ThreadPoolExecutor(1, "holdfast-lab") as pool:
@@ -103,6 +102,15 @@ class Lab:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _in_a_loop() -> bool:
+    """Whether this thread runs an event loop: the test is a coroutine."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 #: The lab of this process, for those who need no fixture; its server, if it starts one, ends with the process.

@@ -26,8 +26,8 @@ class Player(Playing):
         expected: the boundaries of the undisturbed run, which lead to the fault.
     """
 
-    def __init__(self, *playing: Any, fault: Fault | None, expected: Sequence[Boundary]) -> None:
-        super().__init__(*playing, moved=fault is not None and fault.kind == "moved")
+    def __init__(self, *playing: Any, fault: Fault | None, expected: Sequence[Boundary], patience: int) -> None:
+        super().__init__(*playing, moved=fault is not None and fault.kind == "moved", patience=patience)
         self._fault, self._expected = fault, expected
         self._fired = False
         #: Those that the run passed.
@@ -37,7 +37,7 @@ class Player(Playing):
         """Play it to its end.
 
         Raises:
-            LabError: it cannot be played, or does not end. NotDeterministic: it went another way before anything was done to it.
+            LabError: it cannot be played. Stuck: it does not end. NotDeterministic: it went another way before anything was done to it.
         """
         token = watching.set(lambda name: self.passed("point", name))
         self._store.watcher = self
@@ -82,6 +82,7 @@ class Player(Playing):
         """See Watcher."""
         round_ = self._in_hand
         round_.attempt, round_.node = context.attempt, context.node
+        self._attempts[round_.step] = context.attempt
         self.passed("loaded")
 
     def called(self, command: Command, key: str) -> None:
@@ -142,10 +143,15 @@ class Player(Playing):
                     self._round.pulse.beat()
             case "overtaken":
                 tell(f"FROZEN: {worker} stands still {boundary}, for longer than its lease")
-                step = boundary.step
                 with self._elsewhere():
-                    self._go_on(lambda: self._at()[0] > step or self._fields()["phase"] in ("completed", "errored", "interrupted"))
+                    self._go_on(lambda: self._overtaken(boundary))
                 tell(f"{worker} wakes and goes on")
+
+    def _overtaken(self, boundary: Boundary) -> bool:
+        """Whether others have done enough: the round; or, where its command is still to be called, all that they can."""
+        return self._fields()["phase"] in ("completed", "errored", "interrupted") or (
+            boundary.place == "played" and self._at()[0] > boundary.step
+        )
 
     def _another_way(self, how: str) -> NotDeterministic:
         return NotDeterministic(

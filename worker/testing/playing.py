@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,15 +18,12 @@ from worker.rounds import Rounds
 from worker.sweep import Sweeper
 from worker.testing.answering import Answers
 from worker.testing.boundaries import Place
-from worker.testing.failures import Abandoned, LabError, ProcessGone
+from worker.testing.failures import Abandoned, LabError, ProcessGone, Stuck
 from worker.testing.ground import LabClient
 from worker.testing.process_memory import ProcessMemory
 from worker.testing.story import Call, Story
 from worker.testing.telling import swept
 from worker.testing.watching import Pulse, WatchedStore
-
-#: Rounds, and waits for something to be due, after which a story that has not ended is given up.
-LONGEST = 2000
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,9 @@ class Round:
     worker: int
     text: str
     step: int
-    node: str
     attempt: int
     pulse: Pulse
+    node: str = ""
     dead: bool = False
     told_to_stop: bool = False
     calls: list[Call] = field(default_factory=list)
@@ -62,6 +60,7 @@ class Playing(ABC):
         make: makes a fresh flow object for a round.
         story: what happens is told there.
         moved: whether each round is played by another process.
+        patience: rounds and waits after which a run that has not ended is given up.
     """
 
     def __init__(
@@ -74,6 +73,7 @@ class Playing(ABC):
         story: Story,
         *,
         moved: bool,
+        patience: int,
     ) -> None:
         self._engine, self._store, self._client = engine, store, client
         self._submission, self._make, self._story, self._moved = submission, make, story, moved
@@ -81,7 +81,10 @@ class Playing(ABC):
         self._sweeper = Sweeper(store, engine.dispatcher, engine.settings, "lab", dict)
         self._worker = self._workers = 1
         self._round: Round | None = None
-        self._patience = LONGEST
+        self._attempts: Counter[int] = Counter()
+        self._patience = patience
+        #: Rounds, and waits for something to be due, so far.
+        self.moves = 0
 
     @abstractmethod
     def passed(self, place: Place, label: str = "") -> None:
@@ -114,12 +117,9 @@ class Playing(ABC):
     def _go_on(self, enough: Callable[[], bool]) -> None:
         """Deliver, answer, resume, sweep, until ``enough``, or until the run has ended and no message is left."""
         while not enough():
-            self._patience -= 1
-            if self._patience < 0:
-                told = (
-                    f"it has not ended after {LONGEST} rounds and waits; it is at step {self._at()[0]}. Give it max_rounds, or less to do"
-                )
-                raise Abandoned(LabError(f"story {self._story.name!r}: {told}"))
+            self.moves += 1
+            if self.moves > self._patience:
+                raise Abandoned(Stuck(f"the run has not ended after {self._patience} rounds and waits; it is at step {self._at()[0]}"))
             text = self._store.take()
             if text is not None:
                 self._deliver(text)
@@ -141,9 +141,8 @@ class Playing(ABC):
         (run_id, epoch, step), *_ = json.loads(base64.b64decode(json.loads(text)["body"]))
         if self._moved:
             self._another_worker()
-        fields = self._fields()
         pulse = Pulse(self._store, self._engine.settings.heartbeat_seconds)
-        mine = Round(self._worker, text, step, fields["current_node"], int(fields["attempt"]) + 1, pulse)
+        mine = Round(self._worker, text, step, self._attempts[step] + 1, pulse)
         rounds = Rounds(
             self._store,
             self._engine.dispatcher,
@@ -181,9 +180,7 @@ class Playing(ABC):
         assert self._store.now is not None
         due = self._store.due(self._submission.run_id)
         if due is None:
-            raise Abandoned(
-                LabError(f"story {self._story.name!r}: nobody will ever move the run, which is {phase}. This is Holdfast's fault")
-            )
+            raise Abandoned(Stuck(f"nobody will ever move the run, which is {phase}"))
         if phase == "leased":
             # No faster than sweepers sweep: a longer silence would spare the lease, as after an outage.
             self._store.now += min(round(self._engine.settings.lease_seconds * 500), max(1, due - self._store.now))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from worker.testing.boundaries import Boundary, Fault
 from worker.testing.failures import CrashFound
-from worker.testing.judging import advice
+from worker.testing.judging import Wrong, advice
 from worker.testing.story import Story, short
 
 #: Other stories that are named beside the shortest one.
@@ -51,16 +51,16 @@ class Report:
         )
 
 
-def found(flow: str, wrong: Sequence[tuple[Story, str]], stories: int) -> CrashFound:
+def found(flow: str, wrong: Sequence[tuple[Story, Wrong]], stories: int) -> CrashFound:
     """The error that tells the shortest of the stories that went wrong, each with what was wrong."""
     story, fault = min(wrong, key=lambda each: len(each[0].trace))
     others = tuple(other.name for other, _ in wrong if other is not story)
     lines = [f"{len(wrong)} of {stories} stories of flow {flow!r} went wrong. The shortest, {story.name!r}:", ""]
     lines += [f"  {line}" for line in str(story.trace).splitlines()]
-    lines += ["", "  What is wrong: " + fault.replace("\n", "\n    ")]
+    lines += ["", "  What is wrong: " + fault.text.replace("\n", "\n    ")]
     if story.world is not None:
         lines.append(f"  The world afterwards: {short(story.world, 400)}")
-    lines.append(f"  What to do: {advice(story)}")
+    lines.append(f"  What to do: {advice(story, fault)}")
     if others:
         more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
         lines += ["", f"  Wrong as well: {'; '.join(others[:NAMED])}{more}"]

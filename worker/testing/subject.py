@@ -12,8 +12,8 @@ from flows.base import Flow
 from flows.definition import is_name
 from flows.errors import InvalidFlow
 
-#: The name of a registered flow, a class, an object that is copied, a function that makes one; or a function of the world that does.
-Subject = str | type[Flow] | Flow | Callable[[], Flow] | Callable[[Any], Flow]
+#: The name of a registered flow, a class, an object that is copied, a function that makes one; a class or function may take the world.
+Subject = str | Flow | Callable[..., Flow]
 
 
 def maker(subject: Subject, world: Any) -> Callable[[], Flow]:
@@ -48,7 +48,7 @@ def _source(subject: Subject, world: Any) -> Callable[[], Any]:
     if not callable(subject):
         raise InvalidFlow(f"crash_lab plays flows: the name of one, a class, an object, a function that makes one; it got {subject!r}")
     function: Any = subject
-    return (lambda: function(world)) if not isinstance(subject, type) and _takes_world(function) else function
+    return (lambda: function(world)) if _takes_world(function) else function
 
 
 def _takes_world(function: Callable[..., Any]) -> bool:

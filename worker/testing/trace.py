@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 #: Of an undisturbed beginning, this many rounds before the fault are told; the ones before those went as always.
 ROUNDS_BEFORE = 2
@@ -16,6 +16,10 @@ class Line:
     step: int | None = None
     node: str = ""
     attempt: int = 1
+    times: int = 1
+
+    def __str__(self) -> str:
+        return self.text if self.times == 1 else f"{self.text} ({self.times} times)"
 
 
 @dataclass
@@ -26,8 +30,12 @@ class Trace:
     disturbed: int | None = None
 
     def tell(self, text: str, step: int | None = None, node: str = "", attempt: int = 1) -> None:
-        """Add a line."""
-        self.lines.append(Line(text, step, node, attempt))
+        """Add a line; one that only repeats the last is counted there."""
+        line = Line(text, step, node, attempt)
+        if self.lines and replace(self.lines[-1], times=1) == line:
+            self.lines[-1] = replace(line, times=self.lines[-1].times + 1)
+        else:
+            self.lines.append(line)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -40,8 +48,8 @@ class Trace:
         texts = [f"steps 0 to {first - 1} as always"] if start else []
         for line in told:
             if line.step is None:
-                texts.append(f"        {line.text}")
+                texts.append(f"        {line}")
             else:
                 again = f"attempt {line.attempt}: " if line.attempt > 1 else ""
-                texts.append(f"step {line.step:<2} {line.node:<{width}}  {again}{line.text}")
+                texts.append(f"step {line.step:<2} {line.node:<{width}}  {again}{line}")
         return "\n".join(texts)

@@ -93,11 +93,8 @@ class WatchedStore(Store):
     def take(self) -> str | None:
         """The next message, as a worker receives it; None where there is none."""
         with self._answered():
-            for queue in self.keys.queue_names:
-                text: Any = self.redis.rpop(queue)
-                if text is not None:
-                    return str(text)
-        return None
+            found: Any = self.redis.lmpop(2, *self.keys.queue_names, direction="RIGHT")
+        return None if found is None else str(found[1][0])
 
     def due(self, run_id: str) -> int | None:
         """When somebody must have moved the run (ms); None for never."""
