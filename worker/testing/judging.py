@@ -69,7 +69,7 @@ def fault_of_check(story: Story, check: Check | None) -> Wrong | None:
     try:
         verdict = check(story)
     except AssertionError as error:
-        return Wrong(f"the check failed: {str(error) or 'an assertion without a text'}{_place(check)}")
+        return Wrong(f"the check failed: {str(error) or f'an assertion without a text{_place(check)}'}")
     except Exception as error:
         return Wrong(f"the check raised {type(error).__name__}: {error}{_place(check)}")
     if isinstance(verdict, str):
@@ -101,7 +101,7 @@ def advice(story: Story, wrong: Wrong) -> str:
         if repeated[-1].worker < repeated[0].worker:
             return (
                 f"A worker that had been given up carried {name} out when the others had long gone on. Its commit is refused, its effect "
-                "is not: only the receiver can tell that it is too late. Pass it context.idempotency_key, and have it do nothing the second time."
+                "is not: only the receiver can tell that it is too late. Pass context.idempotency_key, and nothing happens twice."
             )
         if not any(call.key_read for call in repeated):
             return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,9 +61,13 @@ def found(flow: str, wrong: Sequence[tuple[Story, Wrong]], stories: int) -> Cras
     lines += ["", "  What is wrong: " + fault.text.replace("\n", "\n    ")]
     if story.world is not None:
         lines.append(f"  The world afterwards: {short(story.world, 400)}")
-    lines.append(f"  What to do: {advice(story, fault)}")
+    lines.append(_wrapped(f"What to do: {advice(story, fault)}"))
     if others:
         more = f" and {len(others) - NAMED} more" if len(others) > NAMED else ""
-        lines += ["", f"  Wrong as well: {'; '.join(others[:NAMED])}{more}"]
+        lines += ["", _wrapped(f"Wrong as well: {'; '.join(others[:NAMED])}{more}")]
     lines += ["", f"  To play this story alone: only={story.name!r}"]
     return CrashFound("\n".join(lines), story, others)
+
+
+def _wrapped(text: str) -> str:
+    return textwrap.fill(text, 110, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
