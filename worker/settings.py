@@ -145,7 +145,7 @@ def _told(fault: Any) -> str:
 
 
 #: Read by others than Settings: tests and tools use these names in the environment.
-OTHER_VARIABLES = {"debug"}
+OTHER_VARIABLES = {"debug", "test_url"}
 
 
 def _from_environment() -> list[str]:
