@@ -107,9 +107,11 @@ class Connection:
         except (redis.OutOfMemoryError, redis.ReadOnlyError) as error:
             raise StoreUnavailable(f"the state server at {self.place} refuses to write: {error}") from error
         except redis.ResponseError as error:
-            if str(error).startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN")):
-                raise StoreUnavailable(f"the state server at {self.place} refuses for now: {error}") from error
-            if str(error).startswith("WRONGTYPE"):
+            # Of a command in a pipeline, redis-py tells which one it was before it tells what the server said.
+            said = str(error).rpartition(" of pipeline caused error: ")[2]
+            if said.startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN")):
+                raise StoreUnavailable(f"the state server at {self.place} refuses for now: {said}") from error
+            if said.startswith("WRONGTYPE"):
                 raise DamagedRun(
                     f"a key under {self.keys.prefix}: does not hold what it should; who wrote to the server? ({error})"
                 ) from error

@@ -16,11 +16,11 @@ import redis
 
 from worker.store import scripts
 
-#: What a process does at a point: it dies there, or stands still until others have gone on without it.
-DIES = "dies"
-PAUSES = "pauses"
-#: Of a request: before it is sent, or once the server has carried it out and before the answer is seen.
-BEFORE, AFTER = "before", "after"
+#: What a process does at a point: it dies there, or stands still until others have gone on without it; before the request is
+#: sent, or once the server has carried it out and before the answer is seen.
+DIES_BEFORE, DIES_AFTER = "dies before", "dies behind"
+PAUSES_BEFORE, PAUSES_AFTER = "pauses before", "pauses behind"
+#: The request is carried out, and the connection cut instead of an answer.
 REPLY_LOST = "reply lost"
 TIMES_OUT = "times out"
 #: What the server answers in place of the request, which it does not carry out.
@@ -41,6 +41,7 @@ class Died(BaseException):
     def __init__(self, actor: Any) -> None:
         super().__init__(f"{actor.name} died")
         self.actor = actor
+        actor.dead = True  # from this instant on: what cleans up behind it reaches nobody
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,15 @@ class Wire:
     Args:
         faults: at most one a point.
         pause: called where a process is to stand still; it returns when the process wakes.
+        cut: called with what was asked for, where a connection is cut.
     """
 
-    def __init__(self, faults: Iterable[Fault] = (), pause: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, faults: Iterable[Fault] = (), pause: Callable[[], None] = lambda: None, cut: Callable[[str], None] = lambda name: None
+    ) -> None:
         self.trace: list[Point] = []
         self.faults = {fault.at: fault for fault in faults}
-        self.pause = pause
+        self.pause, self.cut = pause, cut
         self.actor: Any = None
 
     def meet(self, name: str, request: bool) -> str:
@@ -94,9 +98,9 @@ class Wire:
         if fault is None:
             return ""
         fault.fired += 1
-        if fault.kind == f"{DIES} {BEFORE}":
+        if fault.kind == DIES_BEFORE:
             raise Died(self.actor)
-        if fault.kind == f"{PAUSES} {BEFORE}":
+        if fault.kind == PAUSES_BEFORE:
             self.pause()
         return fault.kind
 
@@ -108,7 +112,7 @@ class WiredConnection(redis.UnixDomainSocketConnection):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._greeting = False
-        self._instead: Exception | None = None
+        self._instead: Callable[[], Exception] | None = None
         super().__init__(*args, **options)
 
     def on_connect_check_health(self, check_health: bool = True) -> None:
@@ -129,27 +133,29 @@ class WiredConnection(redis.UnixDomainSocketConnection):
         actor = wire.actor
         kind = wire.meet(name_of(chunks[0]), request=True)
         if kind == TIMES_OUT:
-            self._instead = redis.TimeoutError("Timeout reading from socket")
+            self._instead = lambda: redis.TimeoutError("Timeout reading from socket")
         elif kind in ANSWERS:
-            self._instead = self._parser.parse_error(ANSWERS[kind])
+            self._instead = lambda: self._parser.parse_error(ANSWERS[kind])
         else:
             super().send_packed_command(chunks, check_health)
-        if kind == f"{DIES} {AFTER}":
+        if kind == DIES_AFTER:
             self._carried_out()
             raise Died(actor)
         if kind == REPLY_LOST:
             self._carried_out()
             self._sock.shutdown(socket.SHUT_RDWR)
-        if kind == f"{PAUSES} {AFTER}":
+            wire.cut(wire.trace[-1].name)
+        if kind == PAUSES_AFTER:
             self._parser.can_read(5.0)  # the answer is here: it was carried out
             wire.pause()
 
     def read_response(self, *args: Any, **options: Any) -> Any:
         if self._instead is None:
             return super().read_response(*args, **options)
-        if isinstance(self._instead, redis.ConnectionError | redis.TimeoutError):  # as redis-py does with these
+        error = self._instead()  # one an answer: redis-py writes into the errors of a pipeline
+        if isinstance(error, redis.ConnectionError | redis.TimeoutError):  # as redis-py does with these
             self.disconnect()
-        raise self._instead
+        raise error
 
     def _carried_out(self) -> None:
         """Wait until the server has carried out all that was sent; its answers go nowhere."""

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tests.crash.points.faults import AFTER, ANSWERS, BEFORE, DIES, PAUSES, REPLY_LOST, TIMES_OUT, Fault
+from tests.crash.points.faults import (
+    ANSWERS,
+    DIES_AFTER,
+    DIES_BEFORE,
+    PAUSES_AFTER,
+    PAUSES_BEFORE,
+    REPLY_LOST,
+    TIMES_OUT,
+    Fault,
+)
 from tests.crash.points.laws import Violation, violations
 from tests.crash.points.story import Story
 from worker.store.scripts import TRANSITIONS
@@ -15,7 +24,6 @@ Plan = tuple[tuple[str, int], ...]
 Plays = Callable[[Sequence[Fault]], Story]
 #: Requests that only look: the world is the same behind them.
 LOOKS = {"HGETALL", "TIME", "HKEYS", "ZRANGE", "LLEN", "SCRIPT LOAD"}
-DIES_BEFORE, DIES_AFTER = f"{DIES} {BEFORE}", f"{DIES} {AFTER}"
 
 
 @dataclass
@@ -77,10 +85,10 @@ def refusals(story: Story) -> list[tuple[str, int]]:
 def pauses(story: Story) -> list[tuple[str, int]]:
     """A worker stands still, before and behind each of its requests and at each of its boundaries."""
     return [
-        (f"{PAUSES} {when}", place)
+        (kind, place)
         for place, point in enumerate(story.wire.trace)
-        for when in (BEFORE, AFTER)
-        if point.actor.startswith("worker") and (point.request or when == BEFORE)
+        for kind in (PAUSES_BEFORE, PAUSES_AFTER)
+        if point.actor.startswith("worker") and (point.request or kind == PAUSES_BEFORE)
     ]
 
 
@@ -91,22 +99,16 @@ def pairs(plays: Plays, first: Iterable[tuple[str, int]], second: Callable[[Stor
         yield from ((one, other) for other in second(story, one[1] + 1))
 
 
-def play_all(plays: Plays, plans: Iterable[Plan], tally: Tally | None = None) -> Tally:
-    """Play each plan and hold it against the laws; what does not hold is told with its trace.
+def play_all(plays: Plays, plans: Iterable[Plan]) -> Tally:
+    """Play each plan and hold it against the laws.
 
     Raises:
         AssertionError: a fault never struck: its plan says nothing.
     """
-    tally = tally or Tally()
+    tally = Tally()
     for plan in plans:
         faults = [Fault(place, kind) for kind, place in plan]
-        try:
-            story = plays(faults)
-            found = violations(story)
-        except Violation as violation:
-            found = [violation]
-        except Exception as error:
-            found = [Violation("no surprise", f"{type(error).__name__}: {error}")]
+        found = broken(plays, faults)
         for fault in faults:
             assert fault.fired == 1, f"the fault ({fault}) of plan {plan} struck {fault.fired} times"
         tally.stories += 1
@@ -114,6 +116,16 @@ def play_all(plays: Plays, plans: Iterable[Plan], tally: Tally | None = None) ->
         if found:
             tally.found.append(told(plan, found))
     return tally
+
+
+def broken(plays: Plays, faults: Sequence[Fault]) -> list[Violation]:
+    """The laws that a story with these faults breaks."""
+    try:
+        return violations(plays(faults))
+    except Violation as violation:
+        return [violation]
+    except Exception as error:
+        return [Violation("no surprise", f"{type(error).__name__}: {error}")]
 
 
 def told(plan: Plan, found: Sequence[Violation]) -> str:

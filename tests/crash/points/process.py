@@ -6,13 +6,14 @@ import base64
 import json
 import logging
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.crash.points.faults import WiredConnection
+from tests.crash.points.faults import Died, WiredConnection
 from tests.crash.points.plot import FLOW
 from worker import Client
 from worker.engine import Engine
@@ -74,13 +75,13 @@ class Process:
         self.engine = engine = Engine(story.app, story.settings)
         engine.owns_app, engine.name = True, name
         if story.dispatcher is not None:
-            engine.dispatcher = story.dispatcher(story.app, story.inspector.keys)
+            engine.dispatcher = story.dispatcher(self)
         engine.store = WiredStore.of(story)
 
     def die(self) -> None:
         """What the operating system does behind a dead process: its connections are closed. Nothing else is."""
-        self.dead = True
-        self.close()
+        with suppress(Died):  # a connection that wants to say something as it closes does not come to it
+            self.close()
 
     def close(self) -> None:
         self.engine.close()

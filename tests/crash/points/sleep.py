@@ -7,11 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.crash.points.faults import PAUSES
+from tests.crash.points.faults import PAUSES_AFTER, PAUSES_BEFORE
 
 if TYPE_CHECKING:
     from tests.crash.points.process import WorkerProcess
     from tests.crash.points.story import Story
+
+#: No worker meets so many points before it comes back: only where one is to stand still it needs a thread of its own.
+LONGEST_ACT = 40
 
 
 @dataclass
@@ -29,7 +32,7 @@ class Sleepers:
     def __init__(self, story: Story, wakes: str) -> None:
         self._story = story
         self._between = wakes == "between"
-        self._wanted = any(fault.kind.startswith(PAUSES) for fault in story.faults)
+        self._pauses = [fault for fault in story.faults if fault.kind in (PAUSES_BEFORE, PAUSES_AFTER)]
         self.asleep: list[Sleeper] = []
         self._baton = threading.Event()
         self._failure: BaseException | None = None
@@ -38,7 +41,8 @@ class Sleepers:
 
     def start(self, acts: Callable[[], None]) -> None:
         """Let a worker do something, until that is done or the worker stands still."""
-        if not self._wanted:
+        met = len(self._story.wire.trace)
+        if not any(met <= fault.at < met + LONGEST_ACT for fault in self._pauses):
             acts()
             return
 
