@@ -84,6 +84,8 @@ class Wire:
         self.faults = {fault.at: fault for fault in faults}
         self.pause, self.cut = pause, cut
         self.actor: Any = None
+        #: How many answers were seen long after the request was carried out.
+        self.late = 0
 
     def meet(self, name: str, request: bool) -> str:
         """The actor is at the next point; the kind of fault that strikes there, "" for none.
@@ -147,6 +149,7 @@ class WiredConnection(redis.UnixDomainSocketConnection):
             wire.cut(wire.trace[-1].name)
         if kind == PAUSES_AFTER:
             self._parser.can_read(5.0)  # the answer is here: it was carried out
+            wire.late += 1
             wire.pause()
 
     def read_response(self, *args: Any, **options: Any) -> Any:

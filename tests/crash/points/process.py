@@ -43,15 +43,19 @@ class WiredStore(Store):
         return store
 
     def claim(self, run_id: str, **options: Any) -> Granted | Refused:
+        late = self.story.wire.late
         answer = super().claim(run_id, **options)
         if isinstance(answer, Granted):
-            self.story.tell("granted", token=int(answer.token), step=options["step"], epoch=options["epoch"])
+            late = self.story.wire.late - late
+            self.story.tell("granted", token=int(answer.token), step=options["step"], epoch=options["epoch"], late=late)
         return answer
 
     def commit(self, run_id: str, **options: Any) -> tuple[str, str]:
+        late = self.story.wire.late
         word, detail = super().commit(run_id, **options)
+        late = self.story.wire.late - late
         newest = int(self.story.inspector.redis.hget(self.keys.queues, "token") or 0)  # before anybody else moves
-        self.story.tell("commit", word=word, detail=detail, token=int(options["token"]), newest=newest, **_where(options))
+        self.story.tell("commit", word=word, detail=detail, token=int(options["token"]), newest=newest, late=late, **_where(options))
         return word, detail
 
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import redis
@@ -111,8 +112,7 @@ class Story:
             else:
                 self.found.append(Violation("V1", f"the story has no end: after {TURNS} turns the run is {self.look()[1]}"))
             for worker in list(self.workers):
-                with self.living(worker):
-                    worker.leave()
+                self.sleepers.start(partial(self._leaves, worker))
         finally:
             PlottedFlow.stage = None
             self.sleepers.wake_all()
@@ -121,6 +121,10 @@ class Story:
             if self.outbox:
                 self.broker.close()
         return self
+
+    def _leaves(self, worker: WorkerProcess) -> None:
+        with self.living(worker):
+            worker.leave()
 
     def _turn(self) -> bool:
         """Let something happen; whether the story is over."""
