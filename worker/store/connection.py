@@ -151,9 +151,10 @@ class Connection:
         except redis.ResponseError as error:
             if is_denied(error):
                 raise denied(self.url, error, what) from error
-            said = str(error).rpartition("caused error: ")[2]  # a pipeline says first which command it was
+            # Of a command in a pipeline, redis-py tells which one it was before it tells what the server said.
+            said = str(error).rpartition(" of pipeline caused error: ")[2]
             if said.startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS")):
-                raise StoreUnavailable(f"the state server at {self.place} refuses for now: {error}") from error
+                raise StoreUnavailable(f"the state server at {self.place} refuses for now: {said}") from error
             if said.startswith("WRONGTYPE"):
                 raise DamagedRun(
                     f"a key under {self.keys.prefix}: does not hold what it should; who wrote to the server? ({error})"
