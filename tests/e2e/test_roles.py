@@ -96,6 +96,7 @@ def test_a_user_reaches_the_keys_of_its_role_and_no_others(locked: LockedServer,
     assert role.commands - KEYLESS <= set(EXAMPLES), "a command without an example"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROLES)
 def test_a_script_may_do_no_more_than_the_user_who_runs_it(locked: LockedServer, operator: redis.Redis, name: str) -> None:
     """Any Lua, not only ours: each command of the server, and each of the user's own on each key, undeclared."""
