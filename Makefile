@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Most tests wait for processes, so four at once keep two cores busy; the tests of one file share its servers.
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-all soak check bench picture format clean
+.PHONY: help demo up test test-all soak check audit bench picture format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,13 +27,17 @@ test-all: .venv/.dev ## every test, the slow ones too
 soak: .venv/.dev ## chaos for ten minutes, and a report; longer: make soak MINUTES=60, the same again: SEED=...
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(SOAK)
 
-check: .venv/.dev ## format, lint, types, import contracts, Dockerfile and compose file
+check: .venv/.dev ## format, lint, types, import contracts, Dockerfile and compose file, known vulnerabilities
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+	$(BIN)/python -m tests.audit
+
+audit: .venv/.dev ## known vulnerabilities of what is installed; fails, too, where that cannot be found out
+	@$(BIN)/python -m tests.audit --strict
 
 format: .venv/.dev ## mend what `make check` can mend by itself
 	$(BIN)/ruff check --fix .

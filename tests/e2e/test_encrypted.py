@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.support.command_line import CommandLine
+from tests.support.rabbit import rabbit_server
 from tests.support.servers import CrashableServer
-from tests.support.tls import NOT_IN_IT, TlsRabbit, TlsServer, tls_rabbit, tls_server
+from tests.support.tls import NOT_IN_IT, TlsRabbit, TlsServer, tls_server
 from worker import Client, RunStatus, Settings, StoreUnavailable
 from worker.app import make_app
 from worker.doctor import Level
@@ -29,7 +30,7 @@ def tls() -> Iterator[TlsServer]:
 
 @pytest.fixture(scope="module")
 def rabbit_tls() -> Iterator[TlsRabbit]:
-    with tls_rabbit() as running:
+    with rabbit_server(TlsRabbit) as running:
         yield running
 
 

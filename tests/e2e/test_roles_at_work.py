@@ -163,6 +163,7 @@ def test_the_command_line_says_what_the_server_refuses(locked: LockedServer, mon
     assert said("admin", "delete", "r")[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("login", ["reader:wrong", "nobody:x", ":x", ""])
 def test_a_wrong_login_is_a_clear_error_and_not_a_missing_server(locked: LockedServer, monkeypatch: Any, capsys: Any, login: str) -> None:
     url = f"unix://{login}@{locked.socket}" if login else f"unix://{locked.socket}"

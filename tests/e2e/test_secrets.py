@@ -80,11 +80,11 @@ def everything_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(error)) + repr(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", UNUSABLE)
 def test_no_error_repeats_the_password_of_a_state_server(url: str, monkeypatch: Any, capfd: Any, caplog: Any, tmp_path: Path) -> None:
     caplog.set_level(logging.DEBUG)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("worker.store.connection.RESENDS", 0)
     monkeypatch.setenv("HOLDFAST_DEBUG", "1")  # tracebacks, too
     for arguments in (["list"], ["doctor", "--json"], ["worker"]):
         assert holdfast([*arguments, "--url", url]) in (2, 7)
@@ -94,6 +94,7 @@ def test_no_error_repeats_the_password_of_a_state_server(url: str, monkeypatch: 
     assert CANARY not in said.out + said.err + caplog.text + everything_of(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", BROKERS)
 def test_no_error_repeats_the_password_of_a_broker(url: str, locked: LockedServer, monkeypatch: Any, capfd: Any, caplog: Any) -> None:
     caplog.set_level(logging.DEBUG)

@@ -55,11 +55,12 @@ class Role:
     looks: frozenset[str] = frozenset()
     scripts: frozenset[str] = frozenset()
     writes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    keyless: frozenset[str] = frozenset()
 
     @property
     def commands(self) -> frozenset[str]:
         """All it has."""
-        return KEYLESS | LOOKS | self.looks | (SCRIPTS if self.scripts else frozenset()) | frozenset(self.writes)
+        return KEYLESS | self.keyless | LOOKS | self.looks | (SCRIPTS if self.scripts else frozenset()) | frozenset(self.writes)
 
     def may(self, command: str, kind: str | None) -> bool:
         """Whether the command is for this user on a key of this kind (None: not one of ours)."""
@@ -81,6 +82,8 @@ def only(*kinds: str) -> frozenset[str]:
     return frozenset(kinds)
 
 
+#: What is waited for replicas with (``wait_replicas``): a publication on a channel of ours, then WAIT.
+WAITS = frozenset({"publish", "wait"})
 #: What submit, stop, resume and retry write.
 MOVES = {
     OF_A_RUN: "hset hdel xadd persist",
@@ -90,7 +93,7 @@ MOVES = {
     only("list"): "lpush rpush",
 }
 ROLES = {
-    "producer": Role(sees=SHARED | SEEN | {"idem"}, scripts=SHARED | {"idem"}, writes=by_command(MOVES)),
+    "producer": Role(sees=SHARED | SEEN | {"idem"}, scripts=SHARED | {"idem"}, writes=by_command(MOVES), keyless=WAITS),
     "worker": Role(
         sees=SHARED | SEEN | {"idem", "line"},
         looks=only("hkeys", "zrangebyscore"),
@@ -114,6 +117,7 @@ ROLES = {
         looks=only("zscan"),
         scripts=SHARED | {"idem"},
         writes=by_command({**MOVES, only("paused"): "hsetnx hdel", OF_A_RUN | {"idem", "letters"}: "del"}),
+        keyless=WAITS,
     ),
 }
 

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import amqp
 
@@ -180,11 +180,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
 
 
+Kind = TypeVar("Kind", bound=RabbitServer)
+
+
 @contextmanager
-def rabbit_server() -> Iterator[RabbitServer]:
+def rabbit_server(kind: type[Kind] = RabbitServer) -> Iterator[Kind]:
     """A running broker of its own, ended and removed with its data afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="hf-rabbit-"))
-    running = RabbitServer(directory)
+    running = kind(directory)
     try:
         running.start()
         yield running

@@ -91,19 +91,6 @@ class TlsRabbit(RabbitServer):
         return f"amqps://guest:guest@{name}:{self.tls_port}//" + (f"?{query}" if query else "")
 
 
-@contextmanager
-def tls_rabbit() -> Iterator[TlsRabbit]:
-    """A running broker of its own, ended and removed with its data afterwards."""
-    directory = Path(tempfile.mkdtemp(prefix="hf-rabbit-tls-"))
-    running = TlsRabbit(directory)
-    try:
-        running.start()
-        yield running
-    finally:
-        running.close()
-        shutil.rmtree(directory)
-
-
 def answers(port: int) -> bool:
     """Whether somebody listens there."""
     with socket.socket() as made:

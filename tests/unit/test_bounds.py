@@ -60,7 +60,7 @@ def test_an_answer_or_a_reason_beyond_its_bounds_changes_nothing(client: Client)
     record = client.get(run.id)
     with pytest.raises(UnstorableValue, match="levels deep"):
         client.resume(run.id, deep())
-    with pytest.raises(InvalidInput, match="the answer takes .* bytes, at most 262144 are accepted"):
+    with pytest.raises(InvalidInput, match=r"the answer takes .* bytes, at most 262144 are accepted"):
         client.resume(run.id, "x" * 262_143)
     with pytest.raises(InvalidInput, match="bytes, at most 16384 are accepted"):
         client.request_stop(run.id, reason="x" * 16_385)

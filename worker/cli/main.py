@@ -18,7 +18,7 @@ from worker.cli.shadow import shadowed
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     epilog="The server is taken from --url, HOLDFAST_REDIS_URL or config/worker.toml; else it is the one of `holdfast up`, "
     "else a safe one on localhost. Exit codes: 0 done, 1 internal error or damaged run, 2 usage, 3 no such run or flow, "
-    "7 no server, 8 not possible in this state, 130 interrupted by you.",
+    "7 no server, 8 not possible in this state or not allowed to this user, 130 interrupted by you.",
 )
 @click.version_option(package_name="holdfast", message="%(prog)s %(version)s")
 def holdfast() -> None:

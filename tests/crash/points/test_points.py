@@ -64,7 +64,9 @@ def test_a_process_may_die_at_every_point(stage: Stage) -> None:
     requests = sum(point.request for point in story.wire.trace)
     tally = shown("death at every point", stage, WHOLE, ((death,) for death in deaths(story)))
     assert tally.stories == 2 * requests + (len(story.wire.trace) - requests)
-    print(f"points: {requests} requests, {len(story.wire.trace) - requests} boundaries of user code; {len(worlds(story))} worlds left behind")
+    print(
+        f"points: {requests} requests, {len(story.wire.trace) - requests} boundaries of user code; {len(worlds(story))} worlds left behind"
+    )
 
 
 def test_every_reply_may_be_lost(stage: Stage) -> None:
