@@ -9,11 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.support.command_line import CommandLine
 from tests.support.history import exact
 from tests.support.sentinels import Watched, watched
-from tests.support.servers import until
+from tests.support.servers import CrashableServer, until
 from tests.support.workers import workers
 from worker import Client, Settings
 from worker.doctor import Finding, Level
@@ -70,6 +71,49 @@ def test_a_malformed_message_goes_to_the_dead_letters_and_the_worker_lives(clien
         until(lambda: len(client._store.dead_letters()) == len(malformed), "all letters")
         assert worker.process.poll() is None
     assert "no header 'id'" in [letter["why"] for letter in client._store.dead_letters()]
+
+
+def test_a_master_that_another_has_replaced_is_left_long_before_it_is_told(client: Client, settings: Settings, service: Watched) -> None:
+    """A failover on request: nobody dies, and the old master goes on for ten seconds, confirming what will be undone."""
+    with workers(1, settings) as [worker]:
+        run = client.submit("ledger", "g", {"rounds": 60, "seconds": 0.05})
+        until(lambda: client.get(run.id).state.step > 5, "some rounds")
+        old = service.master()
+        with service.client(service.sentinels[0]) as sentinel:
+            sentinel.execute_command("SENTINEL", "FAILOVER", "holdfast")
+        new = service.another_master(old)
+        with service.client(new) as master:
+            until(lambda: reaches(client, master), "a submit that reaches the new master", 5)
+        with service.client(old) as demoted:
+            assert demoted.info("replication")["role"] == "master", "it must not have been told yet, or nothing was shown"
+        another = client.submit("ledger", "g", {"rounds": ROUNDS})
+        for run_id, rounds in ((run.id, 60), (another.id, ROUNDS)):
+            client.wait(run_id, 60)
+            assert exact(client, run_id, rounds)
+        assert worker.process.poll() is None
+    until(lambda: len(service.following(new)) == 2 and service.well(), "the old master as a replica", 60)
+
+
+def reaches(client: Client, server: redis.Redis) -> bool:
+    """Submit a run; whether this server has it."""
+    try:
+        return bool(server.exists(client._store.keys.run(client.submit("countdown", "g", {"rounds": 2}).id)))
+    except StoreUnavailable:
+        return False
+
+
+def test_messages_may_travel_through_a_service_while_the_runs_are_elsewhere(
+    server: CrashableServer, settings: Settings, prefix: str
+) -> None:
+    apart = settings.model_copy(update={"redis_url": server.url, "broker_url": settings.redis_url})
+    client = Client(settings=apart)
+    with workers(1, apart):
+        run = client.submit("ledger", "g", {"rounds": ROUNDS})
+        client.wait(run.id, 30)
+        assert exact(client, run.id, ROUNDS)
+        assert {worker["handover"] for worker in client.workers()} == {"outbox"}
+        assert client._engine.dispatcher.lengths() == dict.fromkeys(client._store.keys.queue_names, 0)
+    client.close()
 
 
 def row(client: Client, check: str) -> Finding:

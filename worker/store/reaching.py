@@ -7,6 +7,7 @@ say. redis-py does so for READONLY; the other ways in which such a server gives 
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlencode
@@ -21,6 +22,8 @@ from worker.sentinel_url import SentinelUrl, is_sentinel, read
 
 #: Seconds for one answer of a Sentinel. The one asked first may be on the machine that died; there are others.
 SENTINEL_PATIENCE = 1.0
+#: How often at most a process asks the Sentinels, before it sends a command, whether the master is still the same; and if none answered.
+LOOK_SECONDS, NOBODY_KNOWS_SECONDS = 1.0, 10.0
 #: What a server says that is, or may be, the master no more: a client that waited for it is sent away (UNBLOCKED), it has lost its
 #: own master (MASTERDOWN), or its replicas, perhaps to another (NOREPLICAS). Asked again, the Sentinels name the same or another one.
 DEMOTED = ("UNBLOCKED", "MASTERDOWN", "NOREPLICAS")
@@ -35,9 +38,25 @@ class FollowingConnection(SentinelManagedConnection):
         redis-py 8.1 sends again after an error over a connection to where it last was: to the master that is gone, for as long as it
         sends again. It asks the Sentinels only for the next command.
         """
-        if not self._sock:
+        stands: Any = self._sock
+        if not stands:
             self._connect_retry()  # type: ignore[no-untyped-call]
+        elif check_health and self._left_behind():
+            self.disconnect()  # type: ignore[no-untyped-call]
+            raise redis.ConnectionError("the Sentinels have named another master")
         super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
+
+    def _left_behind(self) -> bool:
+        """Whether another is the master by now. The old one is told some ten seconds later, and until then confirms what will be undone."""
+        known = self.connection_pool
+        now = time.monotonic()
+        if now >= getattr(known, "looks_again", 0.0):
+            known.looks_again = now + LOOK_SECONDS
+            try:
+                known.get_master_address()
+            except (redis.ConnectionError, redis.TimeoutError):
+                known.looks_again = now + NOBODY_KNOWS_SECONDS  # nobody knows better than this connection, which stands
+        return bool((self.host, self.port) != known.master_address)
 
     def read_response(self, disable_decoding: bool = False, *, disconnect_on_error: bool | None = True, **options: Any) -> Any:
         """The server's answer; raises ConnectionError where it is the master no more.
