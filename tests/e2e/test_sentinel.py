@@ -102,6 +102,25 @@ def reaches(client: Client, server: redis.Redis) -> bool:
         return False
 
 
+def test_sentinels_that_answer_nothing_cost_no_worker_a_lease_while_the_master_lives(
+    client: Client, settings: Settings, service: Watched
+) -> None:
+    with workers(1, settings) as [worker]:
+        run = client.submit("ledger", "g", {"rounds": 12, "seconds": 1.0})
+        until(lambda: client.get(run.id).state.step > 0, "the first round")
+        for port in service.sentinels:
+            service.signal(port, signal.SIGSTOP)
+        try:
+            client.wait(run.id, 60)
+        finally:
+            for port in service.sentinels:
+                service.signal(port, signal.SIGCONT)
+        assert exact(client, run.id, 12)
+        assert [event.type for event in client.events(run.id, follow=False) if event.type == "lost"] == []
+        assert worker.process.poll() is None
+    until(lambda: service.well() and service.settled(), "Sentinels that see each other", 60)
+
+
 def test_messages_may_travel_through_a_service_while_the_runs_are_elsewhere(
     server: CrashableServer, settings: Settings, prefix: str
 ) -> None:

@@ -6,10 +6,9 @@ say. redis-py does so for READONLY; the other ways in which such a server gives 
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 
 import redis
@@ -20,8 +19,9 @@ from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
 from worker.sentinel_url import SentinelUrl, is_sentinel, read
 
-#: Seconds for one answer of a Sentinel. The one asked first may be on the machine that died; there are others.
-SENTINEL_PATIENCE = 1.0
+#: Seconds for one answer of a Sentinel. The one asked first may be on the machine that died; there are others. All of three together take
+#: less than a heartbeat may be late.
+SENTINEL_PATIENCE = 0.5
 #: How often at most a process asks the Sentinels, before it sends a command, whether the master is still the same; and if none answered.
 LOOK_SECONDS, NOBODY_KNOWS_SECONDS = 1.0, 10.0
 #: What a server says that is, or may be, the master no more: a client that waited for it is sent away (UNBLOCKED), it has lost its
@@ -77,19 +77,28 @@ class FollowingSSLConnection(FollowingConnection, SSLConnection):
 
 
 class Sentinels(Sentinel):
-    """redis-py's, for many threads: it reorders its list of Sentinels in place, and two threads at once can make one of them vanish."""
+    """redis-py's, for many threads: that one reorders its list of Sentinels in place, and two threads at once can make one of them vanish.
 
-    def discover_master(self, service_name: str) -> Any:
+    While no Sentinel answers at all, the master is who it was: that they are away must not stop work that the master does.
+    """
+
+    def discover_master(self, service_name: str) -> tuple[str, int]:
         """Host and port of the master; raises MasterNotFoundError."""
-        asking = copy.copy(self)
-        asking.sentinels = list(self.sentinels)
-        try:
-            return Sentinel.discover_master(asking, service_name)  # type: ignore[no-untyped-call]
-        except MasterNotFoundError as error:
-            places = ", ".join("{host}:{port}".format_map(one.connection_pool.connection_kwargs) for one in asking.sentinels)
-            raise MasterNotFoundError(f"no Sentinel of {places} answers and names a living master {service_name!r}") from error
-        finally:
-            self.sentinels = asking.sentinels
+        answered, asked = False, list(self.sentinels)
+        for one in asked:
+            try:
+                state: Any = cast(dict[str, Any], one.sentinel_masters()).get(service_name)
+            except (redis.ConnectionError, redis.TimeoutError):
+                continue
+            answered = True
+            if state and self.check_master_state(state, service_name):  # type: ignore[no-untyped-call]
+                self.sentinels = [one, *(other for other in asked if other is not one)]  # who answered is asked first
+                self._known: tuple[str, int] = (state["ip"], state["port"])
+                return self._known
+        if not answered and hasattr(self, "_known"):
+            return self._known
+        places = ", ".join("{host}:{port}".format_map(one.connection_pool.connection_kwargs) for one in asked)
+        raise MasterNotFoundError(f"no Sentinel of {places} answers and names a living master {service_name!r}")
 
 
 def client_of(url: str, **options: Any) -> redis.Redis:
