@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -22,8 +23,9 @@ from worker.sentinel_url import SentinelUrl, is_sentinel, read
 #: Seconds for one answer of a Sentinel. The one asked first may be on the machine that died; there are others. All of three together take
 #: less than a heartbeat may be late.
 SENTINEL_PATIENCE = 0.5
-#: How often at most a process asks the Sentinels, before it sends a command, whether the master is still the same; and if none answered.
-LOOK_SECONDS, NOBODY_KNOWS_SECONDS = 1.0, 10.0
+#: How often at most a process asks the Sentinels, before it sends a command, whether the master is still the same; and after an answer
+#: that took its time, so that Sentinels which are away hold up no heartbeat for long.
+LOOK_SECONDS, SLOW_LOOK_SECONDS = 1.0, 5.0
 #: What a server says that is, or may be, the master no more: a client that waited for it is sent away (UNBLOCKED), it has lost its
 #: own master (MASTERDOWN), or its replicas, perhaps to another (NOREPLICAS). Asked again, the Sentinels name the same or another one.
 DEMOTED = ("UNBLOCKED", "MASTERDOWN", "NOREPLICAS")
@@ -51,11 +53,11 @@ class FollowingConnection(SentinelManagedConnection):
         known = self.connection_pool
         now = time.monotonic()
         if now >= getattr(known, "looks_again", 0.0):
-            known.looks_again = now + LOOK_SECONDS
-            try:
+            known.looks_again = now + LOOK_SECONDS  # for the other threads
+            with suppress(redis.ConnectionError, redis.TimeoutError):  # nobody knows better than this connection, which stands
                 known.get_master_address()
-            except (redis.ConnectionError, redis.TimeoutError):
-                known.looks_again = now + NOBODY_KNOWS_SECONDS  # nobody knows better than this connection, which stands
+            after = time.monotonic()
+            known.looks_again = after + (LOOK_SECONDS if after - now < SENTINEL_PATIENCE else SLOW_LOOK_SECONDS)
         return bool((self.host, self.port) != known.master_address)
 
     def read_response(self, disable_decoding: bool = False, *, disconnect_on_error: bool | None = True, **options: Any) -> Any:
