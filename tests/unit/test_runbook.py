@@ -10,6 +10,7 @@ from worker.doctor.app import app_findings
 from worker.doctor.broker import handover
 from worker.doctor.contents import dead_letters, flows_loaded, quarantined_runs
 from worker.doctor.examination import server_findings
+from worker.doctor.sentinels import sentinels
 from worker.doctor.server import connection
 from worker.settings import Settings
 from worker.store.inspection import Inspection
@@ -30,6 +31,7 @@ def test_every_row_of_the_doctor_is_in_its_table() -> None:
     client = Client(settings=settings)
     checks = [finding.check for finding in server_findings(told, settings)]
     checks += [connection(settings, "").check, dead_letters(told, "").check, quarantined_runs(told).check, flows_loaded({}).check]
+    checks += [finding.check for finding in sentinels("redis+sentinel://127.0.0.1:1/nobody")]
     checks += [handover(client._engine.dispatcher, {}).check]
     checks += [finding.check for finding in app_findings(client._engine.app, own=True)]
     client.close()

@@ -13,6 +13,7 @@ from worker.doctor.broker import handover
 from worker.doctor.contents import dead_letters, flows_loaded, quarantined_runs
 from worker.doctor.finding import Finding, Level
 from worker.doctor.keeping import append_only, delayed_fsyncs, eviction_policy, fsync, replicas
+from worker.doctor.sentinels import sentinels
 from worker.doctor.server import clock, cluster, connection, version
 from worker.settings import Settings
 from worker.store.inspection import Inspection, inspect
@@ -33,6 +34,7 @@ def examine(engine: Engine, local_time: Callable[[], float] = time.time) -> list
     registry.registered()
     return [
         *server_findings(told, settings),
+        *sentinels(store.url),
         connection(settings, store.url),
         handover(engine.dispatcher, told.handovers),
         *app_findings(engine.app, engine.owns_app),
@@ -52,7 +54,7 @@ def server_findings(told: Inspection, settings: Settings) -> list[Finding]:
         clock(told, settings),
         fsync(told),
         delayed_fsyncs(told),
-        replicas(told),
+        replicas(told, settings),
     ]
 
 

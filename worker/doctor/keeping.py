@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from worker.doctor.finding import Finding, ok, refused, unknown, warning
+from worker.settings import Settings
 from worker.store.inspection import Inspection
 
 
@@ -71,7 +72,7 @@ def delayed_fsyncs(told: Inspection) -> Finding:
     return ok(check, "its disk keeps up")
 
 
-def replicas(told: Inspection) -> Finding:
+def replicas(told: Inspection, settings: Settings) -> Finding:
     """A failover to a replica that was behind forgets what it had not received."""
     check = "replicas"
     if told.info is None:
@@ -83,6 +84,12 @@ def replicas(told: Inspection) -> Finding:
             "Name the primary in HOLDFAST_REDIS_URL",
         )
     count = int(told.info.get("connected_slaves", 0))
+    if settings.wait_replicas > count:
+        return warning(
+            check,
+            f"wait_replicas is {settings.wait_replicas}, and it has {count} replicas: no submit, stop or resume is acknowledged",
+            "Start the replicas, or lower wait_replicas (HOLDFAST_WAIT_REPLICAS)",
+        )
     if not count:
         return ok(check, "it has no replicas")
     least = told.config.get("min-replicas-to-write")

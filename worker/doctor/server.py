@@ -9,11 +9,16 @@ from urllib.parse import urlsplit
 from worker.broker import is_verified
 from worker.doctor.finding import Finding, ok, refused, unknown, warning
 from worker.durations import duration
+from worker.sentinel_url import is_sentinel, read
 from worker.settings import Settings
 from worker.store.inspection import Inspection
 
 #: The transitions need what these versions brought (flags of scripts, LPOS, PEXPIREAT's answers); older ones are not tested.
 OLDEST = {"Valkey": (8, 0), "Redis": (7, 0)}
+
+
+#: Schemes of connections in plain, and what to use instead.
+SECURE = {"redis": "rediss://", "redis+sentinel": "rediss+sentinel://", "amqp": "amqps://", "pyamqp": "amqps://"}
 
 
 def version(told: Inspection) -> Finding:
@@ -63,12 +68,14 @@ def connection(settings: Settings, default_url: str) -> Finding:
     """Whoever reads a plain connection reads goals and answers, and the password; so does who answers one that is not verified."""
     check = "connection"
     for url in (settings.redis_url or default_url, *(settings.broker_url or "").split(";")):
-        parts = urlsplit(url)
-        if parts.scheme in ("redis", "amqp", "pyamqp") and not _is_loopback(parts.hostname or "localhost"):
-            secure = {"redis": "rediss://"}.get(parts.scheme, "amqps://")
+        scheme = url.partition("://")[0]
+        hosts = [host for host, _ in read(url).sentinels] if is_sentinel(url) else [urlsplit(url).hostname or "localhost"]
+        outside = [host for host in hosts if not _is_loopback(host)]
+        if scheme in SECURE and outside:
+            secure = SECURE[scheme]
             return warning(
                 check,
-                f"the connection to {parts.hostname} is not encrypted and leaves this machine",
+                f"the connection to {', '.join(outside)} is not encrypted and leaves this machine",
                 f"Use {secure}, unless you trust everybody on the way",
             )
         if parts.scheme in ("rediss", "amqps") and not is_verified(url):

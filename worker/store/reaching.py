@@ -6,9 +6,10 @@ say. redis-py does so for READONLY; the other ways in which such a server gives 
 
 from __future__ import annotations
 
-import copy
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 from urllib.parse import urlencode
 
 import redis
@@ -19,8 +20,12 @@ from redis.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool
 
 from worker.sentinel_url import SentinelUrl, is_sentinel, read
 
-#: Seconds for one answer of a Sentinel. The one asked first may be on the machine that died; there are others.
-SENTINEL_PATIENCE = 1.0
+#: Seconds for one answer of a Sentinel. The one asked first may be on the machine that died; there are others. All of three together take
+#: less than a heartbeat may be late.
+SENTINEL_PATIENCE = 0.5
+#: How often at most a process asks the Sentinels, before it sends a command, whether the master is still the same; and after an answer
+#: that took its time, so that Sentinels which are away hold up no heartbeat for long.
+LOOK_SECONDS, SLOW_LOOK_SECONDS = 1.0, 5.0
 #: What a server says that is, or may be, the master no more: a client that waited for it is sent away (UNBLOCKED), it has lost its
 #: own master (MASTERDOWN), or its replicas, perhaps to another (NOREPLICAS). Asked again, the Sentinels name the same or another one.
 DEMOTED = ("UNBLOCKED", "MASTERDOWN", "NOREPLICAS")
@@ -35,9 +40,25 @@ class FollowingConnection(SentinelManagedConnection):
         redis-py 8.1 sends again after an error over a connection to where it last was: to the master that is gone, for as long as it
         sends again. It asks the Sentinels only for the next command.
         """
-        if not self._sock:
+        stands: Any = self._sock
+        if not stands:
             self._connect_retry()  # type: ignore[no-untyped-call]
+        elif check_health and self._left_behind():
+            self.disconnect()  # type: ignore[no-untyped-call]
+            raise redis.ConnectionError("the Sentinels have named another master")
         super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
+
+    def _left_behind(self) -> bool:
+        """Whether another is the master by now. The old one is told some ten seconds later, and until then confirms what will be undone."""
+        known = self.connection_pool
+        now = time.monotonic()
+        if now >= getattr(known, "looks_again", 0.0):
+            known.looks_again = now + LOOK_SECONDS  # for the other threads
+            with suppress(redis.ConnectionError, redis.TimeoutError):  # nobody knows better than this connection, which stands
+                known.get_master_address()
+            after = time.monotonic()
+            known.looks_again = after + (LOOK_SECONDS if after - now < SENTINEL_PATIENCE else SLOW_LOOK_SECONDS)
+        return bool((self.host, self.port) != known.master_address)
 
     def read_response(self, disable_decoding: bool = False, *, disconnect_on_error: bool | None = True, **options: Any) -> Any:
         """The server's answer; raises ConnectionError where it is the master no more.
@@ -58,19 +79,28 @@ class FollowingSSLConnection(FollowingConnection, SSLConnection):
 
 
 class Sentinels(Sentinel):
-    """redis-py's, for many threads: it reorders its list of Sentinels in place, and two threads at once can make one of them vanish."""
+    """redis-py's, for many threads: that one reorders its list of Sentinels in place, and two threads at once can make one of them vanish.
 
-    def discover_master(self, service_name: str) -> Any:
+    While no Sentinel answers at all, the master is who it was: that they are away must not stop work that the master does.
+    """
+
+    def discover_master(self, service_name: str) -> tuple[str, int]:
         """Host and port of the master; raises MasterNotFoundError."""
-        asking = copy.copy(self)
-        asking.sentinels = list(self.sentinels)
-        try:
-            return Sentinel.discover_master(asking, service_name)  # type: ignore[no-untyped-call]
-        except MasterNotFoundError as error:
-            places = ", ".join("{host}:{port}".format_map(one.connection_pool.connection_kwargs) for one in asking.sentinels)
-            raise MasterNotFoundError(f"no Sentinel of {places} answers and names a living master {service_name!r}") from error
-        finally:
-            self.sentinels = asking.sentinels
+        answered, asked = False, list(self.sentinels)
+        for one in asked:
+            try:
+                state: Any = cast(dict[str, Any], one.sentinel_masters()).get(service_name)
+            except (redis.ConnectionError, redis.TimeoutError):
+                continue
+            answered = True
+            if state and self.check_master_state(state, service_name):  # type: ignore[no-untyped-call]
+                self.sentinels = [one, *(other for other in asked if other is not one)]  # who answered is asked first
+                self._known: tuple[str, int] = (state["ip"], state["port"])
+                return self._known
+        if not answered and hasattr(self, "_known"):
+            return self._known
+        places = ", ".join("{host}:{port}".format_map(one.connection_pool.connection_kwargs) for one in asked)
+        raise MasterNotFoundError(f"no Sentinel of {places} answers and names a living master {service_name!r}")
 
 
 def client_of(url: str, **options: Any) -> redis.Redis:
