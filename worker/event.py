@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from worker.errors import DamagedRun
+
 #: After one of these nothing follows, unless somebody resumes or retries the run.
 LAST = ("completed", "errored", "stopped")
 #: Fields of a stream entry that are not data.
@@ -34,7 +36,14 @@ class Event:
 
     @classmethod
     def of(cls, entry_id: str, entry: Mapping[str, str]) -> Event:
-        """The event that a stream entry holds."""
+        """The event that a stream entry holds; raises DamagedRun where it holds none."""
+        try:
+            return cls._read(entry_id, entry)
+        except (ValueError, LookupError, OverflowError, RecursionError) as error:
+            raise DamagedRun(f"the entry {entry_id} of a run's events is no event: {type(error).__name__}: {error}") from error
+
+    @classmethod
+    def _read(cls, entry_id: str, entry: Mapping[str, str]) -> Event:
         data: dict[str, Any] = {}
         for name, text in entry.items():
             if name in JSON:

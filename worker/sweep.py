@@ -12,6 +12,7 @@ from typing import Any
 
 from worker.dispatch import Dispatcher
 from worker.processes import process_name
+from worker.record import SCHEMA
 from worker.settings import Settings
 from worker.store import Store, StoreUnavailable
 from worker.unplayable import unplayable
@@ -104,6 +105,7 @@ class Sweeper:
             jitter=random.random(),
             batch=BATCH,
             lengths=self._dispatcher.lengths(),
+            schema=SCHEMA,
         )
         self._dispatcher.hand_over(batch.handed)
         self._quarantine_unplayable([run_id for run_id, word in batch.report if word in PUSHED])
