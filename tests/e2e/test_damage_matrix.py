@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 #: How many of the transitions are called for each damage of each field, and of the client's calls; chance says which.
 CALLS = 2
-#: The share of the damages that a run is played on with, in each of three phases.
-PLAYED = 1 / 3
+#: The share of the damages that a run is played on with in each of three phases, and that clients meet in each of seven.
+SHARE = 1 / 5
 #: What a script may answer; anything else is an answer that nobody expects.
 WORDS = {
     "ok", "missing", "stale", "finished", "early", "leased", "stopped", "unknown", "damaged", "fenced", "lost", "stop", "not_held", "asked",
@@ -174,7 +174,7 @@ def test_a_damaged_run_ends_right_or_is_quarantined_and_named(lab: Lab, phase: s
     failures: list[str] = []
     for field, value in sorted(fields.items()):
         for how, new in damages(value, others.get(field), chance).items():
-            if chance.random() > PLAYED:
+            if chance.random() > SHARE:
                 continue
             case = f"{phase}, {field.decode()} {how}"
             lab.in_phase(phase)
@@ -191,7 +191,7 @@ def test_a_damaged_run_ends_right_or_is_quarantined_and_named(lab: Lab, phase: s
             fates[fate] = fates.get(fate, 0) + 1
     print(f"{phase}: {fates}")
     assert not failures, "\n".join(failures)
-    assert fates["completed"] > 30 and fates["quarantined"] > 30
+    assert fates["completed"] > 10 and fates["quarantined"] > 30
 
 
 def fate_of(lab: Lab, case: str) -> str:
@@ -233,6 +233,8 @@ def test_every_call_of_a_client_answers_or_raises_an_error_of_ours(lab: Lab, pha
     raised, calls = 0, client_calls(lab)
     for field, value in sorted(fields.items()):
         for how, new in damages(value, others.get(field), chance).items():
+            if chance.random() > SHARE:
+                continue
             for name in chance.sample(sorted(calls), CALLS):
                 if new is None:
                     lab.raw.hdel(lab.key(), field)
@@ -247,7 +249,7 @@ def test_every_call_of_a_client_answers_or_raises_an_error_of_ours(lab: Lab, pha
                 lab.put_back(held, {key.encode() for key in lab.store.redis.keys("*")} | set(held))
     print(f"{phase}: {raised} errors of ours")
     assert not failures, "\n".join(failures)
-    assert raised > 50
+    assert raised > 20
 
 
 @pytest.mark.parametrize("part", ["memory", "events"])
