@@ -36,11 +36,18 @@ class Event:
 
     @classmethod
     def of(cls, entry_id: str, entry: Mapping[str, str]) -> Event:
-        """The event that a stream entry holds; raises DamagedRun where its data is no JSON."""
+        """The event that a stream entry holds; raises DamagedRun where it holds none."""
+        try:
+            return cls._read(entry_id, entry)
+        except (ValueError, LookupError, OverflowError, RecursionError) as error:
+            raise DamagedRun(f"the entry {entry_id} of a run's events is no event: {type(error).__name__}: {error}") from error
+
+    @classmethod
+    def _read(cls, entry_id: str, entry: Mapping[str, str]) -> Event:
         data: dict[str, Any] = {}
         for name, text in entry.items():
             if name in JSON:
-                value = _read(entry_id, name, text)
+                value = json.loads(text)
                 data |= value if name == "data" and isinstance(value, dict) else {} if value is None else {name: value}
             elif name not in FRAME and text != "":
                 data[name] = text
@@ -58,10 +65,3 @@ class Event:
             "node": self.node,
             "data": dict(self.data),
         }
-
-
-def _read(entry_id: str, name: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DamagedRun(f"event {entry_id}: its {name} is not JSON ({error}); who wrote to the server?") from error

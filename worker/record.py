@@ -66,32 +66,32 @@ class Record:
 
     @property
     def step(self) -> int:
-        return self._int("step")
+        return self.count("step")
 
     @property
     def epoch(self) -> int:
-        return self._int("epoch")
+        return self.count("epoch")
 
     @property
     def cycles(self) -> int:
-        return self._int("cycles")
+        return self.count("cycles")
 
     @property
     def turns(self) -> int:
-        return self._int("turns")
+        return self.count("turns")
 
     @property
     def max_rounds(self) -> int | None:
-        return self._int("max_rounds") if "max_rounds" in self.fields else None
+        return self.count("max_rounds") if "max_rounds" in self.fields else None
 
     @property
     def deadline(self) -> int | None:
         """When the run must have ended, in ms since 1970."""
-        return self._int("deadline") if "deadline" in self.fields else None
+        return self.count("deadline") if "deadline" in self.fields else None
 
     @cached_property
     def inputs(self) -> dict[str, Any]:
-        return dict(self.json("inputs", {}))
+        return self.mapping("inputs")
 
     @cached_property
     def values(self) -> dict[str, Any]:
@@ -114,9 +114,16 @@ class Record:
         except (ValueError, RecursionError) as error:
             raise DamagedRun(f"run {self.id}: field {name!r} is not JSON ({error})") from error
 
+    def mapping(self, name: str) -> dict[str, Any]:
+        """The JSON object in field ``name``, an empty one where the field is absent."""
+        found = self.json(name, {})
+        if not isinstance(found, dict):
+            raise DamagedRun(f"run {self.id}: field {name!r} should be an object, it is {str(found)[:80]!r}")
+        return found
+
     def time(self, name: str) -> float | None:
         """A time field in seconds since 1970, or None."""
-        return self._int(name) / 1000 if self.fields.get(name) else None
+        return self.count(name) / 1000 if self.fields.get(name) else None
 
     def check(self) -> None:
         """Raise DamagedRun unless the content is what was stored."""
@@ -132,7 +139,8 @@ class Record:
                 "Restore the server's data, or submit the goal again"
             )
 
-    def _int(self, name: str) -> int:
+    def count(self, name: str) -> int:
+        """The whole number in field ``name``, 0 where the field is absent."""
         text = self.fields.get(name, "0")
         try:
             return int(text)
@@ -140,8 +148,8 @@ class Record:
             raise DamagedRun(f"run {self.id}: field {name!r} should be a whole number, it is {text!r}") from error
 
 
-def pack_turn(turn: Turn) -> str:
-    """One entry of the memory list: a short digest, a space, the turn's JSON."""
+def pack_turn(turn: Turn, run_id: str) -> str:
+    """One entry of the memory list: a short digest of it and of whose it is, a space, the turn's JSON."""
     command = turn.command
     text = canonical(
         {
@@ -149,7 +157,7 @@ def pack_turn(turn: Turn) -> str:
             "observation": turn.observation,
         }
     )
-    return f"{_short(text)} {text}"
+    return f"{_short(run_id, text)} {text}"
 
 
 def unpack_turns(run_id: str, entries: Iterable[str]) -> list[Turn]:
@@ -157,8 +165,8 @@ def unpack_turns(run_id: str, entries: Iterable[str]) -> list[Turn]:
     turns = []
     for entry in entries:
         digest, _, text = entry.partition(" ")
-        if digest != _short(text):
-            raise DamagedRun(f"run {run_id}: an entry of its history does not match its digest; it is quarantined")
+        if digest != _short(run_id, text):
+            raise DamagedRun(f"run {run_id}: an entry of its history does not match its digest, or is another run's; it is quarantined")
         try:
             data = json.loads(text)
             command = data["command"]
@@ -168,5 +176,5 @@ def unpack_turns(run_id: str, entries: Iterable[str]) -> list[Turn]:
     return turns
 
 
-def _short(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+def _short(run_id: str, text: str) -> str:
+    return hashlib.sha256(f"{run_id} {text}".encode("utf-8", "surrogateescape")).hexdigest()[:16]

@@ -64,11 +64,11 @@ class Run:
             status=status_of(fields),
             state=record.state,
             answer=record.json("answer", None),
-            output=dict(record.json("output", {})),
+            output=record.mapping("output"),
             error=fields.get("error"),
-            created_at=_when(record.time("created_at")),
-            updated_at=_when(record.time("updated_at")),
-            labels=record.json("labels", {}),
+            created_at=_when(record, "created_at"),
+            updated_at=_when(record, "updated_at"),
+            labels=record.mapping("labels"),
             phase=fields.get("phase", ""),
             details=_details(record),
         )
@@ -133,8 +133,8 @@ TIMES = (
 
 def _details(record: Record) -> dict[str, Any]:
     found: dict[str, Any] = {name: record.fields[name] for name in DETAILS if record.fields.get(name)}
-    found |= {name: _when(record.time(name)).isoformat() for name in TIMES if record.fields.get(name)}
-    found |= {name: int(record.fields.get(name, "0")) for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")}
+    found |= {name: _when(record, name).isoformat() for name in TIMES if record.fields.get(name)}
+    found |= {name: record.count(name) for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")}
     if "progress" in record.fields:
         found["progress"] = record.json("progress", None)
     if "i_id" in record.fields:
@@ -148,5 +148,8 @@ def _details(record: Record) -> dict[str, Any]:
     return found
 
 
-def _when(seconds: float | None) -> datetime:
-    return datetime.fromtimestamp(seconds or 0.0, UTC)
+def _when(record: Record, name: str) -> datetime:
+    try:
+        return datetime.fromtimestamp(record.time(name) or 0.0, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise DamagedRun(f"run {record.id}: field {name!r} is a time that cannot be: {record.fields[name]!r}") from error

@@ -12,9 +12,10 @@ from typing import Any
 
 from worker.dispatch import Dispatcher
 from worker.processes import process_name
+from worker.record import SCHEMA
 from worker.settings import Settings
 from worker.store import Store, StoreUnavailable
-from worker.unplayable import unplayable
+from worker.unplayable import JUDGED, unplayable
 
 logger = logging.getLogger("holdfast.sweep")
 
@@ -104,6 +105,7 @@ class Sweeper:
             jitter=random.random(),
             batch=BATCH,
             lengths=self._dispatcher.lengths(),
+            schema=SCHEMA,
         )
         self._dispatcher.hand_over(batch.handed)
         self._quarantine_unplayable([run_id for run_id, word in batch.report if word in PUSHED])
@@ -113,9 +115,9 @@ class Sweeper:
 
     def _quarantine_unplayable(self, run_ids: list[str]) -> None:
         """End those just pushed whose stored message the guard refuses, or is another round's: it would be sent for ever."""
-        for run_id, fields in zip(run_ids, self._store.records(run_ids) if run_ids else (), strict=True):
-            fault = unplayable(fields or {}, run_id)
-            if fields is not None and fault is not None:
+        for run_id, fields in zip(run_ids, self._store.some_fields(run_ids, (*JUDGED, "idem")), strict=True):
+            fault = unplayable(fields, run_id)
+            if fault is not None:
                 error = f"run {run_id}, step {fields['step']}: {fault}; it is quarantined. Restore the server's data, or retry the run"
                 [word, *_] = self._store.quarantine(
                     run_id,

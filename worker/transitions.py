@@ -96,7 +96,9 @@ def _settled(record: Record, flow: Flow, node: str, outcome: Outcome, remembered
     if isinstance(outcome, Interrupt):
         return _pause_here(record, node, outcome)
     values = {name: storable(value, f"the value {name!r}") for name, value in {**remembered, **outcome.values}.items()}
-    turns = tuple(pack_turn(Turn(turn.command, storable(turn.observation, f"the observation of node {node}"))) for turn in outcome.turns)
+    turns = tuple(
+        pack_turn(Turn(turn.command, storable(turn.observation, f"the observation of node {node}")), record.id) for turn in outcome.turns
+    )
     options = {"data": canonical(storable(outcome.summary, "the summary"))}
     changed = {VALUE + name: canonical(value) for name, value in values.items()}
     changed["turns"] = str(record.turns + len(turns))

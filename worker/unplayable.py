@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 from worker.record import SCHEMA
 
+#: The fields of a run that say it.
+JUDGED = ("phase", "schema", "queue", "message", "epoch", "step")
+
 
 def unplayable(fields: Mapping[str, str], run_id: str) -> str | None:
     """Why no worker can ever claim by the stored message of this run; None where one can, or where that is not ours to say.
@@ -16,7 +19,7 @@ def unplayable(fields: Mapping[str, str], run_id: str) -> str | None:
 
     schema, message = fields.get("schema", ""), fields.get("message")
     newer = schema.isdecimal() and len(schema) < 16 and int(schema) > int(SCHEMA)
-    if fields.get("phase") != "queued" or message is None or newer:
+    if fields.get("phase") != "queued" or message is None or newer or not {"epoch", "step"} <= set(fields):
         return None  # it has moved on; or a newer worker wrote it, and may write messages that are strange to this one
     try:
         found = stored_round(message, fields.get("queue", ""))

@@ -13,7 +13,7 @@ import redis
 from tests.support.processes import process_of
 from tests.support.runs import LEASE
 from worker import Client, Settings
-from worker.guard.sifting import stored_round
+from worker.guard.sifting import Malformed, stored_round
 from worker.store import Granted, Store
 
 HURT, SOUND = "hurt", "sound"
@@ -75,7 +75,10 @@ class Lab:
         for queue in self.store.keys.queue_names:
             text: Any = self.store.redis.rpop(queue)
             if text is not None:
-                return self.client._engine.rounds.play(*stored_round(text, queue))
+                try:
+                    return self.client._engine.rounds.play(*stored_round(text, queue))
+                except Malformed:
+                    return "refused"  # as the guard would
         return None
 
     def claim(self) -> Granted:

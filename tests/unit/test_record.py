@@ -101,12 +101,18 @@ def test_values_read_back_equal(values: dict[str, Any]) -> None:
 
 @given(st.lists(TURNS, max_size=4))
 def test_turns_read_back_equal(turns: list[Turn]) -> None:
-    assert unpack_turns("r", [pack_turn(turn) for turn in turns]) == turns
+    assert unpack_turns("r", [pack_turn(turn, "r") for turn in turns]) == turns
+
+
+@given(TURNS)
+def test_a_turn_of_another_run_is_damage(turn: Turn) -> None:
+    with pytest.raises(DamagedRun, match="another run's"):
+        unpack_turns("r", [pack_turn(turn, "s")])
 
 
 @given(TURNS, st.data())
 def test_a_turn_of_which_a_character_changed_is_damage(turn: Turn, data: st.DataObject) -> None:
-    entry = pack_turn(turn)
+    entry = pack_turn(turn, "r")
     place = data.draw(st.integers(0, len(entry) - 1))
     changed = entry[:place] + ("x" if entry[place] != "x" else "y") + entry[place + 1 :]
     with pytest.raises(DamagedRun, match="run r"):

@@ -180,13 +180,13 @@ def bent(draw: st.DrawFn) -> bytes:
 
 
 @given(meddled())
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=40)
 def test_meddled_messages_are_refused_or_safe(data: bytes) -> None:
     judged(data)
 
 
 @given(bent())
-@hypothesis_settings(max_examples=60)
+@hypothesis_settings(max_examples=40)
 def test_bent_messages_are_refused_or_safe(data: bytes) -> None:
     judged(data)
 

@@ -56,6 +56,15 @@ class Reads(Connection):
                     raise answer
             return [(found or None) if isinstance(found, dict) else {} for found in answers]
 
+    def some_fields(self, run_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
+        """These fields of several runs in one exchange; what is not there is left out, as is all of what is no hash."""
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            for run_id in run_ids:
+                pipe.hmget(self.keys.run(run_id), names)
+            answers = pipe.execute(raise_on_error=False) if run_ids else []
+        found = [dict(zip(names, answer, strict=True)) if isinstance(answer, list) else {} for answer in answers]
+        return [{name: text for name, text in fields.items() if text is not None} for fields in found]
+
     def counts(self) -> dict[str, int]:
         """How many runs stand in each index, how many are due, how long the broker's lists are."""
         names = [self.keys.index(name) for name in INDEXES]

@@ -11,6 +11,9 @@ from worker.settings import Settings
 from worker.standing import ALIVE_BEATS, Standing, WorkerSeen
 from worker.verdict import Verdict, VerdictCode
 
+#: In ms; Python's times end there.
+YEAR_10000 = 253_402_300_800_000
+
 
 class Case:
     """What was read, and what follows from it at once. Times in ms of the server's clock."""
@@ -90,8 +93,8 @@ def names(workers: Sequence[WorkerSeen], shown: int = 3) -> str:
 
 
 def number(text: str | None) -> float | None:
-    """A count or time as the scripts write them; None where it is none."""
-    return float(text) if text is not None and text.isdecimal() else None
+    """A count or time as the scripts write them; None where it is none, or beyond the year 10,000."""
+    return float(text) if text is not None and text.isdecimal() and len(text) < 16 and int(text) < YEAR_10000 else None
 
 
 def iso(ms: float | None) -> str | None:

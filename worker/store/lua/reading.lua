@@ -72,8 +72,11 @@ local function mistyped(k)
 end
 
 local COUNTS = { 'epoch', 'step', 'token', 'attempt', 'created_at', 'resend', 'retention' }
-local OPTIONAL_COUNTS = { 'failures', 'losses', 'number', 'first_number', 'grace', 'queued_at', 'deadline', 'not_before', 'waiting_until',
-  'lease', 'lease_until', 'lease_granted', 'round_until', 'round_timeout', 'held_until', 'i_wait', 'i_until', 'unknown' }
+local OPTIONAL_COUNTS = { 'failures', 'losses', 'number', 'first_number', 'grace', 'lease', 'lease_granted', 'round_timeout', 'i_wait',
+  'unknown' }
+local TIMES = { 'created_at', 'updated_at', 'started_at', 'queued_at', 'not_before', 'waiting_until', 'claimed_at', 'beat_at', 'lease_until',
+  'round_until', 'held_until', 'deadline', 'i_until', 'stop_asked_at', 'stop_seen_at', 'stopped_at', 'ended_at' }
+local YEAR_10000 = 253402300800000 -- ms; no clock goes there, and nobody can read such a time
 
 -- The key that belongs to a run of this id: whatever is under another one is a copy, and would move the other's due time and index.
 local function key_of(due, id) return string.sub(due, 1, -#'due' - 1) .. 'run:' .. id end
@@ -85,6 +88,9 @@ local function malformed(k, run)
   end
   for _, name in ipairs(OPTIONAL_COUNTS) do
     if run[name] and not is_count(run[name]) then return name end
+  end
+  for _, name in ipairs(TIMES) do
+    if run[name] and not (is_count(run[name]) and number(run[name]) < YEAR_10000) then return name end
   end
   for _, name in ipairs({ 'id', 'flow', 'queue', 'message', 'current_node' }) do
     if not run[name] then return name end

@@ -3,7 +3,7 @@
 -- KEYS  1 due set   2 queues hash   3..7 indexes as in reading.lua   8 paused flows   9.. the broker's lists, then as many lines, in their order
 -- ARGV  prefix (of the run keys, which only the sweep may derive), batch, lease (the shortest in use), max_losses, max_failures,
 --       loss_delay, loss_delay_max, jitter (0..1), hold (until a run of a paused flow is looked at again),
---       [outbox], and with it [length:LIST] (messages that the broker holds; absent where it does not answer)
+--       [schema] (the newest the caller reads), [outbox], and with it [length:LIST] (messages that the broker holds; absent where it does not answer)
 -- Returns what became of the runs looked at, and what the caller is to publish (LIST MESSAGE, only in the outbox). The first is a flat list ID WORD (or KEY damaged, for a shared key that is not what it should be): resent | marked | in_line | freed (lease lapsed, queued again) | delayed (again, and waits) |
 --         spared | overran (past its own limit, tried again) | woken | answered | stopped | errored | removed | damaged
 -- Every run looked at is moved or removed, so that none hides those behind it.
@@ -176,7 +176,11 @@ for order, id in ipairs(ids) do
   local run, word
   if redis.call('TYPE', k.run).ok == 'hash' then run = table_of(redis.call('HGETALL', k.run)) end
   if run and run.idem then k.idem = arg.prefix .. ':idem:' .. run.idem end
-  if not run or ENDED[run.phase] or run.phase == 'stopped' or not PHASES[run.phase] then
+  if run and newer(run.schema) and (not PHASES[run.phase] or mistyped(k) or malformed(k, run) or not base.lists[run.queue]) then
+    -- By the rules of the newer worker that wrote it, it need not be damaged: it stays due, for those who can read it.
+    redis.call('ZADD', base.due, now + lease, id)
+    word = 'in_line'
+  elseif not run or ENDED[run.phase] or run.phase == 'stopped' or not PHASES[run.phase] then
     redis.call('ZREM', base.due, id)
     word = (not run and redis.call('EXISTS', k.run) == 0 or run and PHASES[run.phase]) and 'removed' or 'damaged'
   elseif mistyped(k) or malformed(k, run) or not base.lists[run.queue] then

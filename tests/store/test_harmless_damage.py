@@ -1,0 +1,142 @@
+"""A damaged run harms no other: not by another's id or idempotency key in its hash, not by a token or a time from nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.runs import (
+    LEASE,
+    advance,
+    claim,
+    commit_end,
+    commit_next,
+    due,
+    everything,
+    fail_round,
+    hash_of,
+    later,
+    new_run,
+    retry,
+    stop,
+    sweep,
+    try_claim,
+)
+from worker.store import Granted, Refused, Store
+
+
+def damage(store: Store, field: str, text: str | None) -> None:
+    key = store.keys.run("r")
+    if text is None:
+        store.redis.hdel(key, field)
+    else:
+        store.redis.hset(key, field, text)
+
+
+def copied(store: Store) -> None:
+    """The other's whole hash, under this run's key."""
+    store.redis.copy(store.keys.run("other"), store.keys.run("r"), replace=True)
+
+
+CALLS: dict[str, Callable[[Store, Granted], Any]] = {
+    "claim": lambda store, _: [try_claim(store, epoch=0, step=0).word],  # type: ignore[union-attr]
+    "commit": commit_next,
+    "end": commit_end,
+    "extend": lambda store, granted: store.extend([("r", granted.token, "")]),
+    "stop": lambda store, _: stop(store, "now"),
+    "resume": lambda store, _: store.resume("r", op="o", epoch=0, message="m", after="a"),
+    "retry": lambda store, _: store.retry("r", op="o", epoch=0, message="m", after="a"),
+    "quarantine": lambda store, _: store.quarantine("r", epoch="0", step="0", message="r/0/0", error="e"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("how", [lambda store: damage(store, "id", "other"), copied])
+def test_a_run_with_the_id_of_another_is_damaged_and_leaves_the_other_alone(store: Store, how: Callable[[Store], None], call: str) -> None:
+    new_run(store, "other")
+    claim(store, "other", claim="c")
+    new_run(store)
+    granted = claim(store)
+    how(store)
+    before = everything(store)
+    later(store, 10)
+    assert CALLS[call](store, granted)[0] in ("damaged", "lost")
+    assert everything(store) == before
+
+
+def test_a_sweep_moves_no_other_run_by_a_copy_of_it(store: Store) -> None:
+    new_run(store, "other")
+    claim(store, "other")
+    new_run(store)
+    copied(store)
+    advance(store, LEASE - 1)
+    before, promised = hash_of(store, "other"), due(store, "other")
+    assert sweep(store) == [("r", "damaged")]
+    assert (hash_of(store, "other"), due(store, "other")) == (before, promised)
+
+
+def test_a_token_from_nowhere_takes_no_other_runs_room(store: Store) -> None:
+    new_run(store)
+    damage(store, "token", "9" * 15)
+    before = everything(store)
+    assert try_claim(store) == Refused("damaged", "token")
+    assert everything(store) == before
+    new_run(store, "other")
+    assert int(claim(store, "other").token) < 100
+
+
+@pytest.mark.parametrize("counter", [None, "x"])
+def test_a_lost_counter_of_tokens_costs_no_run_its_claim(store: Store, counter: str | None) -> None:
+    new_run(store)
+    for _ in range(3):
+        commit_next(store, claim(store))
+    if counter is None:
+        store.redis.hdel(store.keys.queues, "token")
+    else:
+        store.redis.hset(store.keys.queues, "token", counter)
+    assert claim(store).token == "4"
+
+
+@pytest.mark.parametrize("content", ["digest other", "", "x"])
+def test_an_end_sets_no_expiry_on_an_idempotency_key_that_is_anothers(store: Store, content: str) -> None:
+    new_run(store, idempotency_key="k", content="c")
+    store.redis.set(store.keys.idempotency("k"), content)
+    commit_end(store, claim(store))
+    assert store.redis.pexpiretime(store.keys.idempotency("k")) == -1
+    assert store.redis.pexpiretime(store.keys.run("r")) > 0
+
+
+def test_a_retry_makes_its_own_idempotency_key_last_and_no_others(store: Store) -> None:
+    new_run(store, idempotency_key="k", content="c")
+    fail_round(store, claim(store), fatal=1)
+    assert store.redis.pexpiretime(store.keys.idempotency("k")) > 0
+    retry(store)
+    assert store.redis.pexpiretime(store.keys.idempotency("k")) == -1
+
+
+@pytest.mark.parametrize("field", ["lease_until", "lease_granted"])
+@pytest.mark.parametrize("call", ["claim", "commit", "stop"])
+def test_a_lease_without_its_end_is_damaged_and_nothing_is_written(store: Store, call: str, field: str) -> None:
+    new_run(store)
+    granted = claim(store)
+    damage(store, field, None)
+    before = everything(store)
+    assert CALLS[call](store, granted)[0] == "damaged"
+    assert everything(store) == before
+
+
+@pytest.mark.parametrize("field", ["updated_at", "queued_at", "created_at", "beat_at", "not_before", "stop_asked_at"])
+@pytest.mark.parametrize("text", ["253402300800000", "x", "-1"])
+def test_a_time_that_nobody_can_read_is_damaged(store: Store, field: str, text: str) -> None:
+    new_run(store)
+    damage(store, field, text)
+    assert try_claim(store) == Refused("damaged", field)
+
+
+def test_a_queue_that_is_none_is_named(store: Store) -> None:
+    new_run(store)
+    assert store.examine("r") == ["ok"]
+    damage(store, "queue", "elsewhere")
+    assert store.examine("r") == ["damaged", "queue"]
