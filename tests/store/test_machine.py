@@ -327,6 +327,14 @@ class Machine(RuleBasedStateMachine):
         later(self.store, ms)
         self.reference.now = clock(self.store)
 
+    @precondition(lambda self: self.reference.due is not None)
+    @rule()
+    def its_time_comes(self) -> None:
+        """A lease lapses, a wait is over, a deadline passes, a grace has gone by; sweepers were at work meanwhile."""
+        assert self.reference.due is not None
+        self.time_passes(max(0, self.reference.due - clock(self.store)))
+        self.a_worker_sweeps()
+
     @rule()
     def a_worker_sweeps(self) -> None:
         before = hash_of(self.store)
@@ -459,6 +467,7 @@ def explore(server: CrashableServer, prefix: str, **chosen: Any) -> None:
     print(f"\nstate machine: {Machine.made} stories, {Machine.moves} moves, each compared with the reference")
 
 
+@pytest.mark.timeout(300)
 def test_one_run_two_workers_and_all_that_can_happen(server: CrashableServer, prefix: str) -> None:
     # Shrinking may take minutes: `make test-all` finds the short story.
     explore(server, prefix, max_examples=40, stateful_step_count=30, derandomize=True, phases=[Phase.generate])
