@@ -20,7 +20,7 @@ def silent(a: int) -> int:
     return a
 
 
-class Callable_:
+class Called:
     def __call__(self, a: int) -> int:
         return a
 
@@ -68,7 +68,7 @@ def test_a_command_is_described_by_its_first_line_or_not_at_all() -> None:
 
 
 def test_an_object_that_is_called_is_named_for_its_class() -> None:
-    assert spec_of(Callable_()).name == "Callable_"
+    assert spec_of(Called()).name == "Called"
 
 
 def test_a_command_is_found_by_the_name_of_its_method() -> None:
