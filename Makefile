@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Most tests wait for processes, so four at once keep two cores busy; the tests of one file share its servers.
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-all soak check audit bench picture format clean
+.PHONY: help demo up test test-all soak mutants check audit bench picture format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,13 @@ test-all: .venv/.dev ## every test, the slow ones too
 
 soak: .venv/.dev ## chaos for ten minutes, and a report; longer: make soak MINUTES=60, the same again: SEED=...
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(SOAK)
+
+mutants: .venv/.dev ## faults planted in the Lua files and in the pure core, and which tests notice; about an hour
+	@$(PIP) --editable '.[embedded,dev,mutants]'
+	$(BIN)/python -m tests.mutants
+	$(BIN)/python -m mutmut run
+	$(BIN)/python -m mutmut export-cicd-stats
+	$(BIN)/python -m mutmut results
 
 check: .venv/.dev ## format, lint, types, import contracts, Dockerfile and compose file, known vulnerabilities
 	$(BIN)/ruff format --check .
@@ -50,7 +57,7 @@ picture: .venv/.dev ## record the README's picture of a real `holdfast watch`
 	@$(BIN)/python docs/record_watch.py docs/watch.svg
 
 clean: ## remove .venv and the caches
-	rm -rf .venv build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv build dist mutants .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 
 # The stamps say what .venv holds: they are newer than pyproject.toml, or it is installed again.
 .venv/.runtime: pyproject.toml

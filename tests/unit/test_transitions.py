@@ -232,3 +232,103 @@ def test_an_error_text_of_any_kind_can_be_stored() -> None:
 def test_damage_and_giving_back_have_settlements_of_their_own() -> None:
     assert quarantine(ValueError("bad")).kind == "damaged"
     assert Settlement("give_back") == GIVE_BACK
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "what"),
+    [
+        (Advance("Executor", values={"x": NAN}), "the value 'x' is nan"),
+        (Advance("Executor", (Turn(None, NAN),)), "the observation of node Controller is nan"),
+        (Advance("Executor", summary={"s": NAN}), "the summary at s is nan"),
+        (End(answer=NAN), "the answer is nan"),
+        (End(output={"o": NAN}), "the output at o is nan"),
+        (Interrupt("\ud800"), "the interrupt's reason holds a lone surrogate"),
+        (Interrupt("q", default=NAN), "the interrupt's default is nan"),
+        (Interrupt("q", data={"d": NAN}), "the interrupt's data at d is nan"),
+    ],
+)
+def test_what_cannot_be_stored_is_told_by_its_name(outcome: Outcome, what: str) -> None:
+    with pytest.raises(UnstorableValue) as refused:
+        settled(outcome)
+    assert str(refused.value).startswith(what)
+
+
+def test_an_end_carries_its_summary() -> None:
+    assert settled(End(answer=1, summary={"s": 1})).options == {"data": '{"s":1}'}
+
+
+LONGEST = 10 * 365.25 * 86_400
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), NAN, LONGEST + 1])
+def test_a_deadline_that_is_no_time_is_refused_with_what_to_do(seconds: float) -> None:
+    with pytest.raises(UnstorableValue) as refused:
+        settled(Interrupt("q", deadline=seconds))
+    assert str(refused.value) == f"the interrupt's deadline is {seconds!r} seconds; leave it out where nobody needs to answer in time"
+
+
+def test_the_longest_deadline_is_taken() -> None:
+    assert settled(Interrupt("q", deadline=LONGEST)).fields["i_wait"] == str(round(LONGEST * 1000))
+
+
+def test_one_byte_decides_what_a_round_may_add() -> None:
+    outcome = Advance("Executor", values={"x": "a" * 500})
+    taken = settled(outcome)
+    held = record().fields
+    new = [text for name, text in taken.fields.items() if held.get(name) != text]
+    added = sum(len(text) for text in [*new, str(taken.options["data"])])
+    settled(outcome, settings=SETTINGS.model_copy(update={"max_addition_bytes": added}))
+    with pytest.raises(UnstorableValue) as refused:
+        settled(outcome, settings=SETTINGS.model_copy(update={"max_addition_bytes": added - 1}))
+    assert str(refused.value) == (
+        f"step 4 would add {added} bytes to the run; at most {added - 1} are taken from one round (max_addition_bytes). "
+        "Hand back less, or a reference to it"
+    )
+
+
+def test_one_byte_decides_what_a_run_may_hold() -> None:
+    outcome = Advance("Executor", values={"x": "a" * 500})
+    settled(outcome, settings=SETTINGS.model_copy(update={"max_state_bytes": 502}))
+    with pytest.raises(UnstorableValue) as refused:
+        settled(outcome, settings=SETTINGS.model_copy(update={"max_state_bytes": 501}))
+    assert str(refused.value) == (
+        "the named values would take 502 bytes; at most 501 are kept beside the history (max_state_bytes). "
+        "Store large things elsewhere and remember where"
+    )
+
+
+def test_an_interrupt_writes_as_many_bytes_as_it_may() -> None:
+    """It has no summary, which therefore costs nothing."""
+    fields = settled(Interrupt("q")).fields
+    added = sum(len(text) for text in fields.values())
+    assert settled(Interrupt("q"), settings=SETTINGS.model_copy(update={"max_addition_bytes": added})).kind == "pause_here"
+
+
+WHERE = "run r, step 4"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("oh no"), f"{WHERE}, node Controller: ValueError: oh no"),
+        (RetryableError("oh no"), f"{WHERE}, node Controller: oh no"),
+        (FatalError("oh no"), f"{WHERE}, node Controller: oh no"),
+        (FatalError(f"{WHERE}: oh no"), f"{WHERE}: oh no"),
+    ],
+)
+def test_an_error_is_told_with_its_place_once(error: Exception, told: str) -> None:
+    assert failure(record(), error, SETTINGS, 0.0).options["error"] == told
+
+
+def test_a_fatal_error_is_a_failure_without_a_wait() -> None:
+    got = failure(record(), FatalError("oh no"), SETTINGS, 0.0)
+    assert got.kind == "failed"
+    assert dict(got.options) == {"error": f"{WHERE}, node Controller: oh no", "max_failures": SETTINGS.max_attempts, "fatal": 1, "delay": 0}
+
+
+@pytest.mark.parametrize(("length", "told"), [(4_000, "a" * 4_000), (4_001, "a" * 4_000 + " ... (4001 characters)")])
+def test_an_error_text_is_cut_where_it_is_too_long(length: int, told: str) -> None:
+    assert quarantine(ValueError("a" * length)) == Settlement("damaged", options={"error": told})

@@ -78,10 +78,10 @@ def connection(settings: Settings, default_url: str) -> Finding:
                 f"the connection to {', '.join(outside)} is not encrypted and leaves this machine",
                 f"Use {secure}, unless you trust everybody on the way",
             )
-        if parts.scheme in ("rediss", "amqps") and not is_verified(url):
+        if f"{scheme}://" in SECURE.values() and not is_verified(url):
             return warning(
                 check,
-                f"the connection to {parts.hostname} is encrypted, but anybody may answer it: its URL turns a check off",
+                f"the connection to {', '.join(hosts)} is encrypted, but anybody may answer it: its URL turns a check off",
                 "Take ssl_cert_reqs and ssl_check_hostname out of the URL, and name your authority: ?ssl_ca_certs=/path/to/ca.pem",
             )
     return ok(check, "it stays on this machine, or is encrypted")

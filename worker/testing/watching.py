@@ -111,9 +111,9 @@ class WatchedStore(Store):
 class Pulse(Heartbeat):
     """A heartbeat without a thread: it beats when ``beat`` is called."""
 
-    def hold(self, run_id: str, token: str, time_limit: float | None) -> Lease:
+    def hold(self, run_id: str, token: str, claim: str, time_limit: float | None) -> Lease:
         """See Heartbeat; time stands still in a lab, so no round's is ever over."""
-        lease = Lease(run_id, token)
+        lease = Lease(run_id, token, claim)
         with self._changed:
             self._leases.add(lease)
         return lease
