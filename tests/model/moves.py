@@ -92,7 +92,8 @@ def _tick(w: World, ticks: int) -> None:
         for name in TIMES:
             time = fields[name]
             if time is not None:
-                fields[name] = max(time - ticks, -past)
+                # A claim after the deadline sets its own limit a lease beyond it.
+                fields[name] = max(time - ticks, -w.config.lease if name == "deadline" else -past)
         if run.phase == "queued":
             run.age = min(run.age + ticks, w.config.oldest)
     w.slots = [slot._replace(until=max(slot.until - ticks, 0)) for slot in w.slots]

@@ -95,34 +95,20 @@ MUTANTS = [
     Mutant("commit_pushes", "stops", "I6"),
 ]
 
-#: Rules without which nothing changes, and why. Searched all the same: a state in which they mattered would be news.
+#: Rules without which nothing changes: where that is searched, and why it is so. A state in which they mattered would be news.
 EQUIVALENT = {
-    "claim_stops_where_asked": (
-        "forfeits",
-        (
-            "a stop that is asked for and not yet carried out is only ever found on a leased run (law I8 says so of every state), and a leased "
-            "run is not claimed. The branch is a second line of defence."
-        ),
-    ),
-    "commit_checks_epoch": (
-        "forfeits",
-        "a token is granted for one epoch, and an epoch only begins where no lease is: the token tells it. The check is kept for damaged state.",
-    ),
-    "commit_checks_step": (
-        "forfeits",
-        "a token is granted for one step, and only its own commit moves the step, which ends its lease: the token tells it.",
-    ),
-    "sweep_only_takes_lapsed_leases": (
-        "limits",
-        (
-            "a leased run is due when its lease ends, at every moment (law V2), so the sweep never looks at one whose lease has not lapsed. "
-            "The check is kept for a due set that was written by hand, or restored from an older copy."
-        ),
-    ),
-    "waits_are_waited": (
-        "paused",
-        "a waiting run is due when its wait ends, or earlier at its deadline, which ends it before the wait is asked for. As above.",
-    ),
+    # A stop that is asked for and not yet carried out is only ever found on a leased run (law I8 says so of every state), and a
+    # leased run is not claimed. The branch is a second line of defence.
+    "claim_stops_where_asked": "forfeits",
+    # A token is granted for one epoch and one step; an epoch only begins where no lease is, and only the token's own commit moves the
+    # step: the token tells both. The checks are kept for damaged state.
+    "commit_checks_epoch": "forfeits",
+    "commit_checks_step": "forfeits",
+    # A leased run is due when its lease ends, at every moment (law V2), so the sweep never looks at one whose lease has not lapsed.
+    # The check is kept for a due set that was written by hand, or restored from an older copy.
+    "sweep_only_takes_lapsed_leases": "limits",
+    # A waiting run is due when its wait ends, or at its deadline, which ends it before the wait is asked for. As above.
+    "waits_are_waited": "paused",
 }
 
 
