@@ -111,7 +111,6 @@ CONFIGURATIONS: dict[str, Config] = {
         operations=("stop:graceful", "resume", "retry"),
         clients=1,
         kinds=("end", "fatal"),
-        epochs=2,
     ),
     "questions": Config(
         "pauses at a boundary and inside a node, deadlines, answers that come late, stops of paused runs",
@@ -151,6 +150,8 @@ CONFIGURATIONS: dict[str, Config] = {
         operations=("stop:now", "resume"),
         told=(None, 0, -1),
         slots=1,
+        steps=1,
+        kinds=("end", "give_back"),
     ),
     "two runs": Config(
         "two runs in one line, lost messages, and a sweep that looks at one run a time",
@@ -169,6 +170,7 @@ CONFIGURATIONS: dict[str, Config] = {
         outbox=True,
         in_order=True,
         longest=4,
+        slots=1,
         overdue=1,
     ),
     "two queues": Config(
@@ -245,8 +247,10 @@ WIDE: dict[str, Config] = {
         "questions": {"slots": 2, "operations": ("stop:graceful", "stop:now", "resume", "resume:answer")},
         "failures": {"slots": 2, "again": True, "beats": True},
         "limits": {"steps": 2, "kinds": ("next", "end", "failed", "pause_here", "pause_here_deadline")},
-        "outbox": {"slots": 2, "kinds": ("next", "end", "give_back")},
+        "refusals": {"epochs": 2},
+        "outbox": {"steps": 2, "kinds": ("next", "end", "give_back")},
         "two runs": {"overdue": 3, "oldest": 4, "queues": 1},
+        "in order": {"slots": 2},
         "two queues": {"slots": 2},
         "silence": {"stalls": (1, 2, 3, 4, 5, 6), "steps": 3, "operations": ("stop:graceful",)},
         "deleted": {"submissions": 3, "steps": 2, "kinds": ("next", "end", "give_back")},
