@@ -169,7 +169,6 @@ class World:
         if phase not in LIVE:
             run.number = run.first_number = 0
             run.grace = self.config.grace
-            run.unknown = 0
         if run.held_until is not None and run.held_until <= 0:
             run.held_token, run.held_until = 0, None
         run.attempt = min(run.attempt, MOST_ATTEMPTS)
