@@ -26,7 +26,7 @@ class InvalidTransition(HoldfastError):
 
 
 class Stale(HoldfastError):
-    """Another answer, resume or retry came first; look at the run again."""
+    """Another answer, resume, retry or round came first; look at the run again."""
 
 
 class DamagedRun(HoldfastError):

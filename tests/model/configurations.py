@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.model.moving import publish_all
@@ -111,7 +111,6 @@ CONFIGURATIONS: dict[str, Config] = {
         operations=("stop:graceful", "resume", "retry"),
         clients=1,
         kinds=("end", "fatal"),
-        epochs=2,
     ),
     "questions": Config(
         "pauses at a boundary and inside a node, deadlines, answers that come late, stops of paused runs",
@@ -130,9 +129,8 @@ CONFIGURATIONS: dict[str, Config] = {
         operations=("retry", "stop:graceful"),
         late=("retry",),
         clients=1,
-        again=True,
         max_losses=2,
-        beats=True,
+        slots=1,
     ),
     "limits": Config(
         "the round's own limit and the run's deadline, beaten for or not",
@@ -152,7 +150,8 @@ CONFIGURATIONS: dict[str, Config] = {
         operations=("stop:now", "resume"),
         told=(None, 0, -1),
         slots=1,
-        kinds=("next", "end", "give_back"),
+        steps=1,
+        kinds=("end", "give_back"),
     ),
     "two runs": Config(
         "two runs in one line, lost messages, and a sweep that looks at one run a time",
@@ -171,6 +170,8 @@ CONFIGURATIONS: dict[str, Config] = {
         outbox=True,
         in_order=True,
         longest=4,
+        slots=1,
+        overdue=1,
     ),
     "two queues": Config(
         "rounds that take turns between two lists, each with its own cursor and line",
@@ -181,6 +182,7 @@ CONFIGURATIONS: dict[str, Config] = {
         slots=1,
         longest=2,
         oldest=2,
+        overdue=1,
     ),
     "silence": Config(
         "stalls of the server and of all sweepers, workers that live and workers that died",
@@ -194,6 +196,18 @@ CONFIGURATIONS: dict[str, Config] = {
         slots=2,
         max_losses=1,
         round_timeout=None,
+    ),
+    "silence past a limit": Config(
+        "a stall that ends in the middle of a round which is past its own limit",
+        steps=1,
+        silence=True,
+        stalls=(3, 5),
+        lease=4,
+        beats=True,
+        overdue=10,
+        slots=1,
+        round_timeout=1,
+        kinds=("end", "failed"),
     ),
     "forfeits": Config(
         "processes that die with their parent watching, and those of other deliveries",
@@ -222,4 +236,23 @@ CONFIGURATIONS: dict[str, Config] = {
         kinds=("end", "give_back"),
         operations=("stop:now",),
     ),
+}
+
+#: The same with more of everything, for `python -m tests.model --wide`: minutes, not seconds.
+WIDE: dict[str, Config] = {
+    name: replace(CONFIGURATIONS[name], **more)
+    for name, more in {
+        "stops": {"epochs": 2, "beats": True, "kinds": ("next", "end", "give_back")},
+        "replies": {"slots": 2, "kinds": ("end", "give_back")},
+        "questions": {"slots": 2, "operations": ("stop:graceful", "stop:now", "resume", "resume:answer")},
+        "failures": {"slots": 2, "again": True, "beats": True},
+        "limits": {"steps": 2, "kinds": ("next", "end", "failed", "pause_here", "pause_here_deadline")},
+        "refusals": {"epochs": 2},
+        "outbox": {"steps": 2, "kinds": ("next", "end", "give_back")},
+        "two runs": {"overdue": 3, "oldest": 4, "queues": 1},
+        "in order": {"slots": 2},
+        "two queues": {"slots": 2},
+        "silence": {"stalls": (1, 2, 3, 4, 5, 6), "steps": 3, "operations": ("stop:graceful",)},
+        "deleted": {"submissions": 3, "steps": 2, "kinds": ("next", "end", "give_back")},
+    }.items()
 }

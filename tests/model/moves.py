@@ -66,7 +66,9 @@ def act(w: World, move: Move) -> Any:
         if old is not None and old.nonce == run.nonce:
             moved(old, run, name, kind)
             if name == "sweep":
-                _swept(w, old, run, move[1])
+                _swept(w, old, run)
+    if name == "sweep" and move[1] is None:
+        _passed(w)
     if not w.config.deletes and tuple(w.lists) != lists:
         timely(w)
     return reply
@@ -90,7 +92,8 @@ def _tick(w: World, ticks: int) -> None:
         for name in TIMES:
             time = fields[name]
             if time is not None:
-                fields[name] = max(time - ticks, -past)
+                # A claim after the deadline sets its own limit a lease beyond it.
+                fields[name] = max(time - ticks, -w.config.lease if name == "deadline" else -past)
         if run.phase == "queued":
             run.age = min(run.age + ticks, w.config.oldest)
     w.slots = [slot._replace(until=max(slot.until - ticks, 0)) for slot in w.slots]
@@ -103,7 +106,7 @@ def _tick(w: World, ticks: int) -> None:
         w.cut |= w.swept_at == -past
 
 
-def _swept(w: World, before: Run, after: Run, told: int | None) -> None:
+def _swept(w: World, before: Run, after: Run) -> None:
     law("I3", after.step == before.step, "a sweep executes nothing")
     if before.phase == "leased" and after.phase != "leased":
         law("V5", before.lease_until is not None and before.lease_until <= 0, "a lease was taken before its end")
@@ -111,9 +114,13 @@ def _swept(w: World, before: Run, after: Run, told: int | None) -> None:
         alive = any(slot.token == before.token and slot.own and slot.state == "plays" for slot in w.slots)
         law("V5", not (w.config.silence and alive) or overran, "a worker that lives and beats was robbed")
         law("I8", before.stop != "requested" or after.phase == "stopped", "a stop was asked for, and its lost round is played again")
-    passed = after.number <= w.cursor[after.queue] or not w.lists[after.queue]
-    if before.phase == after.phase == "queued" and told is None and passed:
-        law("V1", after.due is not None and after.due <= after.grace, "the line has passed it, and it is looked at in {} ticks", after.due)
+
+
+def _passed(w: World) -> None:
+    """After a sweep that knows the broker's lengths: whom the line has passed, or who stands in none, is looked at soon."""
+    for run in w.runs:
+        if run is not None and run.phase == "queued" and (run.number <= w.cursor[run.queue] or not w.lists[run.queue]):
+            law("V1", run.due is not None and run.due <= run.grace, "the line has passed it, and it is looked at in {} ticks", run.due)
 
 
 def _publish(w: World, place: int, arrives: bool) -> None:

@@ -11,7 +11,7 @@ from tests.model.state import Run, World
 def due_at(w: World, run: Run, time: int | None) -> None:
     if run.deadline is not None and run.phase != "leased":
         time = run.deadline if time is None else min(time, run.deadline)
-    run.due = time
+    run.due = None if time is None else max(time, -w.config.overdue)
 
 
 def push(w: World, place: int, run: Run) -> None:

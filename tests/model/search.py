@@ -21,11 +21,9 @@ class Found:
 
     states: int = 0
     moves: int = 0
-    depth: int = 0
     violation: Violation | None = None
     trace: list[Move] = field(default_factory=list)
     start: tuple[Any, ...] = ()
-    phases: dict[str, int] = field(default_factory=dict)
 
 
 class Search:

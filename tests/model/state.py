@@ -169,11 +169,9 @@ class World:
         if phase not in LIVE:
             run.number = run.first_number = 0
             run.grace = self.config.grace
-            run.unknown = 0
         if run.held_until is not None and run.held_until <= 0:
             run.held_token, run.held_until = 0, None
-        if run.attempt > MOST_ATTEMPTS:
-            run.attempt = MOST_ATTEMPTS
+        run.attempt = min(run.attempt, MOST_ATTEMPTS)
         if run.not_before is not None and run.not_before <= 0:
             run.not_before = None
         if run.last_token and all(slot.token != run.last_token for slot in self.slots):

@@ -18,6 +18,8 @@ def sweep(w: World, told: int | None = None) -> list[tuple[int, str]]:
         if line and lengths[queue] != NO_ANSWER and w.rules.lines_are_promoted:
             _promote(w, queue, lengths[queue])
     due = [(run.due, place) for place, run in enumerate(w.runs) if run is not None and run.due is not None and run.due <= 0]
+    floor = -w.config.overdue
+    w.cut |= [time for time, _ in due].count(floor) > 1  # which of them has waited for longer is no longer known
     report = []
     for _, place in sorted(due)[: w.config.batch]:
         run = w.runs[place]

@@ -89,6 +89,7 @@ def _granted(w: World, place: int, pair: Pair, before: Run | None, token: int, h
     law("I3", token > before.token, "a token is not newer than the one before")
     law("I16", run.attempt == before.attempt + 1 or run.attempt > 2, "a claim is not counted")
     law("I8", run.since_stop is None, "a claim was granted after an acknowledged stop")
+    law("V3", not run.not_before, "a round is played before the time that was asked for")
     law("V4", not w.paused, "a round of a paused flow was granted")
     law("I4", how != "ignorant", "a worker that does not know the flow was granted its round")
     others = [slot for slot in w.slots if slot.run == place and slot.own and slot.until > 0 and not slot.state.startswith("sent")]
@@ -131,6 +132,9 @@ def settle(w: World, place: int, kind: str, heard: bool) -> str:
         law("I8", before.since_stop != 0, "a round was committed after the one that a graceful stop allows, or after a stop now")
         run.since_stop = None if run.since_stop is None else 0
         law("I16", run.failures == run.losses == 0, "a committed round leaves its successor fewer tries")
+    if answer == "continued" and holder and not w.config.outbox and not w.cut:
+        sent = (slot.run, (run.epoch, run.step)) in w.lists[run.queue]
+        law("I6", sent, "a round was committed without the message for the next")
     if holder and before.stop == "requested":
         law("I9", answer == ("completed" if kind == "end" else "stopped"), "a stop was asked for, and {} came to {}", kind, answer)
     if holder and kind == "give_back":

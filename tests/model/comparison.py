@@ -1,0 +1,87 @@
+"""What the real server holds, in the terms of the model, and where it differs."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Any
+
+from tests.model.state import ENDED, LIVE, MOST_ATTEMPTS, STALE, Run, World
+from tests.support import runs
+from worker.store import Store
+
+TICK = 1_000
+ROLES = ("controller", "executor")
+STOPS = {"none": "none", "stop_requested": "requested", "stopped": "stopped"}
+
+
+def difference(store: Store, w: World) -> str:
+    """Where the server differs from the model, in words; "" where it does not."""
+    for place, run in enumerate(w.runs):
+        found = store.fields(f"r{place}")
+        if (found is None) != (run is None):
+            return f"run {place}: the real server has {found and found['phase']}, the model {run and run.phase}"
+        if run is not None and found is not None:
+            real, model = _real(store, w, place, found), _model(w, place, run)
+            wrong = {name: (real[name], model[name]) for name in model if real[name] != model[name]}
+            if wrong:
+                return f"run {place}, (real, model): {wrong}"
+            runs.assert_lawful(store, f"r{place}")
+    if not w.config.outbox:
+        for queue, line in enumerate(w.lists):
+            there = runs.messages(store, ROLES[queue])
+            same = [pair == STALE or text == runs.message(f"r{place}", *pair) for text, (place, pair) in zip(there, line, strict=False)]
+            if len(there) != len(line) or not all(same):
+                return f"list {queue}: the real server has {there}, the model {line}"
+    return ""
+
+
+def _model(w: World, place: int, run: Run) -> dict[str, Any]:
+    names = ("phase", "epoch", "step", "attempt", "failures", "losses", "stop", "queue", "expires", "i_id")
+    seen = {name: getattr(run, name) for name in names}
+    seen |= {"due": run.due, "lease": run.lease_until, "message": (f"r{place}", *run.message), "answered": run.i_answer is not None}
+    seen |= {"waits": run.waiting_for, "held": bool(run.held_token), "looked": run.looked, "deadline": run.deadline is not None}
+    seen["in line"] = run.phase == "queued" and run.number > w.cursor[run.queue]
+    seen["grace"] = run.grace if run.phase in LIVE else None
+    seen["listed"] = any(whose == place for line in w.lines for _, whose in line)
+    seen["last answer"] = run.last_answer if run.last_token else None
+    return seen
+
+
+def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str, Any]:
+    now, phase, past = runs.clock(store), found["phase"], -w.config.overdue
+    model = w.runs[place]
+    assert model is not None
+
+    def ticks(time: int | str | None) -> int | None:
+        return None if time is None else max(past, ceil((int(time) - now) / TICK))
+
+    queue = found["queue"]
+    line = {run_id for role in ROLES for run_id in _line(store, role, found, f"r{place}")}
+    cursor = int(store.redis.hget(store.keys.queues, f"{queue}:cursor") or 0)
+    message = found["message"].split("/")
+    interrupt = found.get("i_id")
+    seen: dict[str, Any] = {name: int(found[name]) for name in ("epoch", "step", "failures", "losses")}
+    seen |= {"phase": phase, "attempt": min(int(found["attempt"]), MOST_ATTEMPTS), "stop": STOPS[found["stop_current_execution"]]}
+    seen |= {"queue": [store.keys.queue(role) for role in ROLES].index(queue), "due": ticks(runs.due(store, f"r{place}"))}
+    seen |= {"lease": ticks(found.get("lease_until")), "message": (message[0], int(message[1]), int(message[2]))}
+    seen["expires"] = store.redis.pexpiretime(store.keys.run(f"r{place}")) > 0
+    seen["i_id"] = None if interrupt is None else tuple(map(int, interrupt.split(":")))
+    seen["answered"] = "i_answer" in found
+    seen["waits"] = found.get("waiting_for", "") if phase == "waiting" else ""
+    seen["held"] = "held_token" in found and int(found["held_until"]) > now
+    seen["looked"] = found.get("looked") == "1" and phase == "queued"
+    seen["deadline"] = "deadline" in found
+    seen["in line"] = phase == "queued" and int(found["number"]) > cursor
+    seen["grace"] = int(found["grace"]) // TICK if phase in LIVE else None
+    seen["listed"] = bool(line)
+    seen["last answer"] = found.get("last_answer") if model.last_token else None
+    assert phase not in ENDED or "ended_at" in found
+    return seen
+
+
+def _line(store: Store, role: str, found: dict[str, str], run_id: str) -> list[str]:
+    """The run, where it stands in this line under the number it has; other entries mean nothing any more."""
+    queue = store.keys.queue(role)
+    number = store.redis.zscore(store.keys.line(queue), run_id)
+    live = number is not None and queue == found["queue"] and int(number) == int(found["number"]) and found["phase"] in LIVE
+    return [run_id] if live else []

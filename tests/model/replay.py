@@ -1,0 +1,286 @@
+"""A walk through the model, made move by move on the real Lua too: replies and states must agree.
+
+A tick is a second. What the model cuts (counts that it stops counting) ends the walk; everything before that is compared.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.model.configurations import Config
+from tests.model.moves import Move, act, possible
+from tests.model.rules import Rules
+from tests.model.state import STALE, World
+from tests.model.sweeping import NO_ANSWER
+from tests.support import runs
+from worker.store import Granted, Store
+from worker.store import store as store_module
+
+TICK = 1_000
+#: With it the sweep's spread of waits is a factor of 1 for the first run it looks at, and less than a tick away from it for the second.
+JITTER = 0.882
+ROLES = ("controller", "executor")
+FLOW = "ring"
+
+
+@dataclass
+class Process:
+    """A worker process of the real side; it knows its claim, and its grant once it has heard of it."""
+
+    name: str
+    again: Callable[[], Any]
+    granted: Granted | None = None
+
+
+@dataclass
+class Sent:
+    """A client of the real side, and what it sends, whenever that is."""
+
+    call: Callable[[], str]
+
+
+class Replay:
+    """The real side of one walk: a store of its own prefix, its processes and clients in the order of the model's."""
+
+    def __init__(self, store: Store, config: Config) -> None:
+        self.store, self.config = store, config
+        self.processes: list[Process] = []
+        self.clients: list[Sent] = []
+        self.names = 0
+        store.redis.hset(store.keys.queues, "swept_at", runs.clock(store))
+
+    def name(self, kind: str) -> str:
+        self.names += 1
+        return f"{kind}{self.names}"
+
+    def begin(self, start: str) -> None:
+        """Submit every run."""
+        for place in range(self.config.runs):
+            assert self.submit(place, 1, start) == "ok"
+
+    def submit(self, place: int, nonce: int, phase: str = "queued") -> str:
+        config = self.config
+        fields = {"resend": str(config.grace * TICK)}
+        if config.round_timeout is not None:
+            fields["round_timeout"] = str(config.round_timeout * TICK)
+        options: dict[str, Any] = {"phase": phase, "fields": fields, "nonce": f"nonce-{place}-{nonce}"}
+        options["deadline"] = None if config.deadline is None else config.deadline * TICK
+        options["delay"] = config.start * TICK if phase == "waiting" else None
+        return runs.submit(self.store, _id(place), **options)[0]
+
+    def make(self, move: Move, w: World) -> Any:
+        """The move on the real side; ``w`` is the model before it. Returns the reply in the model's words."""
+        method: Callable[..., Any] = getattr(self, f"_{move[0]}")
+        return method(w, *move[1:])
+
+    def align(self, w: World) -> None:
+        """The model has sorted its slots and clients: the real ones follow."""
+        self.processes = [self.processes[place] for place in sorted(range(len(w.slots)), key=lambda place: w.slots[place])]
+        if len(w.clients) > 1:
+            self.clients = [self.clients[place] for place in sorted(range(len(w.clients)), key=lambda place: repr(w.clients[place]))]
+
+    def _take(self, w: World, queue: int, how: str) -> Any:
+        place, pair = w.lists[queue][0]
+        if not self.config.outbox:
+            text = runs.take(self.store, ROLES[queue])
+            assert text is not None and (pair == STALE or text == runs.message(_id(place), *pair)), f"{text} was popped, not {pair}"
+            pair = tuple(int(part) for part in text.split("/")[1:])
+        return "lost" if how == "lost" else self._again(w, place, pair, how)
+
+    def _again(self, w: World, place: int, pair: tuple[int, int], how: str) -> str:
+        process = self.name("p")
+
+        def ask() -> Any:
+            return self.store.claim(
+                _id(place), epoch=pair[0], step=pair[1], claim=f"{process}.0", owner=process, lease=self.config.lease * TICK,
+                known=("other",) if how == "ignorant" else (FLOW,), back=self.config.delay * TICK, back_max=2 * self.config.delay * TICK,
+            )  # fmt: skip
+
+        reply = ask()
+        if not isinstance(reply, Granted):
+            return str(reply.word)
+        self.processes.append(Process(process, ask, reply if how != "mute" else None))
+        return "ok"
+
+    def _resend_claim(self, w: World, place: int) -> str:
+        process = self.processes.pop(place)
+        reply = process.again()
+        if not isinstance(reply, Granted):
+            return str(reply.word)
+        process.granted = reply
+        self.processes.append(process)
+        return "ok"
+
+    def _commit(self, w: World, place: int, kind: str, heard: bool) -> str:
+        process = self.processes.pop(place)
+        call = self._settlement(process, kind)
+        answer = call()
+        if not heard and answer not in ("fenced", "missing"):
+            self.processes.append(Process(process.name, call))
+        return answer
+
+    def _settlement(self, process: Process, kind: str) -> Callable[[], str]:
+        granted, config, store = process.granted, self.config, self.store
+        assert granted is not None
+        node = ("Controller", "Executor")[(int(granted.fields["step"]) + 1) % config.queues]
+        wait = {"i_wait": str(config.answer_within * TICK), "i_default": '"default"'}
+        bounds = {"max_failures": config.max_failures, "delay": config.delay * TICK}
+        calls: dict[str, Callable[[], tuple[str, str]]] = {
+            "next": lambda: runs.commit_next(store, granted, node),
+            "end": lambda: runs.commit_end(store, granted, ("turn",)),
+            "pause_next": lambda: runs.pause_next(store, granted, node),
+            "pause_here": lambda: runs.pause_here(store, granted),
+            "pause_here_deadline": lambda: runs.pause_here(store, granted, **wait),
+            "failed": lambda: runs.fail_round(store, granted, **bounds),
+            "fatal": lambda: runs.fail_round(store, granted, fatal=1, **bounds),
+            "give_back": lambda: runs.commit(store, granted, "give_back"),
+        }
+
+        def call() -> str:
+            word, detail = calls[kind]()
+            return detail if word == "ok" else word
+
+        return call
+
+    def _resend_commit(self, w: World, place: int) -> Any:
+        return self.processes.pop(place).again()
+
+    def _die(self, w: World, place: int) -> None:
+        del self.processes[place]
+
+    def _forfeit(self, w: World, place: int) -> str:
+        slot = w.slots[place]
+        return self.store.forfeit(_id(slot.run), epoch=slot.epoch, step=slot.step, process=self.processes.pop(place).name)[0]
+
+    def _forfeit_other(self, w: World, place: int) -> str:
+        run = w.runs[place]
+        assert run is not None
+        return self.store.forfeit(_id(place), epoch=run.epoch, step=run.step, process=self.name("other"))[0]
+
+    def _beat(self, w: World, place: int) -> str:
+        granted = self.processes[place].granted
+        assert granted is not None
+        return self.store.extend([(_id(w.slots[place].run), granted.token, "")])[0]
+
+    def _op(self, w: World, place: int, kind: str, heard: bool) -> str:
+        client = self._client(place, kind)
+        if not heard:
+            self.clients.append(client)
+        return client.call()
+
+    def _look(self, w: World, place: int, kind: str) -> None:
+        self.clients.append(self._client(place, kind))
+
+    def _send(self, w: World, place: int, heard: bool) -> str:
+        client = self.clients.pop(place)
+        if not heard:
+            self.clients.append(client)
+        return client.call()
+
+    def _resend(self, w: World, place: int) -> str:
+        return self.clients.pop(place).call()
+
+    def _client(self, place: int, kind: str) -> Sent:
+        run_id, op, store = _id(place), self.name("op"), self.store
+        seen = runs.hash_of(store, run_id)
+        epoch, step = int(seen["epoch"]), int(seen["step"])
+        named: dict[str, Any] = {"op": op, "epoch": epoch, "step": step}
+        named |= {"message": runs.message(run_id, epoch + 1, step), "after": runs.message(run_id, epoch + 2, step)}
+        name, _, option = kind.partition(":")
+
+        def call() -> str:
+            if name == "stop":
+                return " ".join(store.request_stop(run_id, op=op, mode=option)[:2])
+            if name == "retry":
+                return " ".join(store.retry(run_id, **named))
+            return " ".join(store.resume(run_id, interrupt=seen.get("i_id"), answer='"yes"' if option else None, **named))
+
+        return Sent(call)
+
+    def _submit(self, w: World, place: int, nonce: int, heard: bool) -> str:
+        if not heard:
+            self.clients.append(Sent(lambda: self.submit(place, nonce)))
+        return self.submit(place, nonce)
+
+    def _delete(self, w: World, place: int) -> str:
+        words = self.store.delete(_id(place))
+        if words == ["ok"]:
+            self.clients = [client for client, of in zip(self.clients, w.clients, strict=True) if of.run != place]
+        return " ".join(words)
+
+    def _tick(self, w: World, ticks: int) -> None:
+        if self.config.silence:
+            runs.later(self.store, ticks * TICK)
+        else:
+            runs.advance(self.store, ticks * TICK)
+
+    def _sweep(self, w: World, told: int | None) -> Any:
+        config, lengths = self.config, None
+        if config.outbox:
+            known = {self.store.keys.queue(ROLES[queue]): len(line) if told is None else 0 for queue, line in enumerate(w.lists)}
+            lengths = {} if told == NO_ANSWER else {self.store.keys.queue(role): 0 for role in ROLES} | known
+        delays = {"loss_delay": config.delay * TICK, "loss_delay_max": config.delay * TICK}
+        bounds = {"max_losses": config.max_losses, "max_failures": config.max_failures, "batch": config.batch}
+        swept = self.store.sweep(lease=config.lease * TICK, jitter=JITTER, lengths=lengths, **delays, **bounds)
+        return [(int(run_id[1:]), word) for run_id, word in swept.report]
+
+    def _publish(self, w: World, place: int, arrives: bool) -> None:
+        """The broker is elsewhere: its lists are the model's."""
+
+    def _pause(self, w: World) -> None:
+        self.store.pauses.add(FLOW)
+
+    def _unpause(self, w: World) -> None:
+        self.store.redis.hdel(self.store.keys.paused, FLOW)
+
+    def _offer(self, w: World, place: int) -> str:
+        keys = [self.store.keys.due, self.store.keys.run(_id(place))]
+        return str(self.store._call("offer_again", keys, {"flow": FLOW})[0])
+
+
+def _id(place: int) -> str:
+    return f"r{place}"
+
+
+def walk(store: Store, config: Config, seed: int, length: int) -> list[Move]:
+    """Walk ``length`` moves at most, the same ones for the same seed; returns those made.
+
+    Raises:
+        AssertionError: the real Lua answered otherwise than the model, or came to another state.
+    """
+    # Imported here: it needs the model's names only.
+    from tests.model.comparison import difference
+
+    chance = random.Random(seed)
+    start = chance.choice(config.starts)
+    rules = Rules()
+    state = config.initial(rules)[config.starts.index(start) if not config.deletes else 0]
+    real, made, kept = Replay(store, config), [], store_module.PAUSED_LOOK
+    store_module.PAUSED_LOOK = config.hold * TICK
+    try:
+        if not config.deletes:
+            real.begin(start)
+        for _ in range(length):
+            w = World(state, config, rules)
+            by_name: dict[str, list[Move]] = {}
+            for move in possible(w):
+                by_name.setdefault(move[0], []).append(move)
+            move = chance.choice(by_name[chance.choice(sorted(by_name))])
+            reply = act(w, move)
+            if w.cut:
+                break
+            made.append(move)
+            answer = real.make(move, World(state, config, rules))
+            told = f"seed {seed}: " + ", ".join(map(str, made))
+            expected = reply.rstrip("!") if isinstance(reply, str) else reply
+            assert answer == expected, f"the real Lua answered {answer}, the model {expected}\n{told}"
+            state = w.frozen()
+            real.align(w)
+            found = difference(store, World(state, config, rules))
+            assert not found, f"{found}\n{told}"
+    finally:
+        store_module.PAUSED_LOOK = kept
+    return made

@@ -1,0 +1,99 @@
+"""A trace as prose: what happened, a line a move, and where it left the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.model.configurations import Config
+from tests.model.laws import Violation
+from tests.model.moves import Move, act
+from tests.model.rules import Rules
+from tests.model.state import Run, World
+
+HOWS = {
+    "heard": "a worker claims it",
+    "mute": "a worker claims it, and the reply is lost",
+    "ignorant": "a worker that does not know the flow claims it",
+}
+TOLD = {
+    None: "a worker sweeps",
+    0: "a worker sweeps, and is told that the broker is empty",
+    -1: "a worker sweeps, and the broker does not answer",
+}
+
+
+def sentence(move: Move) -> str:
+    """One move, in words."""
+    match move:
+        case ("take", queue, "lost"):
+            return f"the next message of list {queue} is lost with whoever popped it"
+        case ("take", queue, how):
+            return f"the next message of list {queue}: {HOWS[how]}"
+        case ("again", run, pair, how):
+            return f"a message of run {run} for epoch {pair[0]}, step {pair[1]} comes (again): {HOWS[how]}"
+        case ("commit", worker, kind, heard):
+            return f"worker {worker} commits {kind}{_unheard(heard)}"
+        case ("op", run, kind, heard):
+            return f"somebody looks at run {run} and sends {_operation(kind)}{_unheard(heard)}"
+        case ("look", run, kind):
+            return f"somebody looks at run {run}, to send {_operation(kind)} later"
+        case ("send", client, heard):
+            return f"what client {client} wanted to send arrives now{_unheard(heard)}"
+        case ("submit", run, nonce, heard):
+            return f"submission {nonce} of run {run}{_unheard(heard)}"
+        case ("tick", ticks):
+            return f"{ticks} tick{'s' if ticks > 1 else ''} pass{'' if ticks > 1 else 'es'}"
+        case ("sweep", told):
+            return TOLD[told]
+        case ("publish", place, arrives):
+            return f"handed-over message {place} is published" if arrives else f"handed-over message {place} is never published"
+    return WORDS[move[0]].format(*move[1:])
+
+
+WORDS = {
+    "resend_claim": "worker {} sends its claim again",
+    "resend_commit": "worker {} sends its commit again",
+    "die": "worker {} is killed",
+    "forfeit": "worker {} dies, and its parent tells",
+    "forfeit_other": "another process that had run {}'s message dies, and its parent tells",
+    "beat": "worker {} beats",
+    "resend": "client {} sends again",
+    "delete": "somebody deletes run {}",
+    "pause": "the flow is paused",
+    "unpause": "the flow is unpaused",
+    "offer": "run {} is offered again",
+}
+
+
+def story(config: Config, rules: Rules, start: tuple[Any, ...], trace: list[Move]) -> str:
+    """The trace from ``start``, with what each run was after each move and what the violating one broke."""
+    lines, state = [f"at first: {_runs(World(start, config, rules))}"], start
+    for number, move in enumerate(trace, 1):
+        w = World(state, config, rules)
+        try:
+            act(w, move)
+        except Violation as violation:
+            lines.append(f"{number}. {sentence(move)}: {violation}")
+            break
+        state = w.frozen()
+        lines.append(f"{number}. {sentence(move)}: {_runs(World(state, config, rules))}")
+    return "\n".join(lines)
+
+
+def _runs(w: World) -> str:
+    return "; ".join(_run(place, run) for place, run in enumerate(w.runs)) + (f"; {len(w.slots)} at work" if w.slots else "")
+
+
+def _run(place: int, run: Run | None) -> str:
+    if run is None:
+        return f"no run {place}"
+    due = "" if run.due is None else f", due in {run.due}"
+    return f"run {place} {run.phase}, epoch {run.epoch}, step {run.step}{due}"
+
+
+def _unheard(heard: bool) -> str:
+    return "" if heard else "; the reply is lost"
+
+
+def _operation(kind: str) -> str:
+    return {"resume:answer": "a resume with an answer", "resume": "a resume", "retry": "a retry"}.get(kind, kind.replace(":", " "))

@@ -1,0 +1,97 @@
+"""The protocol as a model: searched whole, broken on purpose, and compared with the real Lua (docs/model.md)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.model.configurations import CONFIGURATIONS, Config
+from tests.model.moves import MOVES
+from tests.model.mutants import EQUIVALENT, MUTANTS, Mutant, search
+from tests.model.replay import walk
+from tests.model.rules import Rules, names
+from tests.model.search import Found, Search
+from tests.model.telling import story
+from tests.support.runs import START
+from tests.support.servers import CrashableServer
+from worker.store import Store
+
+#: Small enough for every push.
+QUICK = "forfeits"
+#: Walks on the real Lua in the slow suite, for each configuration, and moves of each.
+WALKS = 4
+LENGTH = 40
+
+
+def explored(name: str) -> Found:
+    """Search a configuration of the protocol as it is, which must hold."""
+    found = Search(CONFIGURATIONS[name]).run()
+    print(f"{name}: {found.states} states, {found.moves} moves")
+    assert found.violation is None, f"{found.violation}\n{story(CONFIGURATIONS[name], Rules(), found.start, found.trace)}"
+    return found
+
+
+def walked(server: CrashableServer, prefix: str, config: Config, seed: int) -> Counter[str]:
+    """A walk through the model on the real Lua; how often each move was made."""
+    store = Store(server.url, f"{prefix}s{seed}", now=START, outbox=config.outbox)
+    try:
+        return Counter(move[0] for move in walk(store, config, seed, LENGTH))
+    finally:
+        store.close()
+
+
+def test_the_protocol_holds_and_every_state_can_settle_in_the_smallest_configuration() -> None:
+    assert explored(QUICK).states > 1_000
+
+
+@pytest.mark.parametrize("rule", ["resume_checks_step", "stop_now_holds_the_token"])
+def test_without_the_rule_the_search_finds_a_trace(rule: str) -> None:
+    mutant = next(mutant for mutant in MUTANTS if mutant.rule == rule)
+    found = search(rule, mutant.configuration)
+    assert found.violation is not None and found.violation.law == mutant.law
+
+
+def test_a_walk_on_the_real_lua_goes_where_the_model_goes(server: CrashableServer, prefix: str) -> None:
+    assert walked(server, prefix, CONFIGURATIONS["stops"], 1).total() == LENGTH
+
+
+def test_every_rule_has_a_mutant_or_a_reason_why_it_has_none() -> None:
+    assert sorted([*(mutant.rule for mutant in MUTANTS), *EQUIVALENT]) == sorted(names())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if name != QUICK])
+def test_the_protocol_holds_and_every_state_can_settle(name: str) -> None:
+    assert explored(name).states > 100
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule)
+def test_a_mutant_is_killed_by_the_law_that_needs_the_rule(mutant: Mutant) -> None:
+    found = search(mutant.rule, mutant.configuration)
+    assert found.violation is not None, f"without {mutant.rule} nothing is broken in {found.states} states"
+    assert found.violation.law == mutant.law, f"{found.violation}: another law than {mutant.law}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("rule", EQUIVALENT)
+def test_a_rule_that_is_argued_to_change_nothing_changes_nothing(rule: str) -> None:
+    configuration = EQUIVALENT[rule]
+    found = search(rule, configuration)
+    assert found.violation is None, f"{found.violation}: {rule} is no second line of defence"
+    assert found.states == Search(CONFIGURATIONS[configuration]).run().states
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_walks_on_the_real_lua_go_where_the_model_goes(server: CrashableServer, prefix: str) -> None:
+    made: Counter[str] = Counter()
+    for place, config in enumerate(CONFIGURATIONS.values()):
+        for seed in range(WALKS):
+            made += walked(server, f"{prefix}c{place}", config, seed)
+    print(f"{made.total()} moves on the real Lua: {dict(made)}")
+    assert set(made) == set(MOVES), f"moves that no walk made: {set(MOVES) - set(made)}"
