@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import tomllib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ import pytest
 
 from flows import registry
 from tests.support.servers import CrashableServer
+from worker.embedded import EmbeddedServer
 from worker.testing import CrashFound, Lab
 
 ROOT = Path(__file__).parents[2]
@@ -50,24 +54,28 @@ def lab(server: CrashableServer) -> Iterator[Lab]:
         yield made
 
 
-def imported(project: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The example's test module, anew."""
-    monkeypatch.syspath_prepend(project)
-    monkeypatch.setattr(registry, "_sources", dict(registry._sources))
-    for module in ("bank", "shop", "test_shop"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    return importlib.import_module("test_shop")
+@contextmanager
+def imported(project: Path) -> Iterator[Any]:
+    """The example's test module, which leaves nothing behind: other pages have a ``shop`` too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(project)
+        patch.setattr(sys, "dont_write_bytecode", True)
+        patch.setattr(registry, "_sources", dict(registry._sources))
+        try:
+            yield importlib.import_module("test_shop")
+        finally:
+            for module in ("bank", "shop", "test_shop"):
+                sys.modules.pop(module, None)
 
 
 def test_the_naive_shop_is_found_and_the_mended_one_is_not(project: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CrashFound) as found, monkeypatch.context() as patch:
-        imported(project, patch).test_a_book_is_paid_once(lab, patch)
+    with imported(project) as example, pytest.raises(CrashFound) as found:
+        example.test_a_book_is_paid_once(lab, monkeypatch)
     assert FOUND.splitlines()[0] == str(found.value).splitlines()[0]
+    monkeypatch.undo()
     (project / "shop.py").write_text(mended(EXAMPLES["shop.py"]), "utf-8")
-    importlib.invalidate_caches()
-    with monkeypatch.context() as patch:
-        patch.setattr(sys, "dont_write_bytecode", True)
-        imported(project, patch).test_a_book_is_paid_once(lab, patch)
+    with imported(project) as example:
+        example.test_a_book_is_paid_once(lab, monkeypatch)
 
 
 def run(project: Path, *command: str, **environment: str) -> str:
@@ -79,7 +87,7 @@ def run(project: Path, *command: str, **environment: str) -> str:
         env={**clean, "PYTHONPATH": str(ROOT), "COLUMNS": "200", **environment},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=200,
         check=False,
     )
     return done.stdout + done.stderr
@@ -90,6 +98,7 @@ def pytest_says(project: Path, *options: str, **environment: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_pytest_prints_what_the_page_shows(project: Path) -> None:
     said = pytest_says(project, *PLUGIN, "test_shop.py")
     told = "\n".join(line.removeprefix("E").strip() for line in said.splitlines() if line.startswith("E"))
@@ -101,12 +110,39 @@ def test_pytest_prints_what_the_page_shows(project: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_without_pytest_it_is_a_function_and_prints_a_report(project: Path) -> None:
     said = run(project, "-c", "import sys; sys.modules['pytest'] = None; import no_pytest")
     assert re.sub(r"in \d+\.\d s", "in 0.9 s", said) == REPORT
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_no_server_outlives_its_lab_for_long(project: Path) -> None:
+    """Neither where the process ends by itself, nor, once another lab is made, where it was killed."""
+    place = Path(tempfile.mkdtemp(prefix="hf-"))
+    a_lab = "from worker.testing import crash_lab; print(crash_lab('countdown', inputs={'rounds': 0}, limit=1))"
+    try:
+        assert "nothing found" in run(project, "-c", a_lab, TMPDIR=str(place))
+        assert list(place.iterdir()) == []
+        run(project, "-c", f"{a_lab}; import os; os.kill(os.getpid(), 9)", TMPDIR=str(place))
+        [left] = place.iterdir()
+        server = EmbeddedServer(left)
+        assert server.alive()
+        assert "nothing found" in run(project, "-c", a_lab, TMPDIR=str(place))
+        assert server.alive()  # it could be one that is just being made
+        os.utime(left, (0, 0))
+        assert "nothing found" in run(project, "-c", a_lab, TMPDIR=str(place))
+        assert not server.alive() and list(place.iterdir()) == []
+    finally:
+        for left in place.iterdir():
+            with EmbeddedServer(left):
+                """Whoever starts it owns it, and ends it."""
+        shutil.rmtree(place)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_the_server_can_be_named_and_is_left_as_it_was(project: Path, server: CrashableServer, prefix: str) -> None:
     # The fixture nothing_leaks looks at the server afterwards.
     code = "import worker.testing.ground as ground; ground.Ground._start = None; import no_pytest"  # no server of its own
@@ -114,6 +150,7 @@ def test_the_server_can_be_named_and_is_left_as_it_was(project: Path, server: Cr
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_the_plugin_is_found_where_holdfast_is_installed_and_imports_nothing_of_it_unasked(project: Path) -> None:
     entry = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]["pytest11"]
     installed = project / "somewhere" / "installed-1.dist-info"

@@ -5,9 +5,9 @@ The outside world is a ``Bank``: it honours keys, and what it was told to do is 
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -144,15 +144,18 @@ def whisper(word: str) -> str:
     return word
 
 
-class ByChance(Three):
-    """Decides each turn by chance: one time in a million it goes the same way again."""
+decided = count()
+
+
+class ByAClock(Three):
+    """Decides by something that goes on from run to run."""
 
     commands = (whisper,)
 
     def decide(self, context: RoundContext) -> Command | Finish:
-        if len(context.history) == 20:
+        if len(context.history) == 3:
             return Finish("")
-        return Command(random.choice(("say", "whisper")), {"word": "x"})
+        return Command("say" if next(decided) % 2 else "whisper", {"word": "x"})
 
 
 class AnswersByChance(Three):

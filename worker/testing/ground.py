@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Mapping
 from functools import cached_property
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 
 #: Names the server for labs that are given none.
 VARIABLE = "HOLDFAST_TEST_URL"
+#: What the directories of embedded servers are called, in the one for temporary files.
+DIRECTORY = "holdfast-lab-"
+#: Seconds after which one that nobody owns is left over, and not just being made.
+LEFT_OVER = 600.0
 
 
 class Ground:
@@ -70,12 +76,33 @@ class Ground:
             self._server.stop()
             shutil.rmtree(self._directory, ignore_errors=True)
             self._server = None
+            atexit.unregister(self.close)
 
     def _start(self) -> str:
-        self._directory = Path(tempfile.mkdtemp(prefix="holdfast-lab-"))
+        _clear_up()
+        self._directory = Path(tempfile.mkdtemp(prefix=DIRECTORY))
         self._server = EmbeddedServer(self._directory, appendfsync="no")  # nobody reads it after a loss of power
+        atexit.register(self.close)
         self._server.start()
         return self._server.url
+
+
+def _clear_up() -> None:
+    """End the servers of labs that were killed before they could do it."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{DIRECTORY}*"):
+        try:
+            found = directory.stat()
+        except FileNotFoundError:
+            continue  # its lab has ended it this moment
+        if found.st_uid != os.geteuid() or time.time() - found.st_mtime < LEFT_OVER:
+            continue
+        server = EmbeddedServer(directory)
+        if server.alive():
+            server.start()  # it runs: this only makes it ours, where nobody living owns it
+            if not server.owned:
+                continue
+            server.stop()
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 class LabClient(Client):
