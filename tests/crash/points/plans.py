@@ -48,13 +48,13 @@ def deaths(story: Story, start: int = 0) -> list[tuple[str, int]]:
     return found
 
 
-def worlds(story: Story, start: int = 0) -> list[tuple[str, int]]:
-    """Of ``deaths``, those that leave different worlds behind.
+def worlds(story: Story, start: int = 0) -> list[list[tuple[str, int]]]:
+    """``deaths``, with those together that leave the same world behind.
 
     Whoever dies between two requests that change something leaves the same server and the same effects, wherever that is:
     one place stands for all of them.
     """
-    found: dict[tuple[str, int, int], tuple[str, int]] = {}
+    found: dict[tuple[str, int, int], list[tuple[str, int]]] = {}
     changes = effects = 0
     for place, point in enumerate(story.wire.trace):
         effects += point.name == "behind the effect"
@@ -63,7 +63,7 @@ def worlds(story: Story, start: int = 0) -> list[tuple[str, int]]:
         kinds += [(DIES_AFTER, changes)] if point.request else []
         for kind, changed in kinds:
             if place >= start:
-                found.setdefault((point.actor, changed, effects), (kind, place))
+                found.setdefault((point.actor, changed, effects), []).append((kind, place))
     return list(found.values())
 
 

@@ -5,23 +5,21 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import redis
-from celery import Celery
 
 from flows import RoundContext
 from flows.base import Flow
 from tests.crash.points.faults import Died, Fault, Wire, WiredConnection
 from tests.crash.points.laws import Violation, at_a_death
-from tests.crash.points.plot import Person, PlottedFlow, Plot, Receiver
+from tests.crash.points.plot import Person, Plot, PlottedFlow, Receiver
 from tests.crash.points.process import ClientProcess, Process, WorkerProcess
 from tests.crash.points.sleep import Sleepers
+from tests.crash.points.stage import Stage
 from tests.support.runs import START
 from worker.dispatch import Dispatcher
-from worker.settings import Settings
 from worker.store import Store, StoreUnavailable
 
 #: A story that has not ended after so many turns never ends: the longest that does takes less than half of them.
@@ -35,27 +33,6 @@ LOOK = """
 local found = redis.call('TYPE', KEYS[3]).ok == 'hash' and redis.call('HMGET', KEYS[3], 'phase', 'epoch', 'step') or {false, false, false}
 return {redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[2]), found[1], found[2], found[3]}
 """
-
-
-@dataclass
-class Stage:
-    """What stories are played on, one after the other.
-
-    Attributes:
-        app: a Celery app of the settings; it makes the messages.
-        broker_url: where they are, for the outbox; the state server for the fused hand-over.
-    """
-
-    settings: Settings
-    app: Celery
-    broker_url: str
-    inspector: Store
-    outbox: bool = False
-
-    @property
-    def url(self) -> str:
-        assert self.settings.redis_url is not None
-        return self.settings.redis_url
 
 
 class Story:

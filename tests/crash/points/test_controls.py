@@ -10,7 +10,8 @@ from tests.crash.points.faults import DIES_AFTER, DIES_BEFORE, PAUSES_BEFORE, RE
 from tests.crash.points.plans import broken
 from tests.crash.points.plot import Plot
 from tests.crash.points.plots import PLAIN, WHOLE
-from tests.crash.points.story import Stage, Story
+from tests.crash.points.stage import Stage
+from tests.crash.points.story import Story
 
 
 def laws_broken(stage: Stage, kind: str, name: str, plot: Plot = PLAIN, nth: int = 0, **control: Any) -> set[str]:
