@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from tests.crash.points.faults import DIES_BEFORE
-from tests.crash.points.figures import counted, shown
-from tests.crash.points.plans import deaths, lost_replies, worlds
+from tests.crash.points.faults import DIES_BEFORE, Fault
+from tests.crash.points.figures import counted, play, shown
+from tests.crash.points.plans import changes, deaths, lost_replies, worlds
 from tests.crash.points.plot import Plot
 from tests.crash.points.plots import HASTY, WHOLE
 from tests.crash.points.stage import Stage
@@ -37,14 +39,23 @@ def test_every_transition_of_these_operations_is_among_the_points(stage: Stage) 
     assert set(TRANSITIONS) - seen == set(ELSEWHERE)
 
 
+@pytest.mark.timeout(600)  # where the cores are taken, hundreds of stories take their time
 def test_a_process_may_die_at_every_point(stage: Stage) -> None:
     story = counted(stage, WHOLE)
-    requests = sum(point.request for point in story.wire.trace)
-    tally = shown("death at every point", stage, WHOLE, ((death,) for death in deaths(story)))
-    assert tally.stories == 2 * requests + (len(story.wire.trace) - requests)
-    print(
-        f"points: {requests} requests, {len(story.wire.trace) - requests} boundaries of user code; {len(worlds(story))} worlds left behind"
-    )
+    places, requests = len(story.wire.trace), sum(point.request for point in story.wire.trace)
+    after: dict[tuple[str, int], list[str]] = {}
+
+    def plays(faults: Sequence[Fault]) -> Story:
+        played = Story(stage, WHOLE, faults).play()
+        after[faults[0].kind, faults[0].at] = changes(played, faults[0].at + 1)
+        return played
+
+    tally = play("death at every point", plays, WHOLE, ((death,) for death in deaths(story)))
+    assert tally.stories == places + requests
+    alike = worlds(story)
+    print(f"points: {requests} requests, {places - requests} boundaries of user code; {len(alike)} different worlds left behind")
+    # What the pairs rest on: from the same world on, the same happens.
+    assert [group for group in alike if any(after[death] != after[group[0]] for death in group)] == []
 
 
 def test_every_reply_may_be_lost(stage: Stage) -> None:
