@@ -22,7 +22,7 @@ from tests.support.runs import START
 from worker.dispatch import Dispatcher
 from worker.store import Store, StoreUnavailable
 
-#: A story that has not ended after so many turns never ends: the longest that does takes less than half of them.
+#: A story that has not ended after so many turns never ends: without a fault it takes about a dozen, and each fault adds a few.
 TURNS = 120
 #: How far the clock is set forward where nothing can happen before (ms): two of it are a lease, and one is no silence yet.
 FORWARD = 2_000
@@ -36,11 +36,13 @@ return {redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[2]), found[1], foun
 
 
 class Story:
-    """Args:
-    sweeps, change, dispatcher, key_of: what the controls take away: the sweep, a rule of a script, the dispatcher, the
-        idempotency key.
-    wakes: for a process that stands still: ``later``, when others have moved the run on, or ``between``, in the middle of
-        the round of the one that took over.
+    """See the module.
+
+    Args:
+        wakes: for a worker that stands still: ``later``, when others have moved the run on, or ``between``, in the middle of
+            the round of the one that took over.
+        sweeps, change, dispatcher, key_of: what the controls take away: the sweep, a rule of a script, the engine's
+            dispatcher, the engine's idempotency key.
     """
 
     def __init__(
