@@ -10,7 +10,7 @@ import pytest
 import redis.utils
 from kombu.transport import TRANSPORT_ALIASES
 
-from tests.crash.points.story import Stage
+from tests.crash.points.stage import Stage
 from tests.support.servers import CrashableServer
 from tests.support.servers import server as server_of_its_own
 from worker import outbox, rounds

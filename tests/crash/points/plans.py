@@ -22,6 +22,8 @@ from worker.store.scripts import TRANSITIONS
 #: A plan: kind and place of each fault.
 Plan = tuple[tuple[str, int], ...]
 Plays = Callable[[Sequence[Fault]], Story]
+#: The boundary that is met when an effect has been applied.
+EFFECT = "behind the effect"
 #: Requests that only look: the world is the same behind them.
 LOOKS = {"HGETALL", "TIME", "HKEYS", "ZRANGE", "LLEN", "SCRIPT LOAD"}
 
@@ -48,23 +50,29 @@ def deaths(story: Story, start: int = 0) -> list[tuple[str, int]]:
     return found
 
 
-def worlds(story: Story, start: int = 0) -> list[tuple[str, int]]:
-    """Of ``deaths``, those that leave different worlds behind.
+def worlds(story: Story, start: int = 0) -> list[list[tuple[str, int]]]:
+    """``deaths``, with those together that leave the same world behind.
 
     Whoever dies between two requests that change something leaves the same server and the same effects, wherever that is:
     one place stands for all of them.
     """
-    found: dict[tuple[str, int, int], tuple[str, int]] = {}
-    changes = effects = 0
+    found: dict[tuple[str, int, int], list[tuple[str, int]]] = {}
+    changed = effects = 0
     for place, point in enumerate(story.wire.trace):
-        effects += point.name == "behind the effect"
-        kinds = [(DIES_BEFORE, changes)]
-        changes += point.request and point.name not in LOOKS
-        kinds += [(DIES_AFTER, changes)] if point.request else []
-        for kind, changed in kinds:
+        effects += point.name == EFFECT
+        kinds = [(DIES_BEFORE, changed)]
+        changed += point.request and point.name not in LOOKS
+        kinds += [(DIES_AFTER, changed)] if point.request else []
+        for kind, so_far in kinds:
             if place >= start:
-                found.setdefault((point.actor, changed, effects), (kind, place))
+                found.setdefault((point.actor, so_far, effects), []).append((kind, place))
     return list(found.values())
+
+
+def changes(story: Story, start: int) -> list[str]:
+    """What changed something from point ``start`` on: requests that do more than look, and effects."""
+    points = story.wire.trace[start:]
+    return [point.name for point in points if point.name == EFFECT or (point.request and point.name not in LOOKS)]
 
 
 def lost_replies(story: Story) -> list[tuple[str, int]]:

@@ -143,10 +143,7 @@ class WorkerProcess(Process):
         """Take the next message of the queue as the broker gives it, play its round, and acknowledge it."""
         story = self.story
         try:
-            if story.outbox:  # as RabbitMQ: kept for its consumer until that acknowledges
-                text = self.broker.lmove(queue, story.unacknowledged(queue), "RIGHT", "LEFT")
-            else:
-                text = self.broker.rpop(queue)
+            text = self._take(queue)
         except redis.RedisError as error:  # the consumer connects again
             story.refused.append(str(error))
             return
@@ -166,6 +163,11 @@ class WorkerProcess(Process):
             except redis.RedisError as error:  # the consumer connects again, and gets it once more
                 story.refused.append(str(error))
                 story.redeliver()
+
+    def _take(self, queue: str) -> Any:
+        if self.story.outbox:  # as RabbitMQ: kept for its consumer until that acknowledges
+            return self.broker.lmove(queue, self.story.unacknowledged(queue), "RIGHT", "LEFT")
+        return self.broker.rpop(queue)
 
     def close(self) -> None:
         super().close()

@@ -5,26 +5,24 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import redis
-from celery import Celery
 
 from flows import RoundContext
 from flows.base import Flow
 from tests.crash.points.faults import Died, Fault, Wire, WiredConnection
 from tests.crash.points.laws import Violation, at_a_death
-from tests.crash.points.plot import Person, PlottedFlow, Plot, Receiver
+from tests.crash.points.plot import Person, Plot, PlottedFlow, Receiver
 from tests.crash.points.process import ClientProcess, Process, WorkerProcess
 from tests.crash.points.sleep import Sleepers
+from tests.crash.points.stage import Stage
 from tests.support.runs import START
 from worker.dispatch import Dispatcher
-from worker.settings import Settings
 from worker.store import Store, StoreUnavailable
 
-#: A story that has not ended after so many turns never ends: the longest that does takes less than half of them.
+#: A story that has not ended after so many turns never ends: without a fault it takes about a dozen, and each fault adds a few.
 TURNS = 120
 #: How far the clock is set forward where nothing can happen before (ms): two of it are a lease, and one is no silence yet.
 FORWARD = 2_000
@@ -37,33 +35,14 @@ return {redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[2]), found[1], foun
 """
 
 
-@dataclass
-class Stage:
-    """What stories are played on, one after the other.
-
-    Attributes:
-        app: a Celery app of the settings; it makes the messages.
-        broker_url: where they are, for the outbox; the state server for the fused hand-over.
-    """
-
-    settings: Settings
-    app: Celery
-    broker_url: str
-    inspector: Store
-    outbox: bool = False
-
-    @property
-    def url(self) -> str:
-        assert self.settings.redis_url is not None
-        return self.settings.redis_url
-
-
 class Story:
-    """Args:
-    sweeps, change, dispatcher, key_of: what the controls take away: the sweep, a rule of a script, the dispatcher, the
-        idempotency key.
-    wakes: for a process that stands still: ``later``, when others have moved the run on, or ``between``, in the middle of
-        the round of the one that took over.
+    """See the module.
+
+    Args:
+        wakes: for a worker that stands still: ``later``, when others have moved the run on, or ``between``, in the middle of
+            the round of the one that took over.
+        sweeps, change, dispatcher, key_of: what the controls take away: the sweep, a rule of a script, the engine's
+            dispatcher, the engine's idempotency key.
     """
 
     def __init__(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from flows import RoundContext
-from tests.crash.points.controls import ANSWERED, FENCE, NEWEST, OPERATED, Split, split, without
+from tests.crash.points.controls import ANSWERED, FENCE, NEWEST, OPERATED, PUSHED, Split, split, without
 from tests.crash.points.faults import DIES_AFTER, DIES_BEFORE, PAUSES_BEFORE, REPLY_LOST, Fault
 from tests.crash.points.plans import broken
 from tests.crash.points.plot import Plot
 from tests.crash.points.plots import PLAIN, WHOLE
-from tests.crash.points.story import Stage, Story
+from tests.crash.points.stage import Stage
+from tests.crash.points.story import Story
 
 
 def laws_broken(stage: Stage, kind: str, name: str, plot: Plot = PLAIN, nth: int = 0, **control: Any) -> set[str]:
@@ -42,6 +43,12 @@ def test_without_the_fence_a_round_is_committed_twice(stage: Stage) -> None:
 
 def test_a_split_commit_without_outbox_loses_the_run(stage: Stage) -> None:
     assert "V1" in laws_broken(stage, DIES_AFTER, "commit_round", change=split, dispatcher=Split)
+
+
+def test_a_commit_that_leaves_its_message_to_the_sweep_is_not_one_effect(stage: Stage) -> None:
+    change = without(PUSHED, "commit_round")
+    laws = {violation.law for violation in broken(lambda faults: Story(stage, PLAIN, faults, change=change).play(), [])}
+    assert {"I6", "V4"} <= laws
 
 
 def test_a_commit_that_forgets_its_answer_robs_the_worker_that_made_it(stage: Stage) -> None:

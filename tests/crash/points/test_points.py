@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import pytest
 
-from tests.crash.points.faults import DIES_BEFORE
-from tests.crash.points.plans import Plan, Plays, Tally, deaths, lost_replies, play_all, smallest, worlds
+from tests.crash.points.faults import DIES_BEFORE, Fault
+from tests.crash.points.figures import counted, play, shown
+from tests.crash.points.plans import changes, deaths, lost_replies, worlds
 from tests.crash.points.plot import Plot
 from tests.crash.points.plots import HASTY, WHOLE
-from tests.crash.points.story import Stage, Story
+from tests.crash.points.stage import Stage
+from tests.crash.points.story import Story
 from worker.store.scripts import TRANSITIONS
 
 #: Transitions of operations that these stories do not have, each with the tests that do.
@@ -21,27 +22,6 @@ ELSEWHERE = {
     "examine_run": "it writes nothing",
     "offer_again": "tests/store/test_paused.py",
 }
-
-
-def shown(what: str, stage: Stage, plot: Plot, plans: Iterable[Plan]) -> Tally:
-    """Play the plans, print what came of them, and fail where a law was broken."""
-    return play(what, lambda faults: Story(stage, plot, faults).play(), plot, plans)
-
-
-def play(what: str, plays: Plays, plot: Plot, plans: Iterable[Plan]) -> Tally:
-    """The same of stories that are played in some way of their own."""
-    began = time.monotonic()
-    tally = play_all(plays, plans)
-    print(f"\n{what} ({plot.name}): {tally}, {time.monotonic() - began:.1f} s")
-    assert tally.stories > 0
-    assert not tally.found, smallest(tally)
-    return tally
-
-
-def counted(stage: Stage, plot: Plot) -> Story:
-    """The story without a fault, twice: the server knows the scripts in the second one."""
-    Story(stage, plot).play()
-    return Story(stage, plot).play()
 
 
 @pytest.mark.parametrize("plot", [WHOLE, HASTY], ids=lambda plot: plot.name)
@@ -59,14 +39,23 @@ def test_every_transition_of_these_operations_is_among_the_points(stage: Stage) 
     assert set(TRANSITIONS) - seen == set(ELSEWHERE)
 
 
+@pytest.mark.timeout(600)  # where the cores are taken, hundreds of stories take their time
 def test_a_process_may_die_at_every_point(stage: Stage) -> None:
     story = counted(stage, WHOLE)
-    requests = sum(point.request for point in story.wire.trace)
-    tally = shown("death at every point", stage, WHOLE, ((death,) for death in deaths(story)))
-    assert tally.stories == 2 * requests + (len(story.wire.trace) - requests)
-    print(
-        f"points: {requests} requests, {len(story.wire.trace) - requests} boundaries of user code; {len(worlds(story))} worlds left behind"
-    )
+    places, requests = len(story.wire.trace), sum(point.request for point in story.wire.trace)
+    after: dict[tuple[str, int], list[str]] = {}
+
+    def plays(faults: Sequence[Fault]) -> Story:
+        played = Story(stage, WHOLE, faults).play()
+        after[faults[0].kind, faults[0].at] = changes(played, faults[0].at + 1)
+        return played
+
+    tally = play("death at every point", plays, WHOLE, ((death,) for death in deaths(story)))
+    assert tally.stories == places + requests
+    alike = worlds(story)
+    print(f"points: {requests} requests, {places - requests} boundaries of user code; {len(alike)} different worlds left behind")
+    # What the pairs rest on: from the same world on, the same happens.
+    assert [group for group in alike if any(after[death] != after[group[0]] for death in group)] == []
 
 
 def test_every_reply_may_be_lost(stage: Stage) -> None:
