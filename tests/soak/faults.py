@@ -217,10 +217,12 @@ def refused(admin: redis.Redis, seconds: float) -> bool:
 def _mood(cluster: Cluster, mood: str, seconds: float, strike: Strike) -> None:
     before = cluster.proxy.done[mood]
     cluster.proxy.mood = mood
+    end = time.monotonic() + seconds
     try:
-        time.sleep(seconds)
-        if cluster.proxy.done[mood] > before:
-            strike.fired("proxy")
+        while time.monotonic() < end:
+            if cluster.proxy.done[mood] > before:
+                strike.fired("proxy")
+            time.sleep(0.05)
     finally:
         cluster.proxy.mood = "pass"
 
