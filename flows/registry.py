@@ -75,6 +75,11 @@ def registered() -> Mapping[str, Callable[[], Flow]]:
     return {name: partial(make, name) for name in sorted(_sources)}
 
 
+def name_of(flow: type[Flow]) -> str | None:
+    """The name under which this class is registered; None where it is not."""
+    return next((name for name, source in _sources.items() if source is flow), None)
+
+
 def load_failures() -> Mapping[str, str]:
     """Installed or shipped modules, and files, that could not be loaded, and why."""
     return dict(_failures)

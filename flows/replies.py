@@ -12,7 +12,10 @@ from flows.outcomes import Command, Finish, Interrupt
 from flows.summaries import safe_text
 from flows.values import storable
 
-_FENCED = re.compile(r"```[A-Za-z]*\s*\n?(.*)```", re.DOTALL)
+#: Possessive: what a model writes must not make the search take longer than its text is long.
+_FENCED = re.compile(r"```[A-Za-z]*+(.*)```", re.DOTALL)
+#: Characters of a reply that are read; a run keeps less than that of one round.
+MAX_LENGTH = 1024 * 1024
 _FORMAT = 'expected a JSON object like {"thought": "...", "command": "name", "command_args": {...}}'
 
 
@@ -47,6 +50,8 @@ def read_reply(reply: Any) -> Command | Finish | Interrupt:
 
 
 def _parse(text: str) -> Any:
+    if len(text) > MAX_LENGTH:
+        raise BadReply(f"the reply takes {len(text)} characters, at most {MAX_LENGTH} are read; {_FORMAT}")
     candidates = [text.strip(), *(match.strip() for match in _FENCED.findall(text))]
     for candidate in candidates:
         try:

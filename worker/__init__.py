@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from worker.receipt import StopReceipt
     from worker.run import Run, RunStatus
     from worker.settings import Settings
-    from worker.store import StoreUnavailable
+    from worker.store import AccessDenied, NotReplicated, StoreUnavailable
     from worker.verdict import Verdict, VerdictCode
 
 #: Where each public name lives; imported when first used, so that the command line starts fast.
@@ -47,6 +47,7 @@ _HOMES = {
     "RunNotFound": "worker.errors",
     "Stale": "worker.errors",
     "UnknownFlow": "worker.errors",
+    "NotReplicated": "worker.store",
     "Event": "worker.event",
     "END": "worker.execution_state",
     "START": "worker.execution_state",
@@ -57,6 +58,7 @@ _HOMES = {
     "Run": "worker.run",
     "RunStatus": "worker.run",
     "Settings": "worker.settings",
+    "AccessDenied": "worker.store",
     "StoreUnavailable": "worker.store",
     "Verdict": "worker.verdict",
     "VerdictCode": "worker.verdict",
@@ -72,6 +74,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "END",
     "START",
+    "AccessDenied",
     "AsyncClient",
     "Client",
     "Conflict",
@@ -84,6 +87,7 @@ __all__ = [
     "InvalidInput",
     "InvalidSettings",
     "InvalidTransition",
+    "NotReplicated",
     "Page",
     "Run",
     "RunExists",

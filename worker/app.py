@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import logging
 import re
-import ssl
 import sys
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
 from celery import Celery, signals
 from kombu.transport import TRANSPORT_ALIASES
 
-from worker.broker import broker_url, check_broker_url, is_amqp, queues_of
+from worker.broker import broker_ssl, broker_url, check_broker_url, is_amqp, queues_of
 from worker.engine import LOCALHOST
 from worker.installing import engine_of, install
 from worker.logs import set_up_logging
+from worker.sentinel_url import is_sentinel, read
 from worker.settings import Settings, current
 from worker.store.address import check_url
 from worker.store.keys import Keys
 from worker.store.letters import DeadLetters
+from worker.store.reaching import sentinel_options
 
 __all__ = ["broker_url", "engine_of", "install", "make_app"]
 
@@ -31,8 +31,10 @@ REDIS_OPTIONS = {"ack_emulation": False, "socket_keepalive": True}
 #: Seconds for one answer of RabbitMQ: without them a worker waits for ever for one that was killed while it was to answer.
 AMQP_OPTIONS = {"read_timeout": 5.0, "write_timeout": 5.0}
 AMQP_GUARD = "worker.guard.amqp:Transport"
-#: kombu takes it from a URL's scheme only where the transport comes from there as well; an ``ssl_...`` in the URL still has its say.
-ENCRYPTED = {"amqps": True, "rediss": {"ssl_cert_reqs": ssl.CERT_REQUIRED}}
+SENTINEL_GUARD = "worker.guard.sentinel:Transport"
+#: A master that stands still answers nothing, and its connections stay: so many seconds for an answer, and for one of BRPOP that many
+#: beyond its second. kombu's are none and 25; by then the Sentinels have another master, and the worker would not know.
+SENTINEL_OPTIONS = {**REDIS_OPTIONS, "socket_timeout": 5.0, "socket_connect_timeout": 2.0, "health_check_interval": 3}
 #: The guard under a name of its own: for a unix socket kombu takes the transport from the URL and nowhere else.
 TRANSPORT_ALIASES["holdfast"] = GUARD
 
@@ -59,17 +61,19 @@ def make_app(settings: Settings) -> Celery:
     keys = Keys(settings.prefix)
     check_url(settings.redis_url or LOCALHOST)
     check_broker_url(settings.broker_url or settings.redis_url or LOCALHOST)
-    url = broker_url(settings.broker_url or settings.redis_url or LOCALHOST)
+    place = settings.broker_url or settings.redis_url or LOCALHOST
+    url = broker_url(place)
     amqp = is_amqp(url)
+    guard, options = _guard(place, amqp)
     app = HoldfastApp("holdfast", broker=url, set_as_current=False)
     app.conf.update(
         # Said once more under these names: a CELERY_BROKER_URL in the environment, meant for another app, outdoes the plain one.
         broker_read_url=url,
         broker_write_url=url,
-        broker_transport=AMQP_GUARD if amqp else GUARD,
-        broker_use_ssl=ENCRYPTED.get(urlsplit(url).scheme, False),
+        broker_transport=guard,
+        broker_use_ssl=broker_ssl(place),
         broker_transport_options={
-            **(AMQP_OPTIONS if amqp else REDIS_OPTIONS),
+            **options,
             "guard_prefix": settings.prefix,
             "guard_letters": DeadLetters(settings.redis_url or LOCALHOST, settings.prefix).put_aside,
         },
@@ -100,6 +104,17 @@ def make_app(settings: Settings) -> Celery:
     install(app, settings)
     engine_of(app).owns_app = True
     return app
+
+
+def _guard(place: str, amqp: bool) -> tuple[str, dict[str, Any]]:
+    """The guard's transport for the broker at ``place``, and the options it needs."""
+    if amqp:
+        return AMQP_GUARD, AMQP_OPTIONS
+    if not is_sentinel(place):
+        return GUARD, REDIS_OPTIONS
+    service = read(place)
+    named = {"master_name": service.master, "guard_sentinels": service.sentinels, "sentinel_kwargs": sentinel_options(service)}
+    return SENTINEL_GUARD, {**SENTINEL_OPTIONS, **named}
 
 
 def __getattr__(name: str) -> Celery:

@@ -22,7 +22,7 @@ from worker.processes import process_name
 from worker.rounds import Rounds
 from worker.settings import Settings
 from worker.state_place import with_state_server
-from worker.store import Store, StoreUnavailable
+from worker.store import Replication, Store, StoreUnavailable
 from worker.store.keys import Keys
 from worker.sweep import Sweeper
 
@@ -65,7 +65,8 @@ class Engine:
 
     @cached_property
     def store(self) -> Store:
-        return Store(self._url, self.settings.prefix, outbox=self.dispatcher.outbox)
+        replication = Replication(self.settings.wait_replicas, self.settings.wait_timeout_seconds)
+        return Store(self._url, self.settings.prefix, outbox=self.dispatcher.outbox, replication=replication)
 
     @cached_property
     def dispatcher(self) -> Dispatcher:

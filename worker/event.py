@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from worker.errors import DamagedRun
+
 #: After one of these nothing follows, unless somebody resumes or retries the run.
 LAST = ("completed", "errored", "stopped")
 #: Fields of a stream entry that are not data.
@@ -34,11 +36,11 @@ class Event:
 
     @classmethod
     def of(cls, entry_id: str, entry: Mapping[str, str]) -> Event:
-        """The event that a stream entry holds."""
+        """The event that a stream entry holds; raises DamagedRun where its data is no JSON."""
         data: dict[str, Any] = {}
         for name, text in entry.items():
             if name in JSON:
-                value = json.loads(text)
+                value = _read(entry_id, name, text)
                 data |= value if name == "data" and isinstance(value, dict) else {} if value is None else {name: value}
             elif name not in FRAME and text != "":
                 data[name] = text
@@ -56,3 +58,10 @@ class Event:
             "node": self.node,
             "data": dict(self.data),
         }
+
+
+def _read(entry_id: str, name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DamagedRun(f"event {entry_id}: its {name} is not JSON ({error}); who wrote to the server?") from error

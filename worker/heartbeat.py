@@ -28,6 +28,7 @@ class Lease:
 
     run_id: str
     token: str
+    claim: str
     time_limit: float | None = None
     ends: float | None = None
     signals: Signals = field(default_factory=Signals)
@@ -53,11 +54,11 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
         self._forget_parent()
 
-    def hold(self, run_id: str, token: str, time_limit: float | None) -> Lease:
-        """Take care of a lease from now on; ``time_limit`` in seconds ends its round."""
+    def hold(self, run_id: str, token: str, claim: str, time_limit: float | None) -> Lease:
+        """Take care of a lease from now on; ``claim`` is the id of what it was granted to, ``time_limit`` in seconds ends its round."""
         if os.getpid() != self._pid:
             self._forget_parent()
-        lease = Lease(run_id, token)
+        lease = Lease(run_id, token, claim)
         with self._changed:
             self._leases.add(lease)
             if self._thread is None or not self._thread.is_alive():
@@ -91,7 +92,9 @@ class Heartbeat:
         leases = self.leases
         now = time.monotonic()
         limits = [None if lease.ends is None else round(1000 * max(0.0, lease.ends - now)) for lease in leases]
-        words = self._store.extend([(lease.run_id, lease.token, _progress(lease)) for lease in leases], limits)
+        words = self._store.extend(
+            [(lease.run_id, lease.token, _progress(lease)) for lease in leases], limits, [lease.claim for lease in leases]
+        )
         for lease, word in zip(leases, words, strict=True):
             if word == "stop":
                 lease.signals.stop_requested = True

@@ -18,8 +18,26 @@ from worker.execution_state import ExecutionState
 SCHEMA = "1"
 #: Named values stand in the hash under this prefix, one field each, so that a commit writes only those that changed.
 VALUE = "v:"
-#: The fields that only Python writes and that decide what a round does; the digest covers these and the values.
-CONTENT = ("flow", "goal", "inputs", "inputs_checked", "current_node", "cycles", "turns", "internal_data", "answer", "output")
+#: The fields that only Python writes and that decide what a round does, and after which of them a person is asked; the digest
+#: covers these and the values.
+CONTENT = (
+    "flow",
+    "goal",
+    "inputs",
+    "inputs_checked",
+    "labels",
+    "thread_id",
+    "interrupt_before",
+    "interrupt_after",
+    "max_rounds",
+    "round_timeout",
+    "current_node",
+    "cycles",
+    "turns",
+    "internal_data",
+    "answer",
+    "output",
+)
 
 
 def digest_of(fields: Mapping[str, str]) -> str:
@@ -93,7 +111,7 @@ class Record:
             return default
         try:
             return json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DamagedRun(f"run {self.id}: field {name!r} is not JSON ({error})") from error
 
     def time(self, name: str) -> float | None:
@@ -141,9 +159,12 @@ def unpack_turns(run_id: str, entries: Iterable[str]) -> list[Turn]:
         digest, _, text = entry.partition(" ")
         if digest != _short(text):
             raise DamagedRun(f"run {run_id}: an entry of its history does not match its digest; it is quarantined")
-        data = json.loads(text)
-        command = data["command"]
-        turns.append(Turn(command and Command(command["name"], command["args"], command["extras"]), data["observation"]))
+        try:
+            data = json.loads(text)
+            command = data["command"]
+            turns.append(Turn(command and Command(command["name"], command["args"], command["extras"]), data["observation"]))
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise DamagedRun(f"run {run_id}: an entry of its history is no turn ({type(error).__name__}); it is quarantined") from error
     return turns
 
 

@@ -89,7 +89,7 @@ class Rounds:
             self._tell_refusal(run_id, epoch, step, claim)
             return claim.word
         record = Record(claim.fields)
-        lease = self._heartbeat.hold(run_id, claim.token, self._time_limit(record, claim))
+        lease = self._heartbeat.hold(run_id, claim.token, claim.claim, self._time_limit(record, claim))
         try:
             started = time.monotonic()
             with about(attempt=claim.attempt, node=claim.fields.get("current_node")):
@@ -160,6 +160,7 @@ class Rounds:
                     epoch=record.epoch,
                     step=record.step,
                     token=claim.token,
+                    claim=claim.claim,
                     kind=settlement.kind,
                     fields=fields,
                     additions=settlement.additions,

@@ -5,28 +5,35 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_serializer, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from worker.errors import InvalidSettings
 from worker.logs import LogFormat
+from worker.places import place_of
 
 #: Where a project keeps its settings, looked for in the working directory.
 TOML = Path("config") / "worker.toml"
 PREFIX = "HOLDFAST_"
+#: The settings that may hold a password.
+URLS = ("redis_url", "broker_url")
 Names = Annotated[tuple[str, ...], NoDecode]
 
 
 class Settings(BaseSettings):
-    """Everything that can be set. Durations are in seconds, sizes in bytes."""
+    """Everything that can be set. Durations are in seconds, sizes in bytes.
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+    A URL may hold a password: it is told as it is to who asks for it by name, and without the password wherever settings are shown.
+    """
 
-    #: State server; redis://, rediss:// or unix://. None: see ``worker.cli.server`` for where it is looked for.
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    #: State server; redis://, rediss://, unix:// or redis+sentinel://. None: see ``worker.cli.server`` for where it is looked for.
     redis_url: str | None = None
     #: Celery's broker (amqp:// or another Redis); None for the state server, where state and message are one write.
     broker_url: str | None = None
@@ -55,6 +62,11 @@ class Settings(BaseSettings):
     #: Rounds that one worker process plays at once. They mostly wait (for models, tools, tests), so more than the cores.
     concurrency: int = Field(default=16, ge=1)
 
+    #: Replicas that must have a submit, stop, resume, retry or delete before it is acknowledged; see docs/sentinel.md.
+    wait_replicas: int = Field(default=0, ge=0)
+    #: How long a client waits for them; less than the 5 seconds after which it would give the connection up.
+    wait_timeout_seconds: float = Field(default=1.0, gt=0, le=4)
+
     #: How a worker logs: text for people, or json, one object a line with run, step and attempt.
     log_format: LogFormat = "text"
 
@@ -63,6 +75,14 @@ class Settings(BaseSettings):
     max_state_bytes: int = Field(default=1024 * 1024, ge=1)
     #: Days that a completed or errored run is kept.
     retention: float = Field(default=30.0, ge=0.001)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, shown(value) if name in URLS else value
+
+    @field_serializer(*URLS, when_used="json")
+    def _without_passwords(self, value: str | None) -> str | None:
+        return shown(value)
 
     @field_validator("flow_modules", "enabled_flows", mode="before")
     @classmethod
@@ -90,6 +110,11 @@ class Settings(BaseSettings):
         return (init_settings, env_settings)
 
 
+def shown(urls: str | None) -> str | None:
+    """A setting of ``URLS`` (Celery takes several, separated by semicolons) as people may see it."""
+    return None if urls is None else ";".join(map(place_of, urls.split(";")))
+
+
 def load_settings(**overrides: Any) -> Settings:
     """The settings in force: ``overrides`` over the environment over ``config/worker.toml`` over the defaults.
 
@@ -115,12 +140,12 @@ def load_settings(**overrides: Any) -> Settings:
 def _told(fault: Any) -> str:
     """One fault of the settings; what was given is shown only where it cannot hold a password."""
     name = ".".join(map(str, fault["loc"]))
-    given = "" if not name or name.endswith("_url") else f", got {fault['input']!r}"
+    given = "" if not name or name in URLS else f", got {fault['input']!r}"
     return f"{name or 'together'}: {fault['msg']}{given}"
 
 
 #: Read by others than Settings: tests and tools use these names in the environment.
-OTHER_VARIABLES = {"debug"}
+OTHER_VARIABLES = {"debug", "test_url"}
 
 
 def _from_environment() -> list[str]:

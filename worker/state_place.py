@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from worker.broker import is_fused
+from worker.broker import is_fused, service_of
 from worker.errors import InvalidSettings
 from worker.places import place_of
 from worker.settings import Settings
@@ -27,15 +27,18 @@ def with_state_server(settings: Settings, app: Celery) -> Settings:
     Raises:
         InvalidSettings: the broker is no Redis, or cannot be told by one URL.
     """
-    url, fault = app.conf.broker_write_url, ""
+    url, options, fault = app.conf.broker_write_url, app.conf.broker_transport_options or {}, ""
     if settings.redis_url is not None:
         elsewhere = isinstance(url, str) and settings.broker_url is None and not is_fused(app, settings.redis_url)
         return settings.model_copy(update={"broker_url": url}) if elsewhere else settings
-    if not isinstance(url, str) or ";" in url:
+    service = service_of(url, options) if isinstance(url, str) else None
+    if service is not None and not app.conf.broker_use_ssl:
+        return settings.model_copy(update={"redis_url": str(service)})
+    if not isinstance(url, str) or (";" in url and service is None):
         fault = "names no single broker"
-    elif urlsplit(url).scheme not in SCHEMES:
+    elif urlsplit(url).scheme not in SCHEMES and service is None:
         fault = f"is {place_of(url)}, which is no Redis"
-    elif app.conf.broker_use_ssl and urlsplit(url).scheme == "redis":
+    elif app.conf.broker_use_ssl and (service is not None or urlsplit(url).scheme == "redis"):
         fault = "is encrypted by broker_use_ssl, which a URL does not tell"
     if fault:
         raise InvalidSettings(

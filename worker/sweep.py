@@ -14,6 +14,7 @@ from worker.dispatch import Dispatcher
 from worker.processes import process_name
 from worker.settings import Settings
 from worker.store import Store, StoreUnavailable
+from worker.unplayable import unplayable
 
 logger = logging.getLogger("holdfast.sweep")
 
@@ -21,6 +22,8 @@ logger = logging.getLogger("holdfast.sweep")
 BATCH = 100
 #: A worker that has not announced itself for so many heartbeats is forgotten.
 FORGOTTEN_BEATS = 60
+#: What the sweep has pushed: here the stored message, and not one that a commit has just made, is what somebody will claim by.
+PUSHED = ("resent", "freed", "woken", "answered")
 #: What these outcomes of the sweep mean is worth a line in the log; the others are routine.
 TOLD = {
     "resent": "its message was lost and has been sent again",
@@ -103,9 +106,27 @@ class Sweeper:
             lengths=self._dispatcher.lengths(),
         )
         self._dispatcher.hand_over(batch.handed)
+        self._quarantine_unplayable([run_id for run_id, word in batch.report if word in PUSHED])
         if len(batch.report) == BATCH:
             self.wake()
         return batch.report
+
+    def _quarantine_unplayable(self, run_ids: list[str]) -> None:
+        """End those just pushed whose stored message the guard refuses, or is another round's: it would be sent for ever."""
+        for run_id, fields in zip(run_ids, self._store.records(run_ids) if run_ids else (), strict=True):
+            fault = unplayable(fields or {}, run_id)
+            if fields is not None and fault is not None:
+                error = f"run {run_id}, step {fields['step']}: {fault}; it is quarantined. Restore the server's data, or retry the run"
+                [word, *_] = self._store.quarantine(
+                    run_id,
+                    epoch=fields["epoch"],
+                    step=fields["step"],
+                    message=fields["message"],
+                    error=error,
+                    idempotency_key=fields.get("idem"),
+                )
+                if word == "ok":
+                    logger.error("%s", error, extra={"run_id": run_id})
 
     def announce(self) -> None:
         """Say that this worker lives, and what it plays."""

@@ -11,9 +11,11 @@ from tests.support.runs import (
     assert_lawful,
     at,
     claim,
+    commit,
     commit_end,
     commit_next,
     due,
+    due_in,
     events,
     everything,
     fail_round,
@@ -92,6 +94,14 @@ def test_a_message_of_an_ended_run_finds_it_finished(store: Store) -> None:
     assert everything(store) == before
 
 
+def test_a_message_of_an_errored_run_finds_it_finished(store: Store) -> None:
+    new_run(store)
+    fail_round(store, claim(store), fatal=1)
+    before = everything(store)
+    assert try_claim(store) == Refused("finished", "errored")
+    assert everything(store) == before
+
+
 def test_a_message_of_a_stopped_run_finds_it_finished(store: Store) -> None:
     new_run(store)
     stop(store)
@@ -152,6 +162,39 @@ def test_a_run_given_back_for_its_flow_is_offered_again(store: Store) -> None:
     assert claim(store).attempt == 1
 
 
+def test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_played(store: Store) -> None:
+    new_run(store)
+    store.redis.hset(store.keys.run("r"), "schema", "7")
+    asked = {"epoch": 0, "step": 0, "owner": "w1", "lease": LEASE, "known": ("ring",)}
+    refused = store.claim("r", claim="one", schema="6", **asked)
+    assert refused == Refused("unknown", "ring")
+    fields = hash_of(store)
+    assert (fields["phase"], fields["token"], fields["attempt"], fields["schema"]) == ("waiting", "0", "0", "7")
+    sweep_after(store, 1_000)
+    assert isinstance(store.claim("r", claim="two", schema="7", **asked), Granted)
+
+
+def test_a_flows_name_is_not_read_as_a_pattern(store: Store) -> None:
+    new_run(store, fields={"flow": "ring.v2"})
+    assert try_claim(store, known=("ring-v2",)) == Refused("unknown", "ring.v2")
+
+
+def test_the_wait_for_a_worker_that_knows_the_flow_doubles_up_to_its_bound_and_starts_anew(store: Store) -> None:
+    new_run(store)
+
+    def refused() -> int:
+        assert store.claim(
+            "r", epoch=0, step=0, claim="c", owner="w", lease=LEASE, known=("other",), back=1_000, back_max=3_000
+        ) == Refused("unknown", "ring")
+        wait = due_in(store)
+        sweep_after(store, wait)
+        return wait
+
+    assert [refused() for _ in range(4)] == [1_000, 2_000, 3_000, 3_000]
+    commit(store, claim(store), "give_back")
+    assert refused() == 1_000, "one that knows it was there"
+
+
 def test_a_stop_asked_is_honoured_at_the_claim(store: Store) -> None:
     new_run(store)
     store.redis.hset(store.keys.run("r"), mapping={"stop_current_execution": "stop_requested", "stop_mode": "graceful"})
@@ -190,6 +233,14 @@ def test_tokens_only_grow(store: Store) -> None:
         else:
             commit_next(store, granted)
     assert tokens == [1, 2, 3, 4]
+
+
+def test_tokens_grow_though_their_counter_was_lost(store: Store) -> None:
+    new_run(store)
+    for _ in range(3):
+        commit(store, claim(store), "give_back")
+    store.redis.hdel(store.keys.queues, "token")
+    assert claim(store).token == "4"
 
 
 def test_the_reply_brings_the_fields_and_the_newest_turns(store: Store) -> None:

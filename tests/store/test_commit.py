@@ -329,6 +329,15 @@ def test_the_result_of_the_round_that_a_graceful_stop_met_is_kept(store: Store) 
     assert store.memory("r") == ["turn"]
 
 
+@pytest.mark.parametrize("kind", ["pause_here", "failed", "give_back", "damaged"])
+def test_a_round_that_a_stop_met_and_that_was_not_done_is_in_doubt(store: Store, kind: str) -> None:
+    new_run(store)
+    granted = claim(store)
+    stop(store)
+    settle(store, granted, kind)
+    assert hash_of(store)["in_doubt"] == "0/Controller/1" == events(store)[-1]["in_doubt"]
+
+
 def test_a_stop_keeps_the_interrupt_that_the_round_opened(store: Store) -> None:
     new_run(store)
     granted = claim(store)

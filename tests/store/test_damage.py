@@ -78,12 +78,12 @@ def stopping(store: Store) -> Callable[[], Any]:
 def resuming(store: Store) -> Callable[[], Any]:
     new_run(store)
     stop(store)
-    return lambda: store.resume("r", op="o", epoch=0, message="m", after="a")
+    return lambda: store.resume("r", op="o", epoch=0, step=0, message="m", after="a")
 
 
 def retrying(store: Store) -> Callable[[], Any]:
     fail_round(store, leased(store), fatal=1)
-    return lambda: store.retry("r", op="o", epoch=0, message="m", after="a")
+    return lambda: store.retry("r", op="o", epoch=0, step=0, message="m", after="a")
 
 
 def forfeiting(store: Store) -> Callable[[], Any]:
@@ -234,6 +234,16 @@ def test_a_damaged_run_does_not_cost_its_neighbours_their_heartbeat(store: Store
     assert broken in ("damaged", "lost") or field == "id"
 
 
+@pytest.mark.parametrize("text", ["x", "-1", "1e3"])
+def test_a_lease_length_that_does_not_read_is_told_and_not_written_over(store: Store, text: str) -> None:
+    token = leased(store).token
+    store.redis.hset(store.keys.run("r"), "lease_granted", text)
+    before = everything(store)
+    later(store, 1_000)
+    assert store.extend([("r", token, "")]) == ["damaged"]
+    assert everything(store) == before
+
+
 def test_a_garbled_round_limit_does_not_cost_the_neighbours_their_heartbeat(store: Store) -> None:
     leases = [(new_run(store, run_id, fields={"round_timeout": "9000"}), claim(store, run_id).token, "") for run_id in ("broken", "behind")]
     store.redis.hset(store.keys.run("broken"), "round_until", "x")
@@ -264,6 +274,15 @@ def test_a_garbled_push_count_does_not_break_a_commit_half_way(store: Store, tex
     store.redis.hset(store.keys.queues, f"{store.keys.queue('executor')}:pushed", text)
     before = everything(store)
     assert commit_next(store, granted)[0] == "damaged"
+    assert everything(store) == before
+
+
+@pytest.mark.parametrize("transition", ["resuming", "retrying"])
+def test_a_garbled_push_count_does_not_break_a_resume_or_a_retry_half_way(store: Store, transition: str) -> None:
+    call = TRANSITIONS[transition](store)
+    store.redis.hset(store.keys.queues, f"{store.keys.queue('controller')}:pushed", "x")
+    before = everything(store)
+    assert word(call()) == "damaged"
     assert everything(store) == before
 
 

@@ -87,7 +87,7 @@ def test_the_death_of_another_process_frees_nothing(store: Store, process: str) 
     assert everything(store) == before
 
 
-@pytest.mark.parametrize(("epoch", "step"), [(0, 1), (1, 0), (0, 0)])
+@pytest.mark.parametrize(("epoch", "step"), [(0, 1), (1, 1), (1, 0), (0, 0)])
 def test_a_message_of_another_epoch_or_step_frees_nothing(store: Store, epoch: int, step: int) -> None:
     """The process died after its commit, or with a message from before; the round that it holds by now is another one."""
     commit_next(store, played(store))

@@ -143,6 +143,34 @@ def test_a_limit_that_only_the_worker_knew_binds_the_lease_from_the_next_beat_on
     assert sweep(store) == [("r", "overran")]
 
 
+def test_a_lease_is_not_extended_past_the_deadline_of_the_run(store: Store) -> None:
+    new_run(store, deadline=10_000)
+    token = claim(store).token
+    store.now = START + 11_000
+    store.extend([("r", token, "")])
+    assert due(store) == START + 10_000 + LEASE, "the deadline, and one lease in which the round may still commit"
+
+
+def test_a_limit_that_only_the_worker_knew_ends_with_its_round(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    store.extend([("r", granted.token, "")], [500])
+    assert "round_until" in hash_of(store)
+    commit_next(store, granted)
+    later(store, 60_000)
+    assert store.extend([("r", claim(store).token, "")]) == ["ok"]
+    assert due_in(store) == LEASE
+
+
+def test_a_run_of_a_wrong_type_costs_its_neighbours_nothing(store: Store) -> None:
+    leases = [(new_run(store, run_id), claim(store, run_id).token, "") for run_id in ("before", "broken", "behind")]
+    store.redis.delete(store.keys.run("broken"))
+    store.redis.set(store.keys.run("broken"), "not what it was")
+    later(store, 1_000)
+    assert store.extend(leases) == ["ok", "damaged", "ok"]
+    assert [due_in(store, run_id) for run_id in ("before", "behind")] == [LEASE, LEASE]
+
+
 def test_progress_travels_with_the_beat(store: Store) -> None:
     new_run(store)
     token = claim(store).token

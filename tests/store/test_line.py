@@ -67,6 +67,17 @@ def test_a_run_that_was_queued_anew_is_not_taken_for_the_one_that_was_passed(sto
     assert due(store, "b") == before
 
 
+def test_a_run_that_was_claimed_is_not_due_for_having_left_its_line(store: Store) -> None:
+    for run_id in ("first", "second"):
+        new_run(store, run_id)
+    sweep_after(store, WAITED)
+    for run_id in ("first", "second"):
+        claim(store, run_id)
+    before = {run_id: due(store, run_id) for run_id in ("first", "second")}
+    assert sweep(store) == [] and line(store) == []
+    assert {run_id: due(store, run_id) for run_id in before} == before
+
+
 def test_a_run_that_is_gone_leaves_its_line(store: Store, lost: str) -> None:
     claim(store, "first")
     claim(store, "last")

@@ -1,8 +1,9 @@
 """One run, two workers, and everything that can happen to them in any order: what always holds, holds.
 
 Messages are lost, doubled and late; workers die (they just do nothing any more) and wake up as zombies; operations are sent
-again; time passes with sweepers and without. After each move the invariants I1 to I10 and I13 are looked at; at the end of each
-story the run is driven to its end: every state can settle.
+again; time passes with sweepers and without. Each move is also made in the reference (tests/support/reference.py), which must give
+the same answer and show the same run, history, due time and lists. After each move the invariants I1 to I10 and I13 are looked at;
+at the end of each story the run is driven to its end: every state can settle.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
+from tests.support.reference import Reference
 from tests.support.runs import (
     LEASE,
     START,
@@ -25,6 +27,7 @@ from tests.support.runs import (
     commit,
     commit_end,
     commit_next,
+    due,
     events,
     everything,
     fail_round,
@@ -34,8 +37,6 @@ from tests.support.runs import (
     messages,
     pause_here,
     pause_next,
-    resume,
-    retry,
     submit,
     sweep,
     take,
@@ -64,11 +65,13 @@ class Machine(RuleBasedStateMachine):
     url: str
     prefix: str
     made = 0
+    moves = 0
 
     def __init__(self) -> None:
         super().__init__()
         Machine.made += 1
         self.store = Store(self.url, f"{self.prefix}m{Machine.made}", now=START)
+        self.reference = Reference(START)
         self.grants: list[Granted] = []
         self.processes: dict[str, str] = {}
         self.seen: set[tuple[int, int]] = {(0, 0)}
@@ -92,21 +95,21 @@ class Machine(RuleBasedStateMachine):
         fields = {} if timeout is None else {"round_timeout": str(timeout)}
         options: dict[str, Any] = {"phase": phase, "deadline": deadline, "fields": fields, "delay": 3_000 if phase == "waiting" else None}
         reply = submit(self.store, **options)
-        assert reply == ("ok", "r")
+        assert reply == ("ok", "r") == self.reference.submit(phase, options["delay"], deadline, timeout)
         self.sent.append(Sent(lambda: submit(self.store, **options), reply))
 
     # What workers do.
 
     @rule(role=st.sampled_from(ROLES))
     def a_worker_takes_a_message(self, role: str) -> None:
-        text = take(self.store, role)
+        text = self.taken(role)
         if text is not None:
             _, epoch, step = text.split("/")
             self.deliver(int(epoch), int(step))
 
     @rule(role=st.sampled_from(ROLES))
     def a_message_is_lost(self, role: str) -> None:
-        take(self.store, role)
+        self.taken(role)
 
     @rule(data=st.data())
     def a_message_comes_again(self, data: st.DataObject) -> None:
@@ -114,10 +117,17 @@ class Machine(RuleBasedStateMachine):
 
     @rule(role=st.sampled_from(ROLES))
     def a_worker_that_does_not_know_the_flow_takes_a_message(self, role: str) -> None:
-        text = take(self.store, role)
+        text = self.taken(role)
         if text is not None:
             _, epoch, step = text.split("/")
-            assert not isinstance(try_claim(self.store, epoch=int(epoch), step=int(step), known=("other",)), Granted)
+            reply = try_claim(self.store, epoch=int(epoch), step=int(step), known=("other",))
+            assert not isinstance(reply, Granted)
+            assert (reply.word, reply.detail) == self.reference.claim(int(epoch), int(step), "", known=False)
+
+    def taken(self, role: str) -> str | None:
+        text = take(self.store, role)
+        assert text == self.reference.take(role)
+        return text
 
     def deliver(self, epoch: int, step: int) -> None:
         self.seen.add((epoch, step))
@@ -125,8 +135,11 @@ class Machine(RuleBasedStateMachine):
         process = self.name("process")
         claim = f"{process}.0"
         reply = try_claim(self.store, epoch=epoch, step=step, claim=claim)
+        expected = self.reference.claim(epoch, step, claim)
         if not isinstance(reply, Granted):
+            assert (reply.word, reply.detail) == expected
             return
+        assert ("ok", reply.token, reply.attempt, reply.lease_until) == expected
         assert before["phase"] == "queued" and (before["epoch"], before["step"]) == (str(epoch), str(step))
         assert int(reply.token) > int(before["token"]), "I3: tokens only grow"
         assert reply.attempt == int(before["attempt"]) + 1
@@ -150,6 +163,7 @@ class Machine(RuleBasedStateMachine):
         all_before = everything(self.store)
         call = self.commit_of(grant, kind)
         reply = call()
+        assert reply == self.reference_settles(grant, kind)
         after = hash_of(self.store)
         if self.hold is not None and self.hold[0] == grant.token:
             assert reply[0] == "fenced", "I8: nothing is committed after stop now"
@@ -176,10 +190,23 @@ class Machine(RuleBasedStateMachine):
             assert call() == reply and everything(self.store) == unchanged, "I13"
         return reply
 
+    def reference_settles(self, grant: Granted, kind: str) -> tuple[str, str]:
+        epoch, step = int(grant.fields["epoch"]), int(grant.fields["step"])
+        asks = {"wait": 2_500, "default": self.default()} if kind == "pause_here_deadline" else {}
+        kind = kind.removesuffix("_deadline")
+        return self.reference.commit(int(grant.token), epoch, step, kind, self.other(grant), **asks)
+
+    def other(self, grant: Granted) -> str:
+        return "Executor" if grant.fields["current_node"] == "Controller" else "Controller"
+
+    def default(self) -> str:
+        """The default answer of the question that was asked last."""
+        return f'"default-{self.ids}"'
+
     def commit_of(self, grant: Granted, kind: str) -> Callable[[], tuple[str, str]]:
         store = self.store
-        other = "Executor" if grant.fields["current_node"] == "Controller" else "Controller"
-        default = f'"{self.name("default")}"'
+        self.ids += 1
+        other, default = self.other(grant), self.default()
         calls: dict[str, Callable[[], tuple[str, str]]] = {
             "next": lambda: commit_next(store, grant, other),
             "end": lambda: commit_end(store, grant, ("turn",)),
@@ -198,6 +225,7 @@ class Machine(RuleBasedStateMachine):
     def all_workers_beat(self) -> None:
         before = hash_of(self.store)
         words = self.store.extend([("r", grant.token, "") for grant in self.grants])
+        assert words == self.reference.extend([grant.token for grant in self.grants])
         for grant, word in zip(self.grants, words, strict=True):
             mine = before["phase"] == "leased" and before["token"] == grant.token
             stopping = before["stop_current_execution"] == "stop_requested"
@@ -213,7 +241,7 @@ class Machine(RuleBasedStateMachine):
         epoch, step = int(grant.fields["epoch"]), int(grant.fields["step"])
         for _ in range(2):
             reply = self.store.forfeit("r", epoch=epoch, step=step, process=self.processes[grant.token])
-            assert reply == (["ok"] if mine else ["not_held"])
+            assert reply == (["ok"] if mine else ["not_held"]) == self.reference.forfeit(epoch, step, self.processes[grant.token])
             assert mine or everything(self.store) == all_before
             all_before = everything(self.store)
         after = hash_of(self.store)
@@ -227,6 +255,7 @@ class Machine(RuleBasedStateMachine):
         before = hash_of(self.store)
         op = self.name("stop")
         reply = self.send(lambda: self.store.request_stop("r", op=op, mode=mode))
+        assert reply == self.reference.request_stop(op, mode)
         after = hash_of(self.store)
         if before["phase"] in ("completed", "errored", "stopped"):
             assert reply[:2] == ["finished", before["phase"]] and after["phase"] == before["phase"], "I9"
@@ -242,14 +271,18 @@ class Machine(RuleBasedStateMachine):
         before = hash_of(self.store)
         epoch, step = int(before["epoch"]) - back, int(before["step"])
         text = f'"{self.name("answer")}"' if answer else None
+        self.resumed(before, epoch, step, text, back)
+
+    def resumed(self, before: dict[str, str], epoch: int, step: int, text: str | None, back: int) -> None:
         op = self.name("resume")
-        sent = {"message": message("r", epoch + 1, step), "after": message("r", epoch + 2, step)}
+        sent: Any = {"step": step, "message": message("r", epoch + 1, step), "after": message("r", epoch + 2, step)}
         interrupt = before.get("i_id")
         reply = self.send(lambda: self.store.resume("r", op=op, epoch=epoch, interrupt=interrupt, answer=text, **sent))
+        assert reply == self.reference.resume(op, epoch, interrupt, text)
         after = hash_of(self.store)
         if back:
             assert reply == ["stale"]
-        elif before["phase"] == "stopped" and interrupt and "i_answer" not in before and not answer:
+        elif before["phase"] == "stopped" and interrupt and "i_answer" not in before and not text:
             assert reply == ["interrupted"] == [after["phase"]], "nothing skips an approval"
         elif before["phase"] in ("stopped", "interrupted"):
             assert reply[0] in ("queued", "waiting") and after["phase"] == reply[0]
@@ -263,8 +296,9 @@ class Machine(RuleBasedStateMachine):
         before = hash_of(self.store)
         epoch, step = int(before["epoch"]) - back, int(before["step"])
         op = self.name("retry")
-        sent = {"message": message("r", epoch + 1, step), "after": message("r", epoch + 2, step)}
+        sent: Any = {"step": step, "message": message("r", epoch + 1, step), "after": message("r", epoch + 2, step)}
         reply = self.send(lambda: self.store.retry("r", op=op, epoch=epoch, **sent))
+        assert reply == self.reference.retry(op, epoch)
         done = before["phase"] == "errored" and not back
         assert (reply[0] in ("queued", "waiting", "interrupted")) == done
         assert int(hash_of(self.store)["epoch"]) == int(before["epoch"]) + done
@@ -287,15 +321,18 @@ class Machine(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([1, 500, 1_000, 2_000, 2_500, 4_000, 20_000]))
     def time_passes(self, ms: int) -> None:
         advance(self.store, ms)
+        self.reference.now = self.reference.swept_at = clock(self.store)
 
     @rule(ms=st.sampled_from([500, 3_000, 9_000]))
     def time_passes_in_silence(self, ms: int) -> None:
         later(self.store, ms)
+        self.reference.now = clock(self.store)
 
     @rule()
     def a_worker_sweeps(self) -> None:
         before = hash_of(self.store)
         words = sweep(self.store, max_losses=2, batch=10)
+        assert words == self.reference.sweep(max_losses=2)
         after = hash_of(self.store)
         now = clock(self.store)
         if before["phase"] == "leased" and int(before["lease_until"]) > now:
@@ -304,6 +341,11 @@ class Machine(RuleBasedStateMachine):
         assert self.store.redis.zcount(self.store.keys.due, "-inf", now) == 0, f"it was left where it was: {words}"
 
     # What always holds.
+
+    @invariant()
+    def as_the_reference_says(self) -> None:
+        Machine.moves += 1
+        assert visible(self.store) == self.reference.visible()
 
     @invariant()
     def all_of_it(self) -> None:
@@ -371,24 +413,46 @@ class Machine(RuleBasedStateMachine):
                 case "completed":
                     return
                 case "stopped" | "interrupted":
-                    resume(self.store, self.name("settle"), answer='"go on"')
+                    seen = hash_of(self.store)
+                    self.resumed(seen, int(seen["epoch"]), int(seen["step"]), '"go on"', back=0)
                 case "errored":
-                    retry(self.store, self.name("settle"))
+                    self.somebody_retries_it(back=0)
                 case "leased":
                     self.settle(self.grants[-1], "end")
                 case _:
                     for role in ROLES:
                         self.a_worker_takes_a_message(role)
                     if hash_of(self.store)["phase"] != "leased":
-                        advance(self.store, LEASE)
-                        sweep(self.store)
+                        self.time_passes(LEASE)
+                        self.a_worker_sweeps()
         raise AssertionError(f"it does not settle: {hash_of(self.store)}")
 
 
+def visible(store: Store) -> dict[str, Any]:
+    """What a look at the run, its history, its promise and the lists shows; the reference's ``visible``."""
+    fields = hash_of(store)
+    named = {"phase": "phase", "node": "current_node", "status": "status", "stopping": "stop_current_execution", "message": "message"}
+    counts = ("epoch", "step", "token", "attempt", "failures", "losses", "number")
+    return {
+        **{name: fields[field] for name, field in named.items()},
+        **{name: int(fields[name]) for name in counts},
+        "doubt": fields.get("in_doubt", ""),
+        "waits_for": fields["waiting_for"] if fields["phase"] == "waiting" else "",
+        "due": due(store),
+        "lease_until": int(fields["lease_until"]) if "lease_until" in fields else None,
+        "question": (fields["i_id"], fields.get("i_answer")) if "i_id" in fields else None,
+        "turns": len(store.memory("r")),
+        "events": [event["type"] for event in events(store)],
+        "lists": {role: messages(store, role) for role in ROLES},
+    }
+
+
 def explore(server: CrashableServer, prefix: str, **chosen: Any) -> None:
-    """Play stories on ``server``."""
+    """Play stories on ``server``, and tell how many."""
+    Machine.made = Machine.moves = 0
     machine = type("OneRun", (Machine,), {"url": server.url, "prefix": prefix})
     run_state_machine_as_test(machine, settings=settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True, **chosen))
+    print(f"\nstate machine: {Machine.made} stories, {Machine.moves} moves, each compared with the reference")
 
 
 def test_one_run_two_workers_and_all_that_can_happen(server: CrashableServer, prefix: str) -> None:

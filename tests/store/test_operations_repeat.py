@@ -55,7 +55,7 @@ def stop(mode: str, op: str = "stop") -> Move:
 def resume(epoch: int, op: str = "resume", interrupt: str | None = None, answer: str | None = None) -> Move:
     def move(store: Store) -> Any:
         step = int(hash_of(store)["step"])
-        sent = {"message": message("r", epoch + 1, step), "after": message("r", epoch + 2, step)}
+        sent: Any = {"step": step, "message": message("r", epoch + 1, step), "after": message("r", epoch + 2, step)}
         return store.resume("r", op=op, epoch=epoch, interrupt=interrupt, answer=answer, **sent)
 
     return move
@@ -63,7 +63,7 @@ def resume(epoch: int, op: str = "resume", interrupt: str | None = None, answer:
 
 def retry(epoch: int, op: str = "retry") -> Move:
     return lambda store: store.retry(
-        "r", op=op, epoch=epoch, message=message("r", epoch + 1, 0), after=message("r", epoch + 2, 0), idempotency_key="k"
+        "r", op=op, epoch=epoch, step=0, message=message("r", epoch + 1, 0), after=message("r", epoch + 2, 0), idempotency_key="k"
     )
 
 

@@ -125,6 +125,15 @@ def test_unpausing_moves_no_run_that_waits_for_something_else(store: Store) -> N
     assert everything(store) == before
 
 
+def test_a_run_of_another_paused_flow_is_not_offered(store: Store) -> None:
+    new_run(store, fields={"flow": "string"})
+    store.pauses.add("string")
+    assert try_claim(store, known=("string",)) == Refused("paused", "string")
+    before = everything(store)
+    assert store._call("offer_again", [store.keys.due, store.keys.run("r")], {"flow": "ring"}) == ["other"]
+    assert everything(store) == before
+
+
 def test_unpausing_twice_changes_nothing_more(store: Store) -> None:
     held(store)
     store.pauses.remove("ring")

@@ -17,6 +17,7 @@ from tests.support.runs import (
     fail_round,
     hash_of,
     later,
+    message,
     messages,
     new_run,
     pause_here,
@@ -77,6 +78,21 @@ def test_another_epoch_than_the_one_seen_answers_stale(store: Store, epoch: int)
     before = everything(store)
     assert resume(store, epoch=epoch, answer="1") == ["stale"]
     assert everything(store) == before
+
+
+def test_a_resume_of_a_step_that_was_committed_since_is_stale(store: Store) -> None:
+    """Looked at while the round was in flight and a stop asked for: its messages are of the old step, and no claim would ever fit them."""
+    new_run(store)
+    granted = claim(store)
+    stop(store)
+    seen = hash_of(store)
+    assert commit_next(store, granted) == ("ok", "stopped")
+    before = everything(store)
+    late = {"epoch": 0, "step": int(seen["step"]), "message": message("r", 1, 0), "after": message("r", 2, 0)}
+    assert store.resume("r", op="late", **late) == ["stale"]
+    assert everything(store) == before
+    assert resume(store) == ["queued"]
+    assert isinstance(try_claim(store), Granted)
 
 
 def test_the_second_of_two_answers_is_stale(store: Store) -> None:
@@ -180,6 +196,28 @@ def test_a_stopped_run_that_was_answered_before_goes_on(store: Store) -> None:
     assert claim(store).fields["i_answer"] == '"yes"'
 
 
+def test_an_answer_given_before_a_stop_is_not_given_again(store: Store) -> None:
+    asking(store)
+    resume(store, "r1", answer='"yes"')
+    stop(store)
+    assert resume(store, "r2", answer='"no"') == ["queued"]
+    assert claim(store).fields["i_answer"] == '"yes"'
+
+
+def test_a_stop_after_a_resume_is_seen_anew(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    stop(store, op="s1")
+    store.extend([("r", granted.token, "")])
+    commit_next(store, granted)
+    resume(store)
+    granted = claim(store)
+    later(store, 50)
+    assert stop(store, op="s2")[3] == "0", "nobody has seen it yet"
+    store.extend([("r", granted.token, "")])
+    assert hash_of(store)["stop_seen_at"] == str(START + 50)
+
+
 def test_resume_takes_the_stop_down(store: Store) -> None:
     new_run(store)
     claim(store)
@@ -267,5 +305,5 @@ def test_a_resume_is_told_to_those_who_follow_the_events(store: Store) -> None:
 
 
 def test_a_resume_of_no_run_is_missing(store: Store) -> None:
-    assert store.resume("nobody", op="o", epoch=0, message="m", after="a") == ["missing"]
+    assert store.resume("nobody", op="o", epoch=0, step=0, message="m", after="a") == ["missing"]
     assert everything(store) == {}

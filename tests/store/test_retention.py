@@ -122,6 +122,26 @@ def test_delete_removes_an_ended_run_altogether(store: Store, end: str) -> None:
     assert everything(store) == left
 
 
+def test_delete_leaves_an_idempotency_key_that_another_run_has_by_now(store: Store) -> None:
+    """The key was deleted by hand, and used again."""
+    new_run(store, idempotency_key="k", content="c")
+    stop(store)
+    store.redis.delete(store.keys.idempotency("k"))
+    new_run(store, "other", idempotency_key="k", content="c")
+    assert store.delete("r", "k") == ["ok"]
+    assert store.redis.get(store.keys.idempotency("k")) == "c other"
+
+
+def test_ended_runs_are_listed_by_the_time_of_their_end(store: Store) -> None:
+    for run_id in ("first", "second"):
+        new_run(store, run_id)
+    for run_id in ("second", "first"):
+        later(store, 10)
+        commit_end(store, claim(store, run_id))
+    assert store.redis.zrange(store.keys.index("completed"), 0, -1) == ["second", "first"]
+    assert store.redis.zscore(store.keys.index("completed"), "second") == START + 10
+
+
 @pytest.mark.parametrize("live", ["queued", "leased", "waiting", "interrupted"])
 def test_delete_of_a_live_run_is_refused(store: Store, live: str) -> None:
     new_run(store)

@@ -19,6 +19,7 @@ from tests.support.runs import (
     fail_round,
     hash_of,
     indexes,
+    message,
     messages,
     new_run,
     pause_here,
@@ -29,7 +30,7 @@ from tests.support.runs import (
     sweep_after,
     try_claim,
 )
-from worker.store import Refused, Store
+from worker.store import Granted, Refused, Store
 
 
 def errored(store: Store, **options: Any) -> None:
@@ -108,6 +109,18 @@ def test_another_epoch_than_the_one_seen_answers_stale(store: Store) -> None:
     assert everything(store) == before
 
 
+def test_a_retry_of_a_step_that_was_committed_since_is_stale(store: Store) -> None:
+    """Its messages are of the step that failed when it was looked at, and no claim would ever fit them."""
+    new_run(store)
+    commit_next(store, claim(store))
+    fail_round(store, claim(store), fatal=1)
+    before = everything(store)
+    assert store.retry("r", op="late", epoch=0, step=0, message=message("r", 1, 0), after=message("r", 2, 0)) == ["stale"]
+    assert everything(store) == before
+    assert retry(store) == ["queued"]
+    assert isinstance(try_claim(store), Granted)
+
+
 def test_a_retry_repeated_gets_its_first_reply_and_changes_nothing(store: Store) -> None:
     errored(store)
     first = retry(store, "op")
@@ -154,6 +167,14 @@ def test_a_deadline_that_has_passed_is_taken_down_by_the_retry(store: Store) -> 
     assert sweep_after(store, 100) == [] and "deadline" not in hash_of(store)
 
 
+def test_a_deadline_that_is_still_to_come_stands(store: Store) -> None:
+    errored(store, deadline=60_000)
+    retry(store)
+    assert "deadline" in hash_of(store)
+    store.redis.delete(store.keys.queue("controller"))
+    assert sweep_after(store, 60_000) == [("r", "errored")]
+
+
 def test_a_run_that_errored_under_dead_workers_can_be_retried(store: Store) -> None:
     new_run(store)
     claim(store)
@@ -163,5 +184,5 @@ def test_a_run_that_errored_under_dead_workers_can_be_retried(store: Store) -> N
 
 
 def test_a_retry_of_no_run_is_missing(store: Store) -> None:
-    assert store.retry("nobody", op="o", epoch=0, message="m", after="a") == ["missing"]
+    assert store.retry("nobody", op="o", epoch=0, step=0, message="m", after="a") == ["missing"]
     assert everything(store) == {}

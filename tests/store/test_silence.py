@@ -47,6 +47,17 @@ def test_a_spared_round_that_beats_and_commits_was_never_robbed(store: Store) ->
     assert commit_next(store, granted) == ("ok", "continued")
 
 
+def test_a_beat_in_the_millisecond_of_the_sweep_that_spared_it_is_a_beat(store: Store) -> None:
+    """Else a second silence would find the end that was spared, and rob a worker that has beaten whenever it could."""
+    new_run(store)
+    sweep(store)
+    granted = claim(store)
+    assert silence(store, LEASE + 500) == [("r", "spared")]
+    assert store.extend([("r", granted.token, "")]) == ["ok"]
+    assert silence(store, LEASE + 500) == [("r", "spared")]
+    assert commit_next(store, granted) == ("ok", "continued")
+
+
 def test_a_lease_that_lapses_within_half_a_lease_after_the_silence_is_spared(store: Store) -> None:
     """The worker could not beat in the silence either."""
     new_run(store)
@@ -96,6 +107,16 @@ def test_before_the_first_sweep_ever_all_was_silence(store: Store) -> None:
     claim(store)
     assert silence(store, 10_000) == [("r", "spared")]
     assert sweep_after(store, LEASE) == [("r", "freed")]
+
+
+def test_sweeps_that_follow_each_other_are_no_silence(store: Store) -> None:
+    new_run(store)
+    sweep(store)
+    claim(store)
+    words = []
+    for _ in range(LEASE // 500):
+        words += silence(store, 500)
+    assert words == [("r", "freed")]
 
 
 def test_a_clock_set_back_is_a_silence(store: Store) -> None:

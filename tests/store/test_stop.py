@@ -65,6 +65,12 @@ def test_a_run_that_nobody_holds_is_stopped_inside_the_request(store: Store, sta
     assert_lawful(store)
 
 
+def test_a_stopped_run_does_not_tell_what_it_waited_for(store: Store) -> None:
+    waiting(store)
+    stop(store)
+    assert not {"waiting_for", "waiting_until"} & set(hash_of(store))
+
+
 def test_graceful_asks_a_round_in_flight_and_lets_it_finish(store: Store) -> None:
     new_run(store)
     granted = claim(store)
@@ -211,6 +217,18 @@ def test_the_late_commit_ends_the_wait_of_a_resumed_run(store: Store) -> None:
     assert due(store) == START
     assert sweep_after(store, 0) == [("r", "woken")]
     assert claim(store).fields["epoch"] == "1"
+
+
+def test_the_late_commit_of_the_held_token_ends_no_other_wait(store: Store) -> None:
+    """stop now > resume, waits for the hold > stop > answered by nobody > resumed before the start time: it waits for that."""
+    new_run(store, phase="waiting", delay=1_000)
+    sweep_after(store, 1_000)
+    granted = claim(store)
+    stop(store, "now")
+    store.redis.hset(store.keys.run("r"), mapping={"held_until": START, "not_before": START + 60_000})
+    assert resume(store) == ["waiting"] and hash_of(store)["waiting_for"] == "start"
+    assert commit_next(store, granted) == ("fenced", "")
+    assert due(store) == START + 60_000
 
 
 def test_a_resume_after_the_hold_has_ended_is_queued(store: Store) -> None:

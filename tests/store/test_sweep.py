@@ -289,6 +289,66 @@ def test_an_answer_that_came_after_the_deadlines_default_is_stale(store: Store) 
     assert claim(store).fields["i_answer"] == '"no"'
 
 
+def test_a_lease_that_was_extended_is_not_taken_by_an_old_due_time(store: Store) -> None:
+    """The due set is the promise, the hash is the truth."""
+    new_run(store)
+    sweep_after(store, 0)
+    granted = claim(store)
+    store.redis.zadd(store.keys.due, {"r": START})
+    assert sweep_after(store, 100) == [("r", "in_line")]
+    assert due(store) == START + LEASE
+    assert commit_next(store, granted) == ("ok", "continued")
+
+
+def test_a_wait_is_waited_out_though_the_run_is_looked_at_before(store: Store) -> None:
+    new_run(store)
+    fail_round(store, claim(store), delay=10_000)
+    store.redis.zadd(store.keys.due, {"r": START})
+    assert sweep(store) == [("r", "in_line")]
+    assert due(store) == START + 10_000 and messages(store) == []
+
+
+@pytest.mark.parametrize("wait", [None, "10000"])
+def test_a_question_looked_at_before_its_deadline_is_not_answered(store: Store, wait: str | None) -> None:
+    new_run(store)
+    pause_here(store, claim(store), **({} if wait is None else {"i_wait": wait}))
+    store.redis.zadd(store.keys.due, {"r": START})
+    assert sweep(store) == [("r", "in_line")]
+    assert phase(store) == "interrupted" and due(store) == (None if wait is None else START + 10_000)
+
+
+@pytest.mark.parametrize("after", [LEASE, 1_000 + LEASE])
+def test_a_lease_that_lapsed_past_the_runs_deadline_ends_the_run(store: Store, after: int) -> None:
+    """Within the lease that the round had to commit in, and beyond it, where the round has ignored its limit."""
+    new_run(store, deadline=1_000)
+    claim(store)
+    assert sweep_after(store, after) == [("r", "errored")]
+    assert "deadline" in hash_of(store)["error"] and messages(store) == []
+
+
+def test_rounds_that_ignore_their_limit_are_bounded_as_failures_are(store: Store) -> None:
+    new_run(store, fields={"round_timeout": "1000"})
+    words = []
+    for _ in range(3):
+        token = claim(store).token
+        for _ in range(6):
+            advance(store, 1_000)
+            store.extend([("r", token, "")])
+        words += sweep(store, max_failures=3)
+        sweep_after(store, 1_000)
+    assert [word for _, word in words] == ["overran", "overran", "errored"]
+    assert "longer than its limit" in hash_of(store)["error"]
+
+
+def test_a_message_that_is_lost_again_gets_its_grace_again(store: Store) -> None:
+    """It was marked and sent again; the copy may have been popped this instant as well."""
+    new_run(store)
+    for _ in range(2):
+        take(store)
+        assert sweep_after(store, GRACE) == [("r", "marked")]
+        assert sweep_after(store, GRACE) == [("r", "resent")]
+
+
 def test_a_question_asked_again_after_a_stop_is_answered_at_its_new_deadline(store: Store) -> None:
     new_run(store)
     pause_here(store, claim(store), i_wait="1000", i_default='"no"')

@@ -52,7 +52,7 @@ class RabbitServer:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.port, self._node_port, self._epmd_port = _free_ports(3)
+        self.port, self._node_port, self._epmd_port = free_ports(3)
         self._process: subprocess.Popen[bytes] | None = None
         self._epmd: subprocess.Popen[bytes] | None = None
         (directory / "rabbitmq.conf").write_text(CONFIG.format(loopback=LOOPBACK, port=self.port))
@@ -193,7 +193,7 @@ def rabbit_server() -> Iterator[RabbitServer]:
         shutil.rmtree(directory)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Free ports of loopback, all different."""
     held = [socket.socket() for _ in range(count)]
     try:

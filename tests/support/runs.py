@@ -106,7 +106,7 @@ def commit(store: Store, granted: Granted, kind: str, **options: Any) -> tuple[s
     """Commit the round that was granted, whatever has become of the run meanwhile."""
     fields = granted.fields
     return store.commit(
-        fields["id"], epoch=int(fields["epoch"]), step=int(fields["step"]), token=granted.token, kind=kind,
+        fields["id"], epoch=int(fields["epoch"]), step=int(fields["step"]), token=granted.token, claim=granted.claim or None, kind=kind,
         idempotency_key=fields.get("idem"), **options,
     )  # fmt: skip
 
@@ -272,6 +272,6 @@ def _message(granted: Granted, epochs: int, steps: int) -> str:
     return message(fields["id"], int(fields["epoch"]) + epochs, int(fields["step"]) + steps)
 
 
-def _messages(seen: Mapping[str, str], epoch: int) -> dict[str, str]:
+def _messages(seen: Mapping[str, str], epoch: int) -> dict[str, Any]:
     step = int(seen["step"])
-    return {"message": message(seen["id"], epoch + 1, step), "after": message(seen["id"], epoch + 2, step)}
+    return {"step": step, "message": message(seen["id"], epoch + 1, step), "after": message(seen["id"], epoch + 2, step)}

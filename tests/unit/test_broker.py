@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,7 +11,7 @@ from celery import Celery
 
 from worker import Client, Settings
 from worker.app import engine_of, make_app
-from worker.broker import broker_url, is_amqp, is_fused
+from worker.broker import broker_ssl, broker_url, is_amqp, is_fused
 from worker.errors import InvalidSettings
 from worker.places import place_of
 
@@ -107,3 +108,23 @@ def test_an_encrypted_broker_is_never_spoken_to_in_plain(scheme: str, setting: s
         listening.close()
         assert first == b"\x16", "a TLS handshake"
         assert asked.exception() is not None
+
+
+def test_what_amqps_is_to_trust_is_said_in_its_url() -> None:
+    url = "amqps://u:p@rabbit:5671/v?ssl_ca_certs=/ca.pem&ssl_certfile=/me.pem&ssl_keyfile=/me.key&heartbeat=3"
+    assert broker_url(url) == "amqps://u:p@rabbit:5671/v?heartbeat=3"
+    assert broker_ssl(url) == {
+        "cert_reqs": ssl.CERT_REQUIRED,
+        "server_hostname": "rabbit",
+        "ca_certs": "/ca.pem",
+        "certfile": "/me.pem",
+        "keyfile": "/me.key",
+    }
+    assert broker_ssl("amqps://rabbit?ssl_cert_reqs=none") == {"cert_reqs": ssl.CERT_NONE}
+    assert broker_ssl("amqp://rabbit") is False and broker_ssl("redis://h") is False
+
+
+@pytest.mark.parametrize("query", ["ssl_cacerts=/ca.pem", "ssl_cert_reqs=maybe"])
+def test_an_unknown_word_about_trust_is_refused_and_not_overlooked(query: str) -> None:
+    with pytest.raises(InvalidSettings, match="is not known; known are ssl_cert_reqs"):
+        make_app(Settings(redis_url="redis://localhost", broker_url=f"amqps://u:secret@rabbit/v?{query}"))

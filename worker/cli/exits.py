@@ -57,10 +57,11 @@ def code_of(error: BaseException) -> int:
     from flows.errors import InvalidFlow, UnstorableValue
     from worker import errors
     from worker.embedded import EmbeddedServerError
-    from worker.store import StoreUnavailable
+    from worker.store import AccessDenied, NotReplicated, StoreUnavailable
 
     codes: list[tuple[type[BaseException] | tuple[type[BaseException], ...], int]] = [
-        ((NoServer, StoreUnavailable, EmbeddedServerError), NO_SERVER),
+        (AccessDenied, NOT_POSSIBLE),  # the server is there; trying again later would not help
+        ((NoServer, StoreUnavailable, NotReplicated, EmbeddedServerError), NO_SERVER),
         ((errors.RunNotFound, errors.UnknownFlow), NOT_FOUND),
         ((errors.InvalidInput, errors.InvalidSettings, UnstorableValue, InvalidFlow), USAGE),
         ((errors.InvalidTransition, errors.Stale, errors.RunExists, errors.Conflict), NOT_POSSIBLE),

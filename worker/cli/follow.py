@@ -48,7 +48,7 @@ def follow(client: Client, run_id: str, view: View, tick: Callable[[Run, Sequenc
         RunNotFound; StoreUnavailable: the server stayed away for longer than PATIENCE_SECONDS.
     """
     from worker.run import RunStatus
-    from worker.store import StoreUnavailable
+    from worker.store import AccessDenied, StoreUnavailable
 
     after: str | None = None
     away: float | None = None
@@ -58,6 +58,8 @@ def follow(client: Client, run_id: str, view: View, tick: Callable[[Run, Sequenc
             # In this order: of a run that had ended when it was read, all events are there.
             run = client.get(run_id)
             events = list(client.events(run_id, after, follow=False))
+        except AccessDenied:
+            raise
         except StoreUnavailable:
             away = looked if away is None else away
             if time.monotonic() - away > PATIENCE_SECONDS:

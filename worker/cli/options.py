@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-url_option = click.option("--url", metavar="URL", help="The server: redis://, rediss:// or unix://.")
+url_option = click.option("--url", metavar="URL", help="The server: redis://, rediss://, unix:// or redis+sentinel://.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 #: The live ones first, then those that have ended.
 STATUSES = ("queued", "running", "interrupted", "stopped", "completed", "errored")

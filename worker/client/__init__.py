@@ -12,12 +12,14 @@ class Client(Submitting, Steering, ManyRuns):
     """A client of the runs on one server.
 
     Args:
-        url: redis://, rediss:// or unix://; None for the settings'.
+        url: redis://, rediss://, unix:// or redis+sentinel://; None for the settings'.
         settings: None for those of this process (``config/worker.toml``, ``HOLDFAST_*``).
         app: a Celery app of your own that ``install`` was called for, alone: its state server, its broker, its way to get there.
 
     Raises:
         StoreUnavailable: from every method, when the server does not answer.
+        NotReplicated: from submit, request_stop, resume, retry and delete, where ``wait_replicas`` is set: it was done, but so many
+            replicas did not have it in time.
     """
 
 

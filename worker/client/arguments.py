@@ -18,6 +18,10 @@ from worker.settings import Settings
 from worker.store.keys import INDEXES
 from worker.submission import OWN_KEYS, RUN_ID
 
+#: Bytes of an idempotency key, which is part of a key's name on the server.
+MOST_KEY_BYTES = 1024
+#: Bytes of who asked for something, and of why.
+MOST_NOTE_BYTES = 16 * 1024
 #: Runs that one page may hold.
 MOST = 100_000
 CURSOR = re.compile(rf"({'|'.join(INDEXES)})\|(\d{{1,15}}\.\d{{1,6}}:.+)", re.DOTALL)
@@ -36,6 +40,14 @@ def optional_texts(**values: object) -> None:
     for name, value in values.items():
         if value is not None:
             text(value, name)
+
+
+def notes(**values: object) -> None:
+    """Each a short text, or None: who asked for something, and why. It is kept with the run, and every look at the run carries it."""
+    optional_texts(**values)
+    for name, value in values.items():
+        if isinstance(value, str) and len(value.encode()) > MOST_NOTE_BYTES:
+            raise InvalidInput(f"{name} takes {len(value.encode())} bytes, at most {MOST_NOTE_BYTES} are accepted")
 
 
 def names(value: object, name: str) -> None:
@@ -58,6 +70,8 @@ def key(value: object) -> None:
     optional_texts(idempotency_key=value)
     if value == "":
         raise wrong("idempotency_key", "a text that is not empty, or None", value)
+    if isinstance(value, str) and len(value.encode()) > MOST_KEY_BYTES:
+        raise wrong("idempotency_key", f"at most {MOST_KEY_BYTES} bytes (a digest of what it stands for, say)", value)
 
 
 def is_run_id(value: object) -> bool:

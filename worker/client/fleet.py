@@ -49,7 +49,7 @@ class Fleet(Reading):
             UnknownFlow: neither this client nor a live worker knows it, so it may be mistyped.
         """
         arguments.text(flow, "flow")
-        arguments.optional_texts(reason=reason, requested_by=requested_by)
+        arguments.notes(reason=reason, requested_by=requested_by)
         self._check_known(flow)
         return self._store.pauses.add(flow, requested_by, reason)
 

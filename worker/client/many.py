@@ -79,7 +79,7 @@ class ManyRuns:
         """Stop all live runs of a flow, a status (queued, running or interrupted), or both; raises InvalidInput where neither is given."""
         _some_filter("stop", flow, status)
         arguments.mode(mode)
-        arguments.optional_texts(reason=reason, requested_by=requested_by)
+        arguments.notes(reason=reason, requested_by=requested_by)
         one = arguments.status(status)
         wanted = LIVE if one is None else (one,)
         ids = dict.fromkeys(run_id for each in wanted for run_id in self.matching(each, flow))

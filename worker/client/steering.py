@@ -8,8 +8,9 @@ from flows.values import canonical, storable
 from worker.client import arguments
 from worker.client.connection import damaged, not_found, operation
 from worker.client.reading import Reading
-from worker.errors import InvalidTransition, Stale
+from worker.errors import InvalidInput, InvalidTransition, Stale
 from worker.receipt import StopMode, StopReceipt
+from worker.record import SCHEMA
 from worker.run import Run, status_of
 from worker.store.remains import idempotency_key, is_there
 
@@ -25,7 +26,7 @@ class Steering(Reading):
         A run that has ended, or does not exist, is no error: the receipt says so.
         """
         arguments.mode(mode)
-        arguments.optional_texts(reason=reason, requested_by=requested_by)
+        arguments.notes(reason=reason, requested_by=requested_by)
         known = arguments.is_run_id(run_id)
         words = self._store.request_stop(run_id, op=operation(), mode=mode, by=requested_by, reason=reason) if known else ["missing"]
         if words[0] == "damaged":
@@ -37,16 +38,23 @@ class Steering(Reading):
 
         Raises:
             InvalidTransition: the run is neither. Stale: another answer came first. RunNotFound.
+            InvalidInput, UnstorableValue: the answer is too large, or no JSON.
         """
         record = self._record(run_id)
         if answer is not None and record.fields.get("phase") == "stopped" and ("i_id" not in record.fields or "i_answer" in record.fields):
             raise InvalidTransition(f"run {run_id} was stopped and asks nothing; resume it without an answer")
         text = None if answer is None else canonical(storable(answer, "the answer"))
+        if text is not None and len(text.encode()) > self.settings.max_addition_bytes:
+            raise InvalidInput(
+                f"the answer takes {len(text.encode())} bytes, at most {self.settings.max_addition_bytes} are accepted "
+                "(max_addition_bytes); pass a reference to large things"
+            )
         message = self._message(record, 1)
         words = self._store.resume(
             run_id,
             op=operation(),
             epoch=record.epoch,
+            step=record.step,
             message=message,
             after=self._message(record, 2),
             interrupt=record.fields.get("i_id"),
@@ -57,7 +65,9 @@ class Steering(Reading):
             case ["queued" | "waiting" | "interrupted", *_]:
                 return self.get(run_id)
             case ["stale", *_]:
-                raise Stale(f"run {run_id}: another answer or resume came first; look at it again (holdfast show {run_id})")
+                raise Stale(
+                    f"run {run_id} has moved on: another answer, a resume or a round came first; look at it again (holdfast show {run_id})"
+                )
             case ["running", *_]:
                 raise InvalidTransition(
                     f"run {run_id} is {self.get(run_id).status.value}; only an interrupted or a stopped run can be resumed"
@@ -76,6 +86,7 @@ class Steering(Reading):
             run_id,
             op=operation(),
             epoch=record.epoch,
+            step=record.step,
             message=message,
             after=self._message(record, 2),
             idempotency_key=record.fields.get("idem"),
@@ -87,7 +98,7 @@ class Steering(Reading):
             case ["running", *_]:
                 raise InvalidTransition(f"run {run_id} is {self.get(run_id).status.value}; only an errored run can be retried")
             case ["stale", *_]:
-                raise Stale(f"run {run_id}: another retry came first; look at it again (holdfast show {run_id})")
+                raise Stale(f"run {run_id} has moved on: another retry or a round came first; look at it again (holdfast show {run_id})")
             case _:
                 raise damaged(run_id, words)
 
@@ -99,10 +110,15 @@ class Steering(Reading):
         """
         if not arguments.is_run_id(run_id) or not is_there(self._store, run_id):
             raise not_found(run_id)
-        words = self._store.delete(run_id, idempotency_key(self._store, run_id))
+        words = self._store.delete(run_id, idempotency_key(self._store, run_id), SCHEMA)
         # It was there a moment ago, so "missing" is our own call, sent again after a lost reply.
         if words[0] == "live":
             status = status_of({**(self._store.fields(run_id) or {}), "phase": words[1]})
             raise InvalidTransition(f"run {run_id} is {status.value}; stop it before deleting it")
+        if words[0] == "newer":
+            raise InvalidTransition(
+                f"run {run_id} was written by a newer version (schema {words[1]}, this one reads {SCHEMA}), and does not read here as one "
+                "that has ended; delete it with that version"
+            )
         if words[0] == "damaged":
             raise damaged(run_id, words)

@@ -14,8 +14,9 @@ from worker.client import arguments
 from worker.client.fleet import Fleet
 from worker.config_files import find_flows
 from worker.dispatch import TASKS
-from worker.errors import Conflict, DamagedRun, InvalidInput, RunExists, UnknownFlow
+from worker.errors import Conflict, DamagedRun, InvalidInput, RunExists, RunNotFound, UnknownFlow
 from worker.run import Run
+from worker.store import StoreUnavailable
 from worker.submission import OWN_KEYS, RUN_ID, Submission, When, from_now
 
 
@@ -112,7 +113,7 @@ class Submitting(Fleet):
             case "ok" | "existing":
                 if word == "ok" and phase == "queued":
                     self._engine.dispatcher.hand_over([(message.queue, message.text)])
-                return self.get(detail)
+                return self._kept(detail)
             case "exists":
                 raise RunExists(f"run {run_id} exists already, from another submission; choose another id, or use an idempotency key")
             case "conflict":
@@ -121,6 +122,15 @@ class Submitting(Fleet):
                 )
             case _:
                 raise DamagedRun(f"run {run_id} was not submitted: the server answered {word} {detail}; look at that key with redis-cli")
+
+    def _kept(self, run_id: str) -> Run:
+        try:
+            return self.get(run_id)
+        except RunNotFound as error:
+            raise StoreUnavailable(
+                f"run {run_id}: the server accepted it and does not know it any more; a failover has undone that, or somebody deleted "
+                "it. Submit it again"
+            ) from error
 
     def _checked(self, name: str, inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], bool]:
         """The flow's description, the inputs as accepted, and whether the flow itself has checked them."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from worker.doctor.finding import Finding, ok, unknown, warning
-from worker.store.inspection import LOOKED_AT, Inspection
+from worker.store.inspection import Inspection
+
+#: Damaged runs that are told by name.
+NAMED = 10
 
 
 def dead_letters(told: Inspection, key: str) -> Finding:
@@ -23,14 +26,14 @@ def dead_letters(told: Inspection, key: str) -> Finding:
 
 def quarantined_runs(told: Inspection) -> Finding:
     check = "quarantined-runs"
-    if told.quarantined is None:
+    if told.damage is None:
         return unknown(check, "the runs cannot be looked at", "See that this user may read our keys")
-    if told.quarantined:
-        some = ", ".join(told.quarantined[:3])
+    if told.damage:
+        some = "; ".join(f"{name} ({what})" for name, what in list(told.damage.items())[:NAMED])
         return warning(
             check,
-            f"{len(told.quarantined)} of the last {LOOKED_AT} errored runs are damaged: {some}",
-            f"holdfast why {told.quarantined[0]} says how; find out who wrote to the server",
+            f"{len(told.damage)} runs or keys of theirs are damaged: {some}",
+            f"holdfast why {next(iter(told.damage))} says how; find out who wrote to the server",
         )
     return ok(check, "no run is damaged")
 

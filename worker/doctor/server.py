@@ -6,6 +6,7 @@ import ipaddress
 import re
 from urllib.parse import urlsplit
 
+from worker.broker import is_verified
 from worker.doctor.finding import Finding, ok, refused, unknown, warning
 from worker.durations import duration
 from worker.settings import Settings
@@ -59,7 +60,7 @@ def clock(told: Inspection, settings: Settings) -> Finding:
 
 
 def connection(settings: Settings, default_url: str) -> Finding:
-    """Whoever reads a plain connection reads goals and answers, and the password."""
+    """Whoever reads a plain connection reads goals and answers, and the password; so does who answers one that is not verified."""
     check = "connection"
     for url in (settings.redis_url or default_url, *(settings.broker_url or "").split(";")):
         parts = urlsplit(url)
@@ -69,6 +70,12 @@ def connection(settings: Settings, default_url: str) -> Finding:
                 check,
                 f"the connection to {parts.hostname} is not encrypted and leaves this machine",
                 f"Use {secure}, unless you trust everybody on the way",
+            )
+        if parts.scheme in ("rediss", "amqps") and not is_verified(url):
+            return warning(
+                check,
+                f"the connection to {parts.hostname} is encrypted, but anybody may answer it: its URL turns a check off",
+                "Take ssl_cert_reqs and ssl_check_hostname out of the URL, and name your authority: ?ssl_ca_certs=/path/to/ca.pem",
             )
     return ok(check, "it stays on this machine, or is encrypted")
 

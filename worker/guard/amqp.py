@@ -17,7 +17,6 @@ from amqp.method_framing import frame_handler
 from kombu.transport import pyamqp
 
 from worker.guard.sifting import Malformed, judge
-from worker.store import StoreUnavailable
 from worker.store.keys import Keys
 
 logger = logging.getLogger("holdfast.guard")
@@ -59,9 +58,9 @@ class Channel(pyamqp.Channel):  # type: ignore[misc]
             return
         try:
             put_aside(queue, body if isinstance(body, str) else bytes(body), why)
-        except StoreUnavailable as error:
-            # A state server that is away takes no letter; that must not end the worker, which drops the message all the same.
-            logger.error("it could not be put aside, and is gone: %s", error)
+        except Exception as error:
+            # A server that is away or full takes no letter, nor does a key that holds something else; no message may end the worker for it.
+            logger.error("it could not be put aside, and is gone: %s: %s", type(error).__name__, error)
 
     def _option(self, name: str) -> Any:
         return (self.connection.client.transport_options or {}).get(name)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.objects import cached_property
 
 from worker.guard.sifting import Malformed, sift
-from worker.store import StoreUnavailable
 from worker.store.keys import Keys
 
 logger = logging.getLogger("holdfast.guard")
@@ -32,13 +31,22 @@ class QoS(virtual.QoS):  # type: ignore[misc]
         return []
 
 
-class Channel(kombu_redis.Channel):  # type: ignore[misc]
-    """kombu's Redis channel with the guard at its consuming end."""
+#: The options of the guard's own.
+OPTIONS = ("guard_prefix", "guard_letters")
+
+
+class Guarded:
+    """What the guard puts over a Redis channel of kombu's, plain or Sentinel's."""
+
+    if TYPE_CHECKING:  # of the channel
+        ack_emulation: bool
+        sep: str
+        _create_client: Callable[..., Any]
+        conn_or_acquire: Callable[..., Any]
 
     guard_prefix = "holdfast"
     #: Where letters go: called with the queue, the message and the reason.
     guard_letters: Callable[[str, str | bytes, str], None] | None = None
-    from_transport_options = (*kombu_redis.Channel.from_transport_options, "guard_prefix", "guard_letters")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -57,10 +65,11 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             return None
         queue, text = answer
         name = queue.decode("utf-8", "replace") if isinstance(queue, bytes) else str(queue)
-        if name.rsplit(self.sep, 1)[0] not in Keys(self.guard_prefix).queue_names:
+        round_queue = name.rsplit(self.sep, 1)[0]
+        if round_queue not in Keys(self.guard_prefix).queue_names:
             return answer  # a queue of the app's own is its own business
         try:
-            return [queue, sift(text)]
+            return [queue, sift(text, round_queue)]
         except Malformed as error:
             logger.error("a message on %s was refused and put aside: %s", name, error)
             self._put_aside(name, text, str(error))
@@ -71,9 +80,9 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
             return
         try:
             self.guard_letters(queue, text, why)
-        except StoreUnavailable as error:
-            # A full server takes no letter; that must not end the worker, which drops the message all the same.
-            logger.error("it could not be put aside, and is gone: %s", error)
+        except Exception as error:
+            # A full server takes no letter, nor does a key that holds something else; no message may end the worker for it.
+            logger.error("it could not be put aside, and is gone: %s: %s", type(error).__name__, error)
 
     def _size(self, queue: str) -> int:
         """How many messages wait. One plain command, where kombu asks in a transaction: a full server refuses those."""
@@ -83,7 +92,13 @@ class Channel(kombu_redis.Channel):  # type: ignore[misc]
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         """Rounds are pushed to their list, not routed through a binding: none is written for them (a full server would refuse)."""
         if queue not in Keys(self.guard_prefix).queue_names:
-            super()._queue_bind(exchange, routing_key, pattern, queue)
+            super()._queue_bind(exchange, routing_key, pattern, queue)  # type: ignore[misc]
+
+
+class Channel(Guarded, kombu_redis.Channel):  # type: ignore[misc]
+    """kombu's Redis channel with the guard at its consuming end."""
+
+    from_transport_options = (*kombu_redis.Channel.from_transport_options, *OPTIONS)
 
 
 class Transport(kombu_redis.Transport):  # type: ignore[misc]

@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Mapping
+from reprlib import Repr
 from typing import Any
 
 from worker.dispatch import TASKS
@@ -32,18 +33,30 @@ HEADERS: Mapping[str, type | tuple[type, ...]] = {
     "ignore_result": bool,
     "replaced_task_nesting": int,
 }
+ROUNDS = ", ".join(TASKS.values())
+#: Characters of one header; the longest that Celery writes, the arguments as text, has about 300.
+MAX_HEADER = 1024
 #: Headers of tracers, passed on where they are short texts.
 TRACING = ("traceparent", "tracestate", "baggage", "sentry-trace")
+#: What of a message's properties is passed on, beside where it came from; it has all been looked at.
+PROPERTIES = ("correlation_id", "reply_to", "priority", "body_encoding", "delivery_tag")
 #: What Celery puts beside the arguments; a round has none of it.
 EMBED = {"callbacks", "errbacks", "chain", "chord"}
 
+#: A stranger's value as it is told: shallow, and short.
+SHOWN = Repr()
+SHOWN.maxstring = SHOWN.maxother = SHOWN_CHARACTERS = 80
+
 
 class Malformed(ValueError):
-    """The message is not one of a round; says why."""
+    """The message is not one of a round; says why, in a few words whatever the message holds."""
 
 
-def sift(text: str | bytes) -> str:
+def sift(text: str | bytes, queue: str) -> str:
     """The message as it may be passed on, in the envelope of kombu's virtual transports (Redis).
+
+    Args:
+        queue: that it came on. It goes back there, should the worker leave before it is played, whatever the message says.
 
     Raises:
         Malformed: it is not exactly a round's message.
@@ -52,10 +65,16 @@ def sift(text: str | bytes) -> str:
         raise Malformed(f"{len(text)} bytes, at most {MAX_BYTES} are looked at")
     message = _json(text, "the message")
     _expect(isinstance(message, dict), "the message is not an object")
-    _properties(message.get("properties"))
-    body = _unwrapped(message.get("body"))
-    headers = judge(message.get("content-type"), message.get("content-encoding"), message.get("headers"), body)
-    return json.dumps({**message, "headers": headers})
+    properties = _properties(message.get("properties"), queue)
+    body = message.get("body")
+    headers = judge(message.get("content-type"), message.get("content-encoding"), message.get("headers"), _unwrapped(body))
+    plain = {"content-type": "application/json", "content-encoding": "utf-8"}
+    return json.dumps({"body": body, **plain, "headers": headers, "properties": properties})
+
+
+def stored_round(text: str, queue: str) -> tuple[str, int, int]:
+    """The run, epoch and step of a message as a run's hash keeps it; raises Malformed where it is not exactly a round's message."""
+    return round_of(base64.b64decode(json.loads(sift(text, queue))["body"]).decode())
 
 
 def judge(content_type: Any, content_encoding: Any, headers: Any, body: Any) -> dict[str, Any]:
@@ -67,31 +86,50 @@ def judge(content_type: Any, content_encoding: Any, headers: Any, body: Any) -> 
     Raises:
         Malformed: it is not exactly a round's message.
     """
-    _expect(content_type == "application/json", f"content type {content_type!r}, expected application/json")
-    _expect(content_encoding == "utf-8", f"content encoding {content_encoding!r}, expected utf-8")
+    _expect(content_type == "application/json", "content type {}, expected application/json", content_type)
+    _expect(content_encoding == "utf-8", "content encoding {}, expected utf-8", content_encoding)
     kept = _headers(headers)
-    _body(body)
+    round_of(body)
     return kept
+
+
+def round_of(body: Any) -> tuple[str, int, int]:
+    """The run, epoch and step that the body of a message names; raises Malformed where it is not exactly a round's."""
+    _expect(isinstance(body, str), "the body is not text in UTF-8")
+    _expect(len(body) <= MAX_BYTES, "{} bytes of body, at most {} are looked at", len(body), MAX_BYTES)
+    content = _json(body, "the body")
+    _expect(isinstance(content, list) and len(content) == 3, "the body is not [args, kwargs, embed]")
+    args, kwargs, embed = content
+    _expect(isinstance(args, list) and len(args) == 3, "the arguments are not [run_id, epoch, step]")
+    run_id, epoch, step = args
+    _expect(isinstance(run_id, str) and RUN_ID.fullmatch(run_id) is not None, "the run id is not one")
+    for name, value in (("epoch", epoch), ("step", step)):
+        _expect(type(value) is int and 0 <= value < 2**53, "the {} is {}", name, value)
+    _expect(kwargs == {}, "keyword arguments")
+    _expect(isinstance(embed, dict) and set(embed) <= EMBED and not any(embed.values()), "callbacks, chains or chords")
+    return run_id, epoch, step
 
 
 def _headers(headers: Any) -> dict[str, Any]:
     _expect(isinstance(headers, dict), "no headers")
     for name in ("task", "id"):
-        _expect(name in headers, f"no header {name!r}")
+        _expect(name in headers, "no header {}", name)
     for name, kind in HEADERS.items():
-        _expect(name not in headers or isinstance(headers[name], kind), f"header {name!r} is {headers.get(name)!r}")
-    _expect(headers["task"] in TASKS.values(), f"task {headers['task']!r} is none of {', '.join(TASKS.values())}")
-    _expect(0 < len(headers["id"]) <= 200, "header 'id' is empty or too long")
-    _expect(headers.get("retries", 0) == 0, "header 'retries' is not 0")
+        value = headers.get(name)
+        _expect(name not in headers or isinstance(value, kind), "header {} is {}", name, value)
+        _expect(not isinstance(value, str) or len(value) <= MAX_HEADER, "header {} is too long", name)
+    _expect(headers["task"] in TASKS.values(), f"task {{}} is none of {ROUNDS}", headers["task"])
+    _expect(0 < len(headers["id"]) <= 200, "header {} is empty or too long", "id")
+    _expect(headers.get("retries", 0) == 0, "header {} is not 0", "retries")
     limits = headers.get("timelimit", [None, None])
-    _expect(limits in ([None, None], None), f"header 'timelimit' is {limits!r}")
+    _expect(limits in ([None, None], None), "header {} is {}", "timelimit", limits)
     _expect(not headers.get("stamps") and not headers.get("stamped_headers"), "stamped")
     kept = {name: headers[name] for name in HEADERS if name in headers}
-    kept |= {name: headers[name] for name in TRACING if isinstance(headers.get(name), str) and len(headers[name]) <= 1024}
+    kept |= {name: headers[name] for name in TRACING if isinstance(headers.get(name), str) and len(headers[name]) <= MAX_HEADER}
     return {**kept, "timelimit": [None, None]}
 
 
-def _properties(properties: Any) -> None:
+def _properties(properties: Any, queue: str) -> dict[str, Any]:
     _expect(isinstance(properties, dict), "no properties")
     _expect(properties.get("body_encoding") == "base64", "the body is not in base64")
     _expect(isinstance(properties.get("delivery_tag"), str), "no delivery tag")
@@ -100,7 +138,9 @@ def _properties(properties: Any) -> None:
     _expect(all(isinstance(info.get(name), str) for name in ("exchange", "routing_key")), "delivery info without exchange or routing key")
     _expect(type(properties.get("priority", 0)) is int, "the priority is not a number")
     for name in ("correlation_id", "reply_to"):
-        _expect(isinstance(properties.get(name), str | None), f"property {name!r} is not a text")
+        _expect(isinstance(properties.get(name), str | None), "property {} is not a text", name)
+    kept = {name: properties[name] for name in PROPERTIES if name in properties}
+    return {**kept, "delivery_info": {"exchange": "", "routing_key": queue}}
 
 
 def _unwrapped(body: Any) -> str:
@@ -108,22 +148,7 @@ def _unwrapped(body: Any) -> str:
     try:
         return base64.b64decode(body, validate=True).decode()
     except ValueError as error:
-        raise Malformed(f"the body is not base64 of UTF-8: {error}") from error
-
-
-def _body(body: Any) -> None:
-    _expect(isinstance(body, str), "the body is not text in UTF-8")
-    _expect(len(body) <= MAX_BYTES, f"{len(body)} bytes of body, at most {MAX_BYTES} are looked at")
-    content = _json(body, "the body")
-    _expect(isinstance(content, list) and len(content) == 3, "the body is not [args, kwargs, embed]")
-    args, kwargs, embed = content
-    _expect(isinstance(args, list) and len(args) == 3, "the arguments are not [run_id, epoch, step]")
-    run_id, epoch, step = args
-    _expect(isinstance(run_id, str) and RUN_ID.fullmatch(run_id) is not None, "the run id is not one")
-    for name, value in (("epoch", epoch), ("step", step)):
-        _expect(type(value) is int and 0 <= value < 2**53, f"the {name} is {value!r}")
-    _expect(kwargs == {}, "keyword arguments")
-    _expect(isinstance(embed, dict) and set(embed) <= EMBED and not any(embed.values()), "callbacks, chains or chords")
+        raise Malformed(f"the body is not base64 of UTF-8: {type(error).__name__}") from error
 
 
 def _json(text: str | bytes, what: str) -> Any:
@@ -133,6 +158,7 @@ def _json(text: str | bytes, what: str) -> Any:
         raise Malformed(f"{what} is not JSON: {type(error).__name__}") from error
 
 
-def _expect(holds: bool, why: str) -> None:
+def _expect(holds: bool, why: str, *values: Any) -> None:
+    """``values`` fill the braces; they are looked at only where it does not hold, and then to no great depth."""
     if not holds:
-        raise Malformed(why)
+        raise Malformed(why.format(*(SHOWN.repr(value)[:SHOWN_CHARACTERS] for value in values)))

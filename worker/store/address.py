@@ -8,8 +8,11 @@ import redis
 
 from worker.errors import InvalidSettings
 from worker.places import TORN, is_torn, place_of
+from worker.sentinel_url import SCHEMES as SENTINEL_SCHEMES
+from worker.sentinel_url import is_sentinel, read
+from worker.store.reaching import client_of, close
 
-SCHEMES = ("redis", "rediss", "unix")
+SCHEMES = ("redis", "rediss", "unix", *SENTINEL_SCHEMES)
 EXAMPLE = "redis://localhost:6379/0"
 
 
@@ -25,10 +28,16 @@ def check_url(url: object) -> None:
 def _fault(url: str) -> str | None:
     if is_torn(url):
         return TORN
+    if is_sentinel(url):
+        try:
+            read(url)
+        except ValueError as error:
+            return str(error)
+        return _refused(url)
     parts = urlsplit(url)
     database = parts.path.strip("/")
     if parts.scheme not in SCHEMES:
-        return "it should begin with redis://, rediss:// or unix://"
+        return "it should begin with redis://, rediss://, unix:// or redis+sentinel://"
     if parts.scheme == "unix" and not parts.path:
         return "a unix URL needs the path of the socket: unix:///path/to/server.sock?db=0"
     if parts.scheme != "unix" and database and not database.isdecimal():
@@ -41,13 +50,15 @@ def _fault(url: str) -> str | None:
 def _refused(url: str) -> str | None:
     """What the client library has against the arguments in the URL's query; it does not connect for that."""
     try:
-        pool = redis.ConnectionPool.from_url(url)
+        client = client_of(url)
     except ValueError:
         return "an argument behind the ? does not read"
+    except TypeError:
+        return "an argument behind the ? is not known"
     try:
-        pool.make_connection()
+        client.connection_pool.make_connection()
     except (TypeError, ValueError, redis.RedisError):
         return "an argument behind the ? is not known"
     finally:
-        pool.close()
+        close(client)
     return None

@@ -12,9 +12,12 @@ from redis.retry import Retry
 
 from flows.errors import HoldfastError
 from worker.errors import DamagedRun
-from worker.places import place_of
+from worker.places import place_of, user_of
 from worker.store import scripts
+from worker.store.hints import hint
 from worker.store.keys import Keys
+from worker.store.reaching import client_of, close
+from worker.store.replication import ACKNOWLEDGED, NotReplicated, Replication, answer_and_wait
 
 #: Each command is sent again up to this often after a connection error; all transitions may be repeated.
 #: With the backoff below that is about three seconds, after which the caller decides.
@@ -30,6 +33,29 @@ class StoreUnavailable(HoldfastError, ConnectionError):
     """The state server does not answer, or refuses (full, read-only, loading): try again later."""
 
 
+class AccessDenied(StoreUnavailable):
+    """The state server refuses this user: a wrong login, or a command or key that its ACL does not grant (docs/security.md)."""
+
+
+#: How a server says that a command inside a script was refused; the older ones without the word NOPERM.
+REFUSED_IN_SCRIPT = ("The user executing the script", "ACL failure in script")
+
+
+def is_denied(error: Exception) -> bool:
+    """Whether the server refused the user, not the command."""
+    refused = isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError | redis.exceptions.AuthorizationError)
+    return refused or str(error).startswith(("NOPERM", "NOAUTH", "WRONGPASS")) or any(word in str(error) for word in REFUSED_IN_SCRIPT)
+
+
+def denied(url: str, error: Exception, what: str = "") -> AccessDenied:
+    """The error for a server that refused the user of ``url``; ``what`` was asked for, in a word or two."""
+    asked = f" ({what})" if what else ""
+    return AccessDenied(
+        f"the state server at {place_of(url)} refuses the user {user_of(url)!r}{asked}: {str(error).rstrip('.')}. "
+        "Use a login that may do this; docs/security.md says what each role may do"
+    )
+
+
 class Connection:
     """A connection to the state server, under one prefix."""
 
@@ -41,13 +67,15 @@ class Connection:
         timeout: float = SOCKET_TIMEOUT,
         resends: int = RESENDS,
         outbox: bool = False,
+        replication: Replication | None = None,
     ) -> None:
         self.url = url
         self.outbox = outbox
         self.keys = Keys(prefix)
+        self.replication = replication or Replication()
         #: Stands in for the server's clock (ms) in tests; None outside them.
         self.now = now
-        self.redis: redis.Redis = redis.Redis.from_url(
+        self.redis: redis.Redis = client_of(
             url,
             decode_responses=True,
             encoding_errors="surrogateescape",
@@ -59,7 +87,7 @@ class Connection:
 
     def close(self) -> None:
         """Close all connections."""
-        self.redis.close()
+        close(self.redis)
 
     @property
     def place(self) -> str:
@@ -81,7 +109,7 @@ class Connection:
         rest: Iterable[str] = (),
         idempotency_key: str | None = None,
     ) -> list[Any]:
-        return self._call(transition, self.keys.of_run(run_id, idempotency_key), named, fields, rest)
+        return self._call(transition, self.keys.of_run(run_id, idempotency_key), named, fields, rest, run_id)
 
     def _call(
         self,
@@ -90,26 +118,44 @@ class Connection:
         named: Mapping[str, Any],
         fields: Mapping[str, str] | None = None,
         rest: Iterable[str] = (),
+        run_id: str = "",
     ) -> list[Any]:
         if self.now is not None:
             named = {**named, "now": self.now}
         if self.outbox:
             named = {**named, "outbox": 1}
-        with self._answered():
-            return cast(list[Any], self._scripts[transition](keys=keys, args=scripts.arguments(named, fields, rest)))
+        script, argv, wanted = self._scripts[transition], scripts.arguments(named, fields, rest), self.replication
+        with self._answered(transition):
+            if not wanted.replicas or transition not in ACKNOWLEDGED:
+                return cast(list[Any], script(keys=keys, args=argv))
+            answer, count = answer_and_wait(self.redis, script, keys, argv, wanted, self.keys.replicated)
+        if count < wanted.replicas:
+            raise NotReplicated(
+                f"run {run_id}: the server answered {answer[0]!r} to {transition}, and what it did stands; but of {wanted.replicas} "
+                f"replicas {count} had it within {wanted.seconds:g} s (wait_replicas, wait_timeout_seconds): a failover now could undo it. "
+                f"Look at the run before you ask again (holdfast show {run_id}), and at the replicas (holdfast doctor)"
+            )
+        return cast(list[Any], answer)
 
     @contextmanager
-    def _answered(self) -> Iterator[None]:
+    def _answered(self, what: str = "") -> Iterator[None]:
         try:
             yield
+        except (redis.AuthenticationError, redis.exceptions.AuthorizationError) as error:
+            raise denied(self.url, error, what) from error
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            raise StoreUnavailable(f"no answer from the state server at {self.place}: {error}") from error
+            told = f"no answer from the state server at {self.place}: {str(error).rstrip('.')}{hint(self.url, error)}"
+            raise StoreUnavailable(told) from error
         except (redis.OutOfMemoryError, redis.ReadOnlyError) as error:
             raise StoreUnavailable(f"the state server at {self.place} refuses to write: {error}") from error
         except redis.ResponseError as error:
-            if str(error).startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN")):
-                raise StoreUnavailable(f"the state server at {self.place} refuses for now: {error}") from error
-            if str(error).startswith("WRONGTYPE"):
+            if is_denied(error):
+                raise denied(self.url, error, what) from error
+            # Of a command in a pipeline, redis-py tells which one it was before it tells what the server said.
+            said = str(error).rpartition(" of pipeline caused error: ")[2]
+            if said.startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS")):
+                raise StoreUnavailable(f"the state server at {self.place} refuses for now: {said}") from error
+            if said.startswith("WRONGTYPE"):
                 raise DamagedRun(
                     f"a key under {self.keys.prefix}: does not hold what it should; who wrote to the server? ({error})"
                 ) from error

@@ -12,14 +12,14 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from worker.store.connection import SOCKET_TIMEOUT, StoreUnavailable
+from worker.store.connection import SOCKET_TIMEOUT, StoreUnavailable, denied, is_denied
+from worker.store.damage import find_damage
 from worker.store.keys import Keys
+from worker.store.reaching import client_of, close
 
 T = TypeVar("T")
 #: The settings that matter.
 CONFIG = ("maxmemory-policy", "appendonly", "appendfsync", "min-replicas-to-write")
-#: How many of the runs that ended errored last are looked at for damage.
-LOOKED_AT = 1000
 #: Workers that have not announced themselves for so many seconds are not asked about.
 ANNOUNCED = 10
 
@@ -34,14 +34,14 @@ class Inspection:
         skew: milliseconds that its clock is ahead of ours, at least; 0 within what the exchange took.
         dead_letters: messages that the guard refused; None where they cannot be counted.
         handovers: how each worker that announced itself in the last ``ANNOUNCED`` seconds hands messages over, by name.
-        quarantined: damaged runs among the newest errored ones, by id; None where they cannot be looked at.
+        damage: what find_damage found; None where the runs cannot be looked at.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
     info: Mapping[str, Any] | None = None
     skew: float | None = None
     dead_letters: int | None = None
-    quarantined: tuple[str, ...] | None = None
+    damage: Mapping[str, str] | None = None
     handovers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -56,11 +56,9 @@ def inspect(
         contents: whether to look at our keys, too.
 
     Raises:
-        StoreUnavailable: it does not answer.
+        StoreUnavailable: it does not answer. AccessDenied: it does not let this user in.
     """
-    client = redis.Redis.from_url(
-        url, decode_responses=True, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0)
-    )
+    client = client_of(url, decode_responses=True, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0))
     try:
         _told(client.ping)  # a connection that cannot be made is no answer
         config: dict[str, str] = {}
@@ -72,13 +70,15 @@ def inspect(
             info=_told(client.info),
             skew=_told(lambda: _skew(client, local_time)),
             dead_letters=_told(lambda: client.llen(keys.dead_letters)) if contents else None,
-            quarantined=_told(lambda: _quarantined(client, keys)) if contents else None,
+            damage=_told(lambda: find_damage(client, keys)) if contents else None,
             handovers=(_told(lambda: _handovers(client, keys)) if contents else None) or {},
         )
     except (redis.RedisError, OSError, ValueError) as error:
+        if is_denied(error):
+            raise denied(url, error) from error
         raise StoreUnavailable(f"the server does not answer: {str(error).rstrip('.')}. Is it running?") from error
     finally:
-        client.close()
+        close(client)
 
 
 def _handovers(client: redis.Redis, keys: Keys) -> dict[str, str]:
@@ -101,11 +101,3 @@ def _skew(client: redis.Redis, local_time: Callable[[], float]) -> float:
     seconds, micros = client.time()
     after, there = local_time() * 1000, seconds * 1000 + micros / 1000
     return there - after if there > after else min(0.0, there - before)
-
-
-def _quarantined(client: redis.Redis, keys: Keys) -> tuple[str, ...]:
-    ids = cast(list[str], client.zrange(keys.index("errored"), 0, LOOKED_AT - 1, desc=True))
-    with client.pipeline(transaction=False) as pipe:
-        for run_id in ids:
-            pipe.hexists(keys.run(run_id), "quarantined")
-        return tuple(run_id for run_id, found in zip(ids, pipe.execute(), strict=True) if found)

@@ -72,6 +72,11 @@ class Keys:
         return f"{self.prefix}:dead"
 
     @property
+    def replicated(self) -> str:
+        """Channel, not a key: what is published there, and heard by nobody, is what replicas are waited for with."""
+        return f"{self.prefix}:replicated"
+
+    @property
     def queue_names(self) -> list[str]:
         """The broker's lists, one a role."""
         return [self.queue(role) for role in ROLES]

@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from worker.store.connection import Connection
+import redis
+
+from worker.store.connection import Connection, is_denied
 from worker.store.keys import INDEXES
 
 
@@ -48,7 +50,11 @@ class Reads(Connection):
         with self._answered(), self.redis.pipeline(transaction=False) as pipe:
             for run_id in run_ids:
                 pipe.hgetall(self.keys.run(run_id))
-            return [(found or None) if isinstance(found, dict) else {} for found in pipe.execute(raise_on_error=False)]
+            answers = pipe.execute(raise_on_error=False)
+            for answer in answers:
+                if isinstance(answer, redis.ResponseError) and is_denied(answer):
+                    raise answer
+            return [(found or None) if isinstance(found, dict) else {} for found in answers]
 
     def counts(self) -> dict[str, int]:
         """How many runs stand in each index, how many are due, how long the broker's lists are."""

@@ -21,6 +21,7 @@ TRANSITIONS = (
     "request_stop",
     "resume_run",
     "retry_run",
+    "quarantine_run",
     "delete_run",
     "examine_run",
     "offer_again",
@@ -44,8 +45,8 @@ class Transition:
     def __init__(self, client: redis.Redis, text: str) -> None:
         self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
         self._text = text
-        reads = "no-writes" in text.split("\n", 1)[0]
-        self._evalsha, self._eval = (client.evalsha_ro, client.eval_ro) if reads else (client.evalsha, client.eval)
+        self._reads = "no-writes" in text.split("\n", 1)[0]
+        self._evalsha, self._eval = (client.evalsha_ro, client.eval_ro) if self._reads else (client.evalsha, client.eval)
 
     def __call__(self, keys: Sequence[str], args: Arguments) -> Any:
         """Run it."""
@@ -53,6 +54,11 @@ class Transition:
             return self._evalsha(self.sha, len(keys), *keys, *args)
         except NoScriptError:
             return self._eval(self._text, len(keys), *keys, *args)
+
+    def into(self, pipe: Any, keys: Sequence[str], args: Arguments = (), *, whole: bool = False) -> None:
+        """Put it into a pipeline; ``whole`` sends it in full, after which the server knows it."""
+        command = ("EVAL" if whole else "EVALSHA") + ("_RO" if self._reads else "")
+        pipe.execute_command(command, self._text if whole else self.sha, len(keys), *keys, *args)
 
 
 @cache

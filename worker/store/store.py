@@ -26,6 +26,7 @@ class Granted:
     turns: int
     fields: dict[str, str]
     newest: list[str]
+    claim: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,14 @@ class Store(Reads):
     """The state server under one prefix.
 
     Args:
-        url: redis://, rediss:// or unix://.
+        url: redis://, rediss://, unix:// or redis+sentinel://.
         prefix: in front of every key.
         outbox: whether the broker is elsewhere, so that what the scripts hand over is published by their caller.
+        replication: which replicas a submit, stop, resume, retry or delete waits for; none by default.
 
     Raises:
         StoreUnavailable: from every method, when the server does not answer.
+        NotReplicated: it was done, but the replicas did not have it in time.
     """
 
     @cached_property
@@ -104,7 +107,7 @@ class Store(Reads):
         fields = dict(zip(flat[::2], flat[1::2], strict=True))
         # The reply holds the hash as it was before the claim wrote; these are what it wrote.
         fields |= {"phase": "leased", "token": token, "attempt": attempt, "lease_until": lease_until, "owner": owner}
-        return Granted(token, int(attempt), int(lease_until), int(now), int(turns), fields, list(newest))
+        return Granted(token, int(attempt), int(lease_until), int(now), int(turns), fields, list(newest), claim)
 
     def commit(
         self,
@@ -124,16 +127,18 @@ class Store(Reads):
         answer = self._run("commit_round", run_id, named, fields, additions, idempotency_key)
         return answer[0], answer[1] if len(answer) > 1 else ""
 
-    def extend(self, leases: Sequence[tuple[str, str, str]], limits: Sequence[int | None] = ()) -> list[str]:
+    def extend(self, leases: Sequence[tuple[str, str, str]], limits: Sequence[int | None] = (), claims: Sequence[str] = ()) -> list[str]:
         """The heartbeat: ``(run_id, token, progress JSON or "")`` for each lease; one word back for each, in order.
 
-        ``limits`` says, for each, in how many ms the round's own time is over (None: it has no limit of its own).
+        ``limits`` says, for each, in how many ms the round's own time is over (None: it has no limit of its own),
+        ``claims`` the id of each one's claim.
         """
         if not leases:
             return []
         keys = [self.keys.due, *(self.keys.run(run_id) for run_id, _, _ in leases)]
         rest = [text for _, token, progress in leases for text in (token, progress)]
-        named = {f"limit:{place}": limit for place, limit in enumerate(limits, 1) if limit is not None}
+        named: dict[str, str | int] = {f"limit:{place}": limit for place, limit in enumerate(limits, 1) if limit is not None}
+        named |= {f"claim:{place}": claim for place, claim in enumerate(claims, 1)}
         return list(self._call("extend_leases", keys, named, None, rest))
 
     def forfeit(self, run_id: str, *, epoch: int, step: int, process: str) -> list[str]:
@@ -145,20 +150,36 @@ class Store(Reads):
         return self._run("request_stop", run_id, {"op": op, "mode": mode, "by": by, "reason": reason})
 
     def resume(
-        self, run_id: str, *, op: str, epoch: int, message: str, after: str, interrupt: str | None = None, answer: str | None = None
+        self,
+        run_id: str,
+        *,
+        op: str,
+        epoch: int,
+        step: int,
+        message: str,
+        after: str,
+        interrupt: str | None = None,
+        answer: str | None = None,
     ) -> list[str]:
         """Go on with an interrupted or stopped run; the words of resume_run.lua."""
-        named = {"op": op, "epoch": epoch, "message": message, "after": after, "interrupt": interrupt, "answer": answer}
+        named = {"op": op, "epoch": epoch, "step": step, "message": message, "after": after, "interrupt": interrupt, "answer": answer}
         return self._run("resume_run", run_id, named)
 
-    def retry(self, run_id: str, *, op: str, epoch: int, message: str, after: str, idempotency_key: str | None = None) -> list[str]:
+    def retry(
+        self, run_id: str, *, op: str, epoch: int, step: int, message: str, after: str, idempotency_key: str | None = None
+    ) -> list[str]:
         """Take an errored run up again; the words of retry_run.lua."""
-        named = {"op": op, "epoch": epoch, "message": message, "after": after}
+        named = {"op": op, "epoch": epoch, "step": step, "message": message, "after": after}
         return self._run("retry_run", run_id, named, idempotency_key=idempotency_key)
 
-    def delete(self, run_id: str, idempotency_key: str | None = None) -> list[str]:
+    def quarantine(self, run_id: str, *, epoch: str, step: str, message: str, error: str, idempotency_key: str | None = None) -> list[str]:
+        """End a queued run whose stored message is none of its round; the words of quarantine_run.lua."""
+        named = {"epoch": epoch, "step": step, "message": message, "error": error}
+        return self._run("quarantine_run", run_id, named, idempotency_key=idempotency_key)
+
+    def delete(self, run_id: str, idempotency_key: str | None = None, schema: str | None = None) -> list[str]:
         """Remove an ended or damaged run; the words of delete_run.lua."""
-        return self._run("delete_run", run_id, {"id": run_id}, idempotency_key=idempotency_key)
+        return self._run("delete_run", run_id, {"id": run_id, "schema": schema}, idempotency_key=idempotency_key)
 
     def examine(self, run_id: str) -> list[str]:
         """Whether the transitions can read a run; the words of examine_run.lua."""

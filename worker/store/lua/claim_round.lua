@@ -7,6 +7,7 @@
 -- Returns ok TOKEN ATTEMPT LEASE_UNTIL NOW TURNS FIELDS NEWEST | missing | stale | finished PHASE | early PHASE | leased |
 --         stopped | paused FLOW | unknown FLOW | damaged WHAT
 -- It is granted only to a queued run, for exactly its epoch and step; it never judges time: a lapsed lease is the sweep's.
+local AHEAD = 1e12 -- tokens; at a thousand rounds a second, the work of thirty years
 local k = keys_of_one_run()
 local now = clock()
 local run, refusal = read_run(k)
@@ -34,9 +35,12 @@ if redis.call('HEXISTS', k.paused, run.flow) == 1 then
   wait(k, run, now, 'paused', number(arg.hold))
   return { 'paused', run.flow }
 end
+-- One counter for all runs: a worker of a run that was deleted and submitted again under its id holds no token of the new one.
+local newest = number(redis.call('HGET', k.queues, 'token'))
+-- The counter may have been lost, but no run is so far ahead of it: granted, such a token would take all others' room to grow.
+if number(run.token) > newest + AHEAD then return { 'damaged', 'token' } end
 -- A run that a newer worker wrote is for newer workers, like one whose flow is not known here.
-local newer = arg.schema and is_count(run.schema) and number(run.schema) > number(arg.schema)
-if newer or not string.find(arg.known, ',' .. run.flow .. ',', 1, true) then
+if newer(run.schema) or not string.find(arg.known, ',' .. run.flow .. ',', 1, true) then
   -- Offered again after a wait that doubles: soon, should another worker know the flow, and cheaply, should nobody.
   local refused = number(run.unknown) + 1
   set(k, 'unknown', whole(refused))
@@ -44,8 +48,6 @@ if newer or not string.find(arg.known, ',' .. run.flow .. ',', 1, true) then
   return { 'unknown', run.flow }
 end
 
--- One counter for all runs: a worker of a run that was deleted and submitted again under its id holds no token of the new one.
-local newest = number(redis.call('HGET', k.queues, 'token'))
 local token, attempt = whole(math.max(newest, number(run.token)) + 1), whole(number(run.attempt) + 1)
 local lease = math.max(number(run.lease), number(arg.lease))
 local lease_until = now + lease

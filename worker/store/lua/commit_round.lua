@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- commit_round: make a round real (state, memory, event, due time and the next message in one write), or refuse it.
 -- KEYS  as in reading.lua.
--- ARGV  epoch, step, token (what the claim granted), kind, and by kind:
+-- ARGV  epoch, step, token (what the claim granted), [claim] (its id), kind, and by kind:
 --         next        this round is done; message (of the next round), =current_node =task =queue and other fields
 --         end         this round is done and so is the run
 --         pause_next  as next, then wait for a person; message is of the next epoch; =i_... describes the interrupt
@@ -13,7 +13,8 @@
 -- Returns ok continued | ok completed | ok interrupted | ok stopped | ok errored | ok waiting | ok queued | fenced | missing |
 --         damaged KEY | unknown_queue LIST
 -- Only the newest token of a leased run commits, and a commit repeated gets its first answer. A stop asked for meanwhile
--- beats every outcome but `end`.
+-- beats every outcome but `end`. A server that has forgotten claims (a failover, a loss of power) grants their tokens once more; so where
+-- the caller names its claim, the lease must be that claim's.
 local k = keys_of_one_run()
 local now = clock()
 local damaged = mistyped(k)
@@ -21,12 +22,13 @@ if damaged then return { 'damaged', damaged } end
 
 local NEEDED = { 'id', 'flow', 'phase', 'epoch', 'step', 'token', 'attempt', 'failures', 'losses', 'current_node', 'last_node', 'created_at',
   'queue', 'message', 'number', 'grace', 'resend', 'retention', 'deadline', 'idem', 'held_token', 'waiting_for', 'last_token',
-  'last_answer', 'stop_current_execution', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_id', 'i_status', 'i_node', 'i_reason' }
+  'last_answer', 'stop_current_execution', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_id', 'i_status', 'i_node', 'i_reason',
+  'claim_id', 'lease_until', 'lease_granted' }
 local read = redis.call('HMGET', k.run, unpack(NEEDED))
 local run = {}
 for i, name in ipairs(NEEDED) do run[name] = read[i] or nil end
 if not run.id then return { redis.call('EXISTS', k.run) == 0 and 'missing' or 'damaged', 'id' } end
-damaged = malformed(run)
+damaged = malformed(k, run)
 if damaged then return { 'damaged', damaged } end
 
 if run.last_token == arg.token then return { 'ok', run.last_answer } end
@@ -36,6 +38,7 @@ if run.held_token == arg.token then
   return { 'fenced' }
 end
 if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.step or run.epoch ~= arg.epoch then return { 'fenced' } end
+if arg.claim and run.claim_id ~= arg.claim then return { 'fenced' } end
 
 local kind = arg.kind
 local done = kind == 'next' or kind == 'end' or kind == 'pause_next'

@@ -2,18 +2,22 @@
 -- delete_run: remove a run that has ended (completed, errored or stopped), or that is so damaged that no transition moves it any
 -- more, and its idempotency key.
 -- KEYS  as in reading.lua; those of the run may hold anything.
--- ARGV  id (a damaged hash does not tell it)
--- Returns ok | live PHASE | missing | damaged KEY (one that other runs share)
+-- ARGV  id (a damaged hash does not tell it), [schema] (the newest the caller reads)
+-- Returns ok | live PHASE | newer SCHEMA (a newer worker wrote it, and only by that one's rules can it be said to be damaged) |
+--         missing | damaged KEY (one that other runs share)
 local k = keys_of_one_run()
 local run = read_run(k) -- nil where no claim, commit, stop or resume reads it either
 if run and not ENDED[run.phase] and run.phase ~= 'stopped' then return { 'live', run.phase } end
+local schema = not run and redis.call('TYPE', k.run).ok == 'hash' and redis.call('HGET', k.run, 'schema')
+if schema and newer(schema) then return { 'newer', schema } end
 local own = { k.run, k.memory, k.events }
 k.run, k.memory, k.events = nil, nil, nil
 local damaged = mistyped(k)
 if damaged then return { 'damaged', damaged } end
 if redis.call('EXISTS', unpack(own)) == 0 then return { 'missing' } end
 local owner = redis.call('TYPE', k.idem).ok == 'string' and string.match(redis.call('GET', k.idem), '^%S+ (%S+)$')
-for _, index in ipairs({ k.due, k.live, k.interrupted, k.stopped, k.completed, k.errored }) do redis.call('ZREM', index, arg.id) end
+-- First what a user may not have been granted: refused here, nothing is written.
 redis.call('DEL', unpack(own))
 if not owner or owner == arg.id then redis.call('DEL', k.idem) end -- else it is another run's by now
+for _, index in ipairs({ k.due, k.live, k.interrupted, k.stopped, k.completed, k.errored }) do redis.call('ZREM', index, arg.id) end
 return { 'ok' }

@@ -74,14 +74,19 @@ local function forget_interrupt(k)
   redis.call('HDEL', k.run, 'i_id', 'i_kind', 'i_status', 'i_node', 'i_reason', 'i_data', 'i_wait', 'i_until', 'i_default', 'i_answer')
 end
 
+-- Whether the idempotency key is this run's: what its hash says of it may be damaged, or the key another run's by now.
+local function has_key(k, run)
+  return run.idem and redis.call('TYPE', k.idem).ok == 'string' and string.match(redis.call('GET', k.idem), '^%S+ (%S+)$') == run.id
+end
+
 local function expire_at(k, run, time)
   for _, key in ipairs({ k.run, k.memory, k.events }) do redis.call('PEXPIREAT', key, time) end
-  if run.idem then redis.call('PEXPIREAT', k.idem, time) end
+  if has_key(k, run) then redis.call('PEXPIREAT', k.idem, time) end
 end
 
 local function persist(k, run)
   for _, key in ipairs({ k.run, k.memory, k.events }) do redis.call('PERSIST', key) end
-  if run.idem then redis.call('PERSIST', k.idem) end
+  if has_key(k, run) then redis.call('PERSIST', k.idem) end
 end
 
 local function complete(k, run, now)

@@ -75,8 +75,11 @@ local COUNTS = { 'epoch', 'step', 'token', 'attempt', 'created_at', 'resend', 'r
 local OPTIONAL_COUNTS = { 'failures', 'losses', 'number', 'first_number', 'grace', 'queued_at', 'deadline', 'not_before', 'waiting_until',
   'lease', 'lease_until', 'lease_granted', 'round_until', 'round_timeout', 'held_until', 'i_wait', 'i_until', 'unknown' }
 
+-- The key that belongs to a run of this id: whatever is under another one is a copy, and would move the other's due time and index.
+local function key_of(due, id) return string.sub(due, 1, -#'due' - 1) .. 'run:' .. id end
+
 -- The first control field that is missing or not what it should be.
-local function malformed(run)
+local function malformed(k, run)
   for _, name in ipairs(COUNTS) do
     if not is_count(run[name]) then return name end
   end
@@ -86,14 +89,23 @@ local function malformed(run)
   for _, name in ipairs({ 'id', 'flow', 'queue', 'message', 'current_node' }) do
     if not run[name] then return name end
   end
+  if k.run ~= key_of(k.due, run.id) then return 'id' end
   if not PHASES[run.phase or ''] then return 'phase' end
   if run.phase == 'interrupted' and not run.i_id then return 'i_id' end
+  if run.phase == 'leased' then
+    for _, name in ipairs({ 'lease_until', 'lease_granted' }) do
+      if not run[name] then return name end
+    end
+  end
   if run.i_id then
     for _, name in ipairs({ 'i_status', 'i_node', 'i_reason' }) do
       if not run[name] then return name end
     end
   end
 end
+
+-- Whether a newer worker than the caller wrote the run: what is strange in it need not be damage.
+local function newer(schema) return arg.schema and is_count(schema) and number(schema) > number(arg.schema) end
 
 -- Why no message can be pushed to this list, as an answer; nil where one can.
 local function unpushable(k, list)
@@ -115,7 +127,7 @@ local function read_run(k)
   if damaged then return nil, { 'damaged', damaged } end
   local run = table_of(redis.call('HGETALL', k.run))
   if not run then return nil, { 'missing' } end
-  damaged = malformed(run)
+  damaged = malformed(k, run)
   if damaged then return nil, { 'damaged', damaged } end
   return run
 end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- resume_run: go on with an interrupted run, giving the answer, or with a stopped one.
 -- KEYS  as in reading.lua.
--- ARGV  op (operation id), epoch (the one the caller saw), [interrupt] (id of the interrupt it answers), [answer] (JSON),
+-- ARGV  op (operation id), epoch, step (those the caller saw), [interrupt] (id of the interrupt it answers), [answer] (JSON),
 --       message (of the next epoch), after (of the epoch after that: a pause keeps the message that will end it)
 -- Returns queued | waiting | interrupted | stale | running | finished PHASE | missing | damaged KEY | unknown_queue LIST
 -- A stopped run with an open interrupt waits for its answer again, deadline re-armed, unless the answer comes with this call.
@@ -12,7 +12,9 @@ if not run then return refusal end
 local repeated = reply_of(run, arg.op)
 if repeated then return repeated end
 local function reply(word, phase) return remember_reply(k, run, arg.op, { word, phase }) end
-if run.epoch ~= arg.epoch then return { 'stale' } end -- not remembered: epochs only grow, so it stays stale
+-- The messages are made for that step: one of a step that a round has committed meanwhile would be stale for ever.
+-- Not remembered: epochs and steps only grow, so it stays stale.
+if run.epoch ~= arg.epoch or run.step ~= arg.step then return { 'stale' } end
 if ENDED[run.phase] then return reply('finished', run.phase) end
 if PHASES[run.phase] == 'live' then return reply('running') end
 refusal = unpushable(k, run.queue)

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- retry_run: take an errored run up again at the step that failed.
 -- KEYS  as in reading.lua.
--- ARGV  op (operation id), epoch (the one the caller saw), message (of the next epoch), after (of the epoch after that)
+-- ARGV  op (operation id), epoch, step (those the caller saw), message (of the next epoch), after (of the epoch after that)
 -- Returns queued | waiting | interrupted (the question that was open is asked again) | stale | running PHASE (not errored) | missing | damaged KEY | unknown_queue LIST
 -- The error stays in the events; the bounds start anew; the attempts of the step do not.
 local k = keys_of_one_run()
@@ -11,7 +11,8 @@ if not run then return refusal end
 local repeated = reply_of(run, arg.op)
 if repeated then return repeated end
 local function reply(word, phase) return remember_reply(k, run, arg.op, { word, phase }) end
-if run.epoch ~= arg.epoch then return { 'stale' } end -- not remembered: epochs only grow, so it stays stale
+-- The messages are made for that step. Not remembered: epochs and steps only grow, so it stays stale.
+if run.epoch ~= arg.epoch or run.step ~= arg.step then return { 'stale' } end
 if run.phase ~= 'errored' then return reply('running', run.phase) end
 refusal = unpushable(k, run.queue)
 if refusal then return refusal end

@@ -179,7 +179,7 @@ for order, id in ipairs(ids) do
   if not run or ENDED[run.phase] or run.phase == 'stopped' or not PHASES[run.phase] then
     redis.call('ZREM', base.due, id)
     word = (not run and redis.call('EXISTS', k.run) == 0 or run and PHASES[run.phase]) and 'removed' or 'damaged'
-  elseif mistyped(k) or malformed(run) or not base.lists[run.queue] then
+  elseif mistyped(k) or malformed(k, run) or not base.lists[run.queue] then
     redis.call('ZREM', base.due, id)
     word = 'damaged'
   elseif run.phase == 'leased' then

@@ -1,0 +1,115 @@
+"""Form: a broker message in parts, whatever the transport, so that one corpus is sent over all of them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import amqp
+
+from worker.dispatch import Dispatcher
+
+#: A part that is not there at all.
+ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT"})()
+
+
+@dataclass(frozen=True)
+class Form:
+    """A message.
+
+    Attributes:
+        body: what Celery reads: ``[args, kwargs, embed]`` as JSON.
+        properties: those of kombu's envelope (body encoding, delivery tag, ...); RabbitMQ has no such thing.
+        raw: the bytes that reach the broker, where they are no envelope at all.
+        envelope: entries of the envelope beside the usual ones.
+        table: RabbitMQ's table of headers, byte by byte, where no writer would write it.
+    """
+
+    body: Any
+    content_type: Any = "application/json"
+    content_encoding: Any = "utf-8"
+    headers: Any = ABSENT
+    properties: Any = ABSENT
+    raw: bytes | None = None
+    envelope: Mapping[str, Any] | None = None
+    table: bytes | None = None
+
+    @property
+    def content(self) -> Any:
+        """The body, read."""
+        return json.loads(self.body)
+
+    def with_(self, **changed: Any) -> Form:
+        return replace(self, **changed)
+
+    def with_headers(self, **changed: Any) -> Form:
+        return replace(self, headers={**self.headers, **changed})
+
+    def without_headers(self, *names: str) -> Form:
+        return replace(self, headers={name: value for name, value in self.headers.items() if name not in names})
+
+    def with_properties(self, **changed: Any) -> Form:
+        return replace(self, properties={**self.properties, **changed})
+
+    def without_properties(self, *names: str) -> Form:
+        return replace(self, properties={name: value for name, value in self.properties.items() if name not in names})
+
+    def with_args(self, *args: Any) -> Form:
+        """The same with other arguments; what JSON cannot say is written as Python's json does."""
+        return self.with_content(list(args), *self.content[1:])
+
+    def with_content(self, *content: Any) -> Form:
+        return replace(self, body=json.dumps(list(content)).encode())
+
+    def listed(self) -> bytes:
+        """As an entry of a broker's list (Redis)."""
+        if self.raw is not None:
+            return self.raw
+        parts = {
+            "body": self.listed_body(),
+            "content-type": self.content_type,
+            "content-encoding": self.content_encoding,
+            "headers": self.headers,
+            "properties": self.properties,
+        }
+        return json.dumps({name: part for name, part in {**parts, **(self.envelope or {})}.items() if part is not ABSENT}).encode()
+
+    def listed_body(self) -> Any:
+        """The body as the envelope holds it."""
+        return base64.b64encode(self.body).decode() if isinstance(self.body, bytes) else self.body
+
+    def published(self) -> amqp.Message:
+        """As a message for RabbitMQ."""
+        body = self.raw if self.raw is not None else self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+        if self.table is not None:
+            return _Forged(body, self.table)
+        named = {"content_type": self.content_type, "content_encoding": self.content_encoding, "application_headers": self.headers}
+        made = amqp.Message(body, **{name: part for name, part in named.items() if part is not ABSENT})
+        made.body = body  # as it is, whatever the encoding says
+        return made
+
+
+class _Forged(amqp.Message):  # type: ignore[misc]
+    """A message whose table of headers is written byte by byte."""
+
+    def __init__(self, body: bytes, table: bytes) -> None:
+        super().__init__(body)
+        self.table = table
+
+    def _serialize_properties(self) -> bytes:
+        return struct.pack(">HI", 0x2000, len(self.table)) + self.table
+
+
+def form_of(text: str) -> Form:
+    """A message as Celery built it, in parts."""
+    read = json.loads(text)
+    return Form(base64.b64decode(read["body"]), read["content-type"], read["content-encoding"], read["headers"], read["properties"])
+
+
+def good(dispatcher: Dispatcher, run_id: str = "nobody", epoch: int = 0, step: int = 0, role: str = "controller") -> Form:
+    """The message of a round."""
+    return form_of(dispatcher.message(role, run_id, epoch, step).text)

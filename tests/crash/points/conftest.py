@@ -1,0 +1,54 @@
+"""What stories are played on: a server of its own for each file, and an engine that does not wait."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Iterator
+
+import pytest
+import redis.utils
+from kombu.transport import TRANSPORT_ALIASES
+
+from tests.crash.points.story import Stage
+from tests.support.servers import CrashableServer
+from tests.support.servers import server as server_of_its_own
+from worker import outbox, rounds
+from worker.app import make_app
+from worker.settings import Settings
+from worker.store import Store
+
+
+@pytest.fixture(scope="module")
+def stage_server() -> Iterator[CrashableServer]:
+    """Everything on it is thrown away before each story."""
+    with pytest.MonkeyPatch.context() as patch, server_of_its_own("valkey", "everysec") as running:
+        patch.setattr(rounds, "COMMIT_PAUSE", 0.0)  # a commit that is refused is offered again at once
+        patch.setattr(outbox, "SPARED", 0.0)  # and a broker that did not answer is asked again
+        # redis-py reads its own version from the disk for every connection: a tenth of a story.
+        patch.setattr(redis.utils, "get_lib_version", functools.cache(redis.utils.get_lib_version))
+        logger, level = logging.getLogger("holdfast"), logging.getLogger("holdfast").level
+        logger.setLevel(logging.CRITICAL)  # what is told of hundreds of faults, with their traces, is nobody's interest here
+        yield running
+        logger.setLevel(level)
+
+
+@pytest.fixture(scope="module")
+def stage(stage_server: CrashableServer) -> Iterator[Stage]:
+    """Fused: runs and messages in one database."""
+    settings = Settings(redis_url=stage_server.url, prefix="points")
+    inspector = Store(stage_server.url, "points")
+    yield Stage(settings, make_app(settings), stage_server.url, inspector)
+    inspector.close()
+
+
+@pytest.fixture(scope="module")
+def outbox_stage(stage_server: CrashableServer) -> Iterator[Stage]:
+    """The messages in another database, published after the commit, and acknowledged late."""
+    elsewhere = stage_server.url.replace("db=0", "db=1") if "db=" in stage_server.url else f"{stage_server.url}?db=1"
+    settings = Settings(redis_url=stage_server.url, broker_url=elsewhere, prefix="points")
+    inspector = Store(stage_server.url, "points", outbox=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(TRANSPORT_ALIASES, "holdfast", "tests.crash.points.broker:Transport")
+        yield Stage(settings, make_app(settings), elsewhere, inspector, outbox=True)
+    inspector.close()

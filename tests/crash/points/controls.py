@@ -1,0 +1,60 @@
+"""Controls: the engine with one rule taken away. Stories of these must break a law, or the laws are blind to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from tests.crash.points.faults import transitions
+from worker.dispatch import Dispatcher
+from worker.store import Store
+from worker.store.scripts import source
+
+FENCE = "if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.step or run.epoch ~= arg.epoch then return { 'fenced' } end"
+NEWEST = "run.token ~= arg.token or "
+ANSWERED = "if run.last_token == arg.token then return { 'ok', run.last_answer } end"
+OPERATED = "if repeated then return repeated end"
+PROMISE = "  due_at(k, run, now + number(run.grace))\nend"
+PUSHING = ("submit_run", "commit_round", "resume_run", "retry_run", "sweep_due")
+
+
+def without(text: str, *names: str, instead: str = "") -> Callable[[Store], None]:
+    """A change of a store: these transitions without ``text``, which stands in each of them once."""
+
+    def change(store: Store) -> None:
+        for name in names:
+            whole = source(name)
+            assert whole.count(text) == 1, f"{name}.lua has {text!r} {whole.count(text)} times; the control takes nothing away"
+            changed = store.redis.register_script(whole.replace(text, instead))
+            transitions()[changed.sha] = name
+            store._scripts[name] = changed
+
+    return change
+
+
+class Split(Dispatcher):
+    """No outbox: what a script handed over is pushed by a request of its own, and no due time stands in for it."""
+
+    name = "split"
+    outbox = True
+
+    def __init__(self, process: Any) -> None:
+        super().__init__(process.engine.app, process.story.inspector.keys)
+        self._process = process
+
+    def hand_over(self, messages: Iterable[tuple[str, str]]) -> None:
+        for queue, text in messages:
+            self._process.engine.store.redis.lpush(queue, text)
+
+    def lengths(self) -> Mapping[str, int]:
+        redis = self._process.engine.store.redis
+        return {queue: redis.llen(queue) for queue in self._keys.queue_names}
+
+    def close(self) -> None:
+        """It has none of its own."""
+
+
+def split(store: Store) -> None:
+    """The scripts that push leave it to their caller, and promise nothing."""
+    without(PROMISE, *PUSHING, instead="  never_due(k, run)\nend")(store)
+    store.outbox = True

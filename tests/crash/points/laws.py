@@ -1,0 +1,192 @@
+"""What must hold of a story, as far as it is seen from outside: the invariants of the engine, each by its name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from flows.outcomes import Command, Turn
+from tests.support.runs import assert_lawful
+from worker.errors import DamagedRun
+from worker.record import Record, unpack_turns
+from worker.store.keys import INDEXES
+
+if TYPE_CHECKING:
+    from tests.crash.points.story import Story
+
+#: Where a fault can lose a message that was taken from its list: until its round is claimed, and nowhere else.
+TAKEN = ("RPOP", "LMOVE", "delivered", "claim_round")
+#: What a round may come to, and why a claim may be refused, where only the faults of these stories happen.
+WORDS = {"continued", "completed", "interrupted", "stopped", "errored", "waiting", "queued", "given up"}
+WORDS |= {"fenced", "stale", "finished", "early", "leased"}
+
+
+class Violation(AssertionError):
+    """A law that does not hold, by its name."""
+
+    def __init__(self, law: str, what: str) -> None:
+        super().__init__(f"{law}: {what}")
+        self.law = law
+
+
+def at_a_death(story: Story) -> Iterator[Violation]:
+    """What does not hold, and should, in the instant in which a process has died, before anybody knows of it."""
+    store = story.inspector
+    for index in INDEXES:
+        for run_id in store.redis.zrange(store.keys.index(index), 0, -1):
+            try:
+                assert_lawful(store, run_id)
+            except AssertionError as error:
+                yield Violation("at a death", str(error))
+
+
+def violations(story: Story) -> list[Violation]:
+    """All laws that do not hold of a story, by its end or without one."""
+    laws = _without_end(story) if any(violation.law == "V1" for violation in story.found) else _all(story)
+    return [*story.found, *(Violation(law, what) for law, what in laws)]
+
+
+def _without_end(story: Story) -> Iterator[tuple[str, str]]:
+    if story.person.run_id is not None:
+        events = [entry for _, entry in story.inspector.events(story.person.run_id)]
+        yield from _commits(story.inspector.fields(story.person.run_id) or {}, events)
+
+
+def _all(story: Story) -> Iterator[tuple[str, str]]:
+    store, plot, run_id = story.inspector, story.plot, story.person.run_id
+    listed = {name: store.redis.zrange(store.keys.index(name), 0, -1) for name in INDEXES}
+    if run_id is None or listed != {**{name: [] for name in INDEXES}, "completed": [run_id]}:
+        yield "I11", f"one submission is one run, which is not lost; acknowledged was {run_id}, listed are {listed}"
+        return
+    fields = store.fields(run_id) or {}
+    events = [entry for _, entry in store.events(run_id)]
+    yield from _log(story, fields, events)
+    yield from _content(story, run_id, fields)
+    yield from _effects(story, run_id)
+    yield from _told(story)
+    yield from _leftovers(story, fields)
+    operations = [line.split(" ")[0] for line in fields.get("ops", "").splitlines()]
+    if len(set(operations)) != len(operations):
+        yield "I13", f"an operation was done twice: {operations}"
+    claims = sum(plot.attempts.values())
+    if int(fields["token"]) > claims + _fired(story):
+        yield "I16", f"{fields['token']} claims, where the plot takes {claims} and {_fired(story)} faults happened"
+
+
+def _log(story: Story, fields: dict[str, str], events: list[dict[str, str]]) -> Iterator[tuple[str, str]]:
+    plot, kinds = story.plot, [event["type"] for event in events]
+    yield from _commits(fields, events)
+    committed = [event for event in events if event["type"] == "committed"]
+    if len(committed) != plot.steps:
+        yield "I1", f"the plot has {plot.steps} steps, {len(committed)} are committed"
+    if fields["phase"] != "completed" or fields["status"] != "completed":
+        yield "I2", f"the run is {fields['phase']}, and {fields['status']} to those who look"
+    if kinds.count("completed") != 1 or kinds[-1] != "completed":
+        yield "I7", f"one end, and nothing after it; it happened: {kinds}"
+    asked, broke, stopped = plot.asks is not None, plot.breaks is not None, plot.stops is not None
+    expected = {"submitted": 1, "interrupted": asked, "resumed": asked + stopped, "stopped": stopped, "errored": broke, "retried": broke}
+    found = {kind: kinds.count(kind) for kind in expected}
+    if found != {kind: int(times) for kind, times in expected.items()}:
+        yield "I13", f"each operation is done once: expected {expected}, found {found}"
+    answers = [event["answer"] for event in events if event["type"] == "resumed" and event["answer"] != "null"]
+    if len(answers) != asked:
+        yield "I10", f"an answer is used once; given were {answers}"
+    for event in committed:
+        taken, expects = int(event["attempt"]), plot.attempts.get(int(event["step"]), 0)
+        if not 1 <= taken <= expects + _fired(story):
+            yield "I16", f"step {event['step']} took {taken} attempts, where the plot takes {expects} and {_fired(story)} faults happened"
+    waiting = False  # whether the run stood still by request
+    for event in events:
+        waiting = event["type"] == "stopped" or (waiting and event["type"] != "resumed")
+        if waiting and event["type"] == "committed":
+            yield "I8", f"step {event['step']} was committed while the run was stopped"
+    resent, lost = kinds.count("resent"), kinds.count("lost")
+    struck = [story.wire.trace[fault.at].name for fault in story.faults if fault.fired]
+    if not story.outbox and resent > sum(name in TAKEN for name in struck):
+        yield "I6", f"{resent} messages were not where the commit had put them; the faults struck at {struck}"
+    if resent + lost > _fired(story):
+        yield "V4", f"{resent} messages sent again and {lost} rounds given to others, for {_fired(story)} faults"
+
+
+def _commits(fields: dict[str, str], events: list[dict[str, str]]) -> Iterator[tuple[str, str]]:
+    log = [int(event["step"]) for event in events if event["type"] == "committed"]
+    if log != list(range(len(log))):
+        yield "I1", f"a log has each step once and in order, this one is {log}"
+    if int(fields.get("step", -1)) != len(log):
+        yield "I2", f"{len(log)} rounds are in the log, the state says {fields.get('step')}"
+
+
+def _content(story: Story, run_id: str, fields: dict[str, str]) -> Iterator[tuple[str, str]]:
+    plot, record = story.plot, Record(fields)
+    try:
+        record.check()
+        turns = unpack_turns(run_id, story.inspector.memory(run_id))
+    except DamagedRun as error:
+        yield "I14", str(error)
+        return
+    if turns != [Turn(Command("effect", {"number": n}), observed) for n, observed in enumerate(plot.answer)] or record.turns != len(turns):
+        yield "I14", f"the history reads back as {turns}"
+    assert story.person.end is not None
+    if story.person.end.answer != plot.answer:
+        yield "I2", f"the answer is {story.person.end.answer}, expected {plot.answer}"
+
+
+def _effects(story: Story, run_id: str) -> Iterator[tuple[str, str]]:
+    plot, receiver = story.plot, story.receiver
+    by_step = {int(key.removeprefix(f"{run_id}:").split(":")[0]): effect for key, effect in receiver.applied.items()}
+    if by_step != {2 * n + 1: n for n in range(plot.effects)} or len(receiver.applied) != plot.effects:
+        yield "I12", f"each effect once, for each committed step; applied were {receiver.applied}"
+    tries = Counter(receiver.tried)
+    if any(count > plot.attempts.get(int(key.split(":")[1]), 0) + _fired(story) for key, count in tries.items()):
+        yield "I16", f"an effect was tried too often: {tries}"
+
+
+def _told(story: Story) -> Iterator[tuple[str, str]]:
+    """What the processes heard of their claims, commits and stops, in order; what was heard late says nothing of the order."""
+    tokens = [details["token"] for what, details in story.told if what == "granted" and not details["late"]]
+    if tokens != sorted(set(tokens)):
+        yield "I3", f"tokens only grow; granted were {tokens}"
+    stopping, left = False, 0
+    for what, details in story.told:
+        match what:
+            case "commit":
+                yield from _commit(story, details)
+                if stopping and details["word"] == "ok" and not details["late"]:
+                    left -= 1
+                    if left < 0:
+                        yield "I8", f"{details} was committed after the stop was acknowledged"
+            case "stop acknowledged":
+                stopping, left = True, 0 if details["stopped"] else 1
+            case "resuming":
+                stopping = False
+            case "granted" if stopping and not details["late"]:
+                yield "I8", f"{details} was claimed after the stop was acknowledged"
+            case "played" if details["word"] not in WORDS:
+                yield "a known word", f"a round came to {details['word']!r}"
+
+
+def _commit(story: Story, details: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    stops_now = story.plot.stops is not None and story.plot.stops[1] == "now"
+    if details["word"] == "ok" and details["token"] != details["newest"] and not details["late"]:
+        yield "I4", f"only the newest token commits: {details}"
+    if details["word"] == "fenced" and not (stops_now or story.sleepers.slept):
+        yield "V5", f"a worker that lived was robbed of its round: {details}"
+    if details["word"] not in ("ok", "fenced"):
+        yield "a known word", f"a commit came to {details}"
+
+
+def _leftovers(story: Story, fields: dict[str, str]) -> Iterator[tuple[str, str]]:
+    store = story.inspector
+    leaked = {name: fields[name] for name in ("claim_id", "owner", "lease_until") if name in fields}
+    held = [lease for worker in story.workers for lease in worker.heartbeat.leases]
+    if leaked or held:
+        yield "I5", f"a lease outlived its round: {leaked}, {held}"
+    due = store.redis.zrange(store.keys.due, 0, -1, withscores=True)
+    waiting = {queue: story.broker.llen(queue) + story.broker.llen(story.unacknowledged(queue)) for queue in store.keys.queue_names}
+    if due or any(waiting.values()):
+        yield "nothing is left", f"after the end are due: {due}; messages: {waiting}"
+
+
+def _fired(story: Story) -> int:
+    return sum(fault.fired for fault in story.faults)

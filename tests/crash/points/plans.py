@@ -1,0 +1,138 @@
+"""Plans: which faults are played at which points. All come from counting a story that was played before; none is listed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tests.crash.points.faults import (
+    ANSWERS,
+    DIES_AFTER,
+    DIES_BEFORE,
+    PAUSES_AFTER,
+    PAUSES_BEFORE,
+    REPLY_LOST,
+    TIMES_OUT,
+    Fault,
+)
+from tests.crash.points.laws import Violation, violations
+from tests.crash.points.story import Story
+from worker.store.scripts import TRANSITIONS
+
+#: A plan: kind and place of each fault.
+Plan = tuple[tuple[str, int], ...]
+Plays = Callable[[Sequence[Fault]], Story]
+#: Requests that only look: the world is the same behind them.
+LOOKS = {"HGETALL", "TIME", "HKEYS", "ZRANGE", "LLEN", "SCRIPT LOAD"}
+
+
+@dataclass
+class Tally:
+    """What came of many stories."""
+
+    stories: int = 0
+    fired: int = 0
+    found: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.stories} stories, {self.fired} faults fired, {len(self.found)} violations"
+
+
+def deaths(story: Story, start: int = 0) -> list[tuple[str, int]]:
+    """Every place to die from point ``start`` on: before and behind each request, and at each boundary of user code."""
+    found = []
+    for place, point in enumerate(story.wire.trace[start:], start):
+        found.append((DIES_BEFORE, place))
+        if point.request:
+            found.append((DIES_AFTER, place))
+    return found
+
+
+def worlds(story: Story, start: int = 0) -> list[tuple[str, int]]:
+    """Of ``deaths``, those that leave different worlds behind.
+
+    Whoever dies between two requests that change something leaves the same server and the same effects, wherever that is:
+    one place stands for all of them.
+    """
+    found: dict[tuple[str, int, int], tuple[str, int]] = {}
+    changes = effects = 0
+    for place, point in enumerate(story.wire.trace):
+        effects += point.name == "behind the effect"
+        kinds = [(DIES_BEFORE, changes)]
+        changes += point.request and point.name not in LOOKS
+        kinds += [(DIES_AFTER, changes)] if point.request else []
+        for kind, changed in kinds:
+            if place >= start:
+                found.setdefault((point.actor, changed, effects), (kind, place))
+    return list(found.values())
+
+
+def lost_replies(story: Story) -> list[tuple[str, int]]:
+    """Each request is carried out, and its answer cut."""
+    return [(REPLY_LOST, place) for place, point in enumerate(story.wire.trace) if point.request]
+
+
+def refusals(story: Story) -> list[tuple[str, int]]:
+    """Each request times out or is answered with each error; no server says NOSCRIPT to what is no script."""
+    return [
+        (kind, place)
+        for place, point in enumerate(story.wire.trace)
+        for kind in (TIMES_OUT, *ANSWERS)
+        if point.request and (kind != "NOSCRIPT" or point.name in TRANSITIONS)
+    ]
+
+
+def pauses(story: Story) -> list[tuple[str, int]]:
+    """A worker stands still, before and behind each of its requests and at each of its boundaries."""
+    return [
+        (kind, place)
+        for place, point in enumerate(story.wire.trace)
+        for kind in (PAUSES_BEFORE, PAUSES_AFTER)
+        if point.actor.startswith("worker") and (point.request or kind == PAUSES_BEFORE)
+    ]
+
+
+def pairs(plays: Plays, first: Iterable[tuple[str, int]], second: Callable[[Story, int], list[tuple[str, int]]]) -> Iterator[Plan]:
+    """Each first fault with each second one at any point behind it, in the story as it goes on after the first."""
+    for one in first:
+        story = plays([Fault(one[1], one[0])])
+        yield from ((one, other) for other in second(story, one[1] + 1))
+
+
+def play_all(plays: Plays, plans: Iterable[Plan]) -> Tally:
+    """Play each plan and hold it against the laws.
+
+    Raises:
+        AssertionError: a fault never struck: its plan says nothing.
+    """
+    tally = Tally()
+    for plan in plans:
+        faults = [Fault(place, kind) for kind, place in plan]
+        found = broken(plays, faults)
+        for fault in faults:
+            assert fault.fired == 1, f"the fault ({fault}) of plan {plan} struck {fault.fired} times"
+        tally.stories += 1
+        tally.fired += sum(fault.fired for fault in faults)
+        if found:
+            tally.found.append(told(plan, found))
+    return tally
+
+
+def broken(plays: Plays, faults: Sequence[Fault]) -> list[Violation]:
+    """The laws that a story with these faults breaks."""
+    try:
+        return violations(plays(faults))
+    except Violation as violation:
+        return [violation]
+    except Exception as error:
+        return [Violation("no surprise", f"{type(error).__name__}: {error}")]
+
+
+def told(plan: Plan, found: Sequence[Violation]) -> str:
+    """A plan and what it broke."""
+    return f"{' and '.join(f'{kind} at {place}' for kind, place in plan)}: {'; '.join(map(str, found))}"
+
+
+def smallest(tally: Tally, limit: int = 5) -> str:
+    """The violations with the shortest plans, for an assertion to show."""
+    return "\n".join(sorted(tally.found, key=lambda text: (text.count(" at "), len(text)))[:limit])

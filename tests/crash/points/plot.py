@@ -1,0 +1,153 @@
+"""What happens in a story: the flow that is played, what its person wants, and the receiver of its effects."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from flows import Command, ControllerExecutorFlow, FatalError, Finish, Interrupt, RetryableError, RoundContext, command, register
+from worker.receipt import StopMode, StopReceipt
+from worker.run import Run, RunStatus
+
+if TYPE_CHECKING:
+    from tests.crash.points.process import ClientProcess
+    from tests.crash.points.story import Story
+
+FLOW = "crash-points"
+YES = "yes"
+
+
+@dataclass(frozen=True)
+class Plot:
+    """What a run goes through. Effects are counted from 0; the executor's round of effect n is step 2n + 1.
+
+    Attributes:
+        effects: how many there are; the controller's round behind the last one ends the run.
+        asks: the effect before which a person is asked.
+        breaks: the effect whose service is broken (the run ends errored) until somebody mends it and retries the run.
+        hiccups: the effect whose first attempt fails and is tried again by itself.
+        stops: the step in the middle of whose round the run is stopped, and how. It is resumed.
+    """
+
+    name: str
+    effects: int
+    asks: int | None = None
+    breaks: int | None = None
+    hiccups: int | None = None
+    stops: tuple[int, StopMode] | None = None
+
+    @property
+    def steps(self) -> int:
+        return 2 * self.effects + 1
+
+    @property
+    def answer(self) -> list[Any]:
+        return [[n, YES if n == self.asks else None] for n in range(self.effects)]
+
+    @property
+    def attempts(self) -> dict[int, int]:
+        """Claims that each step takes where nothing goes wrong beyond the plot."""
+        taken = Counter(range(self.steps))
+        taken.update(2 * n + 1 for n in (self.asks, self.breaks, self.hiccups) if n is not None)
+        if self.stops is not None and self.stops[1] == "now":
+            taken[self.stops[0]] += 1
+        return dict(taken)
+
+
+@dataclass
+class Receiver:
+    """Outside of Redis: does what a key asks for once, and knows how often it was asked."""
+
+    tried: list[str] = field(default_factory=list)
+    applied: dict[str, Any] = field(default_factory=dict)
+
+    def apply(self, key: str, effect: Any) -> None:
+        self.tried.append(key)
+        self.applied.setdefault(key, effect)
+
+
+@register(FLOW)
+class PlottedFlow(ControllerExecutorFlow):
+    """Plays the plot of the story that is on stage; every line of an author's code has a boundary before and behind it."""
+
+    max_rounds = None
+    stage: Story | None = None
+
+    def decide(self, context: RoundContext) -> Command | Finish:
+        story = on_stage()
+        story.boundary("before decide")
+        story.stop_if_wanted(context)
+        done = len(context.history)
+        if done == story.plot.effects:
+            decision: Command | Finish = Finish([turn.observation for turn in context.history])
+        else:
+            decision = Command("effect", {"number": done})
+        story.boundary("behind decide")
+        return decision
+
+    @command(idempotent=True)
+    def effect(self, number: int, context: RoundContext) -> Any:
+        """Does something to the world."""
+        story = on_stage()
+        plot = story.plot
+        story.boundary("before the effect")
+        if number == plot.asks and not context.answered:
+            return Interrupt("may I?")
+        if number == plot.breaks and not story.person.mended:
+            raise FatalError("the service is broken")
+        if number == plot.hiccups and context.attempt == 1:
+            raise RetryableError("the service is busy")
+        story.worker_beats()
+        story.receiver.apply(story.key_of(context), number)
+        story.boundary("behind the effect")
+        story.stop_if_wanted(context)
+        return [number, context.answer]
+
+
+def on_stage() -> Story:
+    """The story that is being played."""
+    assert PlottedFlow.stage is not None, "no story is on stage"
+    return PlottedFlow.stage
+
+
+class Person:
+    """Who submits the run, answers it, stops it, resumes and retries it; outlives every client process.
+
+    A person acts on what is to be seen, and again where no answer came; each call is an act of its own.
+    """
+
+    def __init__(self, plot: Plot) -> None:
+        self.plot = plot
+        self.run_id: str | None = None
+        self.mended = self.tried_to_stop = False
+        self.receipt: StopReceipt | None = None
+        self.end: Run | None = None
+
+    @property
+    def wants(self) -> bool:
+        """Whether there is something to do before anything else: the run is not submitted, or a stop was not acknowledged."""
+        return self.run_id is None or (self.tried_to_stop and self.receipt is None)
+
+    def act(self, process: ClientProcess) -> None:
+        client, tell = process.client, process.story.tell
+        if self.run_id is None:
+            self.run_id = client.submit(FLOW, "goal", idempotency_key="the-key").id
+            return
+        if self.tried_to_stop and self.receipt is None:
+            assert self.plot.stops is not None
+            self.receipt = client.request_stop(self.run_id, self.plot.stops[1])
+            tell("stop acknowledged", stopped=self.receipt.stopped, step=self.receipt.step)
+            return
+        run = client.get(self.run_id)
+        match run.status:
+            case RunStatus.INTERRUPTED:
+                client.resume(self.run_id, YES)
+            case RunStatus.STOPPED:
+                tell("resuming")
+                client.resume(self.run_id)
+            case RunStatus.ERRORED:
+                self.mended = True
+                client.retry(self.run_id)
+            case RunStatus.COMPLETED:
+                self.end = run

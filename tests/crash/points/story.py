@@ -1,0 +1,258 @@
+"""Story: one run of a plot from the submission to the end, in one thread and without waiting, with faults at chosen points."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import redis
+from celery import Celery
+
+from flows import RoundContext
+from flows.base import Flow
+from tests.crash.points.faults import Died, Fault, Wire, WiredConnection
+from tests.crash.points.laws import Violation, at_a_death
+from tests.crash.points.plot import Person, PlottedFlow, Plot, Receiver
+from tests.crash.points.process import ClientProcess, Process, WorkerProcess
+from tests.crash.points.sleep import Sleepers
+from tests.support.runs import START
+from worker.dispatch import Dispatcher
+from worker.settings import Settings
+from worker.store import Store, StoreUnavailable
+
+#: A story that has not ended after so many turns never ends: the longest that does takes less than half of them.
+TURNS = 120
+#: How far the clock is set forward where nothing can happen before (ms): two of it are a lease, and one is no silence yet.
+FORWARD = 2_000
+#: And by every turn.
+TICK = 5
+#: All that a turn asks of the server, in one request that is none of the story's.
+LOOK = """
+local found = redis.call('TYPE', KEYS[3]).ok == 'hash' and redis.call('HMGET', KEYS[3], 'phase', 'epoch', 'step') or {false, false, false}
+return {redis.call('LLEN', KEYS[1]), redis.call('LLEN', KEYS[2]), found[1], found[2], found[3]}
+"""
+
+
+@dataclass
+class Stage:
+    """What stories are played on, one after the other.
+
+    Attributes:
+        app: a Celery app of the settings; it makes the messages.
+        broker_url: where they are, for the outbox; the state server for the fused hand-over.
+    """
+
+    settings: Settings
+    app: Celery
+    broker_url: str
+    inspector: Store
+    outbox: bool = False
+
+    @property
+    def url(self) -> str:
+        assert self.settings.redis_url is not None
+        return self.settings.redis_url
+
+
+class Story:
+    """Args:
+    sweeps, change, dispatcher, key_of: what the controls take away: the sweep, a rule of a script, the dispatcher, the
+        idempotency key.
+    wakes: for a process that stands still: ``later``, when others have moved the run on, or ``between``, in the middle of
+        the round of the one that took over.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        plot: Plot,
+        faults: Iterable[Fault] = (),
+        *,
+        wakes: str = "later",
+        sweeps: bool = True,
+        change: Callable[[Store], None] | None = None,
+        dispatcher: Callable[[Process], Dispatcher] | None = None,
+        key_of: Callable[[RoundContext], str] = lambda context: context.idempotency_key,
+    ) -> None:
+        self.app, self.settings, self.url, self.broker_url = stage.app, stage.settings, stage.url, stage.broker_url
+        self.inspector, self.outbox = stage.inspector, stage.outbox
+        self.plot, self.faults = plot, list(faults)
+        self.sweeps, self.change, self.dispatcher, self.key_of = sweeps, change, dispatcher, key_of
+        self.now = START
+        self.stores: list[Store] = []
+        self.processes: list[Process] = []
+        self.clients: list[ClientProcess] = []
+        self.workers: list[WorkerProcess] = []
+        self.person, self.receiver = Person(plot), Receiver()
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.refused: list[str] = []
+        #: Laws that did not hold on the way.
+        self.found: list[Violation] = []
+        self._look = self.inspector.redis.register_script(LOOK)
+        self.sleepers = Sleepers(self, wakes)
+        self.wire = Wire(self.faults, self.sleepers.sleep, self._cut)
+        self.broker = redis.Redis.from_url(self.broker_url, decode_responses=True) if self.outbox else self.inspector.redis
+
+    # What is played.
+
+    def play(self) -> Story:
+        """Play it to its end, or until it is clear that it has none."""
+        random.seed(7)
+        self.inspector.redis.flushall()
+        self.inspector.now = self.now
+        WiredConnection.wire, PlottedFlow.stage = self.wire, self
+        try:
+            for _ in range(TURNS):
+                if self._turn():
+                    break
+            else:
+                self.found.append(Violation("V1", f"the story has no end: after {TURNS} turns the run is {self.look()[1]}"))
+            for worker in list(self.workers):
+                self.sleepers.start(partial(self._leaves, worker))
+        finally:
+            PlottedFlow.stage = None
+            self.sleepers.wake_all()
+            for process in self.processes:
+                process.close()
+            if self.outbox:
+                self.broker.close()
+        return self
+
+    def _leaves(self, worker: WorkerProcess) -> None:
+        with self.living(worker):
+            worker.leave()
+
+    def _turn(self) -> bool:
+        """Let something happen; whether the story is over."""
+        self.set_forward(TICK)
+        queue, (phase, *_) = self.look()
+        if self.person.wants:
+            self.person_acts()
+        elif queue is not None:
+            self.worker_acts(lambda worker: worker.work(queue))
+        elif self.person.end is None and phase in ("interrupted", "stopped", "errored", "completed"):
+            self.person_acts()
+        elif self.person.end is not None:
+            return not self.sleepers.wake_all()
+        else:
+            self.set_forward(FORWARD)
+            self.worker_acts(WorkerProcess.sweep)
+        if self.sleepers.asleep:
+            self.sleepers.wake_those_left_behind()
+        return False
+
+    def look(self) -> tuple[str | None, tuple[str | None, ...]]:
+        """The queue that has messages, if one has, and the run's phase, epoch and step (all None before it is acknowledged)."""
+        keys = self.inspector.keys
+        key = "" if self.person.run_id is None else keys.run(self.person.run_id)
+        first, second, *where = self._look(keys=[*keys.queue_names, key])
+        if self.outbox:
+            first, second = map(self.broker.llen, keys.queue_names)
+        return keys.queue_names[0] if first else keys.queue_names[1] if second else None, tuple(where)
+
+    def set_forward(self, ms: int) -> None:
+        self.now += ms
+        for store in (self.inspector, *self.stores):
+            store.now = self.now
+
+    # Who plays it.
+
+    def client(self) -> ClientProcess:
+        if not self.clients:
+            self.clients.append(ClientProcess(self, f"client-{len(self.processes)}"))
+            self.processes.append(self.clients[-1])
+        return self.clients[-1]
+
+    def worker_acts(self, act: Callable[[WorkerProcess], None]) -> None:
+        """The worker does something; a new one, where the last one died or stands still, starts first."""
+        worker = self.workers[-1] if self.workers else self._new_worker()
+
+        def acts() -> None:
+            with self.living(worker):
+                if not worker.started:
+                    worker.start()
+                act(worker)
+
+        self.sleepers.start(acts)
+
+    def _new_worker(self) -> WorkerProcess:
+        worker = WorkerProcess(self, f"worker-{len(self.processes)}")
+        self.workers.append(worker)
+        self.processes.append(worker)
+        return worker
+
+    @contextmanager
+    def living(self, process: Process) -> Iterator[None]:
+        """The process acts; if it dies of it, only that is over."""
+        before, self.wire.actor = self.wire.actor, process
+        try:
+            yield
+        except Died as died:
+            if died.actor is not process:
+                raise
+            self._mourn(process)
+        finally:
+            self.wire.actor = before
+
+    def _mourn(self, process: Process) -> None:
+        process.die()
+        for living in (self.clients, self.workers):
+            if process in living:
+                living.remove(process)  # type: ignore[arg-type]
+        if self.outbox:  # the broker sees the connection end
+            self.redeliver()
+        self.found += at_a_death(self)
+
+    # What the person does.
+
+    def person_acts(self) -> None:
+        client = self.client()
+        with self.living(client):
+            try:
+                self.person.act(client)
+            except StoreUnavailable as error:
+                self.refused.append(str(error))
+
+    def stop_if_wanted(self, context: RoundContext) -> None:
+        """In the middle of a round, the person stops the run."""
+        if self.plot.stops is not None and self.plot.stops[0] == context.step and not self.person.tried_to_stop:
+            self.person.tried_to_stop = True
+            self.person_acts()
+            self.worker_beats()
+
+    def worker_beats(self) -> None:
+        self.wire.actor.beat()
+
+    # What the broker does for the outbox.
+
+    def unacknowledged(self, queue: str) -> str:
+        return f"{queue}.unacknowledged"
+
+    def redeliver(self) -> None:
+        for queue in self.inspector.keys.queue_names:
+            while self.broker.lmove(self.unacknowledged(queue), queue, "LEFT", "RIGHT"):
+                pass
+
+    def _cut(self, name: str) -> None:
+        if name == "LMOVE":  # the consumer's connection: what it holds goes to another
+            self.redeliver()
+
+    # What is known of it.
+
+    def boundary(self, name: str) -> None:
+        """A boundary of user code."""
+        self.wire.meet(name, request=False)
+        if name in ("before decide", "before the effect"):
+            self.sleepers.in_a_round()
+
+    def make_flow(self) -> Flow:
+        """What the registry calls for each round."""
+        self.boundary("the flow is made")
+        return PlottedFlow()
+
+    def tell(self, what: str, **details: Any) -> None:
+        self.told.append((what, details))

@@ -1,0 +1,59 @@
+"""What the laws see: an engine without one of its rules breaks them, at the very fault that the rule is there for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flows import RoundContext
+from tests.crash.points.controls import ANSWERED, FENCE, NEWEST, OPERATED, Split, split, without
+from tests.crash.points.faults import DIES_AFTER, DIES_BEFORE, PAUSES_BEFORE, REPLY_LOST, Fault
+from tests.crash.points.plans import broken
+from tests.crash.points.plot import Plot
+from tests.crash.points.plots import PLAIN, WHOLE
+from tests.crash.points.story import Stage, Story
+
+
+def laws_broken(stage: Stage, kind: str, name: str, plot: Plot = PLAIN, nth: int = 0, **control: Any) -> set[str]:
+    """The laws that the fault at the ``nth`` point of that name breaks under the control, which breaks none without a fault."""
+    Story(stage, plot, **control).play()
+    story = Story(stage, plot, **control).play()
+    assert not broken(lambda faults: Story(stage, plot, faults, **control).play(), [])
+    places = [place for place, point in enumerate(story.wire.trace) if point.name == name]
+    fault = Fault(places[nth], kind)
+    found = broken(lambda faults: Story(stage, plot, faults, **control).play(), [fault])
+    assert fault.fired == 1
+    assert not broken(lambda faults: Story(stage, plot, faults).play(), [Fault(places[nth], kind)]), "the engine itself breaks a law here"
+    return {violation.law for violation in found}
+
+
+def test_without_the_sweep_a_crash_is_never_recovered(stage: Stage) -> None:
+    assert "V1" in laws_broken(stage, DIES_BEFORE, "commit_round", sweeps=False)
+
+
+def test_without_the_newest_token_an_old_one_commits(stage: Stage) -> None:
+    change = without(NEWEST, "commit_round")
+    assert "I4" in laws_broken(stage, PAUSES_BEFORE, "commit_round", wakes="between", change=change)
+
+
+def test_without_the_fence_a_round_is_committed_twice(stage: Stage) -> None:
+    change = without(FENCE, "commit_round")
+    assert {"I1", "I4", "I7"} <= laws_broken(stage, PAUSES_BEFORE, "commit_round", nth=-1, change=change)
+
+
+def test_a_split_commit_without_outbox_loses_the_run(stage: Stage) -> None:
+    assert "V1" in laws_broken(stage, DIES_AFTER, "commit_round", change=split, dispatcher=Split)
+
+
+def test_a_commit_that_forgets_its_answer_robs_the_worker_that_made_it(stage: Stage) -> None:
+    assert "V5" in laws_broken(stage, REPLY_LOST, "commit_round", change=without(ANSWERED, "commit_round"))
+
+
+def test_an_operation_that_forgets_its_answer_is_refused_to_whoever_did_it(stage: Stage) -> None:
+    assert "no surprise" in laws_broken(stage, REPLY_LOST, "retry_run", WHOLE, change=without(OPERATED, "retry_run"))
+
+
+def test_a_key_of_its_own_for_each_attempt_applies_an_effect_twice(stage: Stage) -> None:
+    def naive(context: RoundContext) -> str:
+        return f"{context.run_id}:{context.step}:{context.attempt}"
+
+    assert "I12" in laws_broken(stage, DIES_BEFORE, "behind the effect", key_of=naive)

@@ -1,0 +1,356 @@
+"""A worker that no message can kill: all of the corpus, on every broker and pool, before one living worker each."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import redis
+from celery import Celery
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from tests.corpus.form import Form, form_of, good
+from tests.corpus.messages import LIST, MESSAGES, carried_by
+from tests.corpus.posting import Post, post_to
+from tests.support.handovers import HANDOVERS
+from tests.support.leaks import keys_under
+from tests.support.rabbit import RabbitServer
+from tests.support.sentinels import MASTER, watched
+from tests.support.servers import CrashableServer, available_binaries, server, until
+from tests.support.workers import WorkerProcess, workers
+from worker import Client, RunStatus, Settings
+from worker.app import broker_url, make_app
+from worker.doctor.examination import examine
+from worker.store.letters import KEPT, KEPT_BYTES
+
+POOLS = {"threads": (), "prefork": ("--pool", "prefork", "--concurrency", "2")}
+GROUNDS = (*HANDOVERS, "sentinel")
+#: The one ground that the quick suite stands on.
+QUICK = ("fused", "threads")
+#: MiB that a worker may have grown by, after 8 MB of one message and a thousand of others.
+GROWN = 96
+#: A letter is the beginning of a message and a few words.
+LETTER_BYTES = 4 * KEPT_BYTES
+#: kombu's own, and what Redis says of queues to those who broadcast.
+FOREIGN = ("_kombu.",)
+
+
+class Stage:
+    """One living worker, and what a stranger can do to it."""
+
+    def __init__(self, settings: Settings, post: Post, worker: WorkerProcess) -> None:
+        self.settings = settings
+        self.post = post
+        self.worker = worker
+        # The client's own Celery app publishes nothing: what the worker gets is the stranger's, or the scripts'.
+        self.client = Client(settings=settings)
+        self.queues = self.client._store.keys.queue_names
+        self.children = children(worker.process.pid)
+        self.before = self.foreign_keys()
+        self.size = resident(worker.process.pid)
+
+    def good(self, run_id: str = "nobody") -> Form:
+        return good(self.client._engine.dispatcher, run_id)
+
+    def close(self) -> None:
+        there = self.client._store.redis
+        there.delete(*keys_under(there, self.settings.prefix))
+        self.client.close()
+
+    def lives(self, after: str) -> None:
+        assert self.worker.process.poll() is None, f"{after}: the worker ended"
+
+    def letters(self) -> list[dict[str, Any]]:
+        return self.client._store.dead_letters(KEPT)
+
+    def put(self, name: str, form: Form, refused: bool, queue: str) -> None:
+        """Send it, and wait until the worker has taken it, and put it aside where it is to be refused."""
+        there = int(self.client._store.redis.llen(self.client._store.keys.dead_letters))
+        self.post.put(queue, form)
+        until(
+            lambda: (
+                self.worker.process.poll() is not None
+                or (not self.post.waiting(queue) and self.client._store.redis.llen(self.client._store.keys.dead_letters) == there + refused)
+            ),
+            f"{name!r} to be taken, and {'put aside' if refused else 'nothing else'}: {self.letters()[:1]}",
+        )
+        self.lives(name)
+
+    def plays(self) -> None:
+        """Good messages still run."""
+        run = self.client.submit("ledger", "g", {"rounds": 4})
+        assert self.client.wait(run.id, 30).answer == [0, 1, 2, 3]
+
+    def foreign_keys(self) -> set[str]:
+        keys = self.post.keys() | {str(key) for key in self.client._store.redis.scan_iter(count=1000)}
+        return {key for key in keys if not key.startswith((self.settings.prefix, *FOREIGN))}
+
+    def unharmed(self) -> None:
+        """The same processes, not much greater; nothing written elsewhere."""
+        self.lives("all")
+        assert children(self.worker.process.pid) == self.children, "a process of the pool was lost"
+        assert self.foreign_keys() == self.before
+        grown = resident(self.worker.process.pid) - self.size
+        print(f"the worker grew by {grown} MiB")
+        assert grown < GROWN
+
+
+def children(pid: int) -> set[str]:
+    return {child for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()}
+
+
+def resident(pid: int) -> int:
+    """MiB of memory."""
+    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) // 1024
+
+
+@contextmanager
+def ground(handover: str, request: pytest.FixtureRequest) -> Iterator[tuple[str, str | None, RabbitServer | None]]:
+    """The URL of the server that holds the runs, that of the broker where it is another, and the RabbitMQ that this is."""
+    state: CrashableServer = request.getfixturevalue("server")
+    if handover == "redis":
+        with server("redis" if "redis" in available_binaries() else "valkey", "everysec") as other:
+            yield state.url, other.url, None
+    elif handover == "rabbit":
+        rabbit: RabbitServer = request.getfixturevalue("rabbit")
+        yield state.url, rabbit.url, rabbit
+    elif handover == "sentinel":
+        with watched() as service:
+            yield service.url, None, None
+    else:
+        yield state.url, None, None
+
+
+def lists_of(url: str) -> str:
+    """The server whose lists are written to: where Sentinels are named, the master that they name."""
+    if not url.startswith("redis+sentinel"):
+        return url
+    found = re.search(r"@?([\d.]+):(\d+)[,/]", url)
+    assert found is not None
+    with redis.Redis(found[1], int(found[2]), decode_responses=True) as sentinel:
+        host, port = sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)
+    return f"redis://{host}:{port}/0"
+
+
+@contextmanager
+def stage(handover: str, pool: str, request: pytest.FixtureRequest) -> Iterator[Stage]:
+    prefix = f"t{uuid4().hex[:8]}"
+    with ExitStack() as running:
+        state, broker, rabbit = running.enter_context(ground(handover, request))
+        if rabbit is not None:
+            running.callback(rabbit.forget, prefix)
+        settings = Settings(redis_url=state, broker_url=broker, prefix=prefix, flow_modules=("tests.support.rings",))
+        [worker] = running.enter_context(workers(1, settings, *POOLS[pool]))
+        queues = [f"{prefix}.{role}" for role in ("controller", "executor")]
+        post = running.enter_context(post_to(lists_of(broker or state), queues, rabbit))
+        made = Stage(settings, post, worker)
+        running.callback(made.close)
+        made.plays()
+        made.size = resident(worker.process.pid)
+        yield made
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((handover, pool), id=f"{handover}-{pool}", marks=() if (handover, pool) == QUICK else pytest.mark.slow)
+        for handover in GROUNDS
+        for pool in POOLS
+    ],
+)
+def living(request: pytest.FixtureRequest) -> Iterator[Stage]:
+    """One worker for all that follows: whatever one test sends, it has to live through the next."""
+    with stage(*request.param, request) as made:
+        yield made
+
+
+@pytest.fixture
+def on(living: Stage) -> Stage:
+    """The worker, no letter of an earlier test beside it."""
+    living.client._store.redis.delete(living.client._store.keys.dead_letters)
+    return living
+
+
+def test_no_message_of_the_corpus_ends_a_worker(on: Stage) -> None:
+    corpus = carried_by(on.post.transport)
+    letters = 0
+    for place, (name, entry) in enumerate(corpus.items()):
+        refused = entry.why is not None
+        on.put(name, entry.make(on.good()), refused, on.queues[place % len(on.queues)])
+        letters += refused
+        if entry.why:
+            [told] = on.client._store.dead_letters(1)
+            assert re.search(entry.why, told["why"]), (name, told)
+            assert told["list"].startswith(on.queues[place % len(on.queues)])
+    print(f"{len(corpus)} messages, {letters} letters, workers lost: 0")
+    assert len(corpus) >= 60
+    on.plays()
+    assert len(on.letters()) == letters
+    [finding] = [found for found in examine(on.client._engine) if found.check == "dead-letters"]
+    assert str(letters) in finding.sentence
+    on.unharmed()
+
+
+#: What a run looks like that a replayed or forged message must leave alone; each is made by a sentence of `bystanders`.
+def bystanders(client: Client) -> list[str]:
+    """Runs at rest in every way: completed, errored, stopped, interrupted, and one whose time has not come."""
+    rounds = {"rounds": 2}
+    completed = client.submit("ledger", "g", rounds).id
+    errored = client.submit("trouble", "g", {"kind": "fatal"}).id
+    asked = client.submit("ledger", "g", rounds, interrupt_before=["Controller"]).id
+    later = client.submit("ledger", "g", rounds, not_before=3600.0).id
+    stopped = client.submit("ledger", "g", rounds, not_before=3600.0).id
+    client.request_stop(stopped)
+    wanted = {completed: RunStatus.COMPLETED, errored: RunStatus.ERRORED, asked: RunStatus.INTERRUPTED, stopped: RunStatus.STOPPED}
+    for run_id, status in wanted.items():
+        assert client.wait(run_id, 30).status is status
+    return [*wanted, later]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_replayed_and_forged_messages_change_nothing(on: Stage) -> None:
+    store = on.client._store
+    ids = bystanders(on.client)
+    before = {run_id: (store.fields(run_id), store.events(run_id), store.memory(run_id)) for run_id in ids}
+    forged = 0
+    for run_id in ids:
+        fields = store.fields(run_id) or {}
+        epoch, step = int(fields["epoch"]), int(fields["step"])
+        replayed = form_of(fields["message"])
+        hints = [replayed] * 5 + [on.good(run_id).with_args(run_id, epoch + e, step + s) for e in (0, 1, 7) for s in (0, 1, 7)]
+        if step:
+            hints += [on.good(run_id).with_args(run_id, epoch, past) for past in range(step)]
+        for hint in hints:
+            on.put(f"{run_id} {hint.content[0]}", hint, False, on.queues[forged % 2])
+            forged += 1
+    on.plays()  # behind them on both lists
+    print(f"{forged} replayed or forged messages")
+    assert {run_id: (store.fields(run_id), store.events(run_id), store.memory(run_id)) for run_id in ids} == before
+    assert on.letters() == []
+    on.unharmed()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_flood_of_messages_leaves_a_bounded_list(on: Stage) -> None:
+    chance = random.Random(1)
+    names = [name for name, entry in carried_by(on.post.transport).items() if entry.why is not None and "8 megabytes" not in name]
+    for _ in range(KEPT + 200):
+        on.post.put(chance.choice(on.queues), MESSAGES[chance.choice(names)].make(on.good()))
+    until(lambda: not any(map(on.post.waiting, on.queues)), "the flood to be over", 60)
+    on.plays()
+    texts: list[Any] = on.client._store.redis.lrange(on.client._store.keys.dead_letters, 0, -1)
+    assert len(texts) == KEPT
+    assert max(map(len, texts)) < LETTER_BYTES
+    on.unharmed()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_broadcasts_reach_no_worker(on: Stage) -> None:
+    """Remote control is off: whoever reaches the broker can send ``shutdown``, and nobody listens."""
+    control = make_app(on.settings).control
+    for command, arguments in {
+        "shutdown": {},
+        "pool_shrink": {"n": 100},
+        "pool_restart": {"modules": ["os"]},
+        "cancel_consumer": {"queue": on.queues[0]},
+        "rate_limit": {"task_name": "holdfast.controller_round", "rate_limit": "1/h"},
+        "time_limit": {"task_name": "holdfast.controller_round", "hard": 0.001},
+        "revoke": {"task_id": "x", "terminate": True},
+        "made_up": {"x": 1},
+    }.items():
+        control.broadcast(command, arguments=arguments)
+    on.plays()
+    on.unharmed()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_cannot_be_put_aside_ends_no_worker(on: Stage) -> None:
+    """The key of the letters holds something else: the message is gone, and said so in the log alone."""
+    on.client._store.redis.set(on.client._store.keys.dead_letters, "not what it was")
+    for place in range(20):
+        on.post.put(on.queues[place % 2], on.good().without_headers("id"))
+    until(lambda: not any(map(on.post.waiting, on.queues)), "the messages to be taken")
+    on.plays()
+    assert on.client._store.redis.get(on.client._store.keys.dead_letters) == "not what it was"
+    on.unharmed()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_fuzzed_corpus_ends_no_worker(on: Stage) -> None:
+    """Bits flipped, cut short, parts swapped: whatever comes out, the worker lives and plays."""
+    names = st.sampled_from([name for name in carried_by(on.post.transport) if "megabyte" not in name])
+    sent = []
+
+    @given(names, st.binary(max_size=6), st.integers(0, 5000), st.sampled_from(["body", "headers", "raw"]))
+    @hypothesis_settings(max_examples=300, database=None, suppress_health_check=list(HealthCheck))
+    def fuzz(name: str, bits: bytes, at: int, what: str) -> None:
+        form = MESSAGES[name].make(on.good())
+        if what == "raw" and on.post.transport == LIST:
+            form = form.with_(raw=bent(form.listed(), at, bits))
+        elif what == "headers" and isinstance(form.headers, dict):
+            form = form.with_headers(**{list(form.headers)[at % len(form.headers)] if form.headers else "x": bits.hex() or None})
+        elif isinstance(form.body, bytes):
+            form = form.with_(body=bent(form.body, at, bits))
+        sent.append(name)
+        on.post.put(on.queues[at % 2], form)
+        on.lives(name)
+
+    fuzz()
+    until(lambda: not any(map(on.post.waiting, on.queues)), "the messages to be taken")
+    on.plays()
+    print(f"{len(sent)} messages, {len(on.letters())} letters")
+    assert len(sent) >= 300 and len(on.letters()) > len(sent) // 2
+    on.unharmed()
+
+
+def bent(data: bytes, at: int, bits: bytes) -> bytes:
+    """Some bytes changed from there on; cut there where none are to be."""
+    at %= max(1, len(data))
+    if not bits:
+        return data[:at]
+    return data[:at] + bytes(a ^ b for a, b in zip(data[at:], bits, strict=False)) + data[at + len(bits) :]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_on_an_app_of_ones_own_the_guard_stands_before_the_queues_of_rounds_alone(prefix: str) -> None:
+    """What comes on the app's own queue is the app's business: Celery discards what it does not know, and plays what it knows."""
+    sets = {"broker_transport_options": {"guard_prefix": prefix}}  # the URL of a socket names the guard itself
+    with server("valkey", "everysec") as state:  # of its own: apps of others write outside the prefix
+        settings = Settings(redis_url=state.url, prefix=prefix, flow_modules=("tests.support.rings",))
+        broker = broker_url(state.url)
+        environment = {"THEIRS_BROKER": broker, "THEIRS_SETS": json.dumps(sets)}
+        with (
+            workers(1, settings, app="tests.support.theirs_guarded", **environment) as [worker],
+            post_to(state.url, []) as post,
+            Celery("stranger", broker=broker, set_as_current=False) as stranger,
+        ):
+            on = Stage(settings, post, worker)
+            on.plays()
+            for place, entry in enumerate(carried_by(LIST).values()):
+                post.put(on.queues[place % 2], entry.make(on.good()))
+                on.lives("the corpus")
+            until(lambda: not any(map(post.waiting, on.queues)), "the corpus to be taken")
+            for task in ("nobodys.task", "celery.chord_unlock", "tests.support.theirs.add"):
+                stranger.send_task(task, (1, 2), queue="theirs")
+            until(lambda: not post.waiting("theirs"), "theirs to be taken")
+            on.plays()
+            on.lives("all")
+            assert on.letters() == [], "no place for letters is set on this app: they are only told in the log"
+            on.client.close()

@@ -1,0 +1,193 @@
+"""Every field and key of a run damaged in every way, in every phase: each transition answers with a word, before any write."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.damaging import ANSWER, HURT, PHASES, SOUND, Held, Lab, damages, laboratory, transitions
+from tests.support.runs import LEASE
+from tests.support.servers import server
+from worker import HoldfastError, RunStatus
+from worker.doctor.examination import examine
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+#: One of so many transitions is called for each damage of each field; all are, in every phase, for every few fields.
+SHARE = 4
+#: What a script may answer; anything else is an answer that nobody expects.
+WORDS = {
+    "ok", "missing", "stale", "finished", "early", "leased", "stopped", "unknown", "damaged", "fenced", "lost", "stop", "not_held", "asked",
+    "queued", "waiting", "interrupted", "running", "moved", "unknown_queue",
+    "resent", "marked", "in_line", "freed", "delayed", "spared", "overran", "woken", "answered", "errored", "removed", "not due",
+}  # fmt: skip
+#: After these nothing was written.
+REFUSALS = {"missing", "stale", "fenced", "lost", "not_held", "moved", "unknown_queue", "damaged", "leased", "early"}
+#: What a sweep writes about itself.
+OF_SWEEPS = (b"lab:queues", b"lab:due", b"lab:line:controller", b"lab:line:executor")
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with server("valkey", "everysec") as running, laboratory(running.url) as made:
+        yield made
+
+
+def of_the_other(lab: Lab, held: Held) -> tuple[Any, ...]:
+    """What belongs to the run beside it: its keys, and where it is listed."""
+    keys = [lab.store.keys.run(SOUND), lab.store.keys.memory(SOUND), lab.store.keys.events(SOUND), lab.store.keys.idempotency("other")]
+    with lab.raw.pipeline() as pipe:
+        for name in ("live", "interrupted", "stopped", "completed", "errored"):
+            pipe.zscore(lab.store.keys.index(name), SOUND)
+        pipe.zscore(lab.store.keys.due, SOUND)
+        listed = pipe.execute(raise_on_error=False)
+    return tuple(held.get(key.encode()) for key in keys), [score if not isinstance(score, Exception) else None for score in listed]
+
+
+def judge(lab: Lab, name: str, call: Any, known: set[bytes], case: str, failures: list[str]) -> str:
+    """Call it; its word. What should hold and does not is added to ``failures``."""
+    if name == "sweep":
+        lab.store.now = lab.start + LEASE
+        if lab.raw.type("lab:due") in (b"zset", b"none") and lab.raw.zscore("lab:due", HURT) is not None:
+            lab.raw.zadd("lab:due", {HURT: 1})
+    before = lab.held()
+    other = of_the_other(lab, before)
+    try:
+        answer = call()
+    except Exception as error:
+        answer = [f"{type(error).__name__}: {error}"]
+    lab.store.now = lab.start
+    word = str(answer[0])
+    after = lab.held()
+    changed = {key for key in {*before, *after} if before.get(key) != after.get(key)}
+    if word not in WORDS:
+        failures.append(f"{case}: {name} answered {answer}")
+    if of_the_other(lab, after) != other:
+        failures.append(f"{case}: {name} ({word}) harmed the run beside it")
+    if word in REFUSALS and not (word == "fenced" and b"held" in b"".join(before)):
+        allowed = set(OF_SWEEPS) if name == "sweep" else set()
+        if not changed <= allowed:
+            failures.append(f"{case}: {name} answered {answer}, and wrote {changed - allowed}")
+    if not set(after) - set(before) <= known:
+        failures.append(f"{case}: {name} made {set(after) - set(before)}")
+    lab.put_back(before, changed)
+    return word
+
+
+def known_keys(lab: Lab) -> set[bytes]:
+    """The names of keys that may come to be."""
+    keys = lab.store.keys
+    own = [keys.run(HURT), keys.memory(HURT), keys.events(HURT), *keys.shared(), *map(keys.line, keys.queue_names)]
+    return {key.encode() for key in own}
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_every_field_damaged_in_every_way(lab: Lab, phase: str) -> None:
+    chance = random.Random(phase)
+    lab.in_phase(phase)
+    calls = transitions(lab)
+    fields, others = lab.fields(), lab.fields(SOUND)
+    known, key = known_keys(lab), lab.key()
+    words: dict[str, int] = {}
+    failures: list[str] = []
+    for field, value in sorted(fields.items()):
+        for how, new in damages(value, others.get(field), chance).items():
+            case = f"{phase}, {field.decode()} {how}"
+            if new is None:
+                lab.raw.hdel(key, field)
+            else:
+                lab.raw.hset(key, field, new)
+            for name in chance.sample(sorted(calls), len(calls) // SHARE):
+                word = judge(lab, name, calls[name], known, case, failures)
+                words[word] = words.get(word, 0) + 1
+            lab.raw.hset(key, field, value)
+    print(f"{phase}: {len(fields)} fields, {sum(words.values())} calls: {words}")
+    assert failures == []
+    assert len(fields) > 40 and words["damaged"] > 100
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_every_key_gone_or_of_another_type(lab: Lab, phase: str) -> None:
+    held = lab.in_phase(phase)
+    calls = transitions(lab)
+    known = known_keys(lab)
+    tried = 0
+    failures: list[str] = []
+    for key in sorted(held):
+        if key in {lab.key(SOUND).encode(), *(f"{lab.key(SOUND)}:{part}".encode() for part in ("memory", "events")), b"lab:idem:other"}:
+            continue
+        for how in ("gone", "another type"):
+            lab.raw.delete(key)
+            if how == "another type":
+                if key.startswith(b"lab:idem"):
+                    lab.raw.rpush(key, "x")
+                else:
+                    lab.raw.set(key, "not what it was")
+            for name, call in calls.items():
+                judge(lab, name, call, {*known, key}, f"{phase}, {key.decode()} {how}", failures)
+                tried += 1
+            lab.put_back(held, {key})
+    print(f"{phase}: {tried} calls")
+    assert failures == []
+
+
+def goes_on(lab: Lab) -> None:
+    """Workers play and sweep until nothing happens any more."""
+    sweeper = lab.client._engine.sweeper("all", "threads", 1)
+    store = lab.store
+    assert store.now is not None
+    for _ in range(12):
+        while lab.play() is not None:
+            pass
+        store.now += LEASE
+        store.redis.hset(store.keys.queues, "swept_at", store.now)
+        sweeper.sweep()
+    store.now = lab.start
+
+
+def doctor_names(lab: Lab, what: str) -> bool:
+    [finding] = [found for found in examine(lab.client._engine) if found.check == "quarantined-runs"]
+    return what in finding.sentence
+
+
+#: Damage that is a run like any other: somebody else might have asked for just that.
+PLAUSIBLE = {RunStatus.STOPPED, RunStatus.ERRORED}
+
+
+@pytest.mark.parametrize("phase", ["queued", "leased", "waiting"])
+def test_a_damaged_run_ends_right_or_is_quarantined_and_named(lab: Lab, phase: str) -> None:
+    """Whatever the damage: no wrong answer, no endless sending; where it did no harm the run completes, else the doctor names it."""
+    chance = random.Random(phase)
+    lab.in_phase(phase)
+    fields, others = lab.fields(), lab.fields(SOUND)
+    fates: dict[str, int] = {}
+    for field, value in sorted(fields.items()):
+        for how, new in damages(value, others.get(field), chance).items():
+            case = f"{phase}, {field.decode()} {how}"
+            lab.in_phase(phase)
+            if new is None:
+                lab.raw.hdel(lab.key(), field)
+            else:
+                lab.raw.hset(lab.key(), field, new)
+            goes_on(lab)
+            fate = fate_of(lab, case)
+            fates[fate] = fates.get(fate, 0) + 1
+    print(f"{phase}: {fates}")
+    assert fates["completed"] > 100 and fates["quarantined"] > 100
+
+
+def fate_of(lab: Lab, case: str) -> str:
+    if doctor_names(lab, HURT):
+        return "quarantined"
+    try:
+        run = lab.client.get(HURT)
+    except HoldfastError as error:
+        raise AssertionError(f"{case}: it does not read, and the doctor does not name it: {error}") from error
+    if run.status is RunStatus.COMPLETED:
+        assert run.answer == ANSWER and [turn["observation"] for turn in lab.client.transcript(HURT)["history"]] == [3, 2, 1, 0], case
+        return "completed"
+    assert run.status in PLAUSIBLE or lab.raw.zscore("lab:due", HURT), f"{case}: it is {run.status.value} ({run.phase}) for ever"
+    return f"{run.status.value} {run.phase}"

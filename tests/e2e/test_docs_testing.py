@@ -1,0 +1,137 @@
+"""The examples of docs/testing.md run as they stand there, and say what is said there that they say."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import registry
+from tests.support.servers import CrashableServer
+from worker.testing import CrashFound, Lab
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "testing.md").read_text("utf-8")
+EXAMPLES = dict(re.findall(r"```python\n# ([^\n]+)\n(.*?)```", TEXT, re.DOTALL))
+#: What the lab prints: of the naive shop, and without pytest.
+FOUND, REPORT = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
+#: Our own plugin by its module: this tree may be installed or not, and where it is, pytest has loaded it by its entry point.
+PLUGIN = ("-p", "no:holdfast", "-p", "worker.testing.plugin")
+
+
+def mended(naive: str) -> str:
+    """The shop with its last line as the page has it in the end."""
+    lines = naive.rstrip().splitlines()
+    assert lines[-1].strip() == "return bank.charge(amount)"
+    return "\n".join([*lines[:-1], EXAMPLES["the mended line"]])
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A directory with the examples in it."""
+    for name, text in EXAMPLES.items():
+        if name.endswith(".py"):
+            (tmp_path / name).write_text(text, "utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def lab(server: CrashableServer) -> Iterator[Lab]:
+    with Lab(server.url) as made:
+        yield made
+
+
+def imported(project: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The example's test module, anew."""
+    monkeypatch.syspath_prepend(project)
+    monkeypatch.setattr(registry, "_sources", dict(registry._sources))
+    for module in ("bank", "shop", "test_shop"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    return importlib.import_module("test_shop")
+
+
+def test_the_naive_shop_is_found_and_the_mended_one_is_not(project: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CrashFound) as found, monkeypatch.context() as patch:
+        imported(project, patch).test_a_book_is_paid_once(lab, patch)
+    assert FOUND.splitlines()[0] == str(found.value).splitlines()[0]
+    (project / "shop.py").write_text(mended(EXAMPLES["shop.py"]), "utf-8")
+    importlib.invalidate_caches()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", True)
+        imported(project, patch).test_a_book_is_paid_once(lab, patch)
+
+
+def run(project: Path, *command: str, **environment: str) -> str:
+    """What a command says, started in the project as its author would."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "PYTEST_"))}
+    done = subprocess.run(
+        [sys.executable, "-B", *command],
+        cwd=project,
+        env={**clean, "PYTHONPATH": str(ROOT), "COLUMNS": "200", **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def pytest_says(project: Path, *options: str, **environment: str) -> str:
+    return run(project, "-m", "pytest", "-q", "-p", "no:valkey", "-p", "no:cacheprovider", "-W", "error", *options, **environment)
+
+
+@pytest.mark.slow
+def test_pytest_prints_what_the_page_shows(project: Path) -> None:
+    said = pytest_says(project, *PLUGIN, "test_shop.py")
+    told = "\n".join(line.removeprefix("E").strip() for line in said.splitlines() if line.startswith("E"))
+    assert told.removeprefix("worker.testing.failures.CrashFound: ") == "\n".join(line.strip() for line in FOUND.rstrip().splitlines()), (
+        said
+    )
+    (project / "shop.py").write_text(mended(EXAMPLES["shop.py"]), "utf-8")
+    assert "1 passed" in pytest_says(project, *PLUGIN, "test_shop.py")
+
+
+@pytest.mark.slow
+def test_without_pytest_it_is_a_function_and_prints_a_report(project: Path) -> None:
+    said = run(project, "-c", "import sys; sys.modules['pytest'] = None; import no_pytest")
+    assert re.sub(r"in \d+\.\d s", "in 0.9 s", said) == REPORT
+
+
+@pytest.mark.slow
+def test_the_server_can_be_named_and_is_left_as_it_was(project: Path, server: CrashableServer, prefix: str) -> None:
+    # The fixture nothing_leaks looks at the server afterwards.
+    code = "import worker.testing.ground as ground; ground.Ground._start = None; import no_pytest"  # no server of its own
+    assert "nothing found" in run(project, "-c", code, HOLDFAST_TEST_URL=server.url)
+
+
+@pytest.mark.slow
+def test_the_plugin_is_found_where_holdfast_is_installed_and_imports_nothing_of_it_unasked(project: Path) -> None:
+    entry = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]["pytest11"]
+    installed = project / "somewhere" / "installed-1.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 1\n")
+    names = "".join(f"{name}_here = {value}\n" for name, value in entry.items())  # this tree may be installed under the plain name
+    (installed / "entry_points.txt").write_text(f"[pytest11]\n{names}")
+    (project / "test_lazy.py").write_text(
+        textwrap.dedent("""
+        import sys
+
+        def test_lazy():
+            assert "worker.testing.plugin" in sys.modules
+            assert not {name for name in sys.modules if name.split(".")[0] in ("celery", "redis", "pydantic", "flows")}
+
+        def test_fixture(crash_lab):
+            assert crash_lab("countdown", inputs={"rounds": 0}, limit=3).stories == 3
+        """)
+    )
+    path = f"{ROOT}{os.pathsep}{installed.parent}"
+    assert "2 passed" in pytest_says(project, "-p", "no:holdfast", "test_lazy.py", PYTHONPATH=path)

@@ -1,0 +1,191 @@
+"""The users of config/redis.acl do their work on a real server: a worker's, a submitter's, an onlooker's, an administrator's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.command_line import CommandLine
+from tests.support.roles import ROLES, LockedServer, locked_server, password
+from tests.support.servers import until
+from worker import AccessDenied, Client, RunStatus, Settings, StoreUnavailable
+from worker.cli.main import run as holdfast
+from worker.doctor import Level
+
+FLOWS = "tests.support.rings"
+#: What is asked of a server, and done without where it refuses: by the doctor, and by redis-py when it connects.
+DONE_WITHOUT = {"config|get", "client|setinfo", "client|maint_notifications"}
+
+
+@pytest.fixture(scope="module", params=["valkey", pytest.param("redis", marks=pytest.mark.slow)])
+def locked(request: pytest.FixtureRequest) -> Iterator[LockedServer]:
+    with locked_server(request.param) as running:
+        yield running
+
+
+@pytest.fixture
+def as_role(locked: LockedServer) -> Iterator[Callable[[str], Client]]:
+    made: list[Client] = []
+
+    def client(role: str) -> Client:
+        made.append(Client(settings=Settings(redis_url=locked.url(role), flow_modules=(FLOWS,))))
+        return made[-1]
+
+    with locked.login("operator") as operator:
+        operator.flushall()
+    yield client
+    for each in made:
+        each.close()
+
+
+def refused(locked: LockedServer) -> set[tuple[str, str]]:
+    """What the server has refused to whom."""
+    with locked.login("operator") as operator:
+        log: Any = operator.acl_log(100)
+        operator.acl_log_reset()
+    return {(entry["username"], entry["object"]) for entry in log} - {(role, what) for role in ROLES for what in DONE_WITHOUT}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_each_role_can_do_all_that_it_is_for(locked: LockedServer, as_role: Any, tmp_path: Path) -> None:
+    producer, reader, admin = as_role("producer"), as_role("reader"), as_role("admin")
+    pool = {"valkey": "threads", "redis": "prefork"}[locked.binary]
+    command_line = CommandLine(tmp_path, Settings(redis_url=locked.url("worker")), HOLDFAST_FLOW_MODULES=FLOWS)
+    refused(locked)
+    with command_line.worker() as killed:
+        lost = producer.submit("ledger", "g", {"rounds": 2, "seconds": 0.5})
+        until(lambda: producer.get(lost.id).phase == "leased", "a claim")
+        killed.kill()
+    with command_line.worker("--pool", pool):
+        assert producer.wait(lost.id, 60).answer == [0, 1]
+        assert "lost" in [event.type for event in producer.events(lost.id)]
+        done = producer.submit("ledger", "g", {"rounds": 3}, idempotency_key="k")
+        assert producer.submit("ledger", "g", {"rounds": 3}, idempotency_key="k").id == done.id
+        assert producer.wait(done.id, 60).answer == [0, 1, 2]
+        long = producer.submit("ledger", "g", {"rounds": 50, "seconds": 0.2})
+        until(lambda: producer.get(long.id).state.step > 0, "a step")
+        producer.request_stop(long.id)
+        assert producer.wait(long.id, 60).status is RunStatus.STOPPED
+        producer.resume(long.id)
+        assert producer.request_stop(long.id, "now").stopped
+        asks = producer.submit("asker", "g", not_before=0.1)
+        assert producer.wait(asks.id, 60).status is RunStatus.INTERRUPTED
+        producer.resume(asks.id, "yes")
+        assert producer.wait(asks.id, 60).status is RunStatus.COMPLETED
+        fails = producer.submit("trouble", "g", {"kind": "fatal", "times": 1})
+        assert producer.wait(fails.id, 60).status is RunStatus.ERRORED
+        producer.retry(fails.id)
+        assert producer.wait(fails.id, 60).status is RunStatus.COMPLETED
+        for onlooker in (producer, reader, admin):
+            assert {done.id, long.id} <= {run.id for run in onlooker.runs()}
+            assert onlooker.get(done.id).answer == [0, 1, 2] and onlooker.wait(done.id)
+            assert [event.type for event in onlooker.events(done.id)][-1] == "completed"
+            assert onlooker.transcript(done.id)["events"] and onlooker.why(done.id).sentence
+            assert True in [worker["alive"] for worker in onlooker.workers()]
+            assert onlooker.flows() and onlooker.paused_flows() == {}
+            findings = {finding.check: finding.level for finding in onlooker.doctor()}
+            assert {check for check, level in findings.items() if level is Level.UNKNOWN} == {"fsync"}
+            assert Level.REFUSED not in findings.values()
+        assert admin.pause_flow("ledger")
+        held = producer.submit("ledger", "g", {"rounds": 1})
+        until(lambda: producer.get(held.id).phase == "waiting", "the pause")
+        admin.unpause_flow("ledger")
+        assert producer.wait(held.id, 60).status is RunStatus.COMPLETED
+        with locked.login("worker") as stranger:
+            stranger.lpush("holdfast.controller", "no message")
+        until(lambda: len(reader._store.dead_letters()) == 1, "a dead letter")
+        admin.delete(long.id)
+        assert not [each for each in admin.delete_many("completed") if each.why_not]
+        with locked.login("admin") as client:
+            client.delete("holdfast:dead")
+    assert refused(locked) == set()
+
+
+def asked(client: Client, run_id: str) -> dict[str, Callable[[], object]]:
+    """Everything a client can change."""
+    return {
+        "submit": lambda: client.submit("ledger", "g", {"rounds": 1}, run_id="mine"),
+        "stop": lambda: client.request_stop(run_id),
+        "stop now": lambda: client.request_stop(run_id, "now"),
+        "resume": lambda: client.resume(run_id),
+        "delete": lambda: client.delete(run_id),
+        "pause": lambda: client.pause_flow("ledger"),
+        "unpause": lambda: client.unpause_flow("ledger"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("role", "denied"),
+    [("reader", {"submit", "stop", "stop now", "resume", "delete", "pause", "unpause"}), ("producer", {"delete", "pause", "unpause"})],
+)
+def test_what_a_role_may_not_do_changes_nothing_and_is_a_clear_error(
+    locked: LockedServer, as_role: Any, role: str, denied: set[str]
+) -> None:
+    admin, client = as_role("admin"), as_role(role)
+    run_id = admin.submit("ledger", "g", {"rounds": 1}).id
+    admin.request_stop(run_id)
+    admin.pause_flow("ledger")
+    actions = asked(client, run_id)
+    with locked.login("operator") as operator:
+        before = {key: operator.dump(key) for key in operator.scan_iter()}
+        for name in denied:
+            with pytest.raises(AccessDenied, match=f"refuses the user '{role}'.*docs/security.md") as error:
+                actions[name]()
+            assert isinstance(error.value, StoreUnavailable) and password(role) not in str(error.value)
+            assert {key: operator.dump(key) for key in operator.scan_iter()} == before, name
+    admin.unpause_flow("ledger")
+    admin.delete(run_id)
+
+
+def test_the_command_line_says_what_the_server_refuses(locked: LockedServer, monkeypatch: Any, capsys: Any) -> None:
+    def said(role: str, *arguments: str) -> tuple[int, str]:
+        monkeypatch.setenv("HOLDFAST_REDIS_URL", locked.url(role))
+        code = holdfast(list(arguments))
+        told = capsys.readouterr()
+        assert password(role) not in told.out + told.err and "Traceback" not in told.err
+        return code, told.out + told.err
+
+    monkeypatch.setenv("HOLDFAST_FLOW_MODULES", FLOWS)
+    assert said("producer", "submit", "ledger", "g", "--input", "rounds=1", "--id", "r")[0] == 0
+    for looks in (["list"], ["show", "r"], ["why", "r"], ["doctor"], ["doctor", "--json"], ["workers"], ["flows"], ["show", "r", "--json"]):
+        for role in ("reader", "producer"):
+            assert said(role, *looks)[0] == 0, looks
+    for changes in (["stop", "r"], ["submit", "ledger", "g", "--input", "rounds=1"], ["flows", "pause", "ledger"]):
+        code, text = said("reader", *changes)
+        assert code == 8 and "refuses the user 'reader'" in text
+    assert said("producer", "stop", "r")[0] == 0
+    code, text = said("producer", "delete", "r")
+    assert code == 8 and "(delete_run)" in text
+    assert said("admin", "delete", "r")[0] == 0
+
+
+@pytest.mark.parametrize("login", ["reader:wrong", "nobody:x", ":x", ""])
+def test_a_wrong_login_is_a_clear_error_and_not_a_missing_server(locked: LockedServer, monkeypatch: Any, capsys: Any, login: str) -> None:
+    url = f"unix://{login}@{locked.socket}" if login else f"unix://{locked.socket}"
+    monkeypatch.setenv("HOLDFAST_REDIS_URL", url)
+    assert holdfast(["list"]) == 8
+    assert f"refuses the user '{login.partition(':')[0] or 'default'}'" in capsys.readouterr().err
+    client = Client(url)
+    with pytest.raises(AccessDenied):
+        client.runs()
+    with pytest.raises(AccessDenied):
+        client.doctor()
+    client.close()
+
+
+def test_a_login_taken_away_is_an_error_at_once(locked: LockedServer, as_role: Any) -> None:
+    producer = as_role("producer")
+    run_id = producer.submit("ledger", "g", {"rounds": 1}).id
+    with locked.login("operator") as operator:
+        operator.execute_command("ACL", "SETUSER", "producer", "-hgetall")
+        try:
+            with pytest.raises(AccessDenied):
+                producer.get(run_id)
+            with pytest.raises(AccessDenied):
+                producer.runs()
+        finally:
+            operator.execute_command("ACL", "SETUSER", "producer", "+hgetall")

@@ -1,0 +1,225 @@
+"""The bounded configurations: each turns on what it is about, and keeps the rest small. Together they cover the protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.model.moving import publish_all
+from tests.model.rules import Rules
+from tests.model.state import World
+from tests.model.transitions import submit
+
+BOTH_STOPS = ("stop:graceful", "stop:now")
+
+
+@dataclass(frozen=True)
+class Config:
+    """What there is, what may happen, and how long things take (in ticks)."""
+
+    about: str
+    # How much there is.
+    runs: int = 1
+    queues: int = 1
+    steps: int = 2  # rounds until the run ends
+    epochs: int = 1  # how often it may be taken up again
+    slots: int = 2  # worker processes in the middle of a round, zombies included
+    clients: int = 0  # who have looked, or lost a reply, and not yet sent (again)
+    longest: int = 2  # messages that a list holds; what no longer fits is lost
+    submissions: int = 2
+    # What may happen.
+    starts: tuple[str, ...] = ("queued",)
+    kinds: tuple[str, ...] = ("next", "end")
+    operations: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()  # operations that arrive long after the look they rest on
+    mute: bool = False  # replies are lost, and requests sent again
+    again: bool = False  # messages come twice, late, forged
+    beats: bool = False
+    forfeits: bool = False
+    ignorant: bool = False  # workers that do not know the flow
+    pauses: bool = False
+    deletes: bool = False
+    outbox: bool = False
+    in_order: bool = False  # outbox: published at once, and handed out again at the head; nothing overtakes
+    told: tuple[int | None, ...] = (None,)  # what the sweep hears of the broker's lengths: the truth, 0, or nothing
+    silence: bool = False  # silences are told from calm; without it, other sweepers are always at work
+    stalls: tuple[int, ...] = ()
+    # How long things take.
+    lease: int = 2
+    grace: int = 1
+    delay: int = 1  # after a failure or a loss
+    hold: int = 2  # until a run of a paused flow is looked at
+    start: int = 1
+    answer_within: int = 1
+    deadline: int | None = None
+    round_timeout: int | None = None
+    # The bounds.
+    max_failures: int = 2
+    max_losses: int = 1
+    batch: int = 100
+    searched: int = 256
+    oldest: int = 3  # how long a run has been queued is counted to here
+    overdue: int = 0  # how long ago a time has passed is told apart to here
+
+    farthest: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        """No due time lies beyond ``farthest``."""
+        object.__setattr__(self, "farthest", max(self.lease, self.oldest, 2 * self.delay, self.hold, self.start, self.answer_within))
+
+    def initial(self, rules: Rules) -> list[tuple[Any, ...]]:
+        """Where it begins: every run submitted, in each way that it may be."""
+        empty = ((None,) * self.runs, (), (), ((),) * self.queues, (), (0,) * self.queues, (frozenset(),) * self.queues, False, 0, None)
+        if self.deletes:
+            return [empty]
+        states = []
+        for start in self.starts:
+            world = World(empty, self, rules)
+            for place in range(self.runs):
+                submit(world, place, 1, start)
+            if self.in_order:
+                publish_all(world)
+            states.append(world.frozen())
+        return states
+
+
+ALL = ("next", "end", "pause_next", "pause_here", "pause_here_deadline", "failed", "fatal", "give_back")
+
+#: What the slow suite explores, and by what the mutants are killed.
+CONFIGURATIONS: dict[str, Config] = {
+    "stops": Config(
+        "both stops, resumes that arrive late, zombies, duplicates, forged messages",
+        again=True,
+        operations=(*BOTH_STOPS, "resume"),
+        late=("resume",),
+        clients=1,
+    ),
+    "replies": Config(
+        "every reply lost, and every request sent again",
+        steps=1,
+        mute=True,
+        operations=(*BOTH_STOPS, "resume"),
+        clients=2,
+        slots=1,
+        kinds=("end",),
+    ),
+    "refusals": Config(
+        "refused operations sent again when they would succeed",
+        steps=1,
+        slots=1,
+        mute=True,
+        operations=("stop:graceful", "resume", "retry"),
+        clients=1,
+        kinds=("end", "fatal"),
+        epochs=2,
+    ),
+    "questions": Config(
+        "pauses at a boundary and inside a node, deadlines, answers that come late, stops of paused runs",
+        starts=("queued", "interrupted"),
+        slots=1,
+        kinds=("next", "end", "pause_next", "pause_here", "pause_here_deadline"),
+        epochs=2,
+        operations=("stop:graceful", "resume", "resume:answer"),
+        late=("resume:answer",),
+        clients=1,
+        answer_within=2,
+    ),
+    "failures": Config(
+        "failing rounds, lost workers, give-backs, retries that arrive late; the bounds of each",
+        kinds=("next", "end", "failed", "fatal", "give_back"),
+        operations=("retry", "stop:graceful"),
+        late=("retry",),
+        clients=1,
+        again=True,
+        max_losses=2,
+        beats=True,
+    ),
+    "limits": Config(
+        "the round's own limit and the run's deadline, beaten for or not",
+        steps=1,
+        kinds=("end", "failed", "pause_here"),
+        operations=("retry", "resume"),
+        beats=True,
+        round_timeout=1,
+        deadline=3,
+        again=True,
+        starts=("queued", "waiting"),
+    ),
+    "outbox": Config(
+        "the broker elsewhere: published late, twice, never; lengths that are wrong or missing",
+        outbox=True,
+        again=True,
+        operations=("stop:now", "resume"),
+        told=(None, 0, -1),
+        slots=1,
+        kinds=("next", "end", "give_back"),
+    ),
+    "two runs": Config(
+        "two runs in one line, lost messages, and a sweep that looks at one run a time",
+        runs=2,
+        steps=1,
+        kinds=("end",),
+        batch=1,
+        longest=3,
+        overdue=1,
+    ),
+    "in order": Config(
+        "two runs, the broker elsewhere and in order: what a dead worker had comes again at the head",
+        runs=2,
+        steps=1,
+        kinds=("end",),
+        outbox=True,
+        in_order=True,
+        longest=4,
+    ),
+    "two queues": Config(
+        "rounds that take turns between two lists, each with its own cursor and line",
+        runs=2,
+        queues=2,
+        steps=2,
+        kinds=("next", "end"),
+        slots=1,
+        longest=2,
+        oldest=2,
+    ),
+    "silence": Config(
+        "stalls of the server and of all sweepers, workers that live and workers that died",
+        steps=2,
+        silence=True,
+        stalls=(2, 3, 5),
+        lease=4,
+        beats=True,
+        forfeits=True,
+        overdue=10,
+        slots=2,
+        max_losses=1,
+        round_timeout=None,
+    ),
+    "forfeits": Config(
+        "processes that die with their parent watching, and those of other deliveries",
+        forfeits=True,
+        again=True,
+        beats=True,
+        operations=("stop:graceful",),
+        max_losses=1,
+    ),
+    "paused": Config(
+        "flows paused and unpaused, workers that do not know the flow, a first start that waits",
+        pauses=True,
+        ignorant=True,
+        starts=("queued", "waiting"),
+        start=2,
+        operations=("stop:now", "resume"),
+        kinds=("next", "end", "failed"),
+    ),
+    "deleted": Config(
+        "runs deleted and submitted again under their id, while old workers live",
+        deletes=True,
+        again=True,
+        mute=True,
+        clients=1,
+        steps=1,
+        kinds=("end", "give_back"),
+        operations=("stop:now",),
+    ),
+}

@@ -1,0 +1,98 @@
+"""What always holds: of every state, and of every move from one state to the next. The names are the design's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.model.state import Run, World
+
+RUNNING = ("queued", "leased", "waiting")
+ENDED = ("completed", "errored")
+
+
+class Violation(Exception):
+    """A law was broken."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name}: {text}")
+        self.law = name
+
+
+def law(name: str, holds: bool, text: str, *values: object) -> None:
+    """Raise the Violation of law ``name`` unless it holds. ``values`` go into the text only then: this is asked millions of times."""
+    if not holds:
+        raise Violation(name, text.format(*values))
+
+
+def lawful(w: World, place: int, run: Run) -> None:
+    """Of every state of every run."""
+    phase, due = run.phase, run.due
+    law("I2", run.step == run.log, "the run is at step {} and {} rounds have been committed", run.step, run.log)
+    promised = phase in RUNNING or (phase == "interrupted" and (run.i_wait is not None or run.deadline is not None))
+    law("V2", (due is not None) == promised, "{}, and due at {}: an orphan, or a ghost", phase, due)
+    law("V2", due is None or due <= w.config.farthest, "due in {} ticks: later than anything is promised", due)
+    leased = phase == "leased"
+    law("I5", (run.lease_until is not None) == leased, "{}, and a lease until {}", phase, run.lease_until)
+    if phase in RUNNING:
+        law("V2", not leased or due == run.lease_until, "due at {}, and its lease ends at {}", due, run.lease_until)
+        law(
+            "I6",
+            run.message == (run.epoch, run.step),
+            "the stored message {} is not for epoch {}, step {}",
+            run.message,
+            run.epoch,
+            run.step,
+        )
+        law("I10", run.i_id is None or run.i_answer is not None, "it goes on though its question was not answered")
+    elif phase == "interrupted":
+        law(
+            "I6",
+            run.message == (run.epoch + 1, run.step),
+            "the stored message {} will not begin the epoch after {}",
+            run.message,
+            run.epoch,
+        )
+        law("I10", run.i_id is not None and run.i_answer is None, "it waits for an answer that it has")
+    law("I10", run.i_answer is None or run.i_answer == run.i_id, "question {} is answered by what was meant for {}", run.i_id, run.i_answer)
+    law("I8", (phase == "stopped") == (run.stop == "stopped"), "{}, and its stop is {}", phase, run.stop)
+    law("I8", run.stop != "requested" or leased, "{}, and its stop is still only asked for", phase)
+    law("I11", run.expires == (phase in ENDED), "{}, and its keys expire: {}", phase, run.expires)
+    law("I16", run.failures <= w.config.max_failures, "{} failures", run.failures)
+    law("I16", run.losses <= w.config.max_losses + 1, "{} losses", run.losses)
+
+
+def timely(w: World) -> None:
+    """Of every message: none is there before the commit that it follows from."""
+    for line in w.lists:
+        for place, (epoch, step) in line:
+            run = w.runs[place]
+            early = run is not None and (epoch > run.epoch or step > run.step)
+            law("I6", not early, "the message of epoch {}, step {} is there early", epoch, step)
+
+
+def moved(before: Run, after: Run, name: str, kind: str) -> None:
+    """Of every move of one run; ``name`` and ``kind`` say which move it was."""
+    same_step = after.step == before.step
+    law("I3", after.epoch >= before.epoch and after.step >= before.step and after.token >= before.token, "an epoch, step or token fell")
+    law("I1", same_step or (after.step == before.step + 1 and name == "commit"), "{} moved step {} to {}", name, before.step, after.step)
+    law("I3", after.token == before.token or name in CLAIMS, "{} made a token", name)
+    law("I16", after.attempt >= before.attempt or not same_step, "the attempts of a step began anew")
+    forgot = same_step and after.epoch == before.epoch and after.failures + after.losses < before.failures + before.losses
+    law("I16", not forgot, "{} made it forget its failures or losses", name)
+    was, now = before.phase, after.phase
+    if was == now:
+        return
+    by_person = name in PEOPLE
+    law("I7", was != "completed", "{} made a completed run {}", name, now)
+    law("I7", was != "errored" or (by_person and kind == "retry"), "{} made an errored run {}", name, now)
+    law("I8", was != "stopped" or (by_person and kind.startswith("resume")), "{} made a stopped run {}", name, now)
+    taken_up = was in ENDED or was == "stopped" or (was == "interrupted" and now in RUNNING)
+    law("I7", not taken_up or after.epoch == before.epoch + 1, "a run that was {} goes on in the same epoch", was)
+    law("V3", was != "errored" or after.deadline is None or after.deadline > 0, "it was retried only to end of its old deadline")
+    law("I4", now != "leased" or was == "queued", "a run that was {} was claimed", was)
+
+
+#: The moves that may claim, and the moves of people.
+CLAIMS = ("take", "again", "resend_claim")
+PEOPLE = ("op", "send")

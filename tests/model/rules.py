@@ -1,0 +1,106 @@
+"""The rules of the protocol, one name each: on in the protocol, and off, one at a time, in its mutants (mutants.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What transitions and sweep ask before they act; the comment says where the rule is written down."""
+
+    # claim_round
+    claim_checks_epoch: bool = True
+    claim_checks_step: bool = True
+    claim_is_early_while_waiting: bool = True  # PROTOCOL, claim: a duplicate walks through a backoff
+    claim_is_early_while_interrupted: bool = True
+    claim_never_judges_time: bool = True  # PROTOCOL, claim: a duplicate takes a lapsed lease uncounted
+    claim_knows_its_own: bool = True  # the same claim id, the same reply
+    claim_stops_where_asked: bool = True
+    claim_counts_attempts: bool = True
+    tokens_from_one_counter: bool = True  # decision 4
+    cursor_never_goes_back: bool = True  # PROTOCOL, claim
+    cursor_by_the_first_number: bool = True  # decision 8.2
+    paused_flows_are_held: bool = True  # decision 6
+    paused_runs_send_nothing: bool = True  # decision 6
+    unknown_flows_wait: bool = True
+    # commit_round
+    commit_checks_token: bool = True
+    commit_checks_phase: bool = True
+    commit_checks_epoch: bool = True
+    commit_checks_step: bool = True
+    commit_is_remembered: bool = True
+    commit_ignores_time: bool = True  # PROTOCOL, commit: a lease that lapsed but was not swept is still good
+    late_commit_lifts_the_hold: bool = True
+    stop_beats_outcomes: bool = True
+    end_beats_stop: bool = True
+    commit_consumes_the_answer: bool = True
+    commit_stores_the_next_message: bool = True  # PROTOCOL, rules for every script: a stale stored message is sent for ever
+    pause_stores_the_next_epochs_message: bool = True
+    commit_resets_the_bounds: bool = True
+    commit_pushes: bool = True  # I6
+    push_is_due: bool = True  # the promise
+    give_back_counts_nothing: bool = True
+    failures_are_bounded: bool = True
+    # extend_leases, forfeit_lease
+    only_the_owner_beats: bool = True
+    beats_end_at_the_limit: bool = True
+    beat_tells_of_the_stop: bool = True
+    beat_ends_the_spare: bool = True  # decision 11
+    only_the_dead_process_forfeits: bool = True  # decision 9
+    forfeit_is_marked: bool = True  # decision 9
+    # request_stop
+    stop_now_takes_the_lease: bool = True
+    stop_now_holds_the_token: bool = True  # PROTOCOL, request_stop: resume > two workers in one step
+    stop_leaves_the_due_set: bool = True
+    stop_spares_what_has_ended: bool = True
+    # resume_run, retry_run
+    operations_are_remembered: bool = True  # PROTOCOL: stop, reply lost > resume > stop re-sent
+    others_do_not_push_a_reply_out: bool = True  # PROTOCOL: also when others came in between
+    refusals_are_remembered: bool = True  # decision 5
+    resume_checks_epoch: bool = True  # PROTOCOL: a re-sent answer answers the next question
+    resume_checks_step: bool = True  # decision 11
+    resume_checks_the_interrupt: bool = True
+    resume_asks_again: bool = True  # PROTOCOL, resume: stop > resume skips the approval
+    asking_again_rearms: bool = True
+    asking_again_stores_the_message_after: bool = True
+    resume_waits_for_the_hold: bool = True
+    resume_checks_phase: bool = True
+    new_epoch_resets_the_bounds: bool = True
+    new_epoch_takes_the_stop_down: bool = True
+    attempts_go_on: bool = True  # PROTOCOL, what is stored: never restarted
+    retry_keeps_the_run: bool = True
+    retry_takes_a_passed_deadline_down: bool = True
+    start_waits_for_its_time: bool = True
+    # submit_run
+    submit_knows_its_nonce: bool = True
+    submit_never_overwrites: bool = True
+    # sweep_due
+    sweep_only_takes_lapsed_leases: bool = True
+    sweep_moves_what_it_looks_at: bool = True  # PROTOCOL, sweep: none hides those behind it
+    sweep_counts_losses: bool = True
+    losses_are_bounded: bool = True
+    later_losses_wait: bool = True  # PROTOCOL, sweep: one poison run and its restarts
+    sweep_stops_where_asked: bool = True
+    sweep_marks_before_it_sends: bool = True
+    sweep_looks_into_the_list: bool = True  # decision 3
+    sweep_believes_the_cursor: bool = True
+    lines_are_promoted: bool = True  # decision 8.1
+    silent_broker_judges_nobody: bool = True  # decision 8.3
+    silence_spares: bool = True  # PROTOCOL, sweep: a stall robs live workers
+    silence_lasts_half_a_lease_more: bool = True  # PROTOCOL, sweep
+    silence_spares_once: bool = True  # PROTOCOL, sweep: a calm period never frees the dead
+    overran_is_a_failure: bool = True  # decision 7
+    overran_is_not_spared: bool = True  # decision 7
+    overdue_runs_end: bool = True
+    waits_are_waited: bool = True
+    default_begins_an_epoch: bool = True
+
+
+def without(name: str) -> Rules:
+    """The protocol without one of its rules."""
+    return replace(Rules(), **{name: False})
+
+
+def names() -> list[str]:
+    return [field.name for field in fields(Rules)]

@@ -1,0 +1,230 @@
+"""The state of the model: what the server, the broker, workers and clients hold, as nested tuples that can be hashed.
+
+Times are whole ticks, relative to now: 2 is in two ticks, 0 and less has passed. A world is thawed, moved, and frozen again; freezing gives
+equal states equal tuples: what nothing can ever read again is dropped, tokens and message numbers are renamed to their ranks.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+ENDED = ("completed", "errored")
+LIVE = ("queued", "leased", "waiting")
+#: An attempt is counted to here: nothing but people reads it, and the laws only ask whether it fell.
+MOST_ATTEMPTS = 2
+#: A message that no hash will ever want again; which one it was does not matter.
+STALE = (-1, -1)
+
+#: What a run's hash holds, and behind it the ghosts: what only the laws read.
+RUN = (
+    "phase", "epoch", "step", "token", "attempt", "failures", "losses", "stop", "due", "lease_until", "spared", "round_until",
+    "number", "first_number", "grace", "looked", "age", "message", "queue", "waiting_for", "waiting_until", "held_token", "held_until",
+    "last_token", "last_answer", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown", "expires", "nonce",
+    "log", "since_stop", "was_spared", "forfeited",
+)  # fmt: skip
+TIMES = ("due", "lease_until", "spared", "round_until", "waiting_until", "held_until", "i_until", "deadline", "not_before")
+
+
+class Run:
+    """One run, as its hash has it; ``None`` where a field is absent."""
+
+    phase: str
+    epoch: int
+    step: int
+    token: int
+    attempt: int
+    failures: int
+    losses: int
+    stop: str  # none, requested, stopped
+    due: int | None
+    lease_until: int | None
+    spared: int | None
+    round_until: int | None
+    number: int
+    first_number: int
+    grace: int
+    looked: bool
+    age: int  # ticks since it was queued
+    message: tuple[int, int]  # epoch and step that the stored message names
+    queue: int
+    waiting_for: str
+    waiting_until: int | None
+    held_token: int
+    held_until: int | None
+    last_token: int
+    last_answer: str
+    i_id: tuple[int, int] | None
+    i_wait: int | None
+    i_until: int | None
+    i_answer: Any  # the interrupt that the answer was meant for
+    deadline: int | None
+    not_before: int | None
+    unknown: int
+    expires: bool
+    nonce: int
+    log: int  # how many rounds have been committed
+    since_stop: int | None  # rounds committed since a stop was acknowledged and nobody resumed
+    was_spared: bool  # this lease was spared, and nobody has beaten since
+    forfeited: bool  # its owner is known to be dead
+
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        self.__dict__ = dict(zip(RUN, values))  # noqa: B905 (strict takes time, and this is most of what a search does)
+
+    def frozen(self) -> tuple[Any, ...]:
+        return tuple(self.__dict__.values())
+
+
+def new_run(**fields: Any) -> Run:
+    """A run that has just been made; everything not given is absent."""
+    empty: dict[str, Any] = dict.fromkeys(RUN)
+    empty |= {"epoch": 0, "step": 0, "token": 0, "attempt": 0, "failures": 0, "losses": 0, "stop": "none", "number": 0, "first_number": 0}
+    empty |= {"looked": False, "age": 0, "queue": 0, "waiting_for": "", "held_token": 0, "last_token": 0, "last_answer": "", "unknown": 0}
+    empty |= {"expires": False, "nonce": 0, "log": 0, "was_spared": False, "forfeited": False, "message": (0, 0), "grace": 1}
+    return Run(tuple((empty | fields).values()))
+
+
+class Slot(NamedTuple):
+    """One worker process in the middle of a round; a killed one is no longer there.
+
+    ``state``: plays · asks (its claim was sent, the reply was lost) · sent:ANSWER (its commit was answered, the reply was lost).
+    ``until`` is what it knows of its lease; ``own`` is false where its run was deleted meanwhile.
+    """
+
+    run: int
+    token: int
+    epoch: int
+    step: int
+    state: str
+    until: int
+    own: bool
+
+
+class Client(NamedTuple):
+    """Somebody who has looked at a run and not yet sent (``reply`` is None), or who has sent and not heard the reply.
+
+    ``remembered``: the reply that the server would repeat to this operation; "" where it knows nothing of it.
+    """
+
+    run: int
+    kind: str  # stop:graceful, stop:now, resume, resume:answer, retry, submit
+    epoch: int
+    step: int
+    i_id: Any
+    reply: str | None
+    remembered: str
+
+
+class World:
+    """A thawed state, with what is fixed while it is explored: its configuration and its rules."""
+
+    def __init__(self, frozen: tuple[Any, ...], config: Any, rules: Any) -> None:
+        runs, slots, clients, lists, handed, cursor, lines, self.paused, self.swept_at, self.silence = frozen
+        self.config, self.rules, self.origin = config, rules, frozen
+        self.runs: list[Run | None] = [None if run is None else Run(run) for run in runs]
+        self.slots: list[Slot] = list(slots)
+        self.clients: list[Client] = list(clients)
+        self.lists: list[tuple[Any, ...]] = list(lists)  # of each queue, the consuming end first: (run, (epoch, step))
+        self.handed: list[Any] = list(handed)  # outbox: (queue, run, message) that a caller has not yet published
+        self.cursor: list[int] = list(cursor)
+        self.lines: list[frozenset[tuple[int, int]]] = list(lines)
+        #: Whether something was cut that a real server would go on counting; a replay of the trace ends here.
+        self.cut = False
+
+    def before(self, place: int) -> Run | None:
+        """A run as it was before the move."""
+        run = self.origin[0][place]
+        return None if run is None else Run(run)
+
+    def frozen(self) -> tuple[Any, ...]:
+        """The state as a tuple, equal for equal states."""
+        for run in self.runs:
+            if run is not None:
+                self._forget(run)
+        self._rename_numbers()
+        self._rename_tokens()
+        return (
+            tuple([None if run is None else run.frozen() for run in self.runs]),
+            tuple(sorted(self.slots)),
+            tuple(sorted(self.clients, key=repr)) if len(self.clients) > 1 else tuple(self.clients),
+            tuple([tuple([self._hint(*message) for message in line]) for line in self.lists]),
+            tuple(self.handed),
+            tuple(self.cursor),
+            tuple(self.lines),
+            self.paused,
+            self.swept_at,
+            self.silence,
+        )
+
+    def _forget(self, run: Run) -> None:
+        """Drop what is written again before anything reads it."""
+        phase = run.phase
+        if phase != "waiting":
+            run.waiting_for, run.waiting_until = "", None
+        if phase != "interrupted":
+            run.i_until = None
+        if phase != "queued":
+            run.age, run.looked = 0, False
+        if phase == "completed":
+            run.since_stop = None
+        if phase not in LIVE:
+            run.number = run.first_number = 0
+            run.grace = self.config.grace
+            run.unknown = 0
+        if run.held_until is not None and run.held_until <= 0:
+            run.held_token, run.held_until = 0, None
+        if run.attempt > MOST_ATTEMPTS:
+            run.attempt = MOST_ATTEMPTS
+        if run.not_before is not None and run.not_before <= 0:
+            run.not_before = None
+        if run.last_token and all(slot.token != run.last_token for slot in self.slots):
+            run.last_token, run.last_answer = 0, ""
+
+    def _hint(self, run: int, message: tuple[int, int]) -> tuple[int, tuple[int, int]]:
+        """A message, or STALE where its epoch or step has passed; where runs are deleted an old one may fit a new run."""
+        there = self.runs[run]
+        if there is None or self.config.deletes or (message[0] >= there.epoch and message[1] >= there.step):
+            return run, message
+        return run, STALE
+
+    def _rename_numbers(self) -> None:
+        for queue in range(len(self.lists)):
+            mine = [run for run in self.runs if run is not None and run.queue == queue and run.number]
+            if self.lines[queue]:
+                live = {(run.number, place) for place, run in enumerate(self.runs) if run is not None and run in mine}
+                self.lines[queue] &= frozenset(live)
+            if not mine:
+                self.cursor[queue] = 0
+                continue
+            cursor = self.cursor[queue]
+            used = {run.number for run in mine} | {run.first_number for run in mine} | {cursor}
+            if cursor < min(used - {0}, default=0) or not cursor:
+                used.discard(cursor)
+            rank = {number: place for place, number in enumerate(sorted(used - {0}), 1)}
+            rank[0] = 0
+            if self.lines[queue]:
+                self.lines[queue] = frozenset({(rank[number], place) for number, place in self.lines[queue]})
+            self.cursor[queue] = rank.get(cursor, 0)
+            for run in mine:
+                run.number, run.first_number = rank[run.number], rank[run.first_number]
+
+    def _rename_tokens(self) -> None:
+        tokens = {slot.token for slot in self.slots}
+        for run in self.runs:
+            if run is not None:
+                tokens |= {run.token, run.last_token, run.held_token}
+        tokens.discard(0)
+        ranked = sorted(tokens)
+        if ranked == list(range(1, len(ranked) + 1)):
+            return
+        rank = {token: place for place, token in enumerate(ranked, 1)}
+        rank[0] = 0
+        self.slots = [slot._replace(token=rank[slot.token]) for slot in self.slots]
+        for run in self.runs:
+            if run is not None:
+                run.token, run.last_token, run.held_token = rank[run.token], rank[run.last_token], rank[run.held_token]
+
+
+def server_of(w: World) -> tuple[Any, ...]:
+    """What the server and the broker hold, without what workers and clients know."""
+    runs = tuple([None if run is None else run.frozen() for run in w.runs])
+    return runs, tuple(w.lists), tuple(w.handed), tuple(w.cursor), tuple(w.lines), w.paused, w.swept_at, w.silence

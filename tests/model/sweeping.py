@@ -1,0 +1,164 @@
+"""sweep_due.lua: looks at runs whose time has come, and sends again what is overdue."""
+
+from __future__ import annotations
+
+from tests.model.laws import law
+from tests.model.moving import due_at, fail, free_lease, new_epoch, push, stop_here, wait
+from tests.model.state import ENDED, Run, World
+
+#: What the sweep is told where the broker does not answer.
+NO_ANSWER = -1
+
+
+def sweep(w: World, told: int | None = None) -> list[tuple[int, str]]:
+    """What became of each run looked at. ``told`` (outbox): what the broker says of each queue, NO_ANSWER or 0; None: the truth."""
+    _mind_the_silence(w)
+    lengths = [len(line) if told is None else told for line in w.lists]
+    for queue, line in enumerate(w.lines):
+        if line and lengths[queue] != NO_ANSWER and w.rules.lines_are_promoted:
+            _promote(w, queue, lengths[queue])
+    due = [(run.due, place) for place, run in enumerate(w.runs) if run is not None and run.due is not None and run.due <= 0]
+    report = []
+    for _, place in sorted(due)[: w.config.batch]:
+        run = w.runs[place]
+        assert run is not None
+        word = _look(w, place, run, lengths)
+        report.append((place, word))
+        law("V1", run.due is None or run.due > 0, "a run that was looked at ({}) hides those behind it", word)
+    return report
+
+
+def _mind_the_silence(w: World) -> None:
+    if not w.config.silence:
+        return
+    if -w.swept_at > w.config.lease / 2 or w.swept_at > 0:
+        w.silence = (min(0, w.swept_at), 0)
+    w.swept_at = 0
+
+
+def _was_silent(w: World, time: int) -> bool:
+    if w.silence is None or not w.rules.silence_spares:
+        return False
+    after = w.config.lease / 2 if w.rules.silence_lasts_half_a_lease_more else 0
+    return w.silence[0] <= time <= w.silence[1] + after
+
+
+def _promote(w: World, queue: int, length: int) -> None:
+    for number, place in w.lines[queue]:
+        if length and number > w.cursor[queue]:
+            continue
+        w.lines[queue] -= {(number, place)}
+        run = w.runs[place]
+        if run is not None and run.phase == "queued" and run.queue == queue and run.number == number and run.due is not None:
+            run.due = min(run.due, 0)
+
+
+def _look(w: World, place: int, run: Run, lengths: list[int]) -> str:
+    rules = w.rules
+    if run.phase in ENDED or run.phase == "stopped":
+        run.due = None
+        return "removed"
+    if run.phase == "leased":
+        return _sweep_leased(w, place, run)
+    if run.deadline is not None and run.deadline <= 0 and rules.overdue_runs_end:
+        fail(run)
+        return "errored"
+    if run.phase == "queued":
+        return _sweep_queued(w, place, run, lengths)
+    if run.phase == "waiting":
+        still = run.waiting_until is not None and run.waiting_until > 0 and not (run.waiting_for == "hold" and not run.held_token)
+        if still and rules.waits_are_waited:
+            due_at(w, run, run.waiting_until)
+            return "in_line"
+        if run.waiting_for == "paused" and w.paused and rules.paused_runs_send_nothing:
+            wait(w, run, "paused", w.config.hold)
+            return "in_line"
+        law("V4", run.waiting_for != "paused" or not w.paused, "a message is sent for a run of a paused flow")
+        run.held_token, run.held_until = 0, None
+        push(w, place, run)
+        return "woken"
+    if run.i_until is None or run.i_until > 0:
+        due_at(w, run, run.i_until)
+        return "in_line"
+    run.i_answer = run.i_id
+    if rules.default_begins_an_epoch:
+        new_epoch(w, run, run.message)
+    push(w, place, run)
+    return "answered"
+
+
+def _sweep_leased(w: World, place: int, run: Run) -> str:
+    rules, config, lease_until = w.rules, w.config, run.lease_until
+    assert lease_until is not None
+    if lease_until > 0 and rules.sweep_only_takes_lapsed_leases:
+        due_at(w, run, lease_until)
+        return "in_line"
+    overran = run.round_until is not None and run.round_until <= 0
+    may_be_spared = run.spared != lease_until or not rules.silence_spares_once
+    if _was_silent(w, lease_until) and may_be_spared and not (overran and rules.overran_is_not_spared):
+        law("V5", not run.was_spared, "a lease is spared twice, so the dead are never freed")
+        law("V5", not run.forfeited, "a lease whose owner is known to be dead is spared")
+        law("V5", not overran, "a round past its own limit is spared")
+        run.lease_until = run.spared = config.lease
+        run.was_spared = True
+        due_at(w, run, config.lease)
+        return "spared"
+    free_lease(run)
+    if run.stop == "requested" and rules.sweep_stops_where_asked:
+        stop_here(w, run)
+        return "stopped"
+    overdue = run.deadline is not None and run.deadline <= 0
+    if overran and rules.overran_is_a_failure:
+        run.failures += 1
+        if overdue or run.failures >= config.max_failures:
+            fail(run)
+            return "errored"
+        wait(w, run, "retry", config.delay)
+        return "overran"
+    law("I16", not overran, "a round that ignored its limit is counted as a lost worker")
+    before = run.losses
+    if rules.sweep_counts_losses:
+        run.losses += 1
+    law("I16", run.losses > before, "a lost worker is not counted")
+    if (run.losses > config.max_losses and rules.losses_are_bounded) or overdue:
+        fail(run)
+        return "errored"
+    if run.losses == 1 or not rules.later_losses_wait:
+        law("I16", run.losses == 1, "a run that keeps losing workers does not wait")
+        push(w, place, run)
+        return "freed"
+    wait(w, run, "loss", config.delay)
+    return "delayed"
+
+
+def _sweep_queued(w: World, place: int, run: Run, lengths: list[int]) -> str:
+    rules, config = w.rules, w.config
+    length, message = lengths[run.queue], (place, run.message)
+    if length == NO_ANSWER and rules.silent_broker_judges_nobody:
+        due_at(w, run, run.grace)
+        return "in_line"
+    law("V4", length != NO_ANSWER, "a run is judged though the broker says nothing of its message")
+    if length > 0 and run.number > w.cursor[run.queue] and rules.sweep_believes_the_cursor:
+        run.looked = False
+        w.lines[run.queue] |= {(run.number, place)}
+        if run.age >= config.oldest:
+            w.cut = True
+        if rules.sweep_moves_what_it_looks_at:
+            due_at(w, run, max(run.grace, run.age))
+        return "in_line"
+    at_the_end = w.lists[run.queue][: config.searched]
+    if not config.outbox and rules.sweep_looks_into_the_list and message in at_the_end:
+        run.looked = False
+        due_at(w, run, run.grace)
+        return "in_line"
+    if not run.looked and rules.sweep_marks_before_it_sends:
+        run.looked = True
+        due_at(w, run, run.grace)
+        return "marked"
+    law("V4", run.looked, "a message is sent again though a worker may have popped it this instant")
+    in_the_list = message in (w.lists[run.queue] if config.in_order else at_the_end)
+    law("V4", not in_the_list or (config.outbox and not config.in_order), "a message is sent again though it is in line")
+    if length > config.searched and not config.outbox:
+        run.grace = min(2 * run.grace, config.oldest)
+    push(w, place, run)
+    return "resent"

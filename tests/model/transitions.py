@@ -1,0 +1,297 @@
+"""The transitions of one run, a function a Lua file, in the order in which the Lua does things. The sweep is in sweeping.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.model.laws import law
+from tests.model.moving import (
+    complete,
+    due_at,
+    fail,
+    forget_interrupt,
+    free_lease,
+    fresh_message,
+    pause,
+    push,
+    start_again,
+    stop_here,
+    wait,
+)
+from tests.model.state import ENDED, LIVE, Run, World, new_run
+
+DONE = ("next", "end", "pause_next")
+PAUSES = ("pause_next", "pause_here", "pause_here_deadline")
+INTERRUPT = {"i_id": (0, 0), "message": (1, 0)}
+
+
+def submit(w: World, place: int, nonce: int, phase: str) -> str:
+    """submit_run.lua: ok, exists."""
+    run = w.runs[place]
+    if run is not None and run.nonce == nonce and w.rules.submit_knows_its_nonce:
+        return "ok"
+    if run is not None and w.rules.submit_never_overwrites:
+        return "exists"
+    config = w.config
+    run = w.runs[place] = new_run(nonce=nonce, deadline=config.deadline, grace=config.grace)
+    if phase == "queued":
+        push(w, place, run)
+    elif phase == "waiting":
+        run.not_before = config.start
+        wait(w, run, "start", config.start)
+    else:
+        run.i_id, run.message = (0, 0), (1, 0)
+        pause(w, run)
+    return "ok"
+
+
+def claim(w: World, place: int, epoch: int, step: int, own_token: int = 0, known: bool = True) -> tuple[str, Any]:
+    """claim_round.lua: a word, and the token where it is ``ok``. ``own_token``: what this very claim id was granted before, if it was."""
+    run, rules, config = w.runs[place], w.rules, w.config
+    if run is None:
+        return "missing", 0
+    this_round = (run.epoch == epoch or not rules.claim_checks_epoch) and (run.step == step or not rules.claim_checks_step)
+    if this_round and run.phase == "leased" and run.token == own_token and rules.claim_knows_its_own:
+        return "ok", run.token
+    if not this_round:
+        return "stale", 0
+    if run.phase in ENDED or run.phase == "stopped":
+        return "finished", run.phase
+    if run.phase == "interrupted" and rules.claim_is_early_while_interrupted:
+        return "early", run.phase
+    if run.phase == "waiting" and rules.claim_is_early_while_waiting:
+        return "early", run.phase
+    if run.phase == "leased" and (rules.claim_never_judges_time or run.lease_until is None or run.lease_until > 0):
+        return "leased", 0
+    if run.stop == "requested" and rules.claim_stops_where_asked:
+        stop_here(w, run)
+        return "stopped", 0
+    if w.paused and rules.paused_flows_are_held:
+        wait(w, run, "paused", config.hold)
+        return "paused", 0
+    if not known and rules.unknown_flows_wait:
+        run.unknown = min(run.unknown + 1, 2)
+        wait(w, run, "flow", min(2 ** (run.unknown - 1), 2) * config.delay)
+        return "unknown", 0
+    tokens = [slot.token for slot in w.slots]
+    for other in w.runs:
+        if other is not None:
+            tokens += other.token, other.last_token, other.held_token
+    run.token = max(tokens) + 1 if rules.tokens_from_one_counter else run.token + 1
+    if rules.claim_counts_attempts:
+        run.attempt += 1
+    run.phase, run.lease_until, run.looked, run.unknown, run.spared = "leased", config.lease, False, 0, None
+    run.was_spared = run.forfeited = False
+    limits = [limit for limit in (config.round_timeout, run.deadline) if limit is not None]
+    run.round_until = min(limits) + config.lease if limits else None
+    due_at(w, run, config.lease)
+    number = (run.first_number or run.number) if rules.cursor_by_the_first_number else run.number
+    cursor = w.cursor[run.queue]
+    if number > cursor or not rules.cursor_never_goes_back:
+        w.cursor[run.queue] = number
+    law("I3", w.cursor[run.queue] >= cursor, "the cursor of a list never goes back")
+    return "ok", run.token
+
+
+def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -> str:
+    """commit_round.lua: its answer where it is ok, fenced, missing."""
+    run, rules, config = w.runs[place], w.rules, w.config
+    if run is None:
+        return "missing"
+    if run.last_token == token and rules.commit_is_remembered:
+        return run.last_answer
+    if run.held_token == token:
+        if rules.late_commit_lifts_the_hold:
+            run.held_token, run.held_until = 0, None
+            if run.phase == "waiting" and run.waiting_for == "hold":
+                due_at(w, run, 0)
+        return "fenced"
+    if (
+        (run.phase != "leased" and rules.commit_checks_phase)
+        or (run.token != token and rules.commit_checks_token)
+        or (run.step != step and rules.commit_checks_step)
+        or (run.epoch != epoch and rules.commit_checks_epoch)
+        or (not rules.commit_ignores_time and run.lease_until is not None and run.lease_until <= 0)
+    ):
+        return "fenced"
+    done, paused = kind in DONE, kind in PAUSES
+    stopping = run.stop == "requested" and (kind != "end" or not rules.end_beats_stop) and rules.stop_beats_outcomes
+    free_lease(run)
+    if done:
+        run.log += 1
+        _step_done(w, run)
+    if (done or paused) and kind != "end":
+        _go_to(w, run, kind)
+    if stopping:
+        stop_here(w, run)
+        answer = "stopped"
+    elif kind == "next":
+        if rules.commit_pushes:
+            push(w, place, run)
+        else:
+            run.phase = "queued"
+            due_at(w, run, run.grace)
+        answer = "continued"
+    elif kind == "end":
+        complete(run)
+        answer = "completed"
+    elif paused:
+        pause(w, run)
+        answer = "interrupted"
+    elif kind == "give_back":
+        if not rules.give_back_counts_nothing:
+            run.failures += 1
+        push(w, place, run)
+        answer = "queued"
+    elif kind == "failed":
+        run.failures += 1
+        if run.failures >= config.max_failures and rules.failures_are_bounded:
+            fail(run)
+            answer = "errored"
+        else:
+            wait(w, run, "retry", config.delay)
+            answer = "waiting"
+    else:  # fatal, damaged
+        fail(run)
+        answer = "errored"
+    run.last_token, run.last_answer = token, answer
+    return answer
+
+
+def _step_done(w: World, run: Run) -> None:
+    if w.rules.commit_consumes_the_answer:
+        forget_interrupt(run)
+    run.step += 1
+    run.attempt = 0
+    if w.rules.commit_resets_the_bounds:
+        run.failures = run.losses = 0
+
+
+def _go_to(w: World, run: Run, kind: str) -> None:
+    """The fields of the next node, its message, and the interrupt."""
+    rules, paused = w.rules, kind in PAUSES
+    if paused:
+        forget_interrupt(run)
+    if kind in DONE:
+        run.queue = run.step % len(w.lists)
+    if rules.commit_stores_the_next_message:
+        later = paused and rules.pause_stores_the_next_epochs_message
+        fresh_message(w, run, (run.epoch + later, run.step))
+    if paused:
+        run.i_id = (run.epoch, run.step)
+        if kind == "pause_here_deadline":
+            run.i_wait = w.config.answer_within
+
+
+def extend(w: World, place: int, token: int) -> str:
+    """extend_leases.lua for one lease: ok, stop, lost."""
+    run, rules = w.runs[place], w.rules
+    if run is None or run.phase != "leased" or (run.token != token and rules.only_the_owner_beats):
+        return "lost"
+    extended = w.config.lease
+    if run.round_until is not None and rules.beats_end_at_the_limit:
+        extended = min(extended, run.round_until)
+    run.lease_until = run.due = extended
+    if rules.beat_ends_the_spare:
+        run.spared = None
+    run.was_spared = run.forfeited = False
+    return "stop" if run.stop == "requested" and rules.beat_tells_of_the_stop else "ok"
+
+
+def forfeit(w: World, place: int, epoch: int, step: int, token: int) -> str:
+    """forfeit_lease.lua; ``token``: of the claim that the dead process had, 0 for none."""
+    run, rules = w.runs[place], w.rules
+    if run is None:
+        return "missing"
+    held = run.phase == "leased" and run.epoch == epoch and run.step == step
+    if not held or (run.token != token and rules.only_the_dead_process_forfeits):
+        return "not_held"
+    assert run.lease_until is not None
+    over = min(0, run.lease_until)
+    run.lease_until = over
+    if rules.forfeit_is_marked:
+        run.spared = over
+    run.forfeited = True
+    due_at(w, run, over)
+    return "ok"
+
+
+def request_stop(w: World, place: int, mode: str) -> str:
+    """request_stop.lua for an operation that is not known yet: finished PHASE, asked leased, stopped stopped."""
+    run, rules = w.runs[place], w.rules
+    if run is None:
+        return "missing"
+    if (run.phase in ENDED or run.phase == "stopped") and rules.stop_spares_what_has_ended:
+        return f"finished {run.phase}"
+    run.stop = "requested"
+    if run.phase != "leased":
+        stop_here(w, run)
+    elif mode == "graceful":
+        return "asked leased"
+    elif rules.stop_now_takes_the_lease:
+        if rules.stop_now_holds_the_token:
+            run.held_token, run.held_until = run.token, run.lease_until
+        free_lease(run)
+        stop_here(w, run)
+    return "stopped stopped"
+
+
+def resume(w: World, place: int, seen: tuple[int, int], i_id: Any, answer: bool) -> str:
+    """resume_run.lua for an operation that is not known yet; ``seen``: epoch and step, ``i_id``: the interrupt, as the client saw them."""
+    run, rules = w.runs[place], w.rules
+    if run is None:
+        return "missing"
+    epoch, step = seen
+    if (run.epoch != epoch and rules.resume_checks_epoch) or (run.step != step and rules.resume_checks_step):
+        return "stale"
+    if run.phase in ENDED:
+        return f"finished {run.phase}"
+    if run.phase in LIVE and rules.resume_checks_phase:
+        return "running"
+    is_open = run.i_id is not None and run.i_answer is None
+    answers = is_open and (run.phase == "interrupted" or answer)
+    if answers and i_id != run.i_id and rules.resume_checks_the_interrupt:
+        return "stale!"  # remembered, unlike the one above
+    if answers:
+        run.i_answer = i_id or "none"
+    start_again(w, place, run, (epoch + 1, step), (epoch + 2, step), answers)
+    return run.phase
+
+
+def retry(w: World, place: int, seen: tuple[int, int]) -> str:
+    """retry_run.lua for an operation that is not known yet."""
+    run, rules = w.runs[place], w.rules
+    if run is None:
+        return "missing"
+    epoch, step = seen
+    if (run.epoch != epoch and rules.resume_checks_epoch) or (run.step != step and rules.resume_checks_step):
+        return "stale"
+    if run.phase != "errored":
+        return f"running {run.phase}"
+    if rules.retry_keeps_the_run:
+        run.expires = False
+    if run.deadline is not None and run.deadline <= 0 and rules.retry_takes_a_passed_deadline_down:
+        run.deadline = None
+    start_again(w, place, run, (epoch + 1, step), (epoch + 2, step))
+    return run.phase
+
+
+def offer_again(w: World, place: int) -> str:
+    """offer_again.lua for one run."""
+    run = w.runs[place]
+    if run is None or run.phase != "waiting" or run.waiting_for != "paused":
+        return "other"
+    run.waiting_until = run.due = 0
+    return "due"
+
+
+def delete(w: World, place: int) -> str:
+    """delete_run.lua."""
+    run = w.runs[place]
+    if run is None:
+        return "missing"
+    if run.phase not in ENDED and run.phase != "stopped":
+        return f"live {run.phase}"
+    w.runs[place] = None
+    w.slots = [slot._replace(own=False) if slot.run == place else slot for slot in w.slots]
+    return "ok"

@@ -1,0 +1,217 @@
+"""What workers do with messages and rounds, and what happens to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.model.laws import law
+from tests.model.state import Run, Slot, World, server_of
+from tests.model.transitions import claim, commit, extend, forfeit
+
+Move = tuple[Any, ...]
+Pair = tuple[int, int]
+
+
+def possible(w: World) -> list[Move]:
+    """The moves of workers and of the messages on their way to them."""
+    config = w.config
+    moves: list[Move] = []
+    free = len(w.slots) < config.slots
+    hows = ["heard", *(["mute"] if config.mute else ()), *(["ignorant"] if config.ignorant else ())] if free else []
+    for queue, line in enumerate(w.lists):
+        if line:
+            moves += [("take", queue, how) for how in (*hows, "lost")]
+    if config.again and free:
+        for place, run in enumerate(w.runs):
+            if run is not None:
+                moves += [
+                    ("again", place, pair, how) for pair in _hints(run) for how in (hows if pair == (run.epoch, run.step) else hows[:1])
+                ]
+    for place, slot in enumerate(w.slots):
+        moves += _of_slot(w, place, slot)
+    if config.forfeits:
+        moves += [("forfeit_other", place) for place, run in enumerate(w.runs) if run is not None and run.phase == "leased"]
+    return moves
+
+
+def _hints(run: Run) -> list[Pair]:
+    """Messages that may come at any time: of this round, again; of rounds past; and forged ones."""
+    pairs = [(run.epoch, run.step), (run.epoch, run.step + 1)]
+    if run.step:
+        pairs.append((run.epoch, run.step - 1))
+    if run.epoch:
+        pairs.append((run.epoch - 1, run.step))
+    return pairs
+
+
+def _of_slot(w: World, place: int, slot: Slot) -> list[Move]:
+    config = w.config
+    moves: list[Move] = [("die", place)]
+    if slot.state == "asks":
+        return [*moves, ("resend_claim", place)]
+    if slot.state != "plays":
+        return [*moves, ("resend_commit", place)]
+    if config.forfeits:
+        moves.append(("forfeit", place))
+    if config.beats:
+        moves.append(("beat", place))
+    for kind in config.kinds:
+        if kind in ("next", "pause_next") and slot.step + 1 >= config.steps:
+            continue
+        if kind.startswith("pause") and slot.epoch >= config.epochs:
+            continue
+        moves.append(("commit", place, kind, True))
+        if config.mute:
+            moves.append(("commit", place, kind, False))
+    return moves
+
+
+def take(w: World, queue: int, how: str) -> str:
+    """The message at the consuming end is popped, and claimed, or lost with whoever popped it."""
+    (place, pair), *rest = w.lists[queue]
+    w.lists[queue] = tuple(rest)
+    return "lost" if how == "lost" else again(w, place, pair, how)
+
+
+def again(w: World, place: int, pair: Pair, how: str) -> str:
+    """A worker claims what this message says."""
+    before = w.before(place)
+    word, token = claim(w, place, *pair, known=how != "ignorant")
+    if word == "ok":
+        w.slots.append(_granted(w, place, pair, before, token, how))
+    return word
+
+
+def _granted(w: World, place: int, pair: Pair, before: Run | None, token: int, how: str) -> Slot:
+    run = w.runs[place]
+    assert run is not None and before is not None
+    law("I4", pair == (run.epoch, run.step), "a message of {} was granted epoch {}, step {}", pair, run.epoch, run.step)
+    law("I3", token > before.token, "a token is not newer than the one before")
+    law("I16", run.attempt == before.attempt + 1 or run.attempt > 2, "a claim is not counted")
+    law("I8", run.since_stop is None, "a claim was granted after an acknowledged stop")
+    law("V4", not w.paused, "a round of a paused flow was granted")
+    law("I4", how != "ignorant", "a worker that does not know the flow was granted its round")
+    others = [slot for slot in w.slots if slot.run == place and slot.own and slot.until > 0 and not slot.state.startswith("sent")]
+    law("I5", not others, "two workers are in step {}, both with a lease that has not ended", run.step)
+    return Slot(place, token, *pair, "asks" if how == "mute" else "plays", w.config.lease, own=True)
+
+
+def resend_claim(w: World, place: int) -> str:
+    """The client library sends a claim again whose reply was lost."""
+    slot = w.slots.pop(place)
+    run = w.runs[slot.run]
+    before = w.before(slot.run)
+    mine = run is not None and slot.own and run.phase == "leased" and run.token == slot.token
+    unmoved = server_of(w)
+    word, token = claim(w, slot.run, slot.epoch, slot.step, own_token=slot.token)
+    if mine:
+        law("I13", (word, token) == ("ok", slot.token), "a claim sent again is answered {}", word)
+        law("I13", server_of(w) == unmoved, "a claim sent again changed something")
+        w.slots.append(slot._replace(state="plays"))
+    elif word == "ok":
+        w.slots.append(_granted(w, slot.run, (slot.epoch, slot.step), before, token, "heard"))
+    return word
+
+
+def settle(w: World, place: int, kind: str, heard: bool) -> str:
+    """A worker commits what its round came to; its reply may be lost."""
+    slot = w.slots[place]
+    run = w.runs[slot.run]
+    before = w.before(slot.run)
+    answer = commit(w, slot.run, slot.epoch, slot.step, slot.token, kind)
+    del w.slots[place]
+    if before is None or run is None:
+        return answer
+    holder = before.phase == "leased" and before.token == slot.token and slot.own
+    refused = answer in ("fenced", "missing")
+    law("I4", refused or holder, "a commit of {} was accepted from a worker that is not the newest in a lease of this run", kind)
+    law("I4", not refused or not holder, "a commit was refused though nobody has taken the lease away")
+    if holder and kind in ("next", "end", "pause_next"):
+        law("I10", run.i_answer is None, "an answer was not consumed by the round that used it")
+        law("I8", before.since_stop != 0, "a round was committed after the one that a graceful stop allows, or after a stop now")
+        run.since_stop = None if run.since_stop is None else 0
+        law("I16", run.failures == run.losses == 0, "a committed round leaves its successor fewer tries")
+    if holder and before.stop == "requested":
+        law("I9", answer == ("completed" if kind == "end" else "stopped"), "a stop was asked for, and {} came to {}", kind, answer)
+    if holder and kind == "give_back":
+        law("I16", run.failures == before.failures and run.losses == before.losses, "a round that was given back is counted")
+    if before.held_token == slot.token and before.phase == "waiting" and before.waiting_for == "hold":
+        law("V1", run.due is not None and run.due <= 0, "the old worker is done, and the run waits for its lease all the same")
+    if not heard and not refused:
+        w.slots.append(slot._replace(state=f"sent:{kind}:{answer}", until=0))
+    return answer
+
+
+def resend_commit(w: World, place: int) -> str:
+    """The client library sends a commit again whose reply was lost."""
+    slot = w.slots[place]
+    _, kind, first = slot.state.split(":")
+    unmoved = server_of(w)
+    run = w.runs[slot.run]
+    newest = run is not None and slot.own and run.token == slot.token
+    answer = commit(w, slot.run, slot.epoch, slot.step, slot.token, kind)
+    law("I13", answer == first or not newest, "a commit that was answered {} is answered {} when it is sent again", first, answer)
+    law("I13", server_of(w) == unmoved, "a commit sent again changed something")
+    del w.slots[place]
+    return answer
+
+
+def die(w: World, place: int) -> None:
+    """SIGKILL. A broker that keeps its queues in order hands the message out again at the head."""
+    slot = w.slots.pop(place)
+    if w.config.in_order and w.config.outbox:
+        w.lists[slot.step % len(w.lists)] = ((slot.run, (slot.epoch, slot.step)), *w.lists[slot.step % len(w.lists)])
+
+
+def die_and_tell(w: World, place: int) -> str:
+    """A process of a pool dies, and its parent tells the server."""
+    slot = w.slots.pop(place)
+    run = w.runs[slot.run]
+    holder = run is not None and run.phase == "leased" and run.token == slot.token
+    word = forfeit(w, slot.run, slot.epoch, slot.step, slot.token)
+    law("V5", (word == "ok") == holder, "{}: the process that died {} the lease", word, "held" if holder else "did not hold")
+    return word
+
+
+def another_died(w: World, place: int) -> str:
+    """A process dies that had another delivery of the message, or had lost its round long ago."""
+    run = w.runs[place]
+    assert run is not None
+    word = forfeit(w, place, run.epoch, run.step, 0)
+    law("V5", word == "not_held", "a worker that lives lost its lease because another died")
+    return word
+
+
+def beat(w: World, place: int) -> str:
+    """The heartbeat of one process."""
+    slot = w.slots[place]
+    run = w.runs[slot.run]
+    before = w.before(slot.run)
+    word = extend(w, slot.run, slot.token)
+    holder = before is not None and before.phase == "leased" and before.token == slot.token and slot.own
+    law(
+        "I5",
+        (word == "lost") == (not holder),
+        "a beat is answered {}, and the worker {} the lease",
+        word,
+        "holds" if holder else "does not hold",
+    )
+    if holder:
+        assert run is not None and before is not None and run.lease_until is not None
+        law("I8", (word == "stop") == (before.stop == "requested"), "a worker is not told of the stop")
+        law("I16", run.round_until is None or run.lease_until <= run.round_until, "a beat carries a lease past the round's own limit")
+        w.slots[place] = slot._replace(until=max(0, run.lease_until))
+    return word
+
+
+MOVES = {
+    "take": take,
+    "again": again,
+    "resend_claim": resend_claim,
+    "commit": settle,
+    "resend_commit": resend_commit,
+    "die": die,
+    "forfeit": die_and_tell,
+    "forfeit_other": another_died,
+    "beat": beat,
+}

@@ -1,0 +1,15 @@
+"""All mutants of the Lua files."""
+
+from tests.mutants.lua import claim, commit, leases, making, memory, moving, reading, steering, sweeping
+
+MUTANTS = (
+    *claim.MUTANTS,
+    *commit.MUTANTS,
+    *leases.MUTANTS,
+    *steering.MUTANTS,
+    *making.MUTANTS,
+    *sweeping.MUTANTS,
+    *memory.MUTANTS,
+    *moving.MUTANTS,
+    *reading.MUTANTS,
+)

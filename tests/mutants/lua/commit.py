@@ -1,0 +1,176 @@
+"""Mutants of commit_round.lua."""
+
+from tests.mutants.mutant import Mutant
+
+FENCE = "if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.step or run.epoch ~= arg.epoch then"
+
+MUTANTS = (
+    Mutant(
+        "commit.types_unseen", "commit_round", "local damaged = mistyped(k)", "local damaged = nil",
+        "a wrong type is answered before any write", "test_damage.py::test_a_wrong_type_at_any_key_is_answered_before_any_write",
+    ),
+    Mutant(
+        "commit.fields_unseen", "commit_round", "damaged = malformed(run)", "damaged = nil",
+        "a garbled control field is answered before any write",
+        "test_damage.py::test_a_garbled_control_field_is_damaged_and_nothing_is_written",
+    ),
+    Mutant(
+        "commit.not_repeatable", "commit_round", "if run.last_token == arg.token then return { 'ok', run.last_answer } end\n", "",
+        "I13: a commit repeated gets its first answer",
+        "test_commit.py::test_a_commit_repeated_with_the_last_token_gets_the_last_answer",
+    ),
+    Mutant(
+        "commit.forgets_its_token", "commit_round", "set(k, 'last_token', arg.token, 'last_answer', answer)",
+        "set(k, 'last_answer', answer)", "I13: a commit repeated gets its first answer",
+        "test_commit.py::test_a_commit_repeated_with_the_last_token_gets_the_last_answer",
+    ),
+    Mutant(
+        "commit.hold_stays", "commit_round", "  redis.call('HDEL', k.run, 'held_token', 'held_until')\n", "",
+        "the late commit lifts the hold", "test_commit.py::test_the_late_commit_of_the_held_token_is_fenced_and_lifts_the_hold",
+    ),
+    Mutant(
+        "commit.hold_waits_on", "commit_round", "if run.phase == 'waiting' and run.waiting_for == 'hold' then due_at(k, run, now) end",
+        "", "the late commit ends the wait of a resumed run", "test_stop.py::test_the_late_commit_ends_the_wait_of_a_resumed_run",
+    ),
+    Mutant(
+        "commit.hold_wakes_any_wait", "commit_round", "run.phase == 'waiting' and run.waiting_for == 'hold' then due_at",
+        "run.phase == 'waiting' then due_at", "the late commit ends no other wait",
+        "test_stop.py::test_the_late_commit_of_the_held_token_ends_no_other_wait",
+    ),
+    Mutant(
+        "commit.any_phase", "commit_round", FENCE, FENCE.replace("run.phase ~= 'leased' or ", ""), "I4: a token swept away is fenced",
+        "test_commit.py::test_a_token_swept_away_is_fenced_before_anybody_claims_again",
+    ),
+    Mutant(
+        "commit.any_token", "commit_round", FENCE, FENCE.replace("run.token ~= arg.token or ", ""),
+        "I4: only the newest token commits", "test_commit.py::test_an_older_token_is_fenced",
+    ),
+    Mutant(
+        "commit.any_step", "commit_round", FENCE, FENCE.replace("run.step ~= arg.step or ", ""), "I4: another step is fenced",
+        "test_commit.py::test_another_epoch_or_step_is_fenced",
+    ),
+    Mutant(
+        "commit.any_epoch", "commit_round", FENCE, FENCE.replace(" or run.epoch ~= arg.epoch", ""), "I4: another epoch is fenced",
+        "test_commit.py::test_another_epoch_or_step_is_fenced",
+    ),
+    Mutant(
+        "commit.by_time", "commit_round", FENCE,
+        FENCE.replace("then", "or number(redis.call('HGET', k.run, 'lease_until')) <= now then"),
+        "a lease that lapsed but was not swept is still good",
+        "test_commit.py::test_a_lease_that_lapsed_but_was_not_swept_is_still_good",
+    ),
+    Mutant(
+        "commit.to_any_list", "commit_round", "local refusal = unpushable(k, queue)", "local refusal = nil",
+        "a message goes to a list of the broker only",
+        "test_commit.py::test_a_queue_that_is_no_list_of_the_broker_is_refused_before_any_write",
+    ),
+    Mutant(
+        "commit.keeps_the_lease", "commit_round", "free_lease(k)\nif done then", "if done then", "a lease ends with its round",
+        "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
+    ),
+    Mutant(
+        "commit.memory_unwritten", "commit_round", "do redis.call('RPUSH', k.memory, unpack(rest, i, math.min(i + 199, #rest))) end",
+        "do end", "I2: a round's additions are kept",
+        "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
+    ),
+    Mutant(
+        "commit.memory_cut", "commit_round", "unpack(rest, i, math.min(i + 199, #rest))", "unpack(rest, i, math.min(i + 198, #rest))",
+        "I2: all of a round's additions are kept", "test_commit.py::test_more_additions_and_values_than_luas_stack_holds_are_all_kept",
+    ),
+    Mutant(
+        "commit.unlogged", "commit_round", "  event(k, run, now, 'committed', 'took', arg.took or '', 'data', arg.data or 'null')\n",
+        "", "I1: the log has every step", "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
+    ),
+    Mutant(
+        "commit.answer_stays", "commit_round", "  forget_interrupt(k)\n  run.last_node", "  run.last_node",
+        "I10: an answer is consumed by the commit", "test_commit.py::test_an_answer_is_consumed_by_the_commit",
+    ),
+    Mutant(
+        "commit.same_step", "commit_round", "run.step = whole(number(run.step) + 1)", "run.step = whole(number(run.step))",
+        "I1: each commit is a step", "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
+    ),
+    Mutant(
+        "commit.attempts_go_on", "commit_round", "'attempt', '0', 'failures', '0', 'losses', '0')", "'failures', '0', 'losses', '0')",
+        "a new step starts at attempt one", "test_claim.py::test_a_new_step_starts_at_attempt_one",
+    ),
+    Mutant(
+        "commit.failures_go_on", "commit_round", "'attempt', '0', 'failures', '0', 'losses', '0')", "'attempt', '0', 'losses', '0')",
+        "a commit resets the bound of failures", "test_commit.py::test_a_commit_resets_the_bounds",
+    ),
+    Mutant(
+        "commit.losses_go_on", "commit_round", "'attempt', '0', 'failures', '0', 'losses', '0')", "'attempt', '0', 'failures', '0')",
+        "a commit resets the bound of losses", "test_commit.py::test_a_commit_resets_the_bounds",
+    ),
+    Mutant(
+        "commit.old_question", "commit_round", "  if paused then forget_interrupt(k) end\n", "",
+        "a second question does not carry the first one's answer",
+        "test_commit.py::test_a_second_question_of_the_same_round_does_not_carry_the_first_answer",
+    ),
+    Mutant(
+        "commit.fields_unwritten", "commit_round", "  set_fields(k)\n", "", "I6: the state is written with the step",
+        "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
+    ),
+    Mutant(
+        "commit.old_list", "commit_round", "  for name, value in pairs(given) do run[name] = value end\n", "",
+        "the next round's message goes to the next node's list",
+        "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
+    ),
+    Mutant(
+        "commit.stale_message", "commit_round", "  if arg.message then fresh_message(k, run, arg.message) end\n", "",
+        "I6: every step has its own message", "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
+    ),
+    Mutant(
+        "commit.one_question_for_ever", "commit_round", "run.i_id = run.epoch .. ':' .. run.step", "run.i_id = '0:0'",
+        "another visit is another question", "test_commit.py::test_the_pause_comes_again_at_the_next_visit",
+    ),
+    Mutant(
+        "commit.deaf_to_stops", "commit_round", "local stopping = run.stop_current_execution == 'stop_requested' and kind ~= 'end'",
+        "local stopping = false", "a stop asked meanwhile beats every outcome but end",
+        "test_commit.py::test_a_stop_asked_meanwhile_beats_every_outcome_but_end",
+    ),
+    Mutant(
+        "commit.stopped_at_its_end", "commit_round", "'stop_requested' and kind ~= 'end'", "'stop_requested'", "an end beats a stop",
+        "test_commit.py::test_an_end_beats_a_stop_asked_meanwhile",
+    ),
+    Mutant(
+        "commit.doubts_what_is_done", "commit_round", "done and '' or (run.step .. '/' .. run.current_node .. '/' .. run.attempt)",
+        "run.step .. '/' .. run.current_node .. '/' .. run.attempt", "a committed round is not in doubt",
+        "test_commit.py::test_the_result_of_the_round_that_a_graceful_stop_met_is_kept",
+    ),
+    Mutant(
+        "commit.no_doubt", "commit_round", "done and '' or (run.step .. '/' .. run.current_node .. '/' .. run.attempt)", "''",
+        "a round that a stop met unfinished is in doubt",
+        "test_commit.py::test_a_round_that_a_stop_met_and_that_was_not_done_is_in_doubt",
+    ),
+    Mutant(
+        "commit.one_failure_more", "commit_round", "failures >= number(arg.max_failures)", "failures > number(arg.max_failures)",
+        "I16: failures are bounded", "test_commit.py::test_failures_over_the_bound_end_the_run_errored",
+    ),
+    Mutant(
+        "commit.failures_uncounted", "commit_round", "set(k, 'failures', whole(failures), 'last_error', arg.error)",
+        "set(k, 'last_error', arg.error)", "I16: failures are counted",
+        "test_commit.py::test_failures_over_the_bound_end_the_run_errored",
+    ),
+    Mutant(
+        "commit.fatal_tried_again", "commit_round", "if arg.fatal or failures", "if failures", "a fatal failure ends the run at once",
+        "test_commit.py::test_a_fatal_failure_ends_the_run_at_once",
+    ),
+    Mutant(
+        "commit.no_wait", "commit_round", "wait(k, run, now, 'retry', number(arg.delay))", "wait(k, run, now, 'retry', 0)",
+        "a failed round waits as long as it was told", "test_commit.py::test_a_failed_round_waits_and_keeps_its_step",
+    ),
+    Mutant(
+        "commit.not_quarantined", "commit_round", "  set(k, 'quarantined', '1')\n", "", "a damaged run is told as such",
+        "test_commit.py::test_a_damaged_run_is_quarantined_and_never_swept",
+    ),
+    Mutant(
+        "commit.unpushed", "commit_round", "  push(k, run, now)\n  answer = 'continued'", "  answer = 'continued'",
+        "I6: a commit and the next message are one effect",
+        "test_push.py::test_commit_and_the_message_for_the_next_step_are_one_effect",
+    ),
+    Mutant(
+        "commit.given_back_to_nobody", "commit_round", "  push(k, run, now)\n  answer = 'queued'", "  answer = 'queued'",
+        "a round given back is queued",
+        "test_commit.py::test_giving_back_counts_nothing_and_queues_the_same_round_at_the_consuming_end",
+    ),
+)  # fmt: skip

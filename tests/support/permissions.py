@@ -1,0 +1,137 @@
+"""What each user of config/redis.acl is to be able to do, written down once more, apart from the file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+def words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: Commands by which nobody changes anything, of every user.
+LOOKS = words(
+    "exists hexists hget hgetall hmget llen lpos lrange type xread zcard zcount zrange zrevrange zrevrank zscore eval_ro evalsha_ro"
+)
+#: Commands that concern no key; the last four are open to everybody on every server, logged in or not.
+KEYLESS = words("ping time info multi exec auth hello quit reset")
+#: Commands by which a script of any kind is run; what it may do to a key is asked of its commands once more.
+SCRIPTS = frozenset({"eval", "evalsha"})
+
+#: A key of each kind, by what it holds.
+OURS = {
+    "run": "holdfast:run:r1",
+    "memory": "holdfast:run:r1:memory",
+    "events": "holdfast:run:r1:events",
+    "idem": "holdfast:idem:k",
+    "due": "holdfast:due",
+    "queues": "holdfast:queues",
+    "index": "holdfast:index:live",
+    "paused": "holdfast:paused",
+    "list": "holdfast.controller",
+    "priorities": "holdfast.executor\x06\x169",
+    "line": "holdfast:line:controller",
+    "workers": "holdfast:workers",
+    "announcements": "holdfast:workers:info",
+    "letters": "holdfast:dead",
+}
+#: Keys of other tenants, of Celery's, and such as look like ours.
+FOREIGN = (
+    "other:run:r1", "other.controller", "holdfast", "holdfast2:due", "holdfastx:run:r1", "xholdfast:run:r1", "holdfast-2.controller",
+    "holdfast:", "holdfast:run", "holdfast:secret", "holdfast:duely", "holdfast:deadly", "holdfast.controllers", "holdfast.other",
+    "HOLDFAST:run:r1", "_kombu.binding.celery", "_kombu.binding.holdfast.controller", "celery", "unacked", "unacked_index", "",
+)  # fmt: skip
+SHARED = frozenset({"run", "memory", "events", "due", "queues", "index", "paused", "list"})
+SEEN = frozenset({"workers", "announcements", "letters"})
+OF_A_RUN = frozenset({"run", "memory", "events"})
+
+
+@dataclass(frozen=True)
+class Role:
+    """A user: the kinds of keys it sees, its own further looks, the kinds it may name to scripts, and what it writes to, by command."""
+
+    sees: frozenset[str]
+    looks: frozenset[str] = frozenset()
+    scripts: frozenset[str] = frozenset()
+    writes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def commands(self) -> frozenset[str]:
+        """All it has."""
+        return KEYLESS | LOOKS | self.looks | (SCRIPTS if self.scripts else frozenset()) | frozenset(self.writes)
+
+    def may(self, command: str, kind: str | None) -> bool:
+        """Whether the command is for this user on a key of this kind (None: not one of ours)."""
+        if command in LOOKS | self.looks:
+            return kind in self.sees
+        return kind in (self.scripts if command in SCRIPTS else self.writes.get(command, ()))
+
+
+def by_command(kinds: Mapping[frozenset[str], str]) -> dict[str, frozenset[str]]:
+    """``{kinds of keys: commands}``, turned round."""
+    found: dict[str, frozenset[str]] = {}
+    for keys, commands in kinds.items():
+        for command in commands.split():
+            found[command] = found.get(command, frozenset()) | keys
+    return found
+
+
+def only(*kinds: str) -> frozenset[str]:
+    return frozenset(kinds)
+
+
+#: What submit, stop, resume and retry write.
+MOVES = {
+    OF_A_RUN: "hset hdel xadd persist",
+    only("idem"): "get set persist",
+    only("due", "index"): "zadd zrem",
+    only("queues"): "hincrby",
+    only("list"): "lpush rpush",
+}
+ROLES = {
+    "producer": Role(sees=SHARED | SEEN | {"idem"}, scripts=SHARED | {"idem"}, writes=by_command(MOVES)),
+    "worker": Role(
+        sees=SHARED | SEEN | {"idem", "line"},
+        looks=only("hkeys", "zrangebyscore"),
+        scripts=SHARED | {"idem", "line"},
+        writes=by_command(
+            {
+                OF_A_RUN: "hset hsetnx hdel xadd rpush pexpireat",
+                only("idem"): "pexpireat",
+                only("due", "index", "line"): "zadd zrem",
+                only("queues"): "hset hincrby",
+                only("list", "priorities"): "lpush rpush brpop",
+                only("workers"): "zadd zrem zremrangebyscore",
+                only("announcements"): "hset hdel",
+                only("letters"): "lpush ltrim",
+            }
+        ),
+    ),
+    "reader": Role(sees=SHARED | SEEN),
+    "admin": Role(
+        sees=SHARED | SEEN | {"idem"},
+        looks=only("zscan"),
+        scripts=SHARED | {"idem"},
+        writes=by_command({**MOVES, only("paused"): "hsetnx hdel", OF_A_RUN | {"idem", "letters"}: "del"}),
+    ),
+}
+
+#: Each command with a key, as it is sent.
+EXAMPLES = {
+    "exists": "exists KEY", "hexists": "hexists KEY f", "hget": "hget KEY f", "hgetall": "hgetall KEY", "hmget": "hmget KEY f",
+    "llen": "llen KEY", "lpos": "lpos KEY x", "lrange": "lrange KEY 0 -1", "type": "type KEY", "xread": "xread STREAMS KEY 0",
+    "zcard": "zcard KEY", "zcount": "zcount KEY 0 1", "zrange": "zrange KEY 0 1", "zrevrange": "zrevrange KEY 0 1",
+    "zrevrank": "zrevrank KEY x", "zscore": "zscore KEY x",
+    "eval_ro": "eval_ro return 1 KEY", "evalsha_ro": "evalsha_ro sha 1 KEY", "eval": "eval return 1 KEY", "evalsha": "evalsha sha 1 KEY",
+    "hdel": "hdel KEY f", "hincrby": "hincrby KEY f 1", "hset": "hset KEY f 1", "hsetnx": "hsetnx KEY f 1", "hkeys": "hkeys KEY",
+    "lpush": "lpush KEY x", "rpush": "rpush KEY x", "ltrim": "ltrim KEY 0 1", "brpop": "brpop KEY 1", "xadd": "xadd KEY * f 1",
+    "zadd": "zadd KEY 1 x", "zrem": "zrem KEY x", "zrangebyscore": "zrangebyscore KEY 0 1", "zremrangebyscore": "zremrangebyscore KEY 0 1",
+    "zscan": "zscan KEY 0", "get": "get KEY", "set": "set KEY 1", "del": "del KEY", "persist": "persist KEY",
+    "pexpireat": "pexpireat KEY 9",
+}  # fmt: skip
+
+
+def example(command: str, key: str) -> list[str]:
+    """The command on this key."""
+    return [key if word == "KEY" else word for word in EXAMPLES[command].split()]

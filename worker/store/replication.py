@@ -1,0 +1,50 @@
+"""Replication: an answer that a client gets only once replicas have what it rests on (WAIT)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from flows.errors import HoldfastError
+from worker.store.scripts import Arguments, Transition
+
+#: The transitions that a client asks for, and whose answer it builds on. A round's claim and commit are not among them: the next
+#: round's message is out with the commit itself, so nobody would be held up by waiting after it (docs/decisions/0015).
+ACKNOWLEDGED = frozenset({"submit_run", "request_stop", "resume_run", "retry_run", "delete_run"})
+
+
+class NotReplicated(HoldfastError):
+    """It was done, but too few replicas have it yet: a failover at this moment could undo it. The message names the run."""
+
+
+@dataclass(frozen=True)
+class Replication:
+    """How many replicas must have it, and for how long (s) a client waits for them; 0: none, at once."""
+
+    replicas: int = 0
+    seconds: float = 1.0
+
+
+def answer_and_wait(client: redis.Redis, script: Transition, keys: Sequence[str], argv: Arguments, wanted: Replication, mark: str) -> Any:
+    """Run a transition and wait for replicas, in one exchange over one connection; its answer, and how many replicas have it.
+
+    WAIT looks at the connection's own last write. An operation that was sent again, or found its work done, writes nothing, and
+    Valkey would say at once that all replicas have that. So something is sent to the replicas first that changes nothing: a
+    publication on the channel ``mark``. After it, "they have it" means that they have all that the answer was read from. One exchange:
+    after a failover in between, the answer would be the old master's and the waiting the new one's.
+    """
+    for whole in (False, True):
+        with client.pipeline(transaction=False) as pipe:
+            script.into(pipe, keys, argv, whole=whole)
+            pipe.publish(mark, "")
+            pipe.wait(wanted.replicas, round(wanted.seconds * 1000))
+            found = pipe.execute(raise_on_error=False)
+        if not isinstance(found[0], redis.exceptions.NoScriptError):
+            break
+    for each in found:
+        if isinstance(each, Exception):
+            raise each
+    return found[0], found[2]
