@@ -33,7 +33,7 @@ JUMPS = (-8.0, -3.0, 5.0, 30.0, 300.0)
 
 def kill_worker(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
     """SIGKILL a worker with all its processes; another takes its place at once."""
-    place = chance.choice(cluster.places)
+    place = _at_work(cluster, chance)
     pids = place.pids()
     if place.worker.process.poll() is None:
         place.worker.kill()
@@ -61,7 +61,7 @@ def kill_child(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
 
 def freeze_worker(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
     """SIGSTOP a worker for longer than a lease: it wakes with rounds that others play by then."""
-    place = chance.choice(cluster.places)
+    place = _at_work(cluster, chance)
     pids = place.pids()
     place.signal(signal.SIGSTOP)
     try:
@@ -73,12 +73,12 @@ def freeze_worker(cluster: Cluster, chance: random.Random, strike: Strike) -> No
 
 def warm_shutdown(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
     """SIGTERM a worker: it finishes or gives back what it has; another takes its place."""
-    _leave(cluster, chance.choice(cluster.places), signal.SIGTERM, strike)
+    _leave(cluster, _at_work(cluster, chance), signal.SIGTERM, strike)
 
 
 def cold_shutdown(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
     """SIGQUIT a worker: it ends in the middle of its rounds."""
-    _leave(cluster, chance.choice(cluster.places), signal.SIGQUIT, strike)
+    _leave(cluster, _at_work(cluster, chance), signal.SIGQUIT, strike)
 
 
 def newer_version(cluster: Cluster, chance: random.Random, strike: Strike) -> None:
@@ -212,6 +212,11 @@ def refused(admin: redis.Redis, seconds: float) -> bool:
         if time.monotonic() >= end:
             return False
         time.sleep(0.05)
+
+
+def _at_work(cluster: Cluster, chance: random.Random) -> Place:
+    """A worker that plays rounds, if any does: of the others there is nothing to take."""
+    return chance.choice([place for place in cluster.places if cluster.ledger.at_work(place.pids())] or cluster.places)
 
 
 def _mood(cluster: Cluster, mood: str, seconds: float, strike: Strike) -> None:

@@ -97,8 +97,11 @@ class Nemesis:
 
     def finish(self) -> list[history.Fault]:
         """Wait until all is done and mended; the faults in order. Raises what a fault raised: the laboratory itself is broken then."""
-        for lane in self._lanes:
-            lane.join()
+        while any(lane.is_alive() for lane in self._lanes):
+            for lane in self._lanes:
+                lane.join(1.0)
+            if any(lane.error for lane in self._lanes):
+                self.abort()
         for lane in self._lanes:
             if lane.error is not None:
                 raise lane.error
