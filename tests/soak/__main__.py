@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--quiet", type=float, default=60.0, help="seconds after the faults in which all runs must complete")
     parser.add_argument("--seed", type=int, default=None, help="decides every fault and its time; a new one by default")
-    parser.add_argument("--runs", type=int, default=0, help="by default 200 in each minute and a half")
+    parser.add_argument("--runs", type=int, default=0, help="by default 200 in three minutes")
     parser.add_argument("--only", default=None, help=f"kinds of fault, comma-separated, of: {', '.join(ALL)}")
     parser.add_argument("--no-faults", action="store_true")
     parser.add_argument("--no-plain", action="store_true", help="leave out plain Celery")
