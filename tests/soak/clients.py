@@ -17,6 +17,8 @@ from worker.store import StoreUnavailable
 
 #: Seconds between two looks of a reader, between two stops of a steersman.
 LOOK_EVERY, STEER_EVERY = 0.1, 0.5
+#: The steersman has his hands on one run in so many, the rest goes its way; and on no more of the newest than these.
+STEERED_ONE_IN, STEERED_AT_A_TIME = 5, 20
 #: Seconds until a call whose outcome is unknown is made again.
 AGAIN_AFTER = 0.2
 #: How long a round takes, in seconds.
@@ -139,7 +141,7 @@ class Clients:
                 if self.notebook.call("resume", run_id, lambda run_id=run_id: client.resume(run_id)) is None:
                     go_on(self.notebook, client, run_id)
             elif self.notebook.runs:
-                run_id = chance.choice(self.notebook.runs[-100:])
+                run_id = chance.choice(self.notebook.runs[::STEERED_ONE_IN][-STEERED_AT_A_TIME:])
                 mode: Any = chance.choice(["graceful", "now"])
                 name = "stop" if mode == "graceful" else "stop_now"
                 self.notebook.call(name, run_id, lambda run_id=run_id, mode=mode: client.request_stop(run_id, mode))

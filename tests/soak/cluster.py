@@ -139,6 +139,11 @@ class Cluster:
         for place in self.places:
             place.worker.ready()
 
+    def still(self) -> None:
+        """End all workers, so that what is read now stands still."""
+        for place in self.places:
+            place.worker.kill()
+
     def mind_the_fallen(self) -> None:
         """Start workers anew that ended though nobody ended them, as a supervisor does, and remember why.
 

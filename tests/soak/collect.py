@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.soak.clients import Notebook
 from tests.soak.cluster import Cluster
-from tests.soak.history import End, Event, Fault, History
+from tests.soak.history import Call, Effect, End, Event, Fault, History, Read
 from worker import Client
 
 #: What a worker logs of a commit that came too late.
@@ -59,9 +59,18 @@ def traffic(cluster: Cluster, client: Client, history: History) -> Traffic:
     return Traffic(pushed, {name: types[name] for name in PUSHED_AGAIN if types[name]}, types["committed"], late)
 
 
-def save(history: History, path: Path) -> None:
-    """Keep a history as JSON, to be judged again."""
+def save(history: History, path: Path) -> Path:
+    """Keep a history as JSON, to be judged again; where it is."""
     path.write_text(json.dumps(dataclasses.asdict(history), default=sorted) + "\n")
+    return path
+
+
+def load(path: Path) -> History:
+    """A history that was kept."""
+    kept = json.loads(path.read_text())
+    kinds: dict[str, Any] = {"calls": Call, "reads": Read, "events": Event, "effects": Effect, "faults": Fault, "ends": End}
+    records: dict[str, Any] = {name: [kind(**each) for each in kept[name]] for name, kind in kinds.items()}
+    return History(**records, asked_faults=frozenset(kept["asked_faults"]), rounds=kept["rounds"])
 
 
 def _events(client: Client, run: str) -> list[Event]:

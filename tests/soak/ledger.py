@@ -56,7 +56,7 @@ class Ledger:
         return sorted([*tried, *applied], key=lambda effect: effect.at)
 
     def at_work(self, pids: Iterable[int]) -> list[int]:
-        """Those of ``pids`` that have begun a round lately; whether they are done with it the receiver's files do not tell in time."""
+        """Those of ``pids`` that have begun a round within the last second, as long as most take."""
         if not self._lines.exists():
             return []
         with self._lines.open("rb") as lines:

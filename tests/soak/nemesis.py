@@ -12,10 +12,10 @@ from tests.soak.cluster import Cluster
 from tests.soak.faults import Fault
 from tests.soak.strike import Strike
 
-#: Seconds between two faults of a lane.
-PAUSES = (0.5, 3.0)
+#: Seconds between two faults: of the first lane, and of the others, which leave it some time for itself.
+PAUSES, LONG_PAUSES = (0.5, 3.0), (1.0, 8.0)
 #: Seconds without a fault after each has had its turn, so that some of the other lane's hit a system that is otherwise well.
-CALM = (10.0, 40.0)
+CALM = (20.0, 50.0)
 #: A kind that did not hit anything is tried so many times more when the time is over.
 MORE_TRIES = 3
 
@@ -54,7 +54,7 @@ class Lane(threading.Thread):
                 if self._over.is_set() or (not first and self._time_is_up()):
                     break
                 self._strike(kind)
-                self._over.wait(self._chance.uniform(*PAUSES))
+                self._over.wait(self._chance.uniform(*(PAUSES if self._first else LONG_PAUSES)))
             if not self._first and not self._time_is_up():
                 self._over.wait(min(self._chance.uniform(*CALM), max(0.0, self._end - time.monotonic())))
             first = False
@@ -97,8 +97,11 @@ class Nemesis:
 
     def finish(self) -> list[history.Fault]:
         """Wait until all is done and mended; the faults in order. Raises what a fault raised: the laboratory itself is broken then."""
-        for lane in self._lanes:
-            lane.join()
+        while any(lane.is_alive() for lane in self._lanes):
+            for lane in self._lanes:
+                lane.join(1.0)
+            if any(lane.error for lane in self._lanes):
+                self.abort()
         for lane in self._lanes:
             if lane.error is not None:
                 raise lane.error

@@ -37,9 +37,12 @@ def recoveries(
     Left out are runs that a client steered meanwhile: those may stand still because they were asked to.
     """
     tries: dict[str, list[Effect]] = defaultdict(list)
+    done: dict[tuple[str, int, int], float] = {}
     for effect in effects:
         if effect.what == "tried":
             tries[effect.run].append(effect)
+        elif effect.what == "applied":
+            done[effect.run, effect.step, effect.attempt] = effect.at
     steered: dict[str, list[Call]] = defaultdict(list)
     for call in calls:
         if call.name != "submit":
@@ -53,7 +56,10 @@ def recoveries(
             if not before or not after or before[-1].pid not in lost:
                 continue
             last = before[-1]
-            if fault.kind not in ANY_ROUND:
+            if fault.kind in ANY_ROUND:
+                if done.get((run, last.step, last.attempt), fault.at) < fault.at:
+                    continue  # the round was over, and its run stands in line
+            else:
                 after = [each for each in after if each.step == last.step]
             if not after or after[0].pid in lost:
                 continue

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.history import Call, Effect, Fault
+from tests.soak.collect import load, save
+from tests.soak.history import Call, Effect, End, Event, Fault, History, Read
 from tests.soak.ledger import Ledger
 from tests.soak.recovery import recoveries, share
 
@@ -52,6 +53,20 @@ def test_it_is_told_apart_whether_the_server_was_well(at: float, over: float, al
 
 def test_shares() -> None:
     assert share([3.0, 1.0, 2.0], 0.5) == 2.0 and share([float(n) for n in range(200)], 0.99) == 198.0 and share([1.0], 0.99) == 1.0
+
+
+def test_a_history_that_was_kept_is_the_same(tmp_path: Path) -> None:
+    history = History(
+        calls=[Call("submit", "r", 1.0, 2.0, "acknowledged", {"status": "queued"}, "goal")],
+        reads=[Read("c", "r", 3.0, "running", 0, 1)],
+        events=[Event("r", "committed", 4.0, 0, 1, {"took": "5"})],
+        effects=[tried(0, 4.0, 7)],
+        faults=[KILL],
+        ends=[End("r", "completed", 0, 1, [0])],
+        asked_faults=frozenset({"kill_worker"}),
+        rounds=1,
+    )
+    assert load(save(history, tmp_path / "h.json")) == history
 
 
 def test_the_ledger_reads_back_what_was_written_and_its_receiver_applies_a_key_once(tmp_path: Path) -> None:

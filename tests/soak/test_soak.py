@@ -13,7 +13,6 @@ from tests.soak.soak import Plan, soak
 CHAOS_SECONDS = 90.0
 #: As long as it takes on a busy machine; mostly some seconds.
 QUIET_SECONDS = 120.0
-#: Half of what a soak by hand has: the suite's other tests want the cores, too.
 RUNS = 100
 
 
