@@ -21,7 +21,7 @@ class Mutant:
 MUTANTS = [
     Mutant("claim_checks_epoch", "outbox", "I4"),
     Mutant("claim_checks_step", "outbox", "I4"),
-    Mutant("claim_is_early_while_waiting", "limits", "I4"),
+    Mutant("claim_is_early_while_waiting", "limits", "V3"),
     Mutant("claim_is_early_while_interrupted", "limits", "I6"),
     Mutant("claim_never_judges_time", "forfeits", "I5"),
     Mutant("claim_knows_its_own", "replies", "I13"),
