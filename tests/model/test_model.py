@@ -20,7 +20,7 @@ from worker.store import Store
 #: Small enough for every push.
 QUICK = "forfeits"
 #: Walks on the real Lua in the slow suite, for each configuration, and moves of each.
-WALKS = 4
+WALKS = 8
 LENGTH = 40
 
 

@@ -143,15 +143,15 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
             run.failures += 1
         push(w, place, run)
         answer = "queued"
-    elif kind == "failed":
+    elif kind in ("failed", "fatal"):
         run.failures += 1
-        if run.failures >= config.max_failures and rules.failures_are_bounded:
+        if kind == "fatal" or (run.failures >= config.max_failures and rules.failures_are_bounded):
             fail(run)
             answer = "errored"
         else:
             wait(w, run, "retry", config.delay)
             answer = "waiting"
-    else:  # fatal, damaged
+    else:  # damaged
         fail(run)
         answer = "errored"
     run.last_token, run.last_answer = token, answer
