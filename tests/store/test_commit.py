@@ -14,6 +14,7 @@ from tests.support.runs import (
     advance,
     assert_lawful,
     at,
+    by_token_alone,
     claim,
     commit,
     commit_end,
@@ -112,7 +113,7 @@ def test_a_token_swept_away_is_fenced_before_anybody_claims_again(store: Store) 
     zombie = claim(store)
     sweep_after(store, LEASE)
     before = everything(store)
-    assert commit_next(store, zombie) == ("fenced", "")
+    assert commit_next(store, zombie) == commit_next(store, by_token_alone(zombie)) == ("fenced", "")
     assert everything(store) == before
 
 

@@ -183,6 +183,8 @@ def test_a_submit_onto_what_is_left_of_another_run_does_not_inherit_it(store: St
 
 
 CONTROL = ("epoch", "step", "token", "attempt", "created_at", "resend", "retention")
+#: Counts that a run may lack, but not hold garbled.
+OPTIONAL = ("failures", "losses", "number", "grace")
 GARBAGE = ("", "x", "nan", "inf", "-1", "1.5", "0x10", "1e3", " 1", "9" * 400)
 
 
@@ -196,7 +198,7 @@ def test_a_missing_control_field_is_damaged_and_nothing_is_written(store: Store,
     assert everything(store) == before
 
 
-@pytest.mark.parametrize("field", CONTROL)
+@pytest.mark.parametrize("field", [*CONTROL, *OPTIONAL])
 @pytest.mark.parametrize("transition", ["claiming", "ending", "stopping", "forfeiting", "resuming", "retrying"])
 def test_a_garbled_control_field_is_damaged_and_nothing_is_written(store: Store, transition: str, field: str) -> None:
     """Lua reads nan, inf, 0x10 and 1e3 as numbers; none of them is a count."""

@@ -46,8 +46,8 @@ CALLS: dict[str, Callable[[Store, Granted], Any]] = {
     "end": commit_end,
     "extend": lambda store, granted: store.extend([("r", granted.token, "")]),
     "stop": lambda store, _: stop(store, "now"),
-    "resume": lambda store, _: store.resume("r", op="o", epoch=0, message="m", after="a"),
-    "retry": lambda store, _: store.retry("r", op="o", epoch=0, message="m", after="a"),
+    "resume": lambda store, _: store.resume("r", op="o", epoch=0, step=0, message="m", after="a"),
+    "retry": lambda store, _: store.retry("r", op="o", epoch=0, step=0, message="m", after="a"),
     "quarantine": lambda store, _: store.quarantine("r", epoch="0", step="0", message="r/0/0", error="e"),
 }
 

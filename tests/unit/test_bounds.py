@@ -113,15 +113,15 @@ def test_no_more_of_a_flow_file_is_read_than_a_flow_may_have(tmp_path: Any) -> N
 @pytest.mark.parametrize("text", ["[" * (MOST_OF_A_MESSAGE - 1), '{"a":' * 3000, "x" * (MOST_OF_A_MESSAGE + 1), DEEP_JSON])
 def test_no_message_is_too_much_for_the_guard(text: str) -> None:
     with pytest.raises(Malformed):
-        sift(text)
+        sift(text, "holdfast.controller")
 
 
 def test_what_the_server_holds_nested_too_deep_is_damage() -> None:
     with pytest.raises(DamagedRun, match="field 'inputs' is not JSON"):
         _ = Record({"id": "r", "inputs": DEEP_JSON}).inputs
     for text in (DEEP_JSON, "[]", "{}", '{"command":{"name":1}}', "1"):
-        entry = f"{hashlib.sha256(text.encode()).hexdigest()[:16]} {text}"
+        digest = hashlib.sha256(b"r " + text.encode()).hexdigest()[:16]
         with pytest.raises(DamagedRun, match="is no turn"):
-            unpack_turns("r", [entry])
+            unpack_turns("r", [f"{digest} {text}"])
     with pytest.raises(DamagedRun, match="data"):
         Event.of("1-0", {"type": "committed", "at": "1", "step": "0", "attempt": "1", "node": "N", "data": DEEP_JSON})

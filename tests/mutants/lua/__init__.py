@@ -1,6 +1,6 @@
 """All mutants of the Lua files."""
 
-from tests.mutants.lua import claim, commit, leases, making, memory, moving, reading, steering, sweeping
+from tests.mutants.lua import claim, commit, leases, making, memory, moving, reading, steering, sweeping, trust
 
 MUTANTS = (
     *claim.MUTANTS,
@@ -12,4 +12,5 @@ MUTANTS = (
     *memory.MUTANTS,
     *moving.MUTANTS,
     *reading.MUTANTS,
+    *trust.MUTANTS,
 )

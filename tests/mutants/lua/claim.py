@@ -63,12 +63,12 @@ MUTANTS = (
         "no round of a paused flow is claimed", "test_paused.py::test_a_run_of_a_paused_flow_waits_without_lease_or_attempt",
     ),
     Mutant(
-        "claim.newer_schema", "claim_round", "number(run.schema) > number(arg.schema)", "false",
+        "claim.newer_schema", "claim_round", "newer(run.schema) or", "",
         "a run that a newer worker wrote is for newer workers",
         "test_claim.py::test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_played",
     ),
     Mutant(
-        "claim.same_schema", "claim_round", "number(run.schema) > number(arg.schema)", "number(run.schema) >= number(arg.schema)",
+        "claim.same_schema", "reading", "number(schema) > number(arg.schema)", "number(schema) >= number(arg.schema)",
         "a run of one's own schema is played",
         "test_claim.py::test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_played",
     ),

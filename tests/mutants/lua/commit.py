@@ -10,7 +10,7 @@ MUTANTS = (
         "a wrong type is answered before any write", "test_damage.py::test_a_wrong_type_at_any_key_is_answered_before_any_write",
     ),
     Mutant(
-        "commit.fields_unseen", "commit_round", "damaged = malformed(run)", "damaged = nil",
+        "commit.fields_unseen", "commit_round", "damaged = malformed(k, run)", "damaged = nil",
         "a garbled control field is answered before any write",
         "test_damage.py::test_a_garbled_control_field_is_damaged_and_nothing_is_written",
     ),
@@ -43,7 +43,7 @@ MUTANTS = (
     ),
     Mutant(
         "commit.any_token", "commit_round", FENCE, FENCE.replace("run.token ~= arg.token or ", ""),
-        "I4: only the newest token commits", "test_commit.py::test_an_older_token_is_fenced",
+        "I4: only the newest token commits", "test_commit.py::test_a_token_that_was_not_granted_is_fenced",
     ),
     Mutant(
         "commit.any_step", "commit_round", FENCE, FENCE.replace("run.step ~= arg.step or ", ""), "I4: another step is fenced",

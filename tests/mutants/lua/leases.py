@@ -4,16 +4,16 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        "extend.any_phase", "extend_leases", "if phase ~= 'leased' or held ~= token then", "if held ~= token then",
+        "extend.any_phase", "extend_leases", "if phase ~= 'leased' or held ~= token or", "if held ~= token or",
         "a lease that was swept is not taken back", "test_heartbeat.py::test_a_lease_that_was_swept_is_lost_and_not_taken_back",
     ),
     Mutant(
-        "extend.any_token", "extend_leases", "if phase ~= 'leased' or held ~= token then", "if phase ~= 'leased' then",
+        "extend.any_token", "extend_leases", "if phase ~= 'leased' or held ~= token or", "if phase ~= 'leased' or",
         "a zombie's beat keeps nobody's lease", "test_heartbeat.py::test_a_lease_that_was_swept_is_lost_and_not_taken_back",
     ),
     Mutant(
-        "extend.by_time", "extend_leases", "if phase ~= 'leased' or held ~= token then",
-        "if phase ~= 'leased' or held ~= token or number(redis.call('HGET', key, 'lease_until')) <= now then",
+        "extend.by_time", "extend_leases", "if phase ~= 'leased' or held ~= token or",
+        "if phase ~= 'leased' or held ~= token or number(redis.call('HGET', key, 'lease_until')) <= now or",
         "a lease that lapsed but was not swept is still extended",
         "test_heartbeat.py::test_a_lease_that_lapsed_but_was_not_swept_is_still_extended",
     ),
@@ -23,12 +23,12 @@ MUTANTS = (
         "test_heartbeat.py::test_a_run_of_a_wrong_type_costs_its_neighbours_nothing",
     ),
     Mutant(
-        "extend.garbled_grant", "extend_leases", "not id or not is_count(granted) or", "not id or",
+        "extend.garbled_grant", "extend_leases", "or not is_count(granted) or", "or",
         "a lease that does not read is damaged, not over",
         "test_damage.py::test_a_lease_length_that_does_not_read_is_told_and_not_written_over",
     ),
     Mutant(
-        "extend.no_id", "extend_leases", "elseif not id or not is_count(granted)", "elseif not is_count(granted)",
+        "extend.no_id", "extend_leases", "elseif not id or key_of(KEYS[1], id) ~= key or", "elseif",
         "a run without its id costs no neighbour its beat",
         "test_damage.py::test_a_damaged_run_does_not_cost_its_neighbours_their_heartbeat",
     ),

@@ -83,7 +83,7 @@ MUTANTS = (
         "test_retention.py::test_an_idempotency_key_holds_as_long_as_its_run",
     ),
     Mutant(
-        "offer.any_flow", "offer_again", "if id and flow == arg.flow and phase", "if id and phase",
+        "offer.any_flow", "offer_again", "and flow == arg.flow and phase", "and phase",
         "a run of another flow stays paused", "test_paused.py::test_a_run_of_another_paused_flow_is_not_offered",
     ),
     Mutant(

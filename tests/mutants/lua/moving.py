@@ -117,7 +117,7 @@ MUTANTS = (
         "a question is closed by the commit", "test_commit.py::test_an_answer_is_consumed_by_the_commit",
     ),
     Mutant(
-        "moving.key_outlives_its_run", "moving", "  if run.idem then redis.call('PEXPIREAT', k.idem, time) end\n", "",
+        "moving.key_outlives_its_run", "moving", "  if has_key(k, run) then redis.call('PEXPIREAT', k.idem, time) end\n", "",
         "an idempotency key holds as long as its run",
         "test_commit.py::test_an_ending_sets_one_absolute_expiry_on_all_keys_of_the_run",
     ),
@@ -128,7 +128,7 @@ MUTANTS = (
         "test_commit.py::test_an_ending_sets_one_absolute_expiry_on_all_keys_of_the_run",
     ),
     Mutant(
-        "moving.key_expires_after_a_retry", "moving", "  if run.idem then redis.call('PERSIST', k.idem) end\n", "",
+        "moving.key_expires_after_a_retry", "moving", "  if has_key(k, run) then redis.call('PERSIST', k.idem) end\n", "",
         "I11: a retried run keeps its key", "test_retry.py::test_a_retry_keeps_the_keys_again",
     ),
     Mutant(

@@ -20,6 +20,11 @@ MUTANTS = (
     ),
     Mutant(
         "reading.optional_counts_unseen", "reading", "if run[name] and not is_count(run[name]) then return name end", "",
+        "a garbled count is answered before any write", "test_damage.py::test_a_garbled_control_field_is_damaged_and_nothing_is_written",
+    ),
+    Mutant(
+        "reading.times_unseen", "reading",
+        "if run[name] and not (is_count(run[name]) and number(run[name]) < YEAR_10000) then return name end", "",
         "a garbled deadline does not end the run as late", "test_damage.py::test_a_garbled_deadline_does_not_end_the_run_as_late",
     ),
     Mutant(

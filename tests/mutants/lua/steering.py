@@ -65,7 +65,7 @@ MUTANTS = (
         "a resent answer does not answer the next question", "test_resume.py::test_a_resent_answer_does_not_answer_the_next_question",
     ),
     Mutant(
-        "resume.any_epoch", "resume_run", "if run.epoch ~= arg.epoch then return { 'stale' } end", "",
+        "resume.any_epoch", "resume_run", "if run.epoch ~= arg.epoch or run.step", "if run.step",
         "another epoch than the one seen is stale", "test_resume.py::test_another_epoch_than_the_one_seen_answers_stale",
     ),
     Mutant(
@@ -104,7 +104,7 @@ MUTANTS = (
         "test_retry.py::test_a_retry_refused_as_running_and_resent_does_not_start_a_run_that_errored_later",
     ),
     Mutant(
-        "retry.any_epoch", "retry_run", "if run.epoch ~= arg.epoch then return { 'stale' } end", "",
+        "retry.any_epoch", "retry_run", "if run.epoch ~= arg.epoch or run.step", "if run.step",
         "another epoch than the one seen is stale", "test_retry.py::test_another_epoch_than_the_one_seen_answers_stale",
     ),
     Mutant(
