@@ -133,7 +133,7 @@ def test_a_death_that_the_flow_catches_is_a_death_all_the_same(lab: Lab) -> None
 
 def test_an_engine_that_fences_nobody_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     real = scripts.source
-    fence = re.compile(r"if run.phase ~= 'leased' or run.token ~= arg.token .* then return \{ 'fenced' \} end")
+    fence = re.compile(r"if run.phase ~= 'leased' or run.token ~= arg.token .* then return \{ 'fenced' \} end\nif arg.claim .* end")
     assert fence.search(real("commit_round"))
     monkeypatch.setattr(scripts, "source", lambda name: fence.sub("", real(name)))
     assert "Holdfast broke a promise" in str(found(lab, Three, only="step 4: overtaken after deciding"))

@@ -231,12 +231,11 @@ def test_a_damaged_run_is_quarantined_and_says_what_is_wrong_before_any_worker_h
     assert verdict.code is VerdictCode.QUARANTINED and "digest" in verdict.sentence and just_now(verdict)
 
 
-def test_a_run_that_the_sweep_let_go_of_is_quarantined(client: Client, worker_process: StartsWorkers) -> None:
+def test_a_run_that_the_sweep_let_go_of_is_quarantined(client: Client) -> None:
     run = client.submit("ledger", "g", {"rounds": 1}, not_before=3600)
-    client._store.redis.hset(client._store.keys.run(run.id), "queue", "nobody's")
-    client._store.redis.zadd(client._store.keys.due, {run.id: 0})
-    worker_process()
-    verdict = becomes(client, run.id, VerdictCode.QUARANTINED)
+    client._store.redis.zrem(client._store.keys.due, run.id)
+    verdict = client.why(run.id)
+    assert verdict.code is VerdictCode.QUARANTINED
     assert "the sweep" in verdict.sentence and f"holdfast stop {run.id} and holdfast delete {run.id}" in verdict.sentence
     client.request_stop(run.id)
     client.delete(run.id)

@@ -123,5 +123,5 @@ def test_what_the_server_holds_nested_too_deep_is_damage() -> None:
         digest = hashlib.sha256(b"r " + text.encode()).hexdigest()[:16]
         with pytest.raises(DamagedRun, match="is no turn"):
             unpack_turns("r", [f"{digest} {text}"])
-    with pytest.raises(DamagedRun, match="data"):
+    with pytest.raises(DamagedRun, match="is no event"):
         Event.of("1-0", {"type": "committed", "at": "1", "step": "0", "attempt": "1", "node": "N", "data": DEEP_JSON})

@@ -23,6 +23,8 @@ class Wrong:
 
 def faults_of(story: Story, undisturbed: Story, same_answer: bool, heeds_stop: bool) -> Iterator[Wrong]:
     """What the lab itself finds wrong."""
+    if "it is quarantined" in (story.run.error or ""):
+        yield Wrong(f"what Holdfast stored of the run is damaged: {story.run.error}", ours=True)
     if story.status is not undisturbed.status:
         error = f": {story.run.error}" if story.run.error else ""
         yield Wrong(f"the run ended {story.status.value}, undisturbed it ends {undisturbed.status.value}{error}")

@@ -10,8 +10,10 @@ from worker.dispatch import Dispatcher
 from worker.store import Store
 from worker.store.scripts import source
 
-FENCE = "if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.step or run.epoch ~= arg.epoch then return { 'fenced' } end"
-NEWEST = "run.token ~= arg.token or "
+TOKEN = "if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.step or run.epoch ~= arg.epoch then return { 'fenced' } end"
+CLAIM = "if arg.claim and run.claim_id ~= arg.claim then return { 'fenced' } end"
+FENCE = f"{TOKEN}\n{CLAIM}"
+ANY_TOKEN = TOKEN.replace("run.token ~= arg.token or ", "")
 ANSWERED = "if run.last_token == arg.token then return { 'ok', run.last_answer } end"
 OPERATED = "if repeated then return repeated end"
 PROMISE = "  due_at(k, run, now + number(run.grace))\nend"

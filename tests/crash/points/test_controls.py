@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from flows import RoundContext
-from tests.crash.points.controls import ANSWERED, FENCE, NEWEST, OPERATED, PUSHED, Split, split, without
+from tests.crash.points.controls import ANSWERED, ANY_TOKEN, FENCE, OPERATED, PUSHED, Split, split, without
 from tests.crash.points.faults import DIES_AFTER, DIES_BEFORE, PAUSES_BEFORE, REPLY_LOST, Fault
 from tests.crash.points.plans import broken
 from tests.crash.points.plot import Plot
@@ -32,7 +32,7 @@ def test_without_the_sweep_a_crash_is_never_recovered(stage: Stage) -> None:
 
 
 def test_without_the_newest_token_an_old_one_commits(stage: Stage) -> None:
-    change = without(NEWEST, "commit_round")
+    change = without(FENCE, "commit_round", instead=ANY_TOKEN)
     assert "I4" in laws_broken(stage, PAUSES_BEFORE, "commit_round", wakes="between", change=change)
 
 

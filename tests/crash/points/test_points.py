@@ -21,6 +21,7 @@ ELSEWHERE = {
     "delete_run": "tests/store/test_operations_repeat.py",
     "examine_run": "it writes nothing",
     "offer_again": "tests/store/test_paused.py",
+    "quarantine_run": "tests/store/test_quarantine.py",
 }
 
 
@@ -39,6 +40,7 @@ def test_every_transition_of_these_operations_is_among_the_points(stage: Stage) 
     assert set(TRANSITIONS) - seen == set(ELSEWHERE)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # where the cores are taken, hundreds of stories take their time
 def test_a_process_may_die_at_every_point(stage: Stage) -> None:
     story = counted(stage, WHOLE)
@@ -58,6 +60,7 @@ def test_a_process_may_die_at_every_point(stage: Stage) -> None:
     assert [group for group in alike if any(after[death] != after[group[0]] for death in group)] == []
 
 
+@pytest.mark.slow
 def test_every_reply_may_be_lost(stage: Stage) -> None:
     shown("reply lost", stage, WHOLE, ((lost,) for lost in lost_replies(counted(stage, WHOLE))))
 
