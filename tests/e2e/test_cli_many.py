@@ -53,6 +53,7 @@ def retried(client: Client, run_id: str) -> bool:
     return "retried" in [event.type for event in client.events(run_id, follow=False)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_errored_runs_are_retried_by_flow_or_all(holdfast: CommandLine, client: Client) -> None:
     for flow, run_id in (("broken", "b1"), ("broken", "b2"), ("cracked", "c1")):
@@ -100,6 +101,7 @@ def test_ended_runs_are_deleted_by_status_flow_and_age(holdfast: CommandLine, cl
     assert [run.id for run in client.runs()] == ["live"]
 
 
+@pytest.mark.slow
 def test_runs_of_a_paused_flow_wait_and_go_on_when_it_is_unpaused(holdfast: CommandLine, client: Client) -> None:
     paused = holdfast("flows", "pause", "countdown", "--reason", "the model is down", "--by", "ann")
     assert paused.code == 0 and "holdfast flows unpause countdown" in paused.out

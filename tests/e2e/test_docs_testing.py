@@ -68,6 +68,7 @@ def imported(project: Path) -> Iterator[Any]:
                 sys.modules.pop(module, None)
 
 
+@pytest.mark.slow
 def test_the_naive_shop_is_found_and_the_mended_one_is_not(project: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     with imported(project) as example, pytest.raises(CrashFound) as found:
         example.test_a_book_is_paid_once(lab, monkeypatch)

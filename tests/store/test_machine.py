@@ -470,7 +470,7 @@ def explore(server: CrashableServer, prefix: str, **chosen: Any) -> None:
 @pytest.mark.timeout(300)
 def test_one_run_two_workers_and_all_that_can_happen(server: CrashableServer, prefix: str) -> None:
     # Shrinking may take minutes: `make test-all` finds the short story.
-    explore(server, prefix, max_examples=40, stateful_step_count=30, derandomize=True, phases=[Phase.generate])
+    explore(server, prefix, max_examples=20, stateful_step_count=30, derandomize=True, phases=[Phase.generate])
 
 
 @pytest.mark.slow
