@@ -45,6 +45,8 @@ def play(mutants: Sequence[Mutant], tests: Sequence[str] = ()) -> Fate:
         files = [str(STORE / test) for test in tests or sorted({mutant.killed_by for mutant in mutants})]
         with contextlib.redirect_stdout(said):
             options = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=short", "-m", "not slow"]
+            # This process has imported the package whose plugin pytest finds.
+            options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
             code = pytest.main([*options, *files], plugins=[stage])
     assert code in (0, 1), f"pytest could not play the mutants:\n{said.getvalue()}"
     survived = tuple(mutant.name for mutant in mutants if mutant.name not in stage.killed)

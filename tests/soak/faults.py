@@ -27,9 +27,8 @@ LEAVING_SECONDS = 20.0
 LEFT_TOO_LATE = "did not leave within"
 #: How long to wait for a process that plays a round, when there is little work.
 AT_WORK_SECONDS = 10.0
-#: How far the server's clock jumps, in seconds: leases lapse and freeze by it. A worker lost while the clock is ahead is replaced
-#: when the clock has come there again, so no further than the quiet can wait for.
-JUMPS = (-8.0, -3.0, 5.0, 20.0)
+#: How far the server's clock jumps, in seconds: leases lapse by it, and would last for minutes more by the longest.
+JUMPS = (-8.0, -3.0, 5.0, 20.0, 300.0)
 
 
 def kill_worker(cluster: Cluster, chance: random.Random, strike: Strike) -> None:

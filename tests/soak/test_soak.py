@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from tests.soak.figures import figures
 from tests.soak.report import text
 from tests.soak.soak import Plan, soak
 
+#: The same faults each time; what they hit is chance enough. Others: make soak SEED=...
+SEED = 8
 CHAOS_SECONDS = 90.0
 #: As long as it takes on a busy machine; mostly some seconds.
 QUIET_SECONDS = 120.0
@@ -19,10 +19,9 @@ RUNS = 100
 @pytest.mark.slow
 @pytest.mark.timeout(420)
 def test_nothing_is_lost_or_doubled_whatever_happens() -> None:
-    seed = random.randrange(1_000_000)
-    outcome = soak(Plan(seed, CHAOS_SECONDS, QUIET_SECONDS, RUNS))
+    outcome = soak(Plan(SEED, CHAOS_SECONDS, QUIET_SECONDS, RUNS))
     told = text(figures(outcome))
     print(told)
-    assert outcome.well, f"make soak SEED={seed} MINUTES={CHAOS_SECONDS / 60:g} SOAK='--runs {RUNS}' asks for the same faults again\n{told}"
+    assert outcome.well, f"make soak SEED={SEED} MINUTES={CHAOS_SECONDS / 60:g} SOAK='--runs {RUNS}' asks for the same faults again\n{told}"
     committed = sum(event.type == "committed" for event in outcome.history.events)
     assert committed == RUNS * outcome.plan.rounds

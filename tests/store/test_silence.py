@@ -119,6 +119,26 @@ def test_sweeps_that_follow_each_other_are_no_silence(store: Store) -> None:
     assert words == [("r", "freed")]
 
 
+def test_a_dead_workers_lease_lasts_no_longer_for_a_clock_that_was_ahead_and_is_set_back(store: Store) -> None:
+    """Five minutes ahead for a moment: the last beat before the worker's death is of then."""
+    new_run(store)
+    sweep(store)
+    granted = claim(store)
+    later(store, 300_000)
+    store.extend([("r", granted.token, "")])
+    sweep(store)
+    later(store, -299_000)
+    assert sweep(store) == [("r", "in_line")] and due_in(store) == LEASE
+    assert sweep_after(store, LEASE) == [("r", "freed")]
+
+
+def test_a_clock_set_back_wakes_nobody_before_its_time(store: Store) -> None:
+    new_run(store, phase="waiting", delay=60_000)
+    sweep(store)
+    later(store, -LEASE)
+    assert sweep(store) == [("r", "in_line")] and due_in(store) == 60_000 + LEASE
+
+
 def test_a_clock_set_back_is_a_silence(store: Store) -> None:
     new_run(store)
     advance(store, 60_000)

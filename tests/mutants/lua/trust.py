@@ -63,4 +63,14 @@ MUTANTS = (
         "an older sweep lets go of no run that only a newer worker can read",
         "test_versions.py::test_an_older_sweep_lets_go_of_no_run_that_only_a_newer_worker_can_read",
     ),
+    Mutant(
+        "sweep.clock_back_unseen", "sweep_due", "if gap < -lease / 2 then", "if false then",
+        "a clock that was ahead and is set back keeps no dead worker's lease",
+        "test_silence.py::test_a_dead_workers_lease_lasts_no_longer_for_a_clock_that_was_ahead_and_is_set_back",
+    ),
+    Mutant(
+        "sweep.lease_of_a_clock_ahead", "sweep_due", "math.min(number(run.lease_until), now + number(run.lease_granted))",
+        "number(run.lease_until)", "a clock that was ahead and is set back keeps no dead worker's lease",
+        "test_silence.py::test_a_dead_workers_lease_lasts_no_longer_for_a_clock_that_was_ahead_and_is_set_back",
+    ),
 )  # fmt: skip

@@ -26,6 +26,7 @@ if damaged then return { { damaged, 'damaged' }, {} } end
 local lease, jitter = number(arg.lease), tonumber(arg.jitter)
 local SEARCHED = 256 -- messages at the consuming end among which a resent one is looked for; about 20 microseconds
 local FORGOTTEN = 50 -- ended runs an index that are looked at in one sweep; under a microsecond each
+local AHEAD = 10000 -- runs that are looked at when the clock was set back; about a microsecond each
 local PROMOTED = 1000 -- runs a list that are taken out of their line in one sweep; about 3 microseconds each
 
 -- Silence: nobody swept for so long that leases may have lapsed under live workers (the server or all sweepers stood still).
@@ -37,6 +38,12 @@ if gap > lease / 2 or gap < 0 then
   redis.call('HSET', base.queues, 'silent_from', silent_from, 'silent_until', silent_until)
 end
 redis.call('HSET', base.queues, 'swept_at', whole(now))
+-- The clock was ahead and has been set back: what it put off is looked at now, or a dead worker's lease would last until then.
+if gap < -lease / 2 then
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', base.due, '(' .. whole(now + lease), '+inf', 'LIMIT', 0, AHEAD)) do
+    redis.call('ZADD', base.due, 'XX', now, id)
+  end
+end
 
 local function was_silent(time)
   return is_count(silent_from) and is_count(silent_until) and time >= number(silent_from) and time <= number(silent_until) + lease / 2
@@ -81,8 +88,9 @@ local function too_late(k, run)
 end
 
 local function sweep_leased(k, run, order)
-  local lease_until = number(run.lease_until)
+  local lease_until = math.min(number(run.lease_until), now + number(run.lease_granted)) -- no lease is longer, but by a clock that was ahead
   if lease_until > now then
+    if lease_until < number(run.lease_until) then set(k, 'lease_until', whole(lease_until)) end
     due_at(k, run, lease_until)
     return 'in_line'
   end
