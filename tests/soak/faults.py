@@ -27,8 +27,8 @@ LEAVING_SECONDS = 20.0
 LEFT_TOO_LATE = "did not leave within"
 #: How long to wait for a process that plays a round, when there is little work.
 AT_WORK_SECONDS = 10.0
-#: How far the server's clock jumps, in seconds: leases lapse by it, and by the longest would last a minute more. A wait that is set while the
-#: clock is ahead does last so long, and the quiet must outlast it.
+#: How far the server's clock jumps, in seconds: leases lapse by it, and by the longest would last a minute more. A wait that is
+#: set while the clock is ahead does last so long, and the quiet must outlast it.
 JUMPS = (-8.0, -3.0, 5.0, 60.0)
 
 
