@@ -26,7 +26,6 @@ from worker.store import Store
 hypothesis_settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 hypothesis_settings.load_profile("holdfast")
 
-BINARIES = ("valkey", "redis")
 #: kombu keeps the bindings of queues under names of its own.
 KOMBU = "_kombu."
 
@@ -47,7 +46,7 @@ def server() -> Iterator[CrashableServer]:
         yield running
 
 
-@pytest.fixture(scope="session", params=BINARIES)
+@pytest.fixture(scope="session", params=["valkey", pytest.param("redis", marks=pytest.mark.slow)])
 def any_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
     """Each kind of server that Holdfast runs on, in turn."""
     if request.param == "valkey":

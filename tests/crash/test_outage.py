@@ -64,7 +64,8 @@ def test_a_server_that_dies_and_returns_robs_no_live_worker(own_server: Crashabl
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("outage", [stand_still, pytest.param(die_and_return, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("outage", [stand_still, die_and_return])
 def test_an_outage_longer_than_a_lease_costs_a_dead_worker_its_rounds_and_nobody_else(
     own_server: CrashableServer, outage: Callable[[CrashableServer, Callable[[], None], float], None]
 ) -> None:

@@ -76,6 +76,7 @@ def test_the_doctor_examines_that_app(celery: CeleryCommand) -> None:
     assert refused.code == 1 and "queue-names" in refused.err and "priority_steps" in refused.out
 
 
+@pytest.mark.slow
 def test_an_app_without_holdfast_is_told_so_in_a_sentence(celery: CeleryCommand) -> None:
     for done in (celery(*APP, "holdfast", "list", THEIRS_HAS_HOLDFAST="0"), celery("holdfast", "list")):
         assert done.code == 2 and done.out == "" and "worker.install(app)" in done.err and done.err.count("\n") == 1
@@ -92,6 +93,7 @@ def test_what_an_app_has_another_way_for_is_left_out_and_says_so(celery: CeleryC
     assert f"\n  {name} " not in celery(*APP, "holdfast", "--help").out
 
 
+@pytest.mark.slow
 def test_errors_have_the_exit_codes_of_holdfast(celery: CeleryCommand) -> None:
     assert celery(*APP, "holdfast", "show", "nobody").code == 3
     assert celery(*APP, "holdfast", "lst").code == 2

@@ -175,6 +175,7 @@ def test_up_gives_a_server_and_a_worker_that_others_find_and_ctrl_c_ends_both(tm
     assert not (tmp_path / "state" / "holdfast" / "server.sock").exists()
 
 
+@pytest.mark.slow
 def test_up_takes_no_broker_of_another_server(tmp_path: Path) -> None:
     holdfast = CommandLine(tmp_path, HOLDFAST_REDIS_URL="redis://127.0.0.1:1/0", HOLDFAST_BROKER_URL="amqp://127.0.0.1:1//")
     with holdfast.running("up") as up:
@@ -184,6 +185,7 @@ def test_up_takes_no_broker_of_another_server(tmp_path: Path) -> None:
     assert "127.0.0.1" not in ready
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["HOLDFAST_BROKER_URL", *(pytest.param(name, marks=pytest.mark.slow) for name in ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"))],

@@ -17,7 +17,7 @@ from worker import Client, Settings
 ROUNDS = 6
 
 
-@pytest.fixture(params=["valkey", "redis"])
+@pytest.fixture(params=["valkey", pytest.param("redis", marks=pytest.mark.slow)])
 def own_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
     if request.param not in available_binaries() and "CI" not in os.environ:
         pytest.skip(f"this machine has no {request.param}-server")

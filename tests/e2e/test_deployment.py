@@ -182,6 +182,7 @@ def _draining(client: Client, container: Container) -> bool:
     return all(int(mask, 16) & (1 << (signal.SIGTERM - 1)) == 0 for mask in pending)
 
 
+@pytest.mark.slow
 def test_a_worker_is_unhealthy_when_its_process_is_gone_or_it_cannot_reach_the_server(directory: Path, settings: Settings) -> None:
     with containers(directory, settings) as started:
         executor = started["executor"]
@@ -197,6 +198,7 @@ def test_a_worker_is_unhealthy_when_its_process_is_gone_or_it_cannot_reach_the_s
         assert executor.check(HOLDFAST_PREFIX="another").returncode == 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_stands_still_is_unhealthy(directory: Path, settings: Settings) -> None:
     with containers(directory, settings) as started:
         for each in started.values():

@@ -87,7 +87,7 @@ def connected(running: EmbeddedServer) -> Iterator[redis.Redis]:
         client.close()
 
 
-@pytest.fixture(params=["valkey", "redis"])
+@pytest.fixture(params=["valkey", pytest.param("redis", marks=pytest.mark.slow)])
 def binary(request: pytest.FixtureRequest) -> Path:
     if request.param not in BINARIES:
         pytest.skip(f"no {request.param} on this machine")

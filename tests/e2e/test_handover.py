@@ -17,7 +17,7 @@ ROUNDS = 6
 FLOWS = ("tests.support.rings",)
 
 
-@pytest.fixture(scope="module", params=[*HANDOVERS[:2], pytest.param("rabbit", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module", params=[HANDOVERS[0], *(pytest.param(name, marks=pytest.mark.slow) for name in HANDOVERS[1:])])
 def servers(request: pytest.FixtureRequest) -> Iterator[tuple[Settings, Broker | None]]:
     with ground(request.param, "none", "everysec", flow_modules=FLOWS) as (settings, _, broker):
         yield settings, broker

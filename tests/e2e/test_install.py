@@ -21,7 +21,7 @@ from celery import Celery
 
 from tests.support.contrary import SETTINGS
 from tests.support.handovers import ground
-from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS, POOLS
+from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
 from tests.support.rabbit import RabbitServer
 from tests.support.servers import CrashableServer, server, until
 from worker import Client, InvalidSettings, Settings, install
@@ -115,7 +115,7 @@ def _play(client: Client, rounds: int = 6) -> None:
     assert client.wait(run.id, 60).answer == list(range(rounds))
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
 def test_rounds_and_the_apps_tasks_are_played_by_the_same_worker(celery: Any, client: Client, broker: str, pool: str) -> None:
     process = celery("-A", "tests.support.theirs", "worker", "-P", pool, "-c", "2", THEIRS_RESULTS=broker)
     assert _announced(client, process)["role"] == "all"

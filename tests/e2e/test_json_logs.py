@@ -85,6 +85,7 @@ def test_lines_outside_a_round_carry_no_run(tmp_path: Path, settings: Settings) 
         assert all("run_id" not in line for line in lines_of(process))
 
 
+@pytest.mark.slow
 def test_the_sweep_says_which_run_it_speaks_of(tmp_path: Path, settings: Settings, client: Client) -> None:
     client.submit("countdown", "x", {"rounds": 1, "seconds": 600}, run_id="long")
     with CommandLine(tmp_path, settings).worker("--concurrency", "1") as process:

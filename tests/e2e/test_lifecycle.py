@@ -237,6 +237,7 @@ def test_a_warm_shutdown_drains_one_round_and_nothing_waits_for_a_lease(client: 
     assert "lost" not in [event.type for event in client.events(run.id, follow=False)]
 
 
+@pytest.mark.slow
 def test_roles_share_a_run_between_controller_workers_and_executor_workers(client: Client, settings: Settings) -> None:
     prefix = settings.prefix
     thinker = WorkerProcess(settings, "-Q", f"{prefix}.controller").ready()

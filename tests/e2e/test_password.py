@@ -42,6 +42,7 @@ def test_rounds_are_played_on_a_unix_socket_with_a_password(socket: str, tmp_pat
     assert done.code == 0, done
 
 
+@pytest.mark.slow
 def test_no_hint_repeats_the_password_of_a_url(socket: str, tmp_path: Path) -> None:
     holdfast = CommandLine(tmp_path, HOLDFAST_PREFIX="hints")
     url = f"unix://{socket}?password={quote(PASSWORD, '')}"

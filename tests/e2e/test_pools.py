@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.history import commits
-from tests.support.pools import POOLS
+from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS, POOLS
 from tests.support.processes import ended, kill_process_of, process_of
 from tests.support.servers import CrashableServer, server, until
 from tests.support.workers import WorkerProcess, workers
@@ -63,7 +63,7 @@ def test_each_pool_plays_runs_and_says_how_many_rounds_are_in_flight(client: Cli
 
 
 @pytest.mark.parametrize("flow", ["ledger", "coroutine"])
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
 def test_stop_now_frees_the_only_place_of_a_round_that_looks_or_awaits(client: Client, settings: Settings, pool: str, flow: str) -> None:
     with one_place(settings, pool):
         run = client.submit(flow, "g", {"rounds": 1, "seconds": 600})
@@ -77,7 +77,7 @@ def test_stop_now_frees_the_only_place_of_a_round_that_looks_or_awaits(client: C
     assert commits(client, run.id) == []
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
 def test_a_time_limit_frees_the_only_place_of_a_coroutine(client: Client, settings: Settings, pool: str) -> None:
     submitter = Client(settings=settings.model_copy(update={"round_timeout_seconds": 0.5}))
     with one_place(settings, pool, HOLDFAST_MAX_ATTEMPTS="1"):
@@ -139,6 +139,7 @@ def test_a_killed_child_costs_no_other_round(client: Client, settings: Settings)
     assert [events(client, run_id).count("lost") for run_id in runs] == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_stop_asked_gracefully_holds_when_the_child_is_killed(client: Client, settings: Settings) -> None:
     with one_place(settings, "prefork", HOLDFAST_LEASE_SECONDS=LONG_LEASE):
         run = client.submit("ledger", "g", {"rounds": 1, "seconds": 600})
@@ -149,6 +150,7 @@ def test_a_stop_asked_gracefully_holds_when_the_child_is_killed(client: Client, 
     assert commits(client, run.id) == []
 
 
+@pytest.mark.slow
 def test_a_child_told_to_end_is_a_loss_and_no_failure_of_its_round(client: Client, settings: Settings) -> None:
     """Service managers send SIGTERM to all processes of a service."""
     with one_place(settings, "prefork", HOLDFAST_LEASE_SECONDS=LONG_LEASE):

@@ -206,6 +206,7 @@ def test_a_run_of_a_paused_flow_says_who_paused_it_before_and_after_it_is_held(c
     assert client.wait(run.id, 20).answer == [0]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_run_that_keeps_killing_its_workers_says_so(client: Client, settings: Settings, worker_process: StartsWorkers) -> None:
     quick = {"HOLDFAST_HEARTBEAT_SECONDS": "0.2", "HOLDFAST_LEASE_SECONDS": "1", "HOLDFAST_FLOW_MODULES": ",".join(FLOWS)}

@@ -168,6 +168,7 @@ def test_an_installed_package_brings_a_flow_and_what_files_name(client: Client, 
 # The command line.
 
 
+@pytest.mark.slow
 def test_flows_check_tells_all_that_is_wrong_and_needs_no_server(tmp_path: Path) -> None:
     holdfast = CommandLine(tmp_path, HOLDFAST_REDIS_URL="redis://localhost:1/0")
     (tmp_path / "mine.yaml").write_text("flow: controller_executor\ncontroller: persn\nmax_round: 3\n")
