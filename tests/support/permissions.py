@@ -101,7 +101,7 @@ ROLES = {
         writes=by_command(
             {
                 OF_A_RUN: "hset hsetnx hdel xadd rpush pexpireat",
-                only("idem"): "pexpireat",
+                only("idem"): "get pexpireat",
                 only("due", "index", "line"): "zadd zrem",
                 only("queues"): "hset hincrby",
                 only("list", "priorities"): "lpush rpush brpop",
