@@ -327,7 +327,8 @@ class Machine(RuleBasedStateMachine):
         later(self.store, ms)
         self.reference.now = clock(self.store)
 
-    @precondition(lambda self: self.reference.due is not None)
+    # A run in line is looked at after twice the time each time: a story may not come to where milliseconds are no whole numbers any more.
+    @precondition(lambda self: self.reference.due is not None and self.reference.due < 2 * START)
     @rule()
     def its_time_comes(self) -> None:
         """A lease lapses, a wait is over, a deadline passes, a grace has gone by; sweepers were at work meanwhile."""
@@ -474,6 +475,7 @@ def test_one_run_two_workers_and_all_that_can_happen(server: CrashableServer, pr
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1_200)
+@pytest.mark.timeout(900)
 def test_many_more_stories_of_one_run(server: CrashableServer, prefix: str) -> None:
-    explore(server, prefix, max_examples=500, stateful_step_count=60)
+    # The same ones each time. For others, found short: take out the last two arguments.
+    explore(server, prefix, max_examples=250, stateful_step_count=60, derandomize=True, phases=[Phase.generate])
