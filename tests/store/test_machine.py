@@ -327,7 +327,7 @@ class Machine(RuleBasedStateMachine):
         later(self.store, ms)
         self.reference.now = clock(self.store)
 
-    # A run in line is looked at after twice the time each time: a story may not come to where milliseconds are no whole numbers any more.
+    # A run in line is looked at after twice the time each time: no story goes to where milliseconds are no whole numbers any more.
     @precondition(lambda self: self.reference.due is not None and self.reference.due < 2 * START)
     @rule()
     def its_time_comes(self) -> None:

@@ -205,7 +205,9 @@ def transitions(lab: Lab) -> dict[str, Callable[[], Any]]:
         "forfeit": lambda: store.forfeit(HURT, epoch=epoch, step=step, process="host:7"),
         "stop": lambda: store.request_stop(HURT, op="o1", mode="graceful"),
         "stop now": lambda: store.request_stop(HURT, op="o2", mode="now"),
-        "resume": lambda: store.resume(HURT, op="o3", epoch=epoch, step=step, message="m", after="a", interrupt=seen.get("i_id"), answer="1"),
+        "resume": lambda: store.resume(
+            HURT, op="o3", epoch=epoch, step=step, message="m", after="a", interrupt=seen.get("i_id"), answer="1"
+        ),
         "retry": lambda: store.retry(HURT, op="o4", epoch=epoch, step=step, message="m", after="a", idempotency_key="mine"),
         "quarantine": lambda: store.quarantine(HURT, epoch=str(epoch), step=str(step), message=message, error="e", idempotency_key="mine"),
         "examine": lambda: store.examine(HURT),
