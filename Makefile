@@ -21,8 +21,9 @@ up: .venv/.runtime ## a server and a worker, until Ctrl-C
 test: .venv/.dev ## the quick suite
 	@$(PYTEST) -m "not slow"
 
+# Whole crash matrices keep a core busy by themselves: fewer at once, or what has a second to answer does not.
 test-all: .venv/.dev ## every test, the slow ones too
-	@$(PYTEST)
+	@$(PYTEST) --numprocesses 3
 
 soak: .venv/.dev ## chaos for ten minutes, and a report; longer: make soak MINUTES=60, the same again: SEED=...
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(SOAK)
