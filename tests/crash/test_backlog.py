@@ -35,6 +35,7 @@ def test_ten_thousand_runs_in_line_without_a_worker_are_sent_once_and_the_lost_o
     assert late <= 2 * 2.0, "found within two graces of the line's having passed it"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_runs_in_line_without_a_worker_are_sent_once_and_the_lost_one_is_found(settings: Settings) -> None:
     let_a_line_wait(settings, runs=500)

@@ -39,6 +39,7 @@ def client(settings: Settings) -> Iterator[Client]:
     made.close()
 
 
+@pytest.mark.slow
 def test_a_run_submitted_while_the_broker_is_down_is_kept_and_played_when_it_is_back(
     broker: Broker, client: Client, settings: Settings
 ) -> None:

@@ -99,6 +99,7 @@ def test_sigterm_drains_the_round_and_not_the_run(holdfast: CommandLine, client:
     assert [found["alive"] for found in client.workers()] == []
 
 
+@pytest.mark.slow
 def test_results_are_documents_or_plain_lines_without_a_terminal(holdfast: CommandLine, client: Client) -> None:
     goal = "a goal\nof two lines, \x1b[31mred\x1b[0m and \ttabbed"
     client.submit("countdown", goal, {"rounds": 2}, run_id="one", labels={"who": "me"})

@@ -124,6 +124,7 @@ def test_lost_messages_are_sent_again(client: Client, settings: Settings) -> Non
     assert resent >= sum(thrown.values()) > 0, "each lost one was sent again"
 
 
+@pytest.mark.slow
 @elsewhere
 def test_a_worker_killed_between_commit_and_publish_is_followed_by_the_next_round_all_the_same(client: Client, settings: Settings) -> None:
     with workers(1, settings, app="tests.support.unreliable", DIES_ONCE="here") as [first], workers(1, settings):
@@ -139,6 +140,7 @@ def test_a_worker_killed_between_commit_and_publish_is_followed_by_the_next_roun
     assert "resent" in cut, "the round that was committed and not announced"
 
 
+@pytest.mark.slow
 @elsewhere
 def test_a_client_that_knows_nothing_of_the_broker_is_told_by_the_doctor_and_loses_nothing(client: Client, settings: Settings) -> None:
     mistaken = Client(settings=settings.model_copy(update={"broker_url": None}))

@@ -136,6 +136,7 @@ def test_a_django_project_plays_both(celery: Any, client: Client, broker: str, p
         _play(client)
 
 
+@pytest.mark.slow
 def test_a_django_projects_app_is_the_same_with_holdfast(settings: Settings, broker: str) -> None:
     told = []
     for has in "01":
@@ -185,6 +186,7 @@ TOGETHER: dict[str, Any] = {name: value for settings in SETTINGS.values() for na
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
 def test_nothing_an_app_sets_for_its_tasks_is_for_rounds(celery: Any, client: Client, pool: str) -> None:
     process = celery("-A", "tests.support.theirs", "worker", "-P", pool, "-c", "4", THEIRS_SETS=json.dumps(TOGETHER))

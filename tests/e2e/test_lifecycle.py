@@ -50,6 +50,7 @@ def test_stop_now_stops_a_sleeping_round_frees_its_thread_and_refuses_its_late_c
     assert commits(client, run.id) == []
 
 
+@pytest.mark.slow
 def test_the_late_commit_of_a_round_that_cannot_be_hurried_is_refused(client: Client, settings: Settings) -> None:
     with workers(1, settings, "--concurrency", "1"):
         run = client.submit("deaf", "sleep", {"seconds": 2.5})

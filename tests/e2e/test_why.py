@@ -342,6 +342,7 @@ async def _why(settings: Settings, run_id: str) -> Verdict:
         await client.close()
 
 
+@pytest.mark.slow
 def test_the_command_and_the_async_client_say_the_same(client: Client, settings: Settings, tmp_path: Path) -> None:
     import asyncio
 
