@@ -6,10 +6,12 @@ import signal
 from pathlib import Path
 
 import pytest
+import redis
 
 from tests.support.command_line import CommandLine
 from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
 from tests.support.servers import until
+from tests.support.workers import workers
 from worker import Client, RunStatus, Settings, VerdictCode
 
 FLOWS = """
@@ -51,3 +53,20 @@ def test_a_worker_that_ends_its_last_round_is_announced_as_draining_until_it_is_
         assert process.wait(30) == 0
     assert client.get("last").answer == "waited"
     assert client.workers() == []
+
+
+@pytest.mark.parametrize("pool", ["threads", pytest.param("prefork", marks=pytest.mark.slow)])  # solo pops nothing beside its round
+def test_a_worker_that_leaves_takes_no_message_along(client: Client, settings: Settings, pool: str) -> None:
+    """What it popped would lie with it until its last round is over, or be sent again two seconds after it was pushed."""
+    own = workers(1, settings, "--pool", pool, "--concurrency", "2", app="tests.support.long_polling")
+    with own as [worker], redis.Redis.from_url(settings.redis_url) as server:
+        playing = client.submit("ledger", "g", {"rounds": 1, "seconds": 600})
+        until(lambda: "beat_at" in (client._store.fields(playing.id) or {}), "the middle of the round")
+        until(lambda: server.info("clients")["blocked_clients"] == 1, "the worker to wait for another")
+        worker.process.send_signal(signal.SIGTERM)
+        until(lambda: server.info("clients")["blocked_clients"] == 0, "the worker to pop no more")
+        coming = client.submit("ledger", "g", {"rounds": 1})
+        assert client.request_stop(playing.id, mode="now").stopped
+        assert worker.process.wait(30) == 0
+        fields = client._store.fields(coming.id) or {}
+        assert server.lrange(fields["queue"], 0, -1) == [fields["message"].encode()], "still there for others, and never away"

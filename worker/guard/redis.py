@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty
 from typing import TYPE_CHECKING, Any
 
 from kombu.transport import redis as kombu_redis
@@ -41,6 +43,9 @@ class Guarded:
     if TYPE_CHECKING:  # of the channel
         ack_emulation: bool
         sep: str
+        active_queues: set[str]
+        _in_poll: Any
+        _brpop_read: Callable[[], bool]
         _create_client: Callable[..., Any]
         conn_or_acquire: Callable[..., Any]
 
@@ -83,6 +88,21 @@ class Guarded:
         except Exception as error:
             # A full server takes no letter, nor does a key that holds something else; no message may end the worker for it.
             logger.error("it could not be put aside, and is gone: %s: %s", type(error).__name__, error)
+
+    def _basic_cancel(self, consumer_tag: str) -> Any:
+        """Who consumes nothing any more pops nothing either.
+
+        kombu lets the BRPOP that waits go on. What it gets meanwhile would lie with a worker that leaves until its last round is over.
+        """
+        answer = super()._basic_cancel(consumer_tag)  # type: ignore[misc]
+        popping = self._in_poll
+        if popping and not self.active_queues:
+            if popping.is_connected and popping.can_read():
+                with suppress(Empty):
+                    self._brpop_read()  # there is nobody to take it, so kombu puts it back
+            else:
+                popping.disconnect()
+        return answer
 
     def _size(self, queue: str) -> int:
         """How many messages wait. One plain command, where kombu asks in a transaction: a full server refuses those."""
