@@ -125,6 +125,12 @@ def _step(engine: Engine) -> type[bootsteps.StartStopStep]:
                     self.look.cancel()
                 self.look = hub.call_repeatedly(LOOK_FOR_THE_DEAD_SECONDS, parent.pool.maintain_pool)
 
+        def close(self, parent: Any) -> None:
+            """The event loop is over, the consumer has not yet forgotten what it received; then comes the wait for the last round."""
+            from worker.request import give_back_not_begun
+
+            give_back_not_begun()
+
         def _leave(self, **_: Any) -> None:
             if engine.sweeping is not None:
                 engine.sweeping.stop()

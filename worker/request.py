@@ -43,3 +43,10 @@ def in_flight() -> list[RoundRequest]:
     # A copy, made in one go: the worker's main thread goes on changing the original.
     requests = list(state.requests.values())
     return [request for request in requests if isinstance(request, RoundRequest) and request.time_start is not None]
+
+
+def give_back_not_begun() -> None:
+    """Messages that this process has, and no process or thread of its pool has taken up: to others, at once."""
+    for request in list(state.reserved_requests):
+        if isinstance(request, RoundRequest) and request.time_start is None:
+            request.reject(requeue=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ import redis
 
 from tests.support.command_line import CommandLine
 from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
+from tests.support.processes import children
 from tests.support.servers import until
+from tests.support.workers import FLOWS as FLOWS_OF_WORKERS
 from tests.support.workers import workers
 from worker import Client, RunStatus, Settings, VerdictCode
 
@@ -70,3 +74,21 @@ def test_a_worker_that_leaves_takes_no_message_along(client: Client, settings: S
         assert worker.process.wait(30) == 0
         fields = client._store.fields(coming.id) or {}
         assert server.lrange(fields["queue"], 0, -1) == [fields["message"].encode()], "still there for others, and never away"
+
+
+@pytest.mark.slow
+def test_a_worker_that_leaves_gives_back_at_once_what_no_process_of_its_pool_has_taken(settings: Settings) -> None:
+    settings = settings.model_copy(update={"resend_seconds": 600.0, "flow_modules": (FLOWS_OF_WORKERS,)})
+    own = workers(1, settings, "--pool", "prefork", "--concurrency", "1", HOLDFAST_RESEND_SECONDS="600")
+    client = Client(settings=settings)
+    with own as [worker], redis.Redis.from_url(settings.redis_url) as server, closing(client):
+        [child] = children(worker.process.pid)
+        os.kill(child, signal.SIGSTOP)
+        run = client.submit("ledger", "g", {"rounds": 1})
+        fields = client._store.fields(run.id) or {}
+        until(lambda: server.llen(fields["queue"]) == 0, "the worker to take the message")
+        worker.process.send_signal(signal.SIGTERM)
+        until(lambda: server.llen(fields["queue"]) == 1, "the message to be there for others")
+        assert worker.process.poll() is None and client.get(run.id).details["attempt"] == 0
+        os.kill(child, signal.SIGCONT)
+        assert worker.process.wait(30) == 0

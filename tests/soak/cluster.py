@@ -16,6 +16,7 @@ from tests.soak.ledger import Ledger
 from tests.soak.proxy import Proxy
 from tests.soak.server import SoakServer
 from tests.soak.workload import LEDGER
+from tests.support.processes import children
 from tests.support.servers import until
 from tests.support.workers import ROOT, WorkerProcess
 from worker import Settings
@@ -179,10 +180,3 @@ class Cluster:
                 record.write_text(text.replace('SCHEMA = "1"', 'SCHEMA = "0"'))
             self._versions[name] = root
         return self._versions[name]
-
-
-def children(pid: int) -> list[int]:
-    """The living children of a process."""
-    with suppress(OSError):
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return []

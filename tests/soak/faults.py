@@ -15,8 +15,9 @@ from contextlib import suppress
 
 import redis
 
-from tests.soak.cluster import Cluster, Place, children
+from tests.soak.cluster import Cluster, Place
 from tests.soak.strike import Strike
+from tests.support.processes import children
 from tests.support.servers import until
 
 Fault = Callable[[Cluster, random.Random, Strike], None]

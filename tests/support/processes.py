@@ -1,4 +1,4 @@
-"""The processes that play rounds, found by the claims of their runs."""
+"""Processes of workers: those that play rounds, found by the claims of their runs, and children."""
 
 from __future__ import annotations
 
@@ -32,3 +32,10 @@ def ended(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
         return True
+
+
+def children(pid: int) -> list[int]:
+    """The living children of a process."""
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
