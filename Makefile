@@ -6,6 +6,8 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Most tests wait for processes, so four at once keep two cores busy; the tests of one file share its servers.
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile
+# Where this is set, each of the hundreds of processes that tests start would compile the sources anew.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help demo up test test-all soak mutants check audit bench picture format clean
 

@@ -85,7 +85,12 @@ def test_an_app_without_holdfast_is_told_so_in_a_sentence(celery: CeleryCommand)
 
 
 @pytest.mark.parametrize(
-    ("name", "instead"), [("worker", "celery -A tests.support.theirs worker"), ("up", "worker"), ("demo", "holdfast demo")]
+    ("name", "instead"),
+    [
+        ("worker", "celery -A tests.support.theirs worker"),
+        pytest.param("up", "worker", marks=pytest.mark.slow),
+        pytest.param("demo", "holdfast demo", marks=pytest.mark.slow),
+    ],
 )
 def test_what_an_app_has_another_way_for_is_left_out_and_says_so(celery: CeleryCommand, name: str, instead: str) -> None:
     done = celery(*APP, "holdfast", name)

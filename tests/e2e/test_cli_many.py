@@ -127,6 +127,7 @@ def test_runs_of_a_paused_flow_wait_and_go_on_when_it_is_unpaused(holdfast: Comm
     assert unknown.code == 3 and "no flow is named 'countdwn'" in unknown.err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("worker")
 def test_a_run_is_exported_whole(holdfast: CommandLine, client: Client, tmp_path: Path) -> None:
     client.submit(

@@ -86,7 +86,11 @@ def test_with_appendfsync_always_nothing_is_said_of_it(settings: Settings, spoil
 
 
 @pytest.mark.parametrize(
-    ("check", "name", "value"), [("eviction-policy", "maxmemory-policy", "allkeys-lru"), ("append-only-file", "appendonly", "no")]
+    ("check", "name", "value"),
+    [
+        pytest.param("eviction-policy", "maxmemory-policy", "allkeys-lru", marks=pytest.mark.slow),
+        ("append-only-file", "appendonly", "no"),
+    ],
 )
 def test_a_server_that_does_not_keep_runs_is_refused_by_doctor_and_workers(
     settings: Settings, spoil: redis.Redis, tmp_path: Path, check: str, name: str, value: str

@@ -152,10 +152,10 @@ ALL = ["theirs", "{}.controller", "{}.executor"]
 SELECTIONS = [
     ((), ALL),
     (("-Q", "theirs"), ["theirs"]),
-    (("-Q", "theirs,{}.executor"), ["theirs", "{}.executor"]),
+    pytest.param(("-Q", "theirs,{}.executor"), ["theirs", "{}.executor"], marks=pytest.mark.slow),
     (("-Q", "{}.controller,{}.executor"), ["{}.controller", "{}.executor"]),
-    (("-X", "{}.controller"), ["theirs", "{}.executor"]),
-    (("-X", "theirs"), ["{}.controller", "{}.executor"]),
+    pytest.param(("-X", "{}.controller"), ["theirs", "{}.executor"], marks=pytest.mark.slow),
+    pytest.param(("-X", "theirs"), ["{}.controller", "{}.executor"], marks=pytest.mark.slow),
 ]
 
 
