@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pytest
@@ -156,3 +157,23 @@ def test_absent_limits_are_none() -> None:
     assert Record(sound()).max_rounds is None and Record(sound()).deadline is None
     assert Record(sound(max_rounds="3", deadline="12")).max_rounds == 3
     assert Record(sound(max_rounds="3", deadline="12")).deadline == 12
+
+
+def test_an_object_is_read_as_one_and_nothing_else_is() -> None:
+    assert Record({"id": "r", "x": '{"a":1}'}).mapping("x") == {"a": 1}
+    assert Record({"id": "r"}).mapping("x") == {}
+    with pytest.raises(DamagedRun, match=r"^run r: field 'x' should be an object, it is '\[1\]'$"):
+        Record({"id": "r", "x": "[1]"}).mapping("x")
+
+
+def test_a_count_that_is_not_there_is_none_yet() -> None:
+    assert Record({"id": "r"}).count("cycles") == 0 and Record({"id": "r", "cycles": "3"}).count("cycles") == 3
+
+
+def test_an_entry_that_is_no_turn_names_its_run_and_what_is_wrong() -> None:
+    entry = f"{pack_turn(Turn(None), 'r').partition(' ')[0]} {{}}"
+    digest = hashlib.sha256(b"r {}").hexdigest()[:16]
+    with pytest.raises(DamagedRun, match=r"^run r: an entry of its history does not match"):
+        unpack_turns("r", [entry])
+    with pytest.raises(DamagedRun, match=r"^run r: an entry of its history is no turn \(KeyError\)"):
+        unpack_turns("r", [f"{digest} {{}}"])
