@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from kombu import Connection, Queue
 
 from tests.support.command_line import CommandLine
 from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
@@ -17,6 +18,7 @@ from tests.support.servers import until
 from tests.support.workers import FLOWS as FLOWS_OF_WORKERS
 from tests.support.workers import workers
 from worker import Client, RunStatus, Settings, VerdictCode
+from worker.app import broker_url
 
 FLOWS = """
 from pathlib import Path
@@ -92,3 +94,24 @@ def test_a_worker_that_leaves_gives_back_at_once_what_no_process_of_its_pool_has
         assert worker.process.poll() is None and client.get(run.id).details["attempt"] == 0
         os.kill(child, signal.SIGCONT)
         assert worker.process.wait(30) == 0
+
+
+@pytest.mark.parametrize(("own", "waiting"), [(False, 0), (True, 1)])
+def test_only_where_nothing_but_rounds_is_popped_the_popping_ends_with_the_consuming(settings: Settings, own: bool, waiting: int) -> None:
+    """A message that is on its way while the connection is closed is lost: the sweep sends a round again, nobody an app's own task."""
+    options = {"guard_prefix": settings.prefix, "ack_emulation": False}
+    names = [f"{settings.prefix}.controller", *([f"{settings.prefix}-theirs"] if own else [])]
+    with (
+        Connection(broker_url(str(settings.redis_url)), transport_options=options) as connection,
+        redis.Redis.from_url(settings.redis_url) as server,
+    ):
+        consumer = connection.Consumer([Queue(name) for name in names], accept=["json"])
+        consumer.channel.brpop_timeout = 600  # so that nothing but the cancelling, or a message, ends it
+        consumer.consume()
+        with pytest.raises(TimeoutError):
+            connection.drain_events(timeout=0.2)
+        assert server.info("clients")["blocked_clients"] == 1
+        consumer.cancel()
+        until(lambda: server.info("clients")["blocked_clients"] == waiting, "the server to have noticed")
+        if own:
+            server.lpush(names[0], "no round's")  # kombu waits for an answer before it closes

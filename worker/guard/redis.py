@@ -52,6 +52,8 @@ class Guarded:
     guard_prefix = "holdfast"
     #: Where letters go: called with the queue, the message and the reason.
     guard_letters: Callable[[str, str | bytes, str], None] | None = None
+    #: The queues that the BRPOP which waits names.
+    _waits_for: frozenset[str] = frozenset()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -89,14 +91,20 @@ class Guarded:
             # A full server takes no letter, nor does a key that holds something else; no message may end the worker for it.
             logger.error("it could not be put aside, and is gone: %s: %s", type(error).__name__, error)
 
+    def _brpop_start(self, timeout: float | None = None) -> None:
+        self._waits_for = frozenset(self.active_queues)
+        super()._brpop_start(timeout)  # type: ignore[misc]
+
     def _basic_cancel(self, consumer_tag: str) -> Any:
-        """Who consumes nothing any more pops nothing either.
+        """Who consumes nothing any more pops no rounds either.
 
         kombu lets the BRPOP that waits go on. What it gets meanwhile would lie with a worker that leaves until its last round is over.
+        Should a round's message be on its way to us in the very moment in which the connection is closed, the sweep sends it again; nobody
+        would do that for a message of the app's own, so where its queues are popped as well, kombu's way is left alone.
         """
         answer = super()._basic_cancel(consumer_tag)  # type: ignore[misc]
         popping = self._in_poll
-        if popping and not self.active_queues:
+        if popping and not self.active_queues and self._waits_for <= set(Keys(self.guard_prefix).queue_names):
             if popping.is_connected and popping.can_read():
                 with suppress(Empty):
                     self._brpop_read()  # there is nobody to take it, so kombu puts it back
