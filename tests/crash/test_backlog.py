@@ -32,13 +32,13 @@ def settings(request: pytest.FixtureRequest) -> Iterator[Settings]:
 def test_ten_thousand_runs_in_line_without_a_worker_are_sent_once_and_the_lost_one_is_found(settings: Settings) -> None:
     patient = settings.model_copy(update={"resend_seconds": 2.0})
     late = let_a_line_wait(patient, runs=10_000)
-    assert late <= 2 * 2.0, "found within two graces of the line's having passed it"
+    assert 0 <= late <= 2 * 2.0, "found within two graces of the line's having passed it"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_runs_in_line_without_a_worker_are_sent_once_and_the_lost_one_is_found(settings: Settings) -> None:
-    let_a_line_wait(settings, runs=500)
+    assert let_a_line_wait(settings, runs=500) >= 0, "while others were in line, so was it"
 
 
 def let_a_line_wait(settings: Settings, runs: int) -> float:
@@ -71,7 +71,6 @@ def let_a_line_wait(settings: Settings, runs: int) -> float:
     passed = max(entry["at"] for run_id, log in logs.items() if run_id != lost for entry in log if entry["type"] == "committed")
     found = next(entry["at"] for entry in logs[lost] if entry["type"] == "resent")
     print(f"the lost one was sent again {int(found) - int(passed)} ms after the line had passed it")
-    assert int(found) >= int(passed), "while others were in line, so was it"
     client.close()
     return (int(found) - int(passed)) / 1000
 

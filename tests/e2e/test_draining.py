@@ -1,4 +1,4 @@
-"""A worker that was told to end stays announced, as draining, until its last round is over: its health check is green so long."""
+"""A worker that was told to end: announced as draining, its health check green, until its last round is over; the rest is for others."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_only_where_nothing_but_rounds_is_popped_the_popping_ends_with_the_consu
         consumer.consume()
         with pytest.raises(TimeoutError):
             connection.drain_events(timeout=0.2)
-        assert server.info("clients")["blocked_clients"] == 1
+        until(lambda: server.info("clients")["blocked_clients"] == 1, "the server to have it wait")
         consumer.cancel()
         until(lambda: server.info("clients")["blocked_clients"] == waiting, "the server to have noticed")
         if own:

@@ -461,22 +461,24 @@ def visible(store: Store) -> dict[str, Any]:
     }
 
 
-def explore(server: CrashableServer, prefix: str, **chosen: Any) -> None:
-    """Play stories on ``server``, and tell how many."""
+def explore(server: CrashableServer, prefix: str, **chosen: Any) -> int:
+    """Play stories on ``server``; how many moves were the same there and in the reference."""
     Machine.made = Machine.moves = 0
     machine = type("OneRun", (Machine,), {"url": server.url, "prefix": prefix})
     run_state_machine_as_test(machine, settings=settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True, **chosen))
     print(f"\nstate machine: {Machine.made} stories, {Machine.moves} moves, each compared with the reference")
+    assert Machine.made >= chosen["max_examples"]
+    return Machine.moves
 
 
 @pytest.mark.timeout(300)
 def test_one_run_two_workers_and_all_that_can_happen(server: CrashableServer, prefix: str) -> None:
     # Shrinking may take minutes: `make test-all` finds the short story.
-    explore(server, prefix, max_examples=20, stateful_step_count=30, derandomize=True, phases=[Phase.generate])
+    assert explore(server, prefix, max_examples=20, stateful_step_count=30, derandomize=True, phases=[Phase.generate]) > 20 * 10
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_many_more_stories_of_one_run(server: CrashableServer, prefix: str) -> None:
     # CI plays the same ones each time, everybody else others; the short one that is then found is printed to be repeated.
-    explore(server, prefix, max_examples=500, stateful_step_count=60, derandomize="CI" in os.environ)
+    assert explore(server, prefix, max_examples=500, stateful_step_count=60, derandomize="CI" in os.environ) > 500 * 20

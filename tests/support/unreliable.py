@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES
+from redis import Redis
 
 from worker import guard
 from worker.app import app, engine_of
@@ -28,6 +29,14 @@ LOSE_SHARE = float(os.environ.get("LOSE_SHARE", "0"))
 COPIES = int(os.environ.get("COPIES", "0"))
 DIES_ONCE = os.environ.get("DIES_ONCE")
 _chance = random.Random(int(os.environ.get("SEED", "0")) + os.getpid())
+
+
+def _thrown_away(redis: Redis, prefix: str) -> bool:
+    """Whether this delivery, the next of all that reach workers under the prefix, is one of the share: three of any ten, not by chance."""
+    if not LOSE_SHARE:
+        return False
+    number = redis.incr(f"{prefix}:test:offered")
+    return int(number * LOSE_SHARE) > int((number - 1) * LOSE_SHARE)
 
 
 def _round_of(text: str) -> str:
@@ -44,7 +53,7 @@ class Channel(guard.Channel):
             return None
         queue, text = passed
         with self.conn_or_acquire() as client:
-            if _chance.random() < LOSE_SHARE:
+            if _thrown_away(client, self.guard_prefix):
                 client.hincrby(f"{self.guard_prefix}:test:thrown", _round_of(text), 1)
                 return None
             if client.hincrby(f"{self.guard_prefix}:test:delivered", _round_of(text), 1) == 1:
@@ -68,7 +77,7 @@ class LeakyOutbox(Outbox):
         for queue, text in messages:
             if DIES_ONCE and redis.hsetnx(f"{prefix}:test:died", DIES_ONCE, _round_of(text)):
                 os.kill(os.getpid(), signal.SIGKILL)
-            if _chance.random() < LOSE_SHARE:
+            if _thrown_away(redis, prefix):
                 redis.hincrby(f"{prefix}:test:thrown", _round_of(text), 1)
                 continue
             copies = [(queue, text)] * (1 + COPIES)

@@ -37,17 +37,14 @@ class QoS(virtual.QoS):  # type: ignore[misc]
 OPTIONS = ("guard_prefix", "guard_letters")
 
 
-class Guarded:
-    """What the guard puts over a Redis channel of kombu's, plain or Sentinel's."""
+if TYPE_CHECKING:  # what it is mixed into is one of kombu's channels
+    from kombu.transport.redis import Channel as KombuChannel
+else:
+    KombuChannel = object
 
-    if TYPE_CHECKING:  # of the channel
-        ack_emulation: bool
-        sep: str
-        active_queues: set[str]
-        _in_poll: Any
-        _brpop_read: Callable[[], bool]
-        _create_client: Callable[..., Any]
-        conn_or_acquire: Callable[..., Any]
+
+class Guarded(KombuChannel):  # type: ignore[misc]
+    """What the guard puts over a Redis channel of kombu's, plain or Sentinel's."""
 
     guard_prefix = "holdfast"
     #: Where letters go: called with the queue, the message and the reason.
@@ -93,7 +90,7 @@ class Guarded:
 
     def _brpop_start(self, timeout: float | None = None) -> None:
         self._waits_for = frozenset(self.active_queues)
-        super()._brpop_start(timeout)  # type: ignore[misc]
+        super()._brpop_start(timeout)
 
     def _basic_cancel(self, consumer_tag: str) -> Any:
         """Who consumes nothing any more pops no rounds either.
@@ -102,7 +99,7 @@ class Guarded:
         Should a round's message be on its way to us in the very moment in which the connection is closed, the sweep sends it again; nobody
         would do that for a message of the app's own, so where its queues are popped as well, kombu's way is left alone.
         """
-        answer = super()._basic_cancel(consumer_tag)  # type: ignore[misc]
+        answer = super()._basic_cancel(consumer_tag)
         popping = self._in_poll
         if popping and not self.active_queues and self._waits_for <= set(Keys(self.guard_prefix).queue_names):
             if popping.is_connected and popping.can_read():
@@ -120,7 +117,7 @@ class Guarded:
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         """Rounds are pushed to their list, not routed through a binding: none is written for them (a full server would refuse)."""
         if queue not in Keys(self.guard_prefix).queue_names:
-            super()._queue_bind(exchange, routing_key, pattern, queue)  # type: ignore[misc]
+            super()._queue_bind(exchange, routing_key, pattern, queue)
 
 
 class Channel(Guarded, kombu_redis.Channel):  # type: ignore[misc]
