@@ -28,13 +28,20 @@ class _Options:
     idempotent: bool = False
     timeout: float | None = None
     name: str | None = None
+    runs_shell: bool = False
 
 
 @overload
 def command(function: _F, /) -> _F: ...
 @overload
 def command(
-    *, name: str | None = None, idempotent: bool = False, timeout: float | None = None, approval: Any = None, in_doubt: Any = None
+    *,
+    name: str | None = None,
+    idempotent: bool = False,
+    timeout: float | None = None,
+    runs_shell: bool = False,
+    approval: Any = None,
+    in_doubt: Any = None,
 ) -> Callable[[_F], _F]: ...
 def command(
     function: _F | None = None,
@@ -43,6 +50,7 @@ def command(
     name: str | None = None,
     idempotent: bool = False,
     timeout: float | None = None,
+    runs_shell: bool = False,
     approval: Any = None,
     in_doubt: Any = None,
 ) -> _F | Callable[[_F], _F]:
@@ -57,6 +65,7 @@ def command(
             offered by its flow, under its own name.)
         idempotent: carrying it out twice does no more than once; it may be tried again without asking.
         timeout: seconds a round that carries it out may take.
+        runs_shell: it runs what a controller writes; only flows that say ``runs_shell`` may offer it, and workers have to enable those.
         approval, in_doubt: reserved; anything but None is refused.
 
     Raises:
@@ -69,7 +78,7 @@ def command(
             raise InvalidFlow(f"@command: {option} is {value!r}, which this version does not carry out; leave it out")
 
     def mark(marked: _F) -> _F:
-        setattr(marked, _MARK, _Options(idempotent, timeout, name))
+        setattr(marked, _MARK, _Options(idempotent, timeout, name, runs_shell))
         if name is not None:
             place = str(getattr(marked, "__qualname__", ""))
             if "." in place.rpartition("<locals>.")[2]:
@@ -88,7 +97,7 @@ class CommandSpec:
         name: what a controller calls it; exact.
         function: a plain or coroutine function, or a bound method.
         description: a sentence for the controller.
-        idempotent, timeout: see ``command``.
+        idempotent, timeout, runs_shell: see ``command``.
     """
 
     name: str
@@ -96,6 +105,7 @@ class CommandSpec:
     description: str = ""
     idempotent: bool = False
     timeout: float | None = None
+    runs_shell: bool = False
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the function gets them; raises BadReply if it does not accept them."""
@@ -137,7 +147,7 @@ def spec_of(offered: CommandSpec | Callable[..., Any], name: str | None = None, 
         raise InvalidFlow(f"{named!r} cannot name a command; expected letters, digits, '_', '.' or '-'; give the function a name")
     arguments_of(offered)
     lines = (inspect.getdoc(offered) or "").strip().splitlines()
-    return CommandSpec(named, offered, lines[0] if lines else "", chosen.idempotent, chosen.timeout)
+    return CommandSpec(named, offered, lines[0] if lines else "", chosen.idempotent, chosen.timeout, chosen.runs_shell)
 
 
 def commands_of(flow: object, offered: Iterable[CommandSpec | Callable[..., Any]] = ()) -> dict[str, CommandSpec]:

@@ -83,6 +83,7 @@ class RoundContext:
             that a person gave from no answer at all.
         command: the command that is being carried out, in a command; else None.
         reserved: names that the flow itself writes; they cannot be remembered.
+        workspace: the directory that the worker lets commands read and write; None for none.
     """
 
     goal: str
@@ -99,6 +100,7 @@ class RoundContext:
     signals: Signals = field(default_factory=Signals)
     remembered: dict[str, Any] = field(default_factory=dict)
     reserved: frozenset[str] = frozenset()
+    workspace: str | None = None
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(default_factory=lambda: logging.getLogger("holdfast.flow"))
 
     @property

@@ -70,12 +70,15 @@ class ControllerExecutorFlow(CircularFlow):
         return self.controller.decide(context)
 
     def check_definition(self) -> None:
-        """Also: somebody decides, there is a command, none is named finish, and the configuration names known ones."""
+        """Also: somebody decides, no command is named finish or runs a shell unsaid, and the configuration names known ones."""
         own = type(self).decide is not ControllerExecutorFlow.decide
         if not own and not callable(getattr(self.controller, "decide", None)):
             raise InvalidFlow(f"{title(self)}: its controller is {self.controller!r}; expected a method decide, or controller=<Controller>")
         if "finish" in self.offered():
             raise InvalidFlow(f"{title(self)}: 'finish' is the command that ends the run; name yours otherwise")
+        for spec in self.offered().values():
+            if spec.runs_shell and not self.runs_shell:
+                raise InvalidFlow(f"{title(self)}: {spec.name} runs what a controller writes; a flow that offers it says runs_shell: true")
         check_count(self.max_bad_replies, f"{title(self)}: max_bad_replies")
         super().check_definition()
 

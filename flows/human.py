@@ -29,6 +29,7 @@ def human_feedback(given: Mapping[str, Any], context: RoundContext) -> Mapping[s
     return {"human_feedback": context.answer}
 
 
+@command(name="ask_user", idempotent=True)
 @command(name="ask", idempotent=True)
 def ask(context: RoundContext, question: str) -> Any:
     """Ask a person."""

@@ -210,6 +210,7 @@ class Rounds:
             answer=record.json("i_answer", None) if answered else None,
             answered=answered,
             signals=lease.signals,
+            workspace=self._settings.workspace,
             logger=round_logger(),
         )
 

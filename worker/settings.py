@@ -41,6 +41,8 @@ class Settings(BaseSettings):
     prefix: str = Field(default="holdfast", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
     #: Modules that register flows.
     flow_modules: Names = ()
+    #: The directory that commands may read and write (``read_file``, ``run_shell``, ...); None for none.
+    workspace: str | None = None
     #: Flows that run shell commands of the submitter and that this worker is willing to play.
     enabled_flows: Names = ()
 

@@ -26,6 +26,8 @@ OWN = {node.name: node for node in ControllerExecutorFlow.topology}
 
 def commands_at(place: Place, chosen: Mapping[str, CommandConfig] | Sequence[str], faults: Faults) -> list[CommandSpec]:
     """The registered commands named at ``place``, under the descriptions given there."""
+    import flows.executors  # noqa: F401  those that ship; of all who know flows, only those written in YAML need them
+
     named = chosen if isinstance(chosen, Mapping) else {name: CommandConfig() for name in chosen}
     found = []
     for position, (name, config) in enumerate(named.items()):

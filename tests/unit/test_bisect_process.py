@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from flows.errors import RoundStopped
+from flows.executors.watched_process import TAIL_BYTES, Ending, run_watched
 from flows.library.git.environment import clean_environment
-from flows.library.git.watched_process import TAIL_BYTES, Ending, run_watched
 from tests.support.left_running import alive, numbers, wait_for
 
 

@@ -9,9 +9,9 @@ from typing import Literal
 from pydantic import BaseModel
 
 from flows.errors import FatalError, RetryableError
+from flows.executors.watched_process import Ending, run_watched
 from flows.library.git.environment import clean_environment
 from flows.library.git.repository import Repository
-from flows.library.git.watched_process import Ending, run_watched
 from flows.library.git.worktree import Worktree, own_worktree
 
 #: The exit code by which a test says that this commit cannot be tested, as for ``git bisect run``.

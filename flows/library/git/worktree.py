@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flows.errors import FatalError
-from flows.library.git.processes import kill_marked
+from flows.executors.processes import kill_marked
 
 
 @dataclass(frozen=True, slots=True)

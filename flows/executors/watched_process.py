@@ -12,7 +12,7 @@ from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 
 from flows.errors import RoundStopped
-from flows.library.git.processes import kill_marked
+from flows.executors.processes import kill_marked
 
 #: How much of the end of a command's output is kept, in bytes.
 TAIL_BYTES = 2048
@@ -22,11 +22,16 @@ _SLICE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a command ended: ``exit`` as Popen's returncode (negative: a signal), None when its time was over."""
+    """How a command ended: ``exit`` as Popen's returncode (negative: a signal), None when its time was over.
+
+    Of its output ``head`` and ``tail`` are kept; ``left_out`` bytes stood between them.
+    """
 
     exit: int | None
     seconds: float
     tail: str
+    head: str = ""
+    left_out: int = 0
 
 
 def run_watched(
@@ -37,12 +42,15 @@ def run_watched(
     mark: str,
     timeout: float | None,
     cancelled: threading.Event,
+    head_bytes: int = 0,
+    tail_bytes: int = TAIL_BYTES,
 ) -> Ending:
     """Run ``command`` in a session of its own; when this returns or raises, no process of it is left.
 
     Args:
         mark: name of a variable put into its environment, by which its processes are known after a crash too.
         timeout: seconds, then it is killed; None for no limit.
+        head_bytes, tail_bytes: how much of the beginning and of the end of its output is kept.
 
     Raises:
         RoundStopped: ``cancelled`` was set; the command was killed.
@@ -59,31 +67,32 @@ def run_watched(
     )
     assert process.stdout is not None  # asked for above
     try:
-        tail = _Tail(process.stdout.fileno())
+        output = _Output(process.stdout.fileno(), head_bytes, tail_bytes)
         exit_code = None
         while exit_code is None:
             if cancelled.is_set():
                 raise RoundStopped(f"the round was cancelled, so its command was killed: {' '.join(command)[:200]}")
             if timeout is not None and time.monotonic() - begin >= timeout:
                 break
-            exit_code = tail.read_while_running(process)
+            exit_code = output.read_while_running(process)
         seconds = round(time.monotonic() - begin, 3)
     finally:
         # Also after a proper end: what it started in the background must not outlive it. A session's number is
         # not given away while one of its processes lives, so no other can be hit.
         kill_marked(mark, session=process.pid)
         process.wait()
-        text = tail.rest()
+        output.finish()
         process.stdout.close()
-    return Ending(exit_code, seconds, text)
+    return Ending(exit_code, seconds, output.tail.decode("utf-8", "replace"), output.head.decode("utf-8", "replace"), output.left_out)
 
 
-class _Tail:
-    """The last bytes that came out of a pipe; a command that writes without end costs no more than one that does not."""
+class _Output:
+    """The first and last bytes that came out of a pipe; a command that writes without end costs no more than one that does not."""
 
-    def __init__(self, pipe: int) -> None:
+    def __init__(self, pipe: int, head_bytes: int, tail_bytes: int) -> None:
+        self.head, self.tail, self.left_out = b"", b"", 0
+        self._room, self._tail_bytes = head_bytes, tail_bytes
         self._pipe = pipe
-        self._last = b""
         self._open = True
         os.set_blocking(pipe, False)
 
@@ -100,11 +109,10 @@ class _Tail:
         except subprocess.TimeoutExpired:
             return None
 
-    def rest(self) -> str:
-        """What was written last, once nobody writes any more."""
+    def finish(self) -> None:
+        """Read what was written last, once nobody writes any more."""
         while self._open and self._read():
             pass
-        return self._last.decode("utf-8", "replace")
 
     def _read(self) -> bool:
         try:
@@ -112,5 +120,9 @@ class _Tail:
         except BlockingIOError:
             return False
         self._open = bool(data)
-        self._last = (self._last + data)[-TAIL_BYTES:]
+        room = self._room - len(self.head)
+        self.head += data[:room]
+        kept = self.tail + data[room:]
+        self.left_out += max(0, len(kept) - self._tail_bytes)
+        self.tail = kept[-self._tail_bytes :]
         return self._open
