@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
@@ -21,6 +21,20 @@ class _Schema(GenerateJsonSchema):
     """A default that JSON does not have is left out of the schema, without a warning."""
 
     ignored_warning_kinds: ClassVar[set[JsonSchemaWarningKind]] = {"skipped-choice", "non-serializable-default"}  # type: ignore[misc]
+
+
+class Takes(Protocol):
+    """What a command accepts."""
+
+    @property
+    def wants_context(self) -> bool:
+        """Whether the function is given the ``RoundContext`` as ``context``."""
+
+    def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Return what to call the function with; raises BadReply naming each argument that is missing, unknown or wrong."""
+
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of the arguments."""
 
 
 @dataclass(frozen=True)

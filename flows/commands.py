@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
-from flows.arguments import arguments_of
+from flows.arguments import Takes, arguments_of
 from flows.calls import call
 from flows.context import RoundContext
 from flows.definition import is_name, is_seconds
@@ -98,6 +98,7 @@ class CommandSpec:
         function: a plain or coroutine function, or a bound method.
         description: a sentence for the controller.
         idempotent, timeout, runs_shell: see ``command``.
+        takes: what it accepts; None for what the function's signature says.
     """
 
     name: str
@@ -106,10 +107,16 @@ class CommandSpec:
     idempotent: bool = False
     timeout: float | None = None
     runs_shell: bool = False
+    takes: Takes | None = None
+
+    @property
+    def arguments(self) -> Takes:
+        """What it accepts."""
+        return self.takes or arguments_of(self.function)
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments as the function gets them; raises BadReply if it does not accept them."""
-        return arguments_of(self.function).check(args, f"command {self.name!r}")
+        return self.arguments.check(args, f"command {self.name!r}")
 
     def carry_out(self, args: Mapping[str, Any], context: RoundContext) -> Any:
         """Check the arguments, run the function, and return plain JSON, an ``Interrupt`` or a ``Finish``.
@@ -119,7 +126,7 @@ class CommandSpec:
         """
         named = self.check(args)
         inside = context.carrying_out(Command(self.name, dict(args)))
-        if arguments_of(self.function).wants_context:
+        if self.arguments.wants_context:
             named["context"] = inside
         result = call(self.function, inside, named=named)
         if isinstance(result, Interrupt | Finish):
@@ -128,7 +135,7 @@ class CommandSpec:
 
     def schema(self) -> dict[str, Any]:
         """``name``, ``description`` and ``parameters`` (a JSON schema), as models are told of tools."""
-        return {"name": self.name, "description": self.description, "parameters": arguments_of(self.function).schema()}
+        return {"name": self.name, "description": self.description, "parameters": self.arguments.schema()}
 
     def described(self, description: str | None) -> CommandSpec:
         """The same command under another description; None keeps its own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, overload
 
-from flows.errors import RoundStopped, UnstorableValue
+from flows.budgets import Budget
+from flows.definition import is_name
+from flows.endpoint import Endpoint
+from flows.errors import InvalidFlow, RoundStopped, UnstorableValue
+from flows.journal import Journal
 from flows.outcomes import Command, Turn
 from flows.values import canonical, storable
 
@@ -59,6 +64,10 @@ class History(Sequence[Turn]):
 EMPTY_HISTORY = History(0, (), lambda start, stop: [])
 
 
+def _no_artifact(name: str) -> str:
+    raise KeyError(name)
+
+
 @dataclass
 class Signals:
     """What reaches a round from outside while it runs; set by the heartbeat, read by the round."""
@@ -83,7 +92,13 @@ class RoundContext:
             that a person gave from no answer at all.
         command: the command that is being carried out, in a command; else None.
         reserved: names that the flow itself writes; they cannot be remembered.
+        asked: the data of the interrupt that ``answer`` answers; None where there is none.
         workspace: the directory that the worker lets commands read and write; None for none.
+        endpoint: where this worker's models are.
+        budgets: what the run may spend, and has spent before this round, by name.
+        spent, told: what this round says of itself; see ``spend`` and ``tell``.
+        journal: what is written down before the commit; see ``once``.
+        artifact: reads an artifact of the run by name; raises KeyError where there is none.
     """
 
     goal: str
@@ -100,7 +115,14 @@ class RoundContext:
     signals: Signals = field(default_factory=Signals)
     remembered: dict[str, Any] = field(default_factory=dict)
     reserved: frozenset[str] = frozenset()
+    asked: Any = None
     workspace: str | None = None
+    endpoint: Endpoint = field(default_factory=Endpoint)
+    budgets: Mapping[str, Budget] = field(default_factory=dict)
+    spent: dict[str, float] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict)
+    journal: Journal = field(default_factory=Journal)
+    artifact: Callable[[str], str] = _no_artifact
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(default_factory=lambda: logging.getLogger("holdfast.flow"))
 
     @property
@@ -154,6 +176,38 @@ class RoundContext:
             if not isinstance(told[name], int | float | None):
                 raise UnstorableValue(f"the progress's {name} should be a number, it is {told[name]!r}")
         self.signals.progress = told
+
+    def spend(self, **amounts: float) -> None:
+        """Charge the run's budgets (``tokens``, ``money``, ...) for what this round used; called again, it adds up.
+
+        What is not a budget's name (``input_tokens``) is kept in the totals all the same.
+        """
+        for name, amount in amounts.items():
+            self.spent[name] = self.spent.get(name, 0) + amount
+
+    def tell(self, **facts: Any) -> None:
+        """Say something of this round to those who watch (``model="gpt-5"``): it goes into the round's event, and is never read back."""
+        self.told.update({name: storable(value, f"what is told as {name!r}") for name, value in facts.items()})
+
+    def once(self, name: str, function: Callable[[], Any]) -> Any:
+        """The result of ``function()``, called at most once in this step if its result could be recorded.
+
+        The result is recorded as soon as it is known, so that a later attempt of this round gets it without a call; the first
+        recorded result wins. Between the call and the record a worker can die: give ``idempotency_key`` to a receiver that honours it.
+
+        Args:
+            name: of the effect; letters, digits, '_', '.' or '-'.
+            function: returns JSON data.
+
+        Raises:
+            UnstorableValue: the result is no JSON. RoundStopped: the run has left this step.
+        """
+        if not is_name(name):
+            raise InvalidFlow(f"once({name!r}, ...): expected a name of letters, digits, '_', '.' or '-', at most 100")
+        text = self.journal.recorded.get(name)
+        if text is None:
+            text = self.journal.record(name, canonical(storable(function(), f"the result recorded as {name!r}")))
+        return json.loads(text)
 
     def carrying_out(self, command: Command) -> RoundContext:
         """The same round seen from inside ``command``: its idempotency key names the command."""

@@ -12,12 +12,15 @@ from typing import Any
 class Command:
     """A controller's decision: carry out the command ``name`` with the keyword arguments ``args``.
 
-    ``extras`` keeps what else a reply said (thought, reasoning, plan, criticism, speak).
+    ``extras`` keeps what else a reply said (thought, reasoning, plan, criticism, speak). Where a model calls tools, ``call`` is the id
+    that it gave to the call (its observation answers that id), and ``part`` the call's place in the reply: 0 begins a reply.
     """
 
     name: str
     args: Mapping[str, Any] = field(default_factory=dict)
     extras: Mapping[str, Any] = field(default_factory=dict)
+    call: str = ""
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class Advance:
     ``turns`` are appended to the history, ``values`` are written over those of the same name.
     ``ends_cycle`` marks the end of one pass over a ring (what ``max_rounds`` counts).
     ``summary`` is a small JSON object for people who watch; it is never read back.
+    ``artifacts`` are texts that are kept whole beside the history, by name.
     """
 
     node: str
@@ -66,6 +70,7 @@ class Advance:
     values: Mapping[str, Any] = field(default_factory=dict)
     ends_cycle: bool = False
     summary: Mapping[str, Any] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,7 @@ class End:
     turns: tuple[Turn, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
 
 
 Outcome = Advance | End | Interrupt
