@@ -1,0 +1,180 @@
+"""One session with one MCP server, in the event loop that all sessions of a process share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from flows.definition import known
+from flows.errors import FatalError, HoldfastError, RetryableError
+from flows.executors.mcp.declaration import ServerConfig
+from flows.executors.mcp.references import Secrets
+from flows.executors.mcp.results import TOLD_CHARACTERS, ToolFailed, observation_of
+from flows.executors.mcp.tool import Tool
+from flows.executors.mcp.transports import Heard, connected, refusals
+from flows.summaries import safe_text
+
+if TYPE_CHECKING:
+    from mcp.client.client import Client
+
+#: Pages of a list of tools that are read; a server could go on for ever.
+PAGES = 100
+#: HTTP's words for "not with these credentials", and for "not now".
+_DENIED, _BUSY = frozenset({401, 403}), frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class Session:
+    """A session: opened when it is made, ended by its server's end or by ``close``.
+
+    Args:
+        name: the server's, in errors.
+        server: how it is reached.
+    """
+
+    def __init__(self, name: str, server: ServerConfig) -> None:
+        self.what = f"MCP server {name!r} ({server.command[0] if server.command else urlsplit(str(server.url)).hostname})"
+        self._server = server
+        self._secrets = Secrets(self.what)
+        self._heard = Heard(name, self._secrets)
+        self._tools: dict[str, Tool] = {}
+        self._ready, self._unwanted, self._ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._client: Client | None = None
+        self._fault: HoldfastError | None = None
+        self._life = asyncio.create_task(self._live())
+
+    @property
+    def ended(self) -> bool:
+        """Whether no call can succeed any more."""
+        return self._ended.is_set() or self._unwanted.is_set() or self._life.done()
+
+    async def tool(self, name: str) -> Tool:
+        """The tool, once the server has told what it has.
+
+        Raises:
+            RetryableError: the server cannot be reached. FatalError: it refuses us, or has no such tool.
+        """
+        await self._opened()
+        if name not in self._tools:
+            raise FatalError(f"{self.what} has no tool {name!r}; {known(name, self._tools)}")
+        return self._tools[name]
+
+    async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> Any:
+        """Call a tool; what it observed, as JSON data.
+
+        Raises:
+            ToolFailed: the tool, or its server, says so. RetryableError: the server is gone, busy, or takes too long.
+            FatalError: it refuses us.
+        """
+        client = await self._opened()
+        refused: list[Any] = []
+        refusals.set(refused)
+        asking = asyncio.create_task(client.call_tool(name, dict(arguments), read_timeout_seconds=seconds))
+        try:
+            await asyncio.wait({asking, self._life}, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                raise self._lost("it ended before it had answered")
+            result = asking.result()
+        except HoldfastError:
+            raise
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and not self._life.done() and not asking.cancelled():
+                raise  # the round does not want it any more
+            # Its cause may hold a secret, and would be logged beside it.
+            raise self._judged(error, refused, f"tool {name!r}", seconds) from None
+        finally:
+            asking.cancel()
+        return self._secrets.cleaned(observation_of(result, f"tool {name!r} of {self.what}"))
+
+    async def close(self) -> None:
+        """End it, and with it the program that was started for it."""
+        self._unwanted.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({self._life})
+
+    async def _opened(self) -> Client:
+        ready = asyncio.create_task(self._ready.wait())
+        try:
+            await asyncio.wait({ready, self._life}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+        if self._client is None or self._life.done():
+            raise self._fault or self._lost("it ended")
+        return self._client
+
+    async def _live(self) -> None:
+        """From the connection to its end, in one task, as the client library wants it."""
+        from mcp.client.client import Client
+        from mcp_types import Implementation
+
+        refused: list[Any] = []
+        refusals.set(refused)
+        try:
+            async with asyncio.timeout(self._server.start_seconds) as patience:
+                streams = connected(self._server, self._secrets, self._heard, self._ended)
+                async with Client(streams, client_info=Implementation(name="holdfast", version="1")) as client:
+                    self._tools = {tool.name: tool async for tool in _tools_of(client)}
+                    patience.reschedule(None)
+                    self._client = client
+                    self._ready.set()
+                    waits = [asyncio.create_task(event.wait()) for event in (self._unwanted, self._ended)]
+                    try:
+                        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+                    finally:
+                        for wait in waits:
+                            wait.cancel()
+        except HoldfastError as error:
+            self._fault = error
+        except Exception as error:
+            self._fault = self._judged(next(_leaves(error)), refused, "start", self._server.start_seconds)
+
+    def _judged(self, error: BaseException, refused: list[Any], what: str, seconds: float) -> HoldfastError:
+        """What an error of the client library means for the round."""
+        from mcp.shared.exceptions import MCPError
+        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+        from pydantic import ValidationError
+
+        statuses = [response.status_code for response in refused]
+        said = safe_text(self._secrets.cleaned(str(error) or type(error).__name__), TOLD_CHARACTERS)
+        if _DENIED.intersection(statuses):
+            self._unwanted.set()
+            return FatalError(f"{self.what} refuses us (HTTP {statuses[-1]}); look at the headers that the flow declares for it")
+        if busy := [response for response in refused if response.status_code in _BUSY]:
+            wait = busy[-1].headers.get("retry-after", "")
+            message = f"{self.what}, {what}: HTTP {busy[-1].status_code}"
+            return RetryableError(message, float(wait) if wait.isdecimal() else None)
+        if isinstance(error, TimeoutError) or (isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT):
+            return RetryableError(f"{self.what}, {what}: no answer within {seconds:g} s")
+        if statuses or self.ended or what == "start" or (self._server.url and isinstance(error, MCPError) and error.code == CONNECTION_CLOSED):
+            self._unwanted.set()  # also of a session that the server has forgotten (404)
+            return self._lost(said)
+        if isinstance(error, MCPError | ValidationError | RuntimeError):  # an answer, be it one that cannot be used
+            return ToolFailed(f"{what}: {said}")
+        self._unwanted.set()
+        return self._lost(said)
+
+    def _lost(self, why: str) -> RetryableError:
+        heard = f"; it said: {self._heard.tail}" if self._heard.tail else ""
+        return RetryableError(f"{self.what} cannot be reached: {why}{heard}")
+
+
+async def _tools_of(client: Client) -> Any:
+    cursor = None
+    for _ in range(PAGES):
+        page = await client.list_tools(cursor=cursor)
+        for tool in page.tools:
+            yield Tool.of(tool)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    """The errors in an error of a task group."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
