@@ -89,6 +89,12 @@ class ControllerExecutorFlow(CircularFlow):
         super().check_definition()
 
     @property
+    def missing(self) -> str | None:
+        """Also what its controller, and its commands, need."""
+        needing = [self.controller, *(spec.arguments for spec in self.offered().values())]
+        return next((lacks for each in needing if (lacks := getattr(each, "missing", None))), None)
+
+    @property
     def config(self) -> ControllerExecutorConfig:
         """The configuration, checked."""
         return read_config(self.flow_config)

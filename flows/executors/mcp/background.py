@@ -25,6 +25,8 @@ CLOSING_SECONDS = 5.0
 class Background:
     """The sessions of this process, one a server, and the thread that they run in; it starts with the first."""
 
+    _loop: asyncio.AbstractEventLoop | None
+
     def __init__(self) -> None:
         self._forget_parent()
 
@@ -74,7 +76,7 @@ class Background:
         """Start anew: a fork copies the parent's sessions, but not the thread that they run in; they stay the parent's."""
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = None
         self._sessions: dict[str, Session] = {}
 
 

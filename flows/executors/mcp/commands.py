@@ -17,13 +17,8 @@ from flows.executors.mcp.background import background
 from flows.executors.mcp.declaration import CALL_SECONDS, START_SECONDS, ServerConfig, ToolConfig
 from flows.executors.mcp.tool import Tool
 
-#: What is to be done where the client library is not there.
-MISSING = "it calls tools of MCP servers, and the package mcp is not installed here: pip install 'holdfast[mcp]'"
-
-
-def missing() -> str | None:
-    """A sentence if this machine lacks what MCP servers are spoken to with, else None."""
-    return None if importlib.util.find_spec("mcp") else MISSING
+#: What is said where the client library is not there.
+MISSING = "it needs holdfast[mcp], which is not installed here (pip install 'holdfast[mcp]')"
 
 
 @dataclass(frozen=True)
@@ -37,6 +32,11 @@ class RemoteTool:
 
     wants_context = True
 
+    @property
+    def missing(self) -> str | None:
+        """A sentence if this machine lacks what MCP servers are spoken to with, else None."""
+        return None if importlib.util.find_spec("mcp") else MISSING
+
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
         """The arguments as one, since they may have any names; raises BadReply as the server's schema has it."""
         self.told().check(args, what)
@@ -47,7 +47,9 @@ class RemoteTool:
         return dict(self.told().schema)
 
     def told(self) -> Tool:
-        """What the server says of it."""
+        """What the server says of it; raises as ``Session.tool``."""
+        if self.missing:
+            raise FatalError(f"command {self.server_name}.{self.name}: {self.missing}")
         return background.run(self._told())
 
     def __call__(self, arguments: Mapping[str, Any], context: RoundContext) -> Any:
@@ -68,7 +70,9 @@ class McpCommand(CommandSpec):
     def schema(self) -> dict[str, Any]:
         """As ``CommandSpec.schema``."""
         told = super().schema()
-        return told if self.description or not isinstance(self.takes, RemoteTool) else {**told, "description": self.takes.told().description}
+        return (
+            told if self.description or not isinstance(self.takes, RemoteTool) else {**told, "description": self.takes.told().description}
+        )
 
 
 def mcp_commands(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from flows.definition import known
-from flows.errors import FatalError, HoldfastError, RetryableError
+from flows.errors import FatalError, HoldfastError, OutcomeUnknown, RetryableError
 from flows.executors.mcp.declaration import ServerConfig
 from flows.executors.mcp.references import Secrets
 from flows.executors.mcp.results import TOLD_CHARACTERS, ToolFailed, observation_of
@@ -18,12 +19,12 @@ from flows.executors.mcp.transports import Heard, connected, refusals
 from flows.summaries import safe_text
 
 if TYPE_CHECKING:
-    from mcp.client.client import Client
+    from mcp import Client
 
 #: Pages of a list of tools that are read; a server could go on for ever.
 PAGES = 100
 #: HTTP's words for "not with these credentials", and for "not now".
-_DENIED, _BUSY = frozenset({401, 403}), frozenset({408, 425, 429, 500, 502, 503, 504})
+_DENIED, _BUSY = frozenset({401, 403}), frozenset({425, 429, 503})
 
 
 class Session:
@@ -35,7 +36,7 @@ class Session:
     """
 
     def __init__(self, name: str, server: ServerConfig) -> None:
-        self.what = f"MCP server {name!r} ({server.command[0] if server.command else urlsplit(str(server.url)).hostname})"
+        self.what = f"MCP server {name!r} ({Path(server.command[0]).name if server.command else urlsplit(str(server.url)).hostname})"
         self._server = server
         self._secrets = Secrets(self.what)
         self._heard = Heard(name, self._secrets)
@@ -65,28 +66,29 @@ class Session:
         """Call a tool; what it observed, as JSON data.
 
         Raises:
-            ToolFailed: the tool, or its server, says so. RetryableError: the server is gone, busy, or takes too long.
-            FatalError: it refuses us.
+            ToolFailed: the tool, or its server, says so. RetryableError: nothing was done; the server is gone or busy.
+            OutcomeUnknown: it may have been done; the server died, or took too long. FatalError: it refuses us.
         """
         client = await self._opened()
         refused: list[Any] = []
         refusals.set(refused)
         asking = asyncio.create_task(client.call_tool(name, dict(arguments), read_timeout_seconds=seconds))
+        asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # also where nobody waits for it any more
+        what = f"tool {name!r}"
         try:
             await asyncio.wait({asking, self._life}, return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                raise self._lost("it ended before it had answered")
-            result = asking.result()
-        except HoldfastError:
-            raise
-        except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and not self._life.done() and not asking.cancelled():
-                raise  # the round does not want it any more
-            # Its cause may hold a secret, and would be logged beside it.
-            raise self._judged(error, refused, f"tool {name!r}", seconds) from None
         finally:
-            asking.cancel()
-        return self._secrets.cleaned(observation_of(result, f"tool {name!r} of {self.what}"))
+            asking.cancel()  # of no effect on one that is done
+        if not asking.done() or asking.cancelled():
+            raise self._lost("it ended before it had answered", OutcomeUnknown)
+        error = asking.exception()
+        if error is not None:
+            # Without its cause, which may hold a secret and would be logged beside it.
+            raise self._judged(error, refused, what, seconds) from None
+        try:
+            return self._secrets.cleaned(observation_of(asking.result(), f"{what} of {self.what}"))
+        except ToolFailed as failed:
+            raise ToolFailed(self._secrets.cleaned(str(failed))) from None
 
     async def close(self) -> None:
         """End it, and with it the program that was started for it."""
@@ -106,7 +108,7 @@ class Session:
 
     async def _live(self) -> None:
         """From the connection to its end, in one task, as the client library wants it."""
-        from mcp.client.client import Client
+        from mcp import Client
         from mcp_types import Implementation
 
         refused: list[Any] = []
@@ -128,36 +130,46 @@ class Session:
         except HoldfastError as error:
             self._fault = error
         except Exception as error:
-            self._fault = self._judged(next(_leaves(error)), refused, "start", self._server.start_seconds)
+            if not self._ready.is_set():
+                self._fault = self._failed_start(next(_leaves(error)), refused)
+
+    def _failed_start(self, error: BaseException, refused: list[Any]) -> HoldfastError:
+        """Nothing was called yet, so nothing is in doubt; another attempt, or another worker, may fare better."""
+        fault = self._judged(error, refused, "start", self._server.start_seconds)
+        if isinstance(fault, FatalError) or type(fault) is RetryableError:
+            return fault
+        return self._lost("it did not start within its time" if isinstance(error, TimeoutError) else self._cleaned(error))
 
     def _judged(self, error: BaseException, refused: list[Any], what: str, seconds: float) -> HoldfastError:
         """What an error of the client library means for the round."""
-        from mcp.shared.exceptions import MCPError
-        from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT
+        from mcp import MCPError
+        from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
         from pydantic import ValidationError
 
-        statuses = [response.status_code for response in refused]
-        said = safe_text(self._secrets.cleaned(str(error) or type(error).__name__), TOLD_CHARACTERS)
-        if _DENIED.intersection(statuses):
+        said = self._cleaned(error)
+        code = error.code if isinstance(error, MCPError) else None
+        if denied := [response.status_code for response in refused if response.status_code in _DENIED]:
             self._unwanted.set()
-            return FatalError(f"{self.what} refuses us (HTTP {statuses[-1]}); look at the headers that the flow declares for it")
+            return FatalError(f"{self.what} refuses us (HTTP {denied[-1]}); look at the headers that the flow declares for it")
         if busy := [response for response in refused if response.status_code in _BUSY]:
             wait = busy[-1].headers.get("retry-after", "")
-            message = f"{self.what}, {what}: HTTP {busy[-1].status_code}"
-            return RetryableError(message, float(wait) if wait.isdecimal() else None)
-        if isinstance(error, TimeoutError) or (isinstance(error, MCPError) and error.code == REQUEST_TIMEOUT):
-            return RetryableError(f"{self.what}, {what}: no answer within {seconds:g} s")
-        if statuses or self.ended or what == "start" or (self._server.url and isinstance(error, MCPError) and error.code == CONNECTION_CLOSED):
-            self._unwanted.set()  # also of a session that the server has forgotten (404)
-            return self._lost(said)
-        if isinstance(error, MCPError | ValidationError | RuntimeError):  # an answer, be it one that cannot be used
+            return RetryableError(f"{self.what} is busy (HTTP {busy[-1].status_code})", float(wait) if wait.isdecimal() else None)
+        if isinstance(error, TimeoutError) or code == REQUEST_TIMEOUT:
+            return OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s")
+        if code in (INVALID_PARAMS, METHOD_NOT_FOUND) and not self.ended:
+            return ToolFailed(f"{what}: {said}")
+        closed = self.ended or bool(refused) or (self._server.url is not None and code == CONNECTION_CLOSED)  # refused: a session forgotten
+        if isinstance(error, MCPError | ValidationError | RuntimeError) and not closed:  # an answer, be it one that cannot be used
             return ToolFailed(f"{what}: {said}")
         self._unwanted.set()
-        return self._lost(said)
+        return self._lost(said, OutcomeUnknown)
 
-    def _lost(self, why: str) -> RetryableError:
+    def _cleaned(self, error: BaseException) -> str:
+        return safe_text(self._secrets.cleaned(str(error) or type(error).__name__), TOLD_CHARACTERS)
+
+    def _lost(self, why: str, kind: type[RetryableError] = RetryableError) -> RetryableError:
         heard = f"; it said: {self._heard.tail}" if self._heard.tail else ""
-        return RetryableError(f"{self.what} cannot be reached: {why}{heard}")
+        return kind(f"{self.what} cannot be reached: {why}{heard}")
 
 
 async def _tools_of(client: Client) -> Any:

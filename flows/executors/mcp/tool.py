@@ -53,7 +53,9 @@ class Tool:
         try:
             kind.check_schema(self.schema)
         except SchemaError as error:
-            raise FatalError(f"tool {self.name!r}: its server tells a JSON schema that is none: {safe_text(error.message, FAULT)}") from error
+            raise FatalError(
+                f"tool {self.name!r}: its server tells a JSON schema that is none: {safe_text(error.message, FAULT)}"
+            ) from error
         return kind(self.schema, registry=Registry())  # of its own: a "$ref" to elsewhere is not fetched
 
     def _described(self) -> str:

@@ -91,9 +91,7 @@ class _Watched:
 
 
 @asynccontextmanager
-async def connected(
-    server: ServerConfig, secrets: Secrets, heard: Heard, ended: asyncio.Event
-) -> AsyncIterator[tuple[Any, Any]]:
+async def connected(server: ServerConfig, secrets: Secrets, heard: Heard, ended: asyncio.Event) -> AsyncIterator[tuple[Any, Any]]:
     """The streams of messages from and to a server; ``ended`` is set when nothing will come any more."""
     async with _program(server, secrets, heard) if server.command else _service(server, secrets) as (incoming, outgoing):
         yield _Watched(incoming, ended), outgoing
