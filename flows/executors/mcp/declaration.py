@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from flows.config import CommandConfig
 from flows.executors.mcp.references import is_reference
@@ -16,6 +17,12 @@ from flows.values import canonical
 CALL_SECONDS, START_SECONDS = 60.0, 60.0
 #: Headers and variables that hold secrets are known by their names.
 _SECRET = re.compile(r"auth|cookie|credential|key|passw|secret|token", re.IGNORECASE)
+
+
+def _fault(message: str) -> PydanticCustomError:
+    """What is told in full by this message: what was written in its place may be a secret."""
+    return PydanticCustomError("told_in_full", message)  # type: ignore[arg-type]
+
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -60,9 +67,9 @@ class ServerConfig(BaseModel):
         if url is not None:
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError("it should be a URL that begins with http:// or https:// and names a host")
+                raise _fault("it should be a URL that begins with http:// or https:// and names a host")
             if "@" in parts.netloc:
-                raise ValueError("it should hold no user and no password; refer to a secret in headers, as env:NAME")
+                raise _fault("it should hold no user and no password; refer to a secret in headers, as env:NAME")
         return url
 
     @field_validator("env", "headers")
@@ -70,17 +77,17 @@ class ServerConfig(BaseModel):
     def _only_refers_to_secrets(cls, values: dict[str, str]) -> dict[str, str]:
         for name, value in values.items():
             if _SECRET.search(name) and not is_reference(value):
-                raise ValueError(f"{name} should refer to a variable of the worker (env:NAME); a secret has no place in a flow")
+                raise _fault(f"{name} should refer to a variable of the worker (env:NAME); a secret has no place in a flow")
         return values
 
     @model_validator(mode="after")
     def _has_one_way(self) -> ServerConfig:
         if (self.command is None) == (self.url is None):
-            raise ValueError("it should have either a command (a list: the program and its arguments) or a url")
+            raise _fault("it should have either a command (a list: the program and its arguments) or a url")
         if self.command is not None and self.headers:
-            raise ValueError("headers are for a server with a url; give one with a command its secrets in env")
+            raise _fault("headers are for a server with a url; give one with a command its secrets in env")
         if self.url is not None and self.env:
-            raise ValueError("env is for a server with a command; give one with a url its secrets in headers")
+            raise _fault("env is for a server with a command; give one with a url its secrets in headers")
         return self
 
     @property

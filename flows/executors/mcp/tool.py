@@ -38,7 +38,12 @@ class Tool:
 
     def check(self, args: Mapping[str, Any], what: str) -> None:
         """Raises BadReply naming each argument that the schema does not accept; FatalError if it is no schema."""
-        faults = [safe_text(_fault(error), FAULT) for error in self._validator.iter_errors(dict(args))]
+        from referencing.exceptions import Unresolvable
+
+        try:
+            faults = [safe_text(_fault(error), FAULT) for error in self._validator.iter_errors(dict(args))]
+        except Unresolvable as error:
+            raise FatalError(f"tool {self.name!r}: its schema refers to {safe_text(str(error), FAULT)}, which is not in it") from error
         if faults:
             more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
             raise BadReply(f"{what} does not accept these arguments: {'; '.join(faults[:FAULTS])}{more}. It takes: {self._described()}")
