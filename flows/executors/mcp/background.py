@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from flows.errors import RoundStopped
 from flows.executors.mcp.declaration import ServerConfig
 from flows.executors.mcp.session import Session
+from flows.waiting import cancelled_of_round
 
 T = TypeVar("T")
 #: How often a waiting round looks at its cancel token, in seconds.
@@ -33,9 +34,13 @@ class Background:
     def run(self, work: Coroutine[Any, Any, T], cancelled: threading.Event | None = None) -> T:
         """Do the work in the loop, and wait for it.
 
+        Args:
+            cancelled: the round's token; where it is not at hand, that of the round which this thread plays.
+
         Raises:
             RoundStopped: ``cancelled`` was set meanwhile; the work is told to end, and not waited for. Else what it raises.
         """
+        cancelled = cancelled or cancelled_of_round()
         future = asyncio.run_coroutine_threadsafe(work, self._running())
         while not future.done():
             concurrent.futures.wait([future], _SLICE)

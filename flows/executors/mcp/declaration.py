@@ -21,7 +21,7 @@ _SECRET = re.compile(r"auth|cookie|credential|key|passw|secret|token", re.IGNORE
 
 def _fault(message: str) -> PydanticCustomError:
     """What is told in full by this message: what was written in its place may be a secret."""
-    return PydanticCustomError("told_in_full", message)  # type: ignore[arg-type]
+    return PydanticCustomError("told_in_full", message)
 
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -15,7 +15,7 @@ from flows.executors.mcp.declaration import ServerConfig
 from flows.executors.mcp.references import Secrets
 from flows.executors.mcp.results import TOLD_CHARACTERS, ToolFailed, observation_of
 from flows.executors.mcp.tool import Tool
-from flows.executors.mcp.transports import Heard, connected, refusals
+from flows.executors.mcp.transports import Heard, Served, connected, requests
 from flows.summaries import safe_text
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class Session:
             OutcomeUnknown: it may have been done; the server died, or took too long. FatalError: it refuses us.
         """
         client = await self._opened()
-        refused: list[Any] = []
-        refusals.set(refused)
+        served: list[Served] = []
+        requests.set(served)
         asking = asyncio.create_task(client.call_tool(name, dict(arguments), read_timeout_seconds=seconds))
         asking.add_done_callback(lambda done: done.cancelled() or done.exception())  # also where nobody waits for it any more
         what = f"tool {name!r}"
@@ -84,7 +84,7 @@ class Session:
         error = asking.exception()
         if error is not None:
             # Without its cause, which may hold a secret and would be logged beside it.
-            raise self._judged(error, refused, what, seconds) from None
+            raise self._judged(error, served, what, seconds) from None
         try:
             return self._secrets.cleaned(observation_of(asking.result(), f"{what} of {self.what}"))
         except ToolFailed as failed:
@@ -111,8 +111,8 @@ class Session:
         from mcp import Client
         from mcp_types import Implementation
 
-        refused: list[Any] = []
-        refusals.set(refused)
+        served: list[Served] = []
+        requests.set(served)
         try:
             async with asyncio.timeout(self._server.start_seconds) as patience:
                 streams = connected(self._server, self._secrets, self._heard, self._ended)
@@ -131,45 +131,46 @@ class Session:
             self._fault = error
         except Exception as error:
             if not self._ready.is_set():
-                self._fault = self._failed_start(next(_leaves(error)), refused)
+                self._fault = self._failed_start(next(_leaves(error)), served)
 
-    def _failed_start(self, error: BaseException, refused: list[Any]) -> HoldfastError:
+    def _failed_start(self, error: BaseException, served: list[Served]) -> HoldfastError:
         """Nothing was called yet, so nothing is in doubt; another attempt, or another worker, may fare better."""
-        fault = self._judged(error, refused, "start", self._server.start_seconds)
+        fault = self._judged(error, [each for each in served if each.refused], "start", self._server.start_seconds)
         if isinstance(fault, FatalError) or type(fault) is RetryableError:
             return fault
         return self._lost("it did not start within its time" if isinstance(error, TimeoutError) else self._cleaned(error))
 
-    def _judged(self, error: BaseException, refused: list[Any], what: str, seconds: float) -> HoldfastError:
+    def _judged(self, error: BaseException, served: list[Served], what: str, seconds: float) -> HoldfastError:
         """What an error of the client library means for the round."""
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
         from pydantic import ValidationError
 
-        said = self._cleaned(error)
         code = error.code if isinstance(error, MCPError) else None
-        if denied := [response.status_code for response in refused if response.status_code in _DENIED]:
+        refused = served[-1] if served and all(each.refused for each in served) else None
+        if refused is not None and refused.status in _DENIED:
             self._unwanted.set()
-            return FatalError(f"{self.what} refuses us (HTTP {denied[-1]}); look at the headers that the flow declares for it")
-        if busy := [response for response in refused if response.status_code in _BUSY]:
-            wait = busy[-1].headers.get("retry-after", "")
-            return RetryableError(f"{self.what} is busy (HTTP {busy[-1].status_code})", float(wait) if wait.isdecimal() else None)
+            return FatalError(f"{self.what} refuses us (HTTP {refused.status}); look at the headers that the flow declares for it")
+        if refused is not None and refused.status in _BUSY:
+            return RetryableError(f"{self.what} is busy (HTTP {refused.status})", refused.retry_after)
         if isinstance(error, TimeoutError) or code == REQUEST_TIMEOUT:
             return OutcomeUnknown(f"{self.what}, {what}: no answer within {seconds:g} s")
-        if code in (INVALID_PARAMS, METHOD_NOT_FOUND) and not self.ended:
-            return ToolFailed(f"{what}: {said}")
-        closed = self.ended or bool(refused) or (self._server.url is not None and code == CONNECTION_CLOSED)  # refused: a session forgotten
+        failed = any(each.status is None or each.status >= 400 for each in served)
+        if code not in (INVALID_PARAMS, METHOD_NOT_FOUND):  # these come with any status
+            closed = self.ended or failed or (self._server.url is not None and code == CONNECTION_CLOSED)
+        else:
+            closed = self.ended
         if isinstance(error, MCPError | ValidationError | RuntimeError) and not closed:  # an answer, be it one that cannot be used
-            return ToolFailed(f"{what}: {said}")
-        self._unwanted.set()
-        return self._lost(said, OutcomeUnknown)
-
-    def _cleaned(self, error: BaseException) -> str:
-        return safe_text(self._secrets.cleaned(str(error) or type(error).__name__), TOLD_CHARACTERS)
+            return ToolFailed(f"{what}: {self._cleaned(error)}")
+        self._unwanted.set()  # a service that was started anew refuses the session too: it knows nothing of it
+        return self._lost(self._cleaned(error), OutcomeUnknown if refused is None else RetryableError)
 
     def _lost(self, why: str, kind: type[RetryableError] = RetryableError) -> RetryableError:
         heard = f"; it said: {self._heard.tail}" if self._heard.tail else ""
         return kind(f"{self.what} cannot be reached: {why}{heard}")
+
+    def _cleaned(self, error: BaseException) -> str:
+        return safe_text(self._secrets.cleaned(str(error) or type(error).__name__), TOLD_CHARACTERS)
 
 
 async def _tools_of(client: Client) -> Any:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,23 @@ logger = logging.getLogger("holdfast.mcp")
 
 #: Characters of a line of a server's stderr that go to the log, and of all its lines that an error tells.
 LINE, TAIL = 1000, 500
-#: HTTP refusals met on behalf of the call whose context this is.
-refusals: ContextVar[list[httpx2.Response]] = ContextVar("refusals")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How an HTTP request was served: with this ``status``, or, where that is None, not at all, since nobody was there."""
+
+    status: int | None
+    retry_after: float | None = None
+
+    @property
+    def refused(self) -> bool:
+        """Whether nothing was done: what was asked for is not in doubt."""
+        return self.status is None or 400 <= self.status < 500 or self.status == 503
+
+
+#: How the requests were served that belong to the call whose context this is.
+requests: ContextVar[list[Served]] = ContextVar("requests")
 
 
 class Heard(asyncio.Protocol):
@@ -124,16 +140,23 @@ async def _service(server: ServerConfig, secrets: Secrets) -> AsyncIterator[tupl
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
+    class Client(httpx2.AsyncClient):
+        """Notes what the client library keeps to itself: statuses, and requests that were never sent."""
+
+        async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+            noted = requests.get([])
+            try:
+                response = await super().send(request, **options)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout):
+                noted.append(Served(None))
+                raise
+            wait = response.headers.get("retry-after", "")
+            noted.append(Served(response.status_code, float(wait) if wait.isdecimal() else None))
+            return response
+
     limits = httpx2.Timeout(server.start_seconds, read=None)  # how long an answer may take is the session's to say
-    headers = secrets.resolved(server.headers)
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=limits, event_hooks={"response": [_note_refusal]}) as client,
+        Client(headers=secrets.resolved(server.headers), timeout=limits) as client,
         streamable_http_client(str(server.url), http_client=client) as streams,
     ):
         yield streams
-
-
-async def _note_refusal(response: httpx2.Response) -> None:
-    noted = refusals.get(None)
-    if noted is not None and response.status_code >= 400:
-        noted.append(response)
