@@ -37,6 +37,9 @@ CONTENT = (
     "internal_data",
     "answer",
     "output",
+    "budgets",
+    "spent",
+    "settled",
 )
 
 
