@@ -130,10 +130,11 @@ def play(run_id: str) -> None:
 
 
 class Player:
-    """The process that forks those that play."""
+    """The process that forks those that play; ``modules`` register flows beside ``mortal``."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, modules: str = "") -> None:
         environment = {**os.environ, "HOLDFAST_REDIS_URL": str(settings.redis_url), "HOLDFAST_PREFIX": settings.prefix}
+        environment |= {"HOLDFAST_FLOW_MODULES": modules} if modules else {}
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.mortal"],
             env=environment,
