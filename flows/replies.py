@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from flows.errors import BadReply, UnstorableValue
@@ -44,7 +45,7 @@ def read_reply(reply: Any) -> Command | Finish | Interrupt:
         if not isinstance(reply.args, Mapping):
             raise BadReply(f"the arguments of command {name!r} are {_excerpt(reply.args)}; expected an object of names and values")
         args = storable(dict(reply.args), f"the arguments of command {name!r}")
-        return Command(name, args, storable(dict(reply.extras), f"what the reply says beside command {name!r}"))
+        return replace(reply, name=name, args=args, extras=storable(dict(reply.extras), f"what the reply says beside command {name!r}"))
     except UnstorableValue as error:
         raise BadReply(safe_text(str(error), 2000)) from error
 

@@ -171,10 +171,16 @@ class Store(Reads):
         after: str,
         interrupt: str | None = None,
         answer: str | None = None,
+        fields: Mapping[str, str] | None = None,
+        digest: str | None = None,
+        data: str | None = None,
     ) -> list[str]:
-        """Go on with an interrupted or stopped run; the words of resume_run.lua."""
+        """Go on with an interrupted or stopped run; the words of resume_run.lua.
+
+        ``fields`` are written with it, made from content of the digest ``digest``; ``data`` is JSON for the event.
+        """
         named = {"op": op, "epoch": epoch, "step": step, "message": message, "after": after, "interrupt": interrupt, "answer": answer}
-        return self._run("resume_run", run_id, named)
+        return self._run("resume_run", run_id, {**named, "digest": digest, "data": data}, fields)
 
     def retry(
         self, run_id: str, *, op: str, epoch: int, step: int, message: str, after: str, idempotency_key: str | None = None
