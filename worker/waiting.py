@@ -77,7 +77,11 @@ class Waiting:
             case "approval":
                 return ("--approve", "--refuse 'why'", "--edit '{its arguments, changed}'")
             case "in_doubt":
-                return ("--answer '\"retry\"'", "--answer '{\"result\": what it came to}'", "--answer '{\"tell\": \"words for the controller\"}'")
+                return (
+                    "--answer '\"retry\"'",
+                    "--answer '{\"result\": what it came to}'",
+                    '--answer \'{"tell": "words for the controller"}\'',
+                )
             case "budget":
                 return (f"--add {(self.data or {}).get('budget')}=AMOUNT",)
             case "question":
