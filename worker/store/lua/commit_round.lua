@@ -85,7 +85,7 @@ end
 if paused then forget_interrupt(k) end
 set_fields(k)
 for name, value in pairs(given) do run[name] = value end
-if (done or paused) and arg.message then fresh_message(k, run, arg.message) end
+if arg.message then fresh_message(k, run, arg.message) end
 if paused then
   run.i_id = run.epoch .. ':' .. run.step
   set(k, 'i_id', run.i_id)
