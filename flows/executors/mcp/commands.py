@@ -92,7 +92,7 @@ def mcp_commands(
         name: of the server, within the flow.
         command, env: the program that is started beside the worker, and its variables (``env:NAME`` refers to one of the worker's).
         url, headers: or where the service is, and what is sent with each request (``env:NAME``, ``Bearer env:NAME``).
-        tools: those that become commands; as a mapping with ``description``, ``idempotent``, ``timeout_seconds`` of each.
+        tools: those that become commands; as a mapping with ``description``, ``idempotent``, ``timeout_seconds``, ``approval``, ``in_doubt`` of each.
         timeout_seconds: of one call. start_seconds: until the server has told its tools.
 
     Raises:
@@ -118,4 +118,4 @@ def _command(name: str, server: ServerConfig, tool: str, config: ToolConfig) -> 
     if not is_name(full):
         raise InvalidFlow(f"{full!r} cannot name a command; expected letters, digits, '_', '.' or '-', at most 100")
     remote = RemoteTool(tool, name, server, config.timeout_seconds or server.timeout_seconds)
-    return McpCommand(full, remote, idempotent=config.idempotent, takes=remote).described(config.description)
+    return McpCommand(full, remote, idempotent=config.idempotent, takes=remote).configured(config.said)

@@ -21,6 +21,9 @@ local function enter(k, run, phase, now)
     if from then redis.call('ZREM', k[from], run.id) end
     redis.call('ZADD', k[to], ENDED[phase] and now or number(run.created_at), run.id)
   end
+  if from and from ~= 'live' then -- it rested: that is no time that the run has gone on
+    set(k, 'idle', whole(number(run.idle) + math.max(0, now - number(run.updated_at))))
+  end
   set(k, 'phase', phase, 'updated_at', whole(now))
   run.phase = phase
 end
@@ -80,12 +83,12 @@ local function has_key(k, run)
 end
 
 local function expire_at(k, run, time)
-  for _, key in ipairs({ k.run, k.memory, k.events }) do redis.call('PEXPIREAT', key, time) end
+  for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do redis.call('PEXPIREAT', key, time) end
   if has_key(k, run) then redis.call('PEXPIREAT', k.idem, time) end
 end
 
 local function persist(k, run)
-  for _, key in ipairs({ k.run, k.memory, k.events }) do redis.call('PERSIST', key) end
+  for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do redis.call('PERSIST', key) end
   if has_key(k, run) then redis.call('PERSIST', k.idem) end
 end
 
