@@ -85,9 +85,7 @@ class AsyncClient:
         """Stop a run."""
         return await _threaded(self._client.request_stop, run_id, mode, reason, requested_by)
 
-    async def resume(
-        self, run_id: str, answer: Any = None, add: Mapping[str, float] | None = None, interrupt: str | None = None
-    ) -> Run:
+    async def resume(self, run_id: str, answer: Any = None, add: Mapping[str, float] | None = None, interrupt: str | None = None) -> Run:
         """Go on with an interrupted run, giving the answer, or with a stopped one; ``add`` raises its budgets."""
         return await _threaded(self._client.resume, run_id, answer, add, interrupt)
 

@@ -75,9 +75,13 @@ class Waiting:
         """The ways to answer, as options of ``holdfast resume RUN``; '' is none."""
         match self.kind:
             case "approval":
-                return ("--approve", "--refuse 'why'", "--edit '{its arguments, changed}'")
+                return (f"--approve --interrupt {self.id}", "--refuse 'why'", f"--edit '{{its arguments, changed}}' --interrupt {self.id}")
             case "in_doubt":
-                return ("--answer '\"retry\"'", "--answer '{\"result\": what it came to}'", "--answer '{\"tell\": \"words for the controller\"}'")
+                return (
+                    "--answer '\"retry\"'",
+                    "--answer '{\"result\": what it came to}'",
+                    '--answer \'{"tell": "words for the controller"}\'',
+                )
             case "budget":
                 return (f"--add {(self.data or {}).get('budget')}=AMOUNT",)
             case "question":

@@ -42,7 +42,9 @@ def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
     limits = record.mapping("budgets")
     for name in add:
         if name not in limits:
-            raise InvalidInput(f"run {record.id} has no limit of {name!r} that could be raised; it has: {', '.join(limits) or 'no budgets'}")
+            raise InvalidInput(
+                f"run {record.id} has no limit of {name!r} that could be raised; it has: {', '.join(limits) or 'no budgets'}"
+            )
     return check_budgets({**limits, **{name: limits[name] + amount for name, amount in add.items()}})
 
 
