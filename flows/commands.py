@@ -132,9 +132,11 @@ class CommandSpec:
         """``name``, ``description`` and ``parameters`` (a JSON schema), as models are told of tools."""
         return {"name": self.name, "description": self.description, "parameters": self.arguments.schema()}
 
-    def described(self, description: str | None) -> CommandSpec:
-        """The same command under another description; None keeps its own."""
-        return self if description is None else replace(self, description=description)
+    def configured(self, said: Mapping[str, Any]) -> CommandSpec:
+        """The same command, as a flow wants it: ``description``, ``approval``, ``in_doubt``; raises InvalidFlow where it cannot be."""
+        if said.get("in_doubt") is not None:
+            policy_of(said["in_doubt"], self.idempotent)
+        return replace(self, **said) if said else self
 
 
 def spec_of(offered: CommandSpec | Callable[..., Any], name: str | None = None, options: Any = None) -> CommandSpec:

@@ -105,7 +105,7 @@ class ControllerExecutorFlow(CircularFlow):
         for name in chosen:
             if name not in every:
                 raise InvalidFlow(f"{title(self)}: Executor.subflows_config names no command of it: {name!r}; {known(name, every)}")
-        return {name: every[name].described(chosen[name].description) for name in chosen} if chosen else every
+        return {name: every[name].configured(chosen[name].said) for name in chosen} if chosen else every
 
     def schemas(self) -> list[dict[str, Any]]:
         """What a controller may choose from, ``finish`` included, as models are told of tools."""

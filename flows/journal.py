@@ -15,6 +15,7 @@ class Journal:
 
     def __init__(self, intents: str = "", recorded: Mapping[str, str] | None = None) -> None:
         self.recorded = dict(recorded or {})
+        self._kept = intents
         self._earlier = intents.splitlines()
         self._lines = list(self._earlier)
 
@@ -22,6 +23,11 @@ class Journal:
     def text(self) -> str:
         """The intents as they stand, a line each."""
         return "\n".join(self._lines)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether what is kept is not what stands: an intent was taken back."""
+        return self.text != self._kept
 
     def in_doubt(self, key: str) -> str | None:
         """The line with which an earlier attempt set out to carry out the command of this key; None where none did."""
@@ -35,6 +41,7 @@ class Journal:
         """
         self._lines.append(line)
         self.write(self.text)
+        self._kept = self.text
 
     def withdraw(self, key: str) -> None:
         """The command of this key has not been carried out, as it says itself: the round's end takes the intent back."""

@@ -22,7 +22,7 @@ from worker.transitions import LONGEST, pause_fields
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
 #: Ends of the keys beside a run's hash: an id that ends so would be another run's key.
-OWN_KEYS = (":memory", ":events")
+OWN_KEYS = (":memory", ":events", ":artifacts")
 #: Bytes that labels and thread id may take together; every look at the run carries them.
 MAX_NAMES_BYTES = 16 * 1024
 #: Seconds beyond which even the number of days says nothing (and a whole number may be no float).
