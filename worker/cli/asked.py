@@ -17,7 +17,7 @@ def what(waiting: Waiting) -> str:
         return f"{plain(waiting.command)} {exact(dict(waiting.args))}"
     data = waiting.data or {}
     if waiting.kind == "budget" and isinstance(data.get("limit"), int | float):
-        return f"{budget(str(data['budget']), data['limit'], data.get('spent'))} is spent"
+        return f"its budget is spent: {budget(str(data['budget']), data['limit'], data.get('spent'))}"
     return plain(waiting.question)
 
 
@@ -35,7 +35,7 @@ def pairs(waiting: Waiting) -> list[tuple[str, str]]:
     if waiting.command is not None:
         found.append(("command", what(waiting)))
     elif waiting.kind == "budget":
-        found.append(("spent", what(waiting)))
+        found.append(("because", what(waiting)))
     elif waiting.data is not None:
         found.append(("with", plain(json.dumps(waiting.data, ensure_ascii=False))))
     if waiting.deadline is not None:

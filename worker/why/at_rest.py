@@ -108,7 +108,7 @@ def _asked(waiting: Waiting | None, reason: str, resume: str) -> tuple[str, str]
             data = (waiting.data if waiting else None) or {}
             name = safe_text(str(data.get("budget")), TOLD)
             return f"Its budget of {name} is exhausted: {data.get('spent')} of {data.get('limit')} are spent", (
-                f"To let it go on with more: {resume} --add {name}=AMOUNT"
+                f"To let it go on with as much again: {waiting.how()[0] if waiting else resume}"
             )
         case "pause":
             return f"It waits for a person: {told}", f"Look at it, and let it go on: {resume}"
