@@ -54,13 +54,27 @@ def budget(name: str, limit: float, spent: float | None) -> str:
 
 def budgets(details: Mapping[str, Any]) -> list[tuple[str, float]]:
     """The budgets of a run, from its details: each in words, with the share of it that is spent."""
+    return [(budget(name, limit, have), (have or 0) / limit) for name, limit, have in _accounts(details)]
+
+
+def totals(details: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """In few words what a run has used, of what limit where it has one, and the share of that; only what it uses, or may not exceed."""
+    found = []
+    limited = {name: (limit, have) for name, limit, have in _accounts(details)}
+    for name in dict.fromkeys(("tokens", "money", *limited)):
+        limit, have = limited.get(name, (None, details.get("spent", {}).get(name)))
+        if have is None or (limit is None and not have):
+            continue
+        of = "" if limit is None else f" of {amount(name, limit)}"
+        unit = "" if name in ("money", "seconds") else f" {name.removeprefix('commands.')}"
+        found.append((f"{amount(name, have)}{of}{unit}", have / limit if limit else 0.0))
+    return found
+
+
+def _accounts(details: Mapping[str, Any]) -> list[tuple[str, float, float | None]]:
+    """Name, limit and what is spent of it; None where the run does not say it (how long it has gone on)."""
     spent = {"cycles": details.get("cycles", 0), **details.get("spent", {})}
-    known = {name: (limit, None if name == "seconds" and name not in spent else spent.get(name, 0)) for name, limit in _limits(details)}
-    return [(budget(name, limit, have), (have or 0) / limit) for name, (limit, have) in known.items()]
-
-
-def _limits(details: Mapping[str, Any]) -> list[tuple[str, float]]:
-    return list(details.get("budgets", {}).items())
+    return [(name, limit, spent.get(name, None if name == "seconds" else 0)) for name, limit in details.get("budgets", {}).items()]
 
 
 def facts(data: Mapping[str, Any]) -> list[str]:

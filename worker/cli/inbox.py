@@ -64,12 +64,14 @@ def tell(console: Console, waiting: Sequence[Waiting], now: datetime | None = No
         if number:
             console.print()
         console.print(head)
-        console.print(Text(f"{plain(each.flow)}: {plain(each.goal)}", "dim", no_wrap=True, overflow="ellipsis"), no_wrap=True)
-        if each.command is not None:
-            console.print(Text(what(each), "bold"), soft_wrap=True)
-            console.print(Text(plain(each.question)))
+        asked, question = what(each), plain(each.question)
+        about = plain(each.flow) if plain(each.goal) in (asked, question) else f"{plain(each.flow)}: {plain(each.goal)}"
+        console.print(Text(about, "dim"), no_wrap=True, overflow="ellipsis")
+        if each.command is None:
+            console.print(Text(asked, "bold"))
         else:
-            console.print(Text(what(each), "bold"))
+            console.print(Text(question))
+            console.print(Text(asked, "bold"), soft_wrap=True)
         for way in each.how(program()):
             console.print(Text(f"  {way}"), soft_wrap=True)
 

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from worker.cli.costs import EXHAUSTED, LOW, budgets, used
+from worker.cli.costs import EXHAUSTED, LOW, totals
 from worker.cli.lines import last_words
 from worker.cli.output import COLOURS
 from worker.cli.story import GIT_ID, Row, round_text, row_of
@@ -109,7 +109,7 @@ class LiveView:
         gap = "  " if width >= MEDIUM else " "
         second = Text.assemble((run.id, "dim"), gap, (run.status.value, COLOURS[run.status.value]), no_wrap=True, overflow="ellipsis")
         second.append(f"{gap}step {run.state.step}{gap}{duration(taken)}")
-        return [first, second, *_totals(run, gap), Text("")]
+        return [first, second, *_totals(run), Text("")]
 
     def _table(self, run: Run, width: int, height: int) -> RenderableType:
         flight = [] if self._over else self._in_flight(run)
@@ -193,11 +193,11 @@ def _until(moment: str) -> float:
     return (datetime.fromisoformat(moment) - datetime.now(UTC)).total_seconds()
 
 
-def _totals(run: Run, gap: str) -> list[Text]:
-    """A line with what the run has used, and how much of each budget; none where it has used nothing."""
-    line = Text(used(run.details.get("spent", {})), no_wrap=True, overflow="ellipsis")
-    for text, share in budgets(run.details):
-        line.append(gap if line else "")
+def _totals(run: Run) -> list[Text]:
+    """A line with what the run has used, and of what limits; none where there is nothing to say."""
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for text, share in totals(run.details):
+        line.append(" · " if line else "", "dim")
         line.append(text, "red" if share >= EXHAUSTED else "yellow" if share >= LOW else "dim")
     return [line] if line else []
 

@@ -42,7 +42,7 @@ def list_command(status: str | None, flow: str | None, limit: int, as_json: bool
         rows,
         "goal",
         f"no {kinds} runs" if kinds else "no runs yet; holdfast submit FLOW GOAL",
-        spare=("submitted", "flow", "step"),
+        spare=[name for name in ("submitted", "flow", "step", "cost", "tokens") if name in columns],
     )
     if page.cursor is not None:
         click.echo(f"there are more; --limit {limit * 4} shows them", err=True)
