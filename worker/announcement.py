@@ -20,7 +20,7 @@ def describe(flow: Flow) -> dict[str, Any]:
         "lease_seconds": flow.lease_seconds,
         "round_timeout_seconds": flow.round_timeout_seconds,
         "runs_shell": flow.runs_shell,
-        "budgets": dict(getattr(flow, "budgets", {})),
+        "budgets": dict(flow.budgets),
         "missing": list(getattr(flow, "missing", ())),
         "inputs": flow.Inputs.model_json_schema() if flow.Inputs else None,
     }
