@@ -49,6 +49,11 @@ class Flow(ABC):
     Inputs: ClassVar[type[BaseModel] | None] = None
 
     @property
+    def missing(self) -> str | None:
+        """What is not installed here and has to be for this flow to be played, in a sentence; None where nothing is missing."""
+        return None
+
+    @property
     @abstractmethod
     def nodes(self) -> Mapping[str, Role]:
         """The nodes by name, with the role that plays each; a run starts at the first."""
