@@ -83,6 +83,11 @@ class ControllerExecutorFlow(CircularFlow):
         super().check_definition()
 
     @property
+    def missing(self) -> str | None:
+        """What its controller lacks."""
+        return getattr(self.controller, "missing", None)
+
+    @property
     def config(self) -> ControllerExecutorConfig:
         """The configuration, checked."""
         return read_config(self.flow_config)
@@ -107,7 +112,8 @@ class ControllerExecutorFlow(CircularFlow):
 
     def choose_command(self, given: Mapping[str, Any], context: RoundContext) -> Command | Finish | Interrupt:
         """The Controller's round: decide, and check the decision. Raises BadReply."""
-        decision = read_reply(call(self.decide, context, context))
+        told_all = replace(context, commands=self.schemas(), node_goal=str(given.get("node_goal") or ""))
+        decision = read_reply(call(self.decide, told_all, told_all))
         if not isinstance(decision, Command):
             return decision
         try:

@@ -20,6 +20,7 @@ def describe(flow: Flow) -> dict[str, Any]:
         "lease_seconds": flow.lease_seconds,
         "round_timeout_seconds": flow.round_timeout_seconds,
         "runs_shell": flow.runs_shell,
+        "missing": flow.missing,
         "inputs": flow.Inputs.model_json_schema() if flow.Inputs else None,
     }
 

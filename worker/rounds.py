@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from flows.base import Flow
 from flows.context import History, RoundContext
+from flows.endpoint import Endpoint
 from flows.errors import FatalError, InvalidInput, RetryableError, RoundStopped
 from flows.outcomes import Turn
 from worker.dispatch import Dispatcher
@@ -211,6 +212,7 @@ class Rounds:
             answered=answered,
             signals=lease.signals,
             workspace=self._settings.workspace,
+            endpoint=Endpoint(self._settings.model, self._settings.model_url, self._settings.model_key),
             logger=round_logger(),
         )
 
