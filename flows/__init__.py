@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flows.approvals import Approval
 from flows.base import Flow, Role
 from flows.branching import BranchingFlow
 from flows.circular import CircularFlow, Node
@@ -10,12 +11,14 @@ from flows.context import History, RoundContext, Signals
 from flows.controller_executor import ControllerExecutorFlow
 from flows.controllers import Controller, controller
 from flows.controllers.scripted import ScriptedController
+from flows.doubts import NOT_DONE
 from flows.errors import (
     BadReply,
     FatalError,
     HoldfastError,
     InvalidFlow,
     InvalidInput,
+    OutcomeUnknown,
     RetryableError,
     RoundStopped,
     UnstorableValue,
@@ -28,7 +31,9 @@ from flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Tu
 from flows.registry import FlowNotFound, add_directory, load_failures, load_modules, make, register, registered
 
 __all__ = [
+    "NOT_DONE",
     "Advance",
+    "Approval",
     "BadReply",
     "BranchingFlow",
     "CircularFlow",
@@ -48,6 +53,7 @@ __all__ = [
     "InvalidInput",
     "Node",
     "Outcome",
+    "OutcomeUnknown",
     "RetryableError",
     "Role",
     "RoundContext",

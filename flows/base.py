@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ValidationError
@@ -32,6 +33,7 @@ class Flow(ABC):
         lease_seconds: a longer lease than the worker's, for rounds that starve the heartbeat.
         round_timeout_seconds: time limit of one round.
         runs_shell: it runs a shell command of the submitter; such a flow is off until a worker enables it.
+        budgets: limits of what each run may spend, unless its submission says otherwise; see ``flows.budgets``.
         Inputs: pydantic model of the inputs; None takes them as given.
     """
 
@@ -43,6 +45,7 @@ class Flow(ABC):
     lease_seconds: float | None = None
     round_timeout_seconds: float | None = None
     runs_shell: bool = False
+    budgets: Mapping[str, float] = MappingProxyType({})
     Inputs: ClassVar[type[BaseModel] | None] = None
 
     @property
@@ -74,6 +77,13 @@ class Flow(ABC):
     def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
         """Seconds the next round of ``node`` may take, given the committed ``values``; None for no limit."""
         return self.round_timeout_seconds
+
+    def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
+        """What one attempt of this round will spend, cautiously; charged for attempts whose worker was lost.
+
+        It follows from what is committed alone: every attempt of the round gets the same.
+        """
+        return {}
 
     def check_definition(self) -> None:
         """Refuse a definition that contradicts itself; called when a flow is registered. Raises InvalidFlow."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +18,8 @@ KINDS = {
     "seconds": "seconds of wall time, without those that the run waited for a person",
 }
 COMMANDS = "commands."
+#: No limit is higher: beyond it floats no longer count one by one, and what is meant is no limit at all.
+MOST = 1e15
 #: From this share of a limit on, the controller is told to wrap up.
 SOFT = 0.8
 
@@ -45,8 +47,8 @@ def check_budgets(given: Mapping[str, Any], what: str = "budgets") -> dict[str, 
     for name, limit in given.items():
         if name not in KINDS and not (str(name).startswith(COMMANDS) and is_name(str(name).removeprefix(COMMANDS))):
             raise InvalidInput(f"{what} names {name!r}, which is none; {known(name, [*KINDS, COMMANDS + 'NAME'])}")
-        if isinstance(limit, bool) or not isinstance(limit, int | float) or not math.isfinite(limit) or limit <= 0:
-            raise InvalidInput(f"{what}: {name} is {limit!r}; expected a number above 0 ({KINDS.get(name, 'how often')})")
+        if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit <= MOST:
+            raise InvalidInput(f"{what}: {name} is {reprlib.repr(limit)}; expected a number above 0 ({KINDS.get(name, 'how often')})")
     return dict(given)
 
 

@@ -59,7 +59,7 @@ class CircularFlow(Flow):
 
     settings: ClassVar[tuple[str, ...]] = (
         "name", "description", "max_rounds", "interrupt_before", "interrupt_after", "lease_seconds",
-        "round_timeout_seconds", "runs_shell", "topology", "early_exit_key", "output_keys",
+        "round_timeout_seconds", "runs_shell", "budgets", "topology", "early_exit_key", "output_keys",
     )  # fmt: skip
 
     def __init__(self, **settings: Any) -> None:

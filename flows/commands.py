@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
+from flows.approvals import Approval, approval_of
 from flows.arguments import Takes, arguments_of
-from flows.calls import call
+from flows.carrying_out import carry_out
 from flows.context import RoundContext
 from flows.definition import is_name, is_seconds
+from flows.doubts import policy_of
 from flows.errors import InvalidFlow
 from flows.names import Names
-from flows.outcomes import Command, Finish, Interrupt
-from flows.values import storable
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _MARK = "__holdfast_command__"
@@ -29,6 +29,8 @@ class _Options:
     timeout: float | None = None
     name: str | None = None
     runs_shell: bool = False
+    approval: Approval | None = None
+    in_doubt: Any = "tell_controller"
 
 
 @overload
@@ -66,19 +68,21 @@ def command(
         idempotent: carrying it out twice does no more than once; it may be tried again without asking.
         timeout: seconds a round that carries it out may take.
         runs_shell: it runs what a controller writes; only flows that say ``runs_shell`` may offer it, and workers have to enable those.
-        approval, in_doubt: reserved; anything but None is refused.
+        approval: whether a person sees the command first: ``"always"``, ``"never"`` (the default), a function of the arguments
+            that says whether this call needs it, or an ``Approval``.
+        in_doubt: what becomes of a command that is not idempotent when its worker was lost in the middle: ``"tell_controller"`` (the
+            default), ``"ask"`` a person, ``"retry"`` (under the same idempotency key), or a function that finds out: called like the
+            command, with ``context``, it returns what the command came to, or ``NOT_DONE``, and then it is carried out.
 
     Raises:
         InvalidFlow: the options or the signature cannot be honoured.
     """
     if timeout is not None and not is_seconds(timeout):
         raise InvalidFlow(f"@command: timeout is {timeout!r}; expected a number of seconds above 0, or None")
-    for option, value in (("approval", approval), ("in_doubt", in_doubt)):
-        if value is not None:
-            raise InvalidFlow(f"@command: {option} is {value!r}, which this version does not carry out; leave it out")
+    options = _Options(idempotent, timeout, name, runs_shell, approval_of(approval), policy_of(in_doubt, idempotent))
 
     def mark(marked: _F) -> _F:
-        setattr(marked, _MARK, _Options(idempotent, timeout, name, runs_shell))
+        setattr(marked, _MARK, options)
         if name is not None:
             place = str(getattr(marked, "__qualname__", ""))
             if "." in place.rpartition("<locals>.")[2]:
@@ -97,7 +101,7 @@ class CommandSpec:
         name: what a controller calls it; exact.
         function: a plain or coroutine function, or a bound method.
         description: a sentence for the controller.
-        idempotent, timeout, runs_shell: see ``command``.
+        idempotent, timeout, runs_shell, approval, in_doubt: see ``command``.
         takes: what it accepts; None for what the function's signature says.
     """
 
@@ -108,6 +112,8 @@ class CommandSpec:
     timeout: float | None = None
     runs_shell: bool = False
     takes: Takes | None = None
+    approval: Approval | None = None
+    in_doubt: Any = "tell_controller"
 
     @property
     def arguments(self) -> Takes:
@@ -119,27 +125,18 @@ class CommandSpec:
         return self.arguments.check(args, f"command {self.name!r}")
 
     def carry_out(self, args: Mapping[str, Any], context: RoundContext) -> Any:
-        """Check the arguments, run the function, and return plain JSON, an ``Interrupt`` or a ``Finish``.
-
-        Raises:
-            BadReply: wrong arguments. UnstorableValue: the result is not JSON. Else whatever the function raises.
-        """
-        named = self.check(args)
-        inside = context.carrying_out(Command(self.name, dict(args)))
-        if self.arguments.wants_context:
-            named["context"] = inside
-        result = call(self.function, inside, named=named)
-        if isinstance(result, Interrupt | Finish):
-            return result
-        return storable(result, f"the result of command {self.name!r}")
+        """Carry it out; see ``flows.carrying_out.carry_out``."""
+        return carry_out(self, args, context)
 
     def schema(self) -> dict[str, Any]:
         """``name``, ``description`` and ``parameters`` (a JSON schema), as models are told of tools."""
         return {"name": self.name, "description": self.description, "parameters": self.arguments.schema()}
 
-    def described(self, description: str | None) -> CommandSpec:
-        """The same command under another description; None keeps its own."""
-        return self if description is None else replace(self, description=description)
+    def configured(self, said: Mapping[str, Any]) -> CommandSpec:
+        """The same command, as a flow wants it: ``description``, ``approval``, ``in_doubt``; raises InvalidFlow where it cannot be."""
+        if said.get("in_doubt") is not None:
+            policy_of(said["in_doubt"], self.idempotent)
+        return replace(self, **said) if said else self
 
 
 def spec_of(offered: CommandSpec | Callable[..., Any], name: str | None = None, options: Any = None) -> CommandSpec:
@@ -154,7 +151,16 @@ def spec_of(offered: CommandSpec | Callable[..., Any], name: str | None = None, 
         raise InvalidFlow(f"{named!r} cannot name a command; expected letters, digits, '_', '.' or '-'; give the function a name")
     arguments_of(offered)
     lines = (inspect.getdoc(offered) or "").strip().splitlines()
-    return CommandSpec(named, offered, lines[0] if lines else "", chosen.idempotent, chosen.timeout, chosen.runs_shell)
+    return CommandSpec(
+        named,
+        offered,
+        lines[0] if lines else "",
+        chosen.idempotent,
+        chosen.timeout,
+        chosen.runs_shell,
+        approval=chosen.approval,
+        in_doubt=chosen.in_doubt,
+    )
 
 
 def commands_of(flow: object, offered: Iterable[CommandSpec | Callable[..., Any]] = ()) -> dict[str, CommandSpec]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from flows.approvals import Approval, approval_of, matching
 from flows.definition import known
 from flows.errors import BadReply, InvalidFlow
+from flows.results import MOST
 
 DESCRIPTION = (
     "ControllerExecutor (i.e., MRKL, ReAct) interaction implementation with Flows that approaches the problem solving in two phases: "
@@ -57,10 +59,44 @@ class ControllerConfig(_Strict):
     finish: FinishConfig = FinishConfig()
 
 
+class ApprovalConfig(_Strict):
+    """When a command needs a person's word: each time, or by patterns of its arguments; see ``flows.approvals``.
+
+    ``when`` names arguments with patterns of which one must match; ``unless``, such that all arguments named match one of theirs.
+    """
+
+    when: dict[str, list[str]] | None = None
+    unless: dict[str, list[str]] | None = None
+    deadline: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    default: Any = "refuse"
+
+    @model_validator(mode="after")
+    def _has_one_rule(self) -> ApprovalConfig:
+        if self.when is not None and self.unless is not None:
+            raise ValueError("expected when or unless, not both")
+        approval_of(self.made())
+        return self
+
+    def made(self) -> Approval:
+        """The approval that it describes."""
+        rule = matching(self.when) if self.when is not None else matching(self.unless, True) if self.unless is not None else None
+        return Approval(rule, self.deadline, self.default)
+
+
 class CommandConfig(_Strict):
-    """One command, as the configuration describes it."""
+    """One command, as the configuration describes it; what it does not say, the command itself does."""
 
     description: str | None = None
+    approval: Literal["always", "never"] | ApprovalConfig | None = None
+    in_doubt: Literal["retry", "ask", "tell_controller"] | None = None
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """What it says of the command, as ``CommandSpec`` has it."""
+        said: dict[str, Any] = {name: getattr(self, name) for name in ("description", "in_doubt") if getattr(self, name) is not None}
+        if self.approval is not None:
+            said["approval"] = approval_of(self.approval.made() if isinstance(self.approval, ApprovalConfig) else self.approval)
+        return said
 
 
 class ExecutorConfig(_Strict):
@@ -92,6 +128,7 @@ class ControllerExecutorConfig(_Strict):
     early_exit_key: str = "EARLY_EXIT"
     topology: Literal["circular"] = "circular"
     max_bad_replies: int = Field(default=3, ge=1)
+    max_result: int = Field(default=MOST, ge=1)
     interrupt_before: list[str] = []
     interrupt_after: list[str] = []
 

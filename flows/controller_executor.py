@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from flows.branching import BranchingFlow, choose, told
+from flows.budgets import COMMANDS
 from flows.calls import call
 from flows.circular import CircularFlow, Node
 from flows.commands import CommandSpec, commands_of
@@ -17,7 +18,9 @@ from flows.definition import check_count, known, title
 from flows.errors import BadReply, FatalError, InvalidFlow
 from flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
 from flows.replies import read_reply
-from flows.summaries import shown, summary_of
+from flows.results import MOST, bounded
+from flows.several import Taken, queued, take
+from flows.summaries import digest, shown, summary_of
 
 #: The answer of a run that came to its last cycle without one.
 UNFINISHED_ANSWER = "The maximum amount of rounds was reached before the model found an answer."
@@ -41,6 +44,7 @@ class ControllerExecutorFlow(CircularFlow):
         commands: functions or ``CommandSpec`` objects, beside the methods marked ``@command``.
         flow_config: see ``ControllerExecutorConfig``.
         max_bad_replies: see above; at least 1.
+        max_result: characters of a command's result that go into the history; of a longer one the whole is kept as an artifact.
     """
 
     name: str = "CtrlEx"
@@ -54,8 +58,9 @@ class ControllerExecutorFlow(CircularFlow):
     commands: Sequence[CommandSpec | Callable[..., Any]] = ()
     flow_config: Mapping[str, Any] | ControllerExecutorConfig = ControllerExecutorConfig()
     max_bad_replies: int = 3
+    max_result: int = MOST
 
-    settings = (*CircularFlow.settings, "controller", "commands", "max_bad_replies")
+    settings = (*CircularFlow.settings, "controller", "commands", "max_bad_replies", "max_result")
 
     def __init__(self, *, flow_config: Mapping[str, Any] | ControllerExecutorConfig | None = None, **settings: Any) -> None:
         config = read_config(self.flow_config if flow_config is None else flow_config)
@@ -80,6 +85,7 @@ class ControllerExecutorFlow(CircularFlow):
             if spec.runs_shell and not self.runs_shell:
                 raise InvalidFlow(f"{title(self)}: {spec.name} runs what a controller writes; a flow that offers it says runs_shell: true")
         check_count(self.max_bad_replies, f"{title(self)}: max_bad_replies")
+        check_count(self.max_result, f"{title(self)}: max_result")
         super().check_definition()
 
     @property
@@ -104,18 +110,30 @@ class ControllerExecutorFlow(CircularFlow):
         for name in chosen:
             if name not in every:
                 raise InvalidFlow(f"{title(self)}: Executor.subflows_config names no command of it: {name!r}; {known(name, every)}")
-        return {name: every[name].described(chosen[name].description) for name in chosen} if chosen else every
+        return {name: every[name].configured(chosen[name].said) for name in chosen} if chosen else every
 
     def schemas(self) -> list[dict[str, Any]]:
         """What a controller may choose from, ``finish`` included, as models are told of tools."""
         return [*(spec.schema() for spec in self.offered().values()), self.finish.schema_of_command()]
 
-    def choose_command(self, given: Mapping[str, Any], context: RoundContext) -> Command | Finish | Interrupt:
-        """The Controller's round: decide, and check the decision. Raises BadReply."""
-        told_all = replace(context, commands=self.schemas(), node_goal=str(given.get("node_goal") or ""))
-        decision = read_reply(call(self.decide, told_all, told_all))
+    def choose_command(self, given: Mapping[str, Any], context: RoundContext) -> Command | Finish | Interrupt | Taken:
+        """The Controller's round: decide, and check the decision; of a list of calls, each. Raises BadReply."""
+        full = self._told_all(context, str(given.get("node_goal") or ""))
+        decided = call(self.decide, full, full)
+        if isinstance(decided, list):
+            return self._taken(decided)
+        decision = read_reply(decided)
+        return self._checked(decision) if isinstance(decision, Command) else decision
+
+    def _told_all(self, context: RoundContext, node_goal: str = "") -> RoundContext:
+        """The round as its controller sees it: also what there is to choose from."""
+        return replace(context, commands=self.schemas(), node_goal=node_goal)
+
+    def _checked(self, decision: Any) -> Command:
+        """The decision, a command that this flow can carry out; raises BadReply."""
+        decision = read_reply(decision)
         if not isinstance(decision, Command):
-            return decision
+            raise BadReply(f"a list of decisions holds commands, and this is a {type(decision).__name__}")
         try:
             if decision.name == "finish":
                 self.finish.check(decision.args)
@@ -125,6 +143,13 @@ class ControllerExecutorFlow(CircularFlow):
             error.command = decision
             raise
         return decision
+
+    def _taken(self, reply: list[Any]) -> Taken:
+        taken = take(queued(reply, self._checked))
+        if taken.command is None:
+            last = taken.refused[-1] if taken.refused else Turn(None, told(BadReply("the reply holds no call")))
+            raise BadReply(str(last.observation["error"]).removeprefix("BadReply: "), last.command, taken.refused[:-1])
+        return taken
 
     def carry_out(self, given: Mapping[str, Any], context: RoundContext) -> Mapping[str, Any] | Interrupt | Finish:
         """The Executor's round: carry out the command that was decided. Raises BadReply."""
@@ -144,9 +169,14 @@ class ControllerExecutorFlow(CircularFlow):
             if bad >= self.max_bad_replies:
                 where = f"run {context.run_id}, step {context.step}"
                 raise FatalError(f"{where}: {bad} bad replies of the controller in a row; the last one: {error}") from error
-            command = _decided(context.committed) if node == "Executor" else error.command
             values = {**context.remembered, "_bad_replies": bad}
-            return Advance("Controller", (Turn(command, told(error)),), values, ends_cycle=True, summary={"error": shown(str(error))})
+            summary = {"error": shown(str(error))}
+            if node == "Executor":
+                turn = Turn(_decided(context.committed), told(error))
+                coming = Advance("Controller", (turn,), values, ends_cycle=True, summary=summary)
+                return self._go_on(coming, context.committed)
+            turns = (*error.others, Turn(error.command, told(error)))
+            return Advance("Controller", turns, values, ends_cycle=True, summary=summary)
 
     def state_for(self, place: Node, context: RoundContext) -> dict[str, Any]:
         """Also ``observation``: the history keeps it, so it is not written a second time as a value."""
@@ -154,10 +184,13 @@ class ControllerExecutorFlow(CircularFlow):
 
     def output_of(self, place: Node, result: Any) -> dict[str, Any]:
         """Also: the command ``finish`` is an early exit, and what a reply says beside its command is kept."""
+        if isinstance(result, Taken):
+            assert result.command is not None  # a reply without one is a bad reply
+            return {**self.output_of(place, result.command), "_refused": result.refused, "_waiting": list(result.waiting)}
         if isinstance(result, Command) and result.name == "finish":
             return {self.early_exit_key: True, **result.args, "status": "finished", "_said": dict(result.extras)}
         output = super().output_of(place, result)
-        return {**output, "_said": dict(result.extras)} if isinstance(result, Command) else output
+        return {**output, "_said": dict(result.extras), **_call_of(result)} if isinstance(result, Command) else output
 
     def settle(self, place: Node, context: RoundContext, output: Mapping[str, Any]) -> Advance | End:
         """Also: the Executor's round is a turn of the history, a good reply forgets the bad ones, and watchers get a summary."""
@@ -165,17 +198,48 @@ class ControllerExecutorFlow(CircularFlow):
         if place.name == "Controller":
             if context.committed.get("_bad_replies"):
                 values["_bad_replies"] = 0
-            outcome = super().settle(place, context, values)
+            refused: tuple[Turn, ...] = values.pop("_refused", ())
+            for name in ("_waiting", "_call"):  # written where there is one, and where one of an earlier reply would be left over
+                if not values.get(name) and not context.committed.get(name):
+                    values.pop(name, None)
+            outcome = replace(super().settle(place, context, values), turns=refused)
             if isinstance(outcome, End):
                 return replace(outcome, summary=summary_of(Command("finish", extras=values.get("_said", {})), answer=outcome.answer))
             return replace(outcome, summary=summary_of(_decided(values)))
         if place.name == "Executor":
-            observation = values.pop("observation", None)
             command = _decided(context.committed)
+            observation, artifacts = bounded(values.pop("observation", None), self.max_result, f"{context.step}-{command.name}")
             outcome = super().settle(place, context, values)
-            summary = summary_of(replace(command, extras={}), observation=observation)
-            return replace(outcome, turns=(Turn(command, observation),), summary=summary)
+            summary = summary_of(replace(command, extras={}), observation=observation, digest=digest(observation))
+            outcome = replace(outcome, turns=(Turn(command, observation),), summary=summary, artifacts=artifacts)
+            return outcome if isinstance(outcome, End) else self._go_on(outcome, {**context.committed, **values})
         return super().settle(place, context, values)
+
+    def _go_on(self, coming: Advance, values: Mapping[str, Any]) -> Advance | End:
+        """The next call of the same reply, where one waits; else what comes after the Executor."""
+        waiting = values.get("_waiting")
+        if not waiting:
+            return coming
+        taken = take(waiting)
+        turns = (*coming.turns, *taken.refused)
+        if taken.command is None:
+            return replace(coming, turns=turns, values={**coming.values, "_waiting": []})
+        left = {**coming.values, "_waiting": list(taken.waiting)}
+        if taken.command.name == "finish":
+            answer = {self.early_exit_key: True, **taken.command.args, "status": "finished"}
+            state = {**values, **left, **answer}
+            return End(state.get("answer"), self._output(state), turns, {**left, **answer}, coming.summary, coming.artifacts)
+        decided = {"command": taken.command.name, "command_args": dict(taken.command.args), "_said": dict(taken.command.extras)}
+        decided |= _call_of(taken.command)
+        return replace(coming, node="Executor", turns=turns, values={**left, **decided}, ends_cycle=False)
+
+    def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
+        """Also: the controller knows what a decision costs; a command whose number is limited counts once an attempt."""
+        if node == "Controller":
+            estimate = getattr(self.controller, "estimate", None)
+            return dict(estimate(self._told_all(context))) if callable(estimate) else {}
+        limited = f"{COMMANDS}{context.committed.get('command')}"
+        return {limited: 1.0} if node == "Executor" and limited in context.budgets else {}
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
         """The run is completed, with the status ``unfinished`` and a sentence for an answer."""
@@ -192,4 +256,9 @@ class ControllerExecutorFlow(CircularFlow):
 
 
 def _decided(values: Mapping[str, Any]) -> Command:
-    return Command(values["command"], values["command_args"], values.get("_said", {}))
+    call_id, part = values.get("_call") or ("", 0)
+    return Command(values["command"], values["command_args"], values.get("_said", {}), call_id, part)
+
+
+def _call_of(command: Command) -> dict[str, Any]:
+    return {"_call": [command.call, command.part] if command.call or command.part else None}

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from flows.errors import InvalidFlow
+from flows.errors import InvalidFlow, InvalidInput
 
 if TYPE_CHECKING:
     from flows.base import Flow
@@ -69,6 +69,12 @@ def check_limits(flow: Flow) -> None:
         value = getattr(flow, setting)
         if value is not None and not is_seconds(value):
             raise InvalidFlow(f"{what}: {setting} is {value!r}; expected a number of seconds above 0, or None")
+    from flows.budgets import check_budgets  # here: it uses what stands above
+
+    try:
+        check_budgets(flow.budgets, f"{what}: budgets")
+    except InvalidInput as error:
+        raise InvalidFlow(str(error)) from error
 
 
 def is_seconds(value: object) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from flows.outcomes import Command
+    from flows.outcomes import Command, Turn
 
 
 class HoldfastError(Exception):
@@ -29,6 +29,13 @@ class RetryableError(HoldfastError):
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class OutcomeUnknown(RetryableError):
+    """A command was cut off from what it had asked for, and cannot say whether it has happened.
+
+    The round is tried again; a command that is not idempotent is in doubt then, and its policy decides (``@command(in_doubt=...)``).
+    """
 
 
 class FatalError(HoldfastError):
@@ -57,8 +64,10 @@ class BadReply(HoldfastError):
     Args:
         message: what was wrong with the reply, and what is known.
         command: the decision as far as it could be read; None if it could not.
+        others: of a reply with several calls, the turns that answer the others.
     """
 
-    def __init__(self, message: str, command: Command | None = None) -> None:
+    def __init__(self, message: str, command: Command | None = None, others: tuple[Turn, ...] = ()) -> None:
         super().__init__(message)
         self.command = command
+        self.others = others

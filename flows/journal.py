@@ -8,22 +8,47 @@ from collections.abc import Mapping
 class Journal:
     """Intents, and results known early, of one step. This one keeps them in the process; the engine's keeps them with the run.
 
-    Attributes:
-        intent: the idempotency key of the command that an earlier attempt of this step set out to carry out; None for none.
+    Args:
+        intents: what earlier attempts of this step set out to carry out: a line each, the command's idempotency key first.
         recorded: what ``context.once`` has recorded in this step, as JSON texts by name.
     """
 
-    def __init__(self, intent: str | None = None, recorded: Mapping[str, str] | None = None) -> None:
-        self.intent = intent
+    def __init__(self, intents: str = "", recorded: Mapping[str, str] | None = None) -> None:
         self.recorded = dict(recorded or {})
+        self._kept = intents
+        self._earlier = intents.splitlines()
+        self._lines = list(self._earlier)
 
-    def intend(self, key: str) -> None:
-        """Write down that the command of this idempotency key is about to be carried out.
+    @property
+    def text(self) -> str:
+        """The intents as they stand, a line each."""
+        return "\n".join(self._lines)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether what is kept is not what stands: an intent was taken back."""
+        return self.text != self._kept
+
+    def in_doubt(self, key: str) -> str | None:
+        """The line with which an earlier attempt set out to carry out the command of this key; None where none did."""
+        return next((line for line in self._earlier if line.partition(" ")[0] == key), None)
+
+    def intend(self, line: str) -> None:
+        """Write down what is about to be carried out.
 
         Raises:
             RoundStopped: this round has lost its lease, so it must not carry out anything.
         """
-        self.intent = key
+        self._lines.append(line)
+        self.write(self.text)
+        self._kept = self.text
+
+    def withdraw(self, key: str) -> None:
+        """The command of this key has not been carried out, as it says itself: the round's end takes the intent back."""
+        self._lines = [line for line in self._lines if line.partition(" ")[0] != key]
+
+    def write(self, text: str) -> None:
+        """Keep the intents; see ``intend``."""
 
     def record(self, name: str, text: str) -> str:
         """Write down a result, unless one of this name is there; returns the one that is kept.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from flows.outcomes import Command
@@ -19,6 +20,11 @@ def safe_text(text: str, limit: int) -> str:
 def shown(value: Any) -> str:
     """A stored value on one short line: text as it is, everything else as JSON."""
     return safe_text(value if isinstance(value, str) else canonical(value), SHOWN_CHARACTERS)
+
+
+def digest(value: Any) -> str:
+    """By which a stored value is known: the beginning of the SHA-256 of its JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 
 
 def summary_of(command: Command, **more: Any) -> dict[str, Any]:

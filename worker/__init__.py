@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from worker.async_client import AsyncClient
-    from worker.client import Client, Page
+    from worker.client import Client, Inbox, Page
     from worker.doctor import Finding
     from worker.errors import (
         Conflict,
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
     from worker.settings import Settings
     from worker.store import AccessDenied, NotReplicated, StoreUnavailable
     from worker.verdict import Verdict, VerdictCode
+    from worker.waiting import Waiting
 
 #: Where each public name lives; imported when first used, so that the command line starts fast.
 _HOMES = {
     "install": "worker.installing",
     "AsyncClient": "worker.async_client",
     "Client": "worker.client",
+    "Inbox": "worker.client",
     "Page": "worker.client",
     "Finding": "worker.doctor",
     "Conflict": "worker.errors",
@@ -62,6 +64,7 @@ _HOMES = {
     "StoreUnavailable": "worker.store",
     "Verdict": "worker.verdict",
     "VerdictCode": "worker.verdict",
+    "Waiting": "worker.waiting",
 }
 
 
@@ -84,6 +87,7 @@ __all__ = [
     "ExecutionStatus",
     "Finding",
     "HoldfastError",
+    "Inbox",
     "InvalidInput",
     "InvalidSettings",
     "InvalidTransition",
@@ -101,5 +105,6 @@ __all__ = [
     "UnknownFlow",
     "Verdict",
     "VerdictCode",
+    "Waiting",
     "install",
 ]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from worker.client import Client, Page, arguments
+from worker.client import Client, Inbox, Page, arguments
 from worker.client.many import Done
 from worker.doctor import Finding
 from worker.event import LAST, Event
@@ -49,6 +49,7 @@ class AsyncClient:
         deadline: When | None = None,
         thread_id: str | None = None,
         labels: Mapping[str, str] | None = None,
+        budgets: Mapping[str, float] | None = None,
     ) -> Run:
         """Hand over a goal; once this returns, the run is not lost."""
         return await _threaded(
@@ -65,6 +66,7 @@ class AsyncClient:
             deadline=deadline,
             thread_id=thread_id,
             labels=labels,
+            budgets=budgets,
         )
 
     async def get(self, run_id: str) -> Run:
@@ -83,9 +85,9 @@ class AsyncClient:
         """Stop a run."""
         return await _threaded(self._client.request_stop, run_id, mode, reason, requested_by)
 
-    async def resume(self, run_id: str, answer: Any = None) -> Run:
-        """Go on with an interrupted run, giving the answer, or with a stopped one."""
-        return await _threaded(self._client.resume, run_id, answer)
+    async def resume(self, run_id: str, answer: Any = None, add: Mapping[str, float] | None = None, interrupt: str | None = None) -> Run:
+        """Go on with an interrupted run, giving the answer, or with a stopped one; ``add`` raises its budgets."""
+        return await _threaded(self._client.resume, run_id, answer, add, interrupt)
 
     async def retry(self, run_id: str) -> Run:
         """Take an errored run up again at the failed step."""
@@ -166,6 +168,10 @@ class AsyncClient:
                 return
             pause = FIRST_LOOK if batch else min(pause * 1.5, LAST_LOOK)
             await asyncio.sleep(pause)
+
+    async def inbox(self, limit: int = 50, cursor: str | None = None) -> Inbox:
+        """The runs that wait for a person, those that have waited longest first."""
+        return await _threaded(self._client.inbox, limit, cursor)
 
     async def transcript(self, run_id: str) -> dict[str, Any]:
         """The whole run as JSON data: the run, its history and its events."""

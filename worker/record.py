@@ -37,6 +37,9 @@ CONTENT = (
     "internal_data",
     "answer",
     "output",
+    "budgets",
+    "spent",
+    "settled",
 )
 
 
@@ -98,6 +101,16 @@ class Record:
         return {name.removeprefix(VALUE): self.json(name, None) for name in self.fields if name.startswith(VALUE)}
 
     @cached_property
+    def budgets(self) -> dict[str, float]:
+        """What the run may spend, by name."""
+        return self.amounts("budgets")
+
+    @cached_property
+    def spent(self) -> dict[str, float]:
+        """What it has spent, by name, without attempts whose worker was lost in the step at hand."""
+        return self.amounts("spent")
+
+    @cached_property
     def state(self) -> ExecutionState:
         try:
             return ExecutionState.from_fields(self.fields)
@@ -119,6 +132,13 @@ class Record:
         found = self.json(name, {})
         if not isinstance(found, dict):
             raise DamagedRun(f"run {self.id}: field {name!r} should be an object, it is {str(found)[:80]!r}")
+        return found
+
+    def amounts(self, name: str) -> dict[str, float]:
+        """The numbers by name in field ``name``, none where the field is absent."""
+        found = self.mapping(name)
+        if not all(isinstance(amount, int | float) and not isinstance(amount, bool) for amount in found.values()):
+            raise DamagedRun(f"run {self.id}: field {name!r} should hold numbers, it is {str(found)[:80]!r}")
         return found
 
     def time(self, name: str) -> float | None:
@@ -151,13 +171,13 @@ class Record:
 def pack_turn(turn: Turn, run_id: str) -> str:
     """One entry of the memory list: a short digest of it and of whose it is, a space, the turn's JSON."""
     command = turn.command
-    text = canonical(
-        {
-            "command": command and {"name": command.name, "args": dict(command.args), "extras": dict(command.extras)},
-            "observation": turn.observation,
-        }
-    )
+    text = canonical({"command": command and _packed(command), "observation": turn.observation})
     return f"{_short(run_id, text)} {text}"
+
+
+def _packed(command: Command) -> dict[str, Any]:
+    data = {"name": command.name, "args": dict(command.args), "extras": dict(command.extras)}
+    return {**data, "call": command.call, "part": command.part} if command.call or command.part else data
 
 
 def unpack_turns(run_id: str, entries: Iterable[str]) -> list[Turn]:
@@ -170,7 +190,7 @@ def unpack_turns(run_id: str, entries: Iterable[str]) -> list[Turn]:
         try:
             data = json.loads(text)
             command = data["command"]
-            turns.append(Turn(command and Command(command["name"], command["args"], command["extras"]), data["observation"]))
+            turns.append(Turn(command and Command(**command), data["observation"]))
         except (ValueError, TypeError, LookupError, RecursionError) as error:
             raise DamagedRun(f"run {run_id}: an entry of its history is no turn ({type(error).__name__}); it is quarantined") from error
     return turns

@@ -8,22 +8,26 @@ import signal
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from flows.base import Flow
+from flows.budgets import COMMANDS, sum_of
 from flows.context import History, RoundContext
 from flows.endpoint import Endpoint
 from flows.errors import FatalError, InvalidInput, RetryableError, RoundStopped
+from flows.journal import Journal
 from flows.outcomes import Turn
 from worker.dispatch import Dispatcher
 from worker.errors import DamagedRun
 from worker.gate import too_late
 from worker.heartbeat import Heartbeat, Lease
+from worker.ledger import Ledger
 from worker.logs import about, round_logger
 from worker.processes import process_name
 from worker.record import SCHEMA, Record, unpack_turns
 from worker.settings import Settings
 from worker.store import Granted, Refused, Store, StoreUnavailable
-from worker.transitions import GIVE_BACK, Settlement, failure, quarantine, settle
+from worker.transitions import GIVE_BACK, Settlement, failure, hold_up, quarantine, settle, with_accounts
 
 logger = logging.getLogger("holdfast.rounds")
 
@@ -110,8 +114,28 @@ class Rounds:
             return quarantine(error)
         except InvalidInput as error:
             return failure(record, FatalError(str(error)), self._settings, 0.0)
+        try:
+            estimate = dict(flow.estimate(context.node, context))
+        except Exception as error:
+            return self._failure(record, lease, error)
+        ledger = Ledger(record, claim.attempt, claim.now)
+        context = replace(context, budgets=ledger.budgets(estimate))
+        # A round that a person has answered is under way already, and their answer must not be lost to another question.
+        limit = None if answers_node(record) else ledger.exhausted(estimate, flow.nodes[context.node])
+        used: dict[str, float] = {}
         if self._draining():
-            return GIVE_BACK
+            settlement = GIVE_BACK
+        elif limit is not None:
+            settlement = hold_up(record, limit)
+        else:
+            settlement = self._played(record, claim, lease, flow, context)
+            used = sum_of([context.spent, {name: amount for name, amount in estimate.items() if name.startswith(COMMANDS)}])
+        accounts = ledger.fields(estimate, used, settlement.is_done)
+        if context.journal.is_behind and not settlement.is_done:
+            accounts["intent"] = context.journal.text
+        return with_accounts(record, settlement, accounts)
+
+    def _played(self, record: Record, claim: Granted, lease: Lease, flow: Flow, context: RoundContext) -> Settlement:
         try:
             if too_late(claim.now, record.deadline):
                 raise FatalError("the deadline of the run passed before this round could start")
@@ -121,7 +145,7 @@ class Rounds:
             outcome = flow.play(context.node, context)
             if lease.broken is not None:
                 raise lease.broken
-            return settle(record, flow, outcome, context.remembered, self._settings)
+            return settle(record, flow, outcome, context.remembered, self._settings, {**context.told, **context.spent})
         except DamagedRun as error:
             return quarantine(error)
         except (Exception, SystemExit) as error:
@@ -197,7 +221,7 @@ class Rounds:
                 lease.broken = error
                 raise
 
-        answered = "i_answer" in record.fields and record.fields.get("i_kind") != "after"
+        answered = "i_answer" in record.fields and record.fields.get("i_kind") not in ("after", "budget")
         return RoundContext(
             goal=record.fields.get("goal", ""),
             # Submitted by a client without the flow's code: checked and completed here.
@@ -210,9 +234,12 @@ class Rounds:
             committed=record.values,
             answer=record.json("i_answer", None) if answered else None,
             answered=answered,
+            asked=record.json("i_data", None) if answered else None,
             signals=lease.signals,
             workspace=self._settings.workspace,
             endpoint=Endpoint(self._settings.model, self._settings.model_url, self._settings.model_key),
+            budgets=Ledger(record, claim.attempt, claim.now).budgets(),
+            journal=Journal(record.fields.get("intent", "")),
             logger=round_logger(),
         )
 
@@ -236,6 +263,11 @@ class Rounds:
             logger.error("run %s, step %d: what the server holds of it is damaged (%s); not played", run_id, step, refused.detail)
         else:
             logger.debug("run %s, epoch %d, step %d: not claimed: %s %s", run_id, epoch, step, refused.word, refused.detail)
+
+
+def answers_node(record: Record) -> bool:
+    """Whether somebody has answered a question that the round's node asked."""
+    return "i_answer" in record.fields and record.fields.get("i_kind") == "node"
 
 
 def _ms(seconds: float) -> int:

@@ -137,6 +137,7 @@ def _details(record: Record) -> dict[str, Any]:
     found |= {name: record.count(name) for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")}
     if "progress" in record.fields:
         found["progress"] = record.json("progress", None)
+    found |= {name: record.mapping(name) for name in ("budgets", "spent") if name in record.fields}
     if "i_id" in record.fields:
         found["interrupt"] = {
             "id": record.fields["i_id"],
@@ -144,6 +145,8 @@ def _details(record: Record) -> dict[str, Any]:
             "reason": record.fields.get("i_reason"),
             "data": record.json("i_data", None),
             "answered": "i_answer" in record.fields,
+            "deadline": _when(record, "i_until").isoformat() if record.fields.get("i_until") else None,
+            "default": record.json("i_default", None),
         }
     return found
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from flows.budgets import check_budgets
 from flows.errors import InvalidInput, UnstorableValue
 from flows.values import canonical, storable
 from worker.execution_state import ExecutionState
@@ -21,7 +22,7 @@ from worker.transitions import LONGEST, pause_fields
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
 #: Ends of the keys beside a run's hash: an id that ends so would be another run's key.
-OWN_KEYS = (":memory", ":events")
+OWN_KEYS = (":memory", ":events", ":artifacts")
 #: Bytes that labels and thread id may take together; every look at the run carries them.
 MAX_NAMES_BYTES = 16 * 1024
 #: Seconds beyond which even the number of days says nothing (and a whole number may be no float).
@@ -50,6 +51,7 @@ class Submission:
     given: Mapping[str, Any] = field(default_factory=dict)
     not_before: When | None = None
     deadline: When | None = None
+    budgets: Mapping[str, float] | None = None
 
     def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
         """The hash fields of the new run; raises InvalidInput where something cannot be accepted."""
@@ -82,6 +84,9 @@ class Submission:
             fields["round_timeout"] = str(_ms(timeout))
         if self.description["lease_seconds"]:
             fields["lease"] = str(_ms(self.description["lease_seconds"]))
+        budgets = {**self.description.get("budgets", {}), **check_budgets(self.budgets or {})}
+        if budgets:
+            fields["budgets"] = canonical(budgets)
         pause = pause_between(None, first, self._nodes("interrupt_before"), ())
         if pause is not None:
             fields |= pause_fields(pause) | {"i_id": "0:0"}
@@ -98,7 +103,7 @@ class Submission:
             inputs = storable(dict(self.given), "the inputs")
         except UnstorableValue:  # a value that only the flow's own validation makes JSON of
             inputs = dict(self.inputs)
-        subject = {
+        subject: dict[str, Any] = {
             "flow": self.flow,
             "goal": self.goal,
             "inputs": inputs,
@@ -112,6 +117,8 @@ class Submission:
                 _as_given(self.deadline),
             ],
         }
+        if self.budgets:  # what was submitted without any has the digest that it always had
+            subject["budgets"] = check_budgets(self.budgets)
         return hashlib.sha256(canonical(subject).encode()).hexdigest()
 
     @property

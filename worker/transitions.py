@@ -43,23 +43,37 @@ class Settlement:
     kind: Kind
     fields: Mapping[str, str] = field(default_factory=dict)
     additions: tuple[str, ...] = ()
+    artifacts: Mapping[str, str] = field(default_factory=dict)
     message: NextMessage | None = None
     options: Mapping[str, str | int] = field(default_factory=dict)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether the step is over with it."""
+        return self.kind in ("next", "end", "pause_next")
 
-def settle(record: Record, flow: Flow, outcome: Outcome, remembered: Mapping[str, Any], settings: Settings) -> Settlement:
+
+def settle(
+    record: Record,
+    flow: Flow,
+    outcome: Outcome,
+    remembered: Mapping[str, Any],
+    settings: Settings,
+    told: Mapping[str, Any] | None = None,
+) -> Settlement:
     """The settlement of a round that came to ``outcome``.
 
     Args:
         record: the run as the round's claim read it.
         remembered: the values that the node remembered; the outcome's own win.
+        told: what else the round's event says, beside the outcome's summary.
 
     Raises:
         UnstorableValue: something handed back does not read back equal, or is over a limit.
         FatalError: the next node is none of the flow's.
     """
     node = record.state.current_node
-    settlement = _settled(record, flow, node, outcome, remembered)
+    settlement = _settled(record, flow, node, outcome, remembered, told or {})
     _check_sizes(record, settlement, settings)
     return settlement
 
@@ -86,31 +100,45 @@ def quarantine(error: Exception) -> Settlement:
 GIVE_BACK = Settlement("give_back")
 
 
+def hold_up(record: Record, interrupt: Interrupt) -> Settlement:
+    """The settlement of a round that is not played: a limit is reached, and a person decides."""
+    settlement = _pause_here(record, record.state.current_node, interrupt)
+    return replace(settlement, fields={**settlement.fields, "i_kind": "budget"})
+
+
+def with_accounts(record: Record, settlement: Settlement, accounts: Mapping[str, str]) -> Settlement:
+    """The settlement that also writes ``accounts`` (fields of the run's content, and its intents)."""
+    if not accounts or settlement.kind == "damaged":
+        return settlement
+    return replace(settlement, fields=_sealed(record, {**settlement.fields, **accounts}))
+
+
 def pause_fields(pause: Pause) -> dict[str, str]:
     """The hash fields of an interrupt at a boundary between nodes."""
     kind = "before" if pause.status is ExecutionStatus.INTERRUPTED_BEFORE else "after"
     return {"i_kind": kind, "i_status": pause.status.value, "i_node": pause.node, "i_reason": pause.reason}
 
 
-def _settled(record: Record, flow: Flow, node: str, outcome: Outcome, remembered: Mapping[str, Any]) -> Settlement:
+def _settled(record: Record, flow: Flow, node: str, outcome: Outcome, remembered: Mapping[str, Any], told: Mapping[str, Any]) -> Settlement:
     if isinstance(outcome, Interrupt):
         return _pause_here(record, node, outcome)
     values = {name: storable(value, f"the value {name!r}") for name, value in {**remembered, **outcome.values}.items()}
     turns = tuple(
         pack_turn(Turn(turn.command, storable(turn.observation, f"the observation of node {node}")), record.id) for turn in outcome.turns
     )
-    options = {"data": canonical(storable(outcome.summary, "the summary"))}
+    options = {"data": canonical(storable({**outcome.summary, **told}, "the summary"))}
+    artifacts = {name: str(storable(text, f"the artifact {name!r}")) for name, text in outcome.artifacts.items()}
     changed = {VALUE + name: canonical(value) for name, value in values.items()}
     changed["turns"] = str(record.turns + len(turns))
     if isinstance(outcome, Advance):
         cycles = record.cycles + outcome.ends_cycle
         changed["cycles"] = str(cycles)
         if not (outcome.ends_cycle and rounds_exhausted(cycles, record.max_rounds)):
-            return _advance(record, flow, node, outcome.node, Settlement("next", changed, turns, None, options))
+            return _advance(record, flow, node, outcome.node, Settlement("next", changed, turns, artifacts, None, options))
         outcome = flow.exhausted({**record.values, **values})
     changed["answer"] = canonical(storable(outcome.answer, "the answer"))
     changed["output"] = canonical(storable(outcome.output, "the output"))
-    return Settlement("end", _sealed(record, changed), turns, None, options)
+    return Settlement("end", _sealed(record, changed), turns, artifacts, None, options)
 
 
 def _advance(record: Record, flow: Flow, node: str, coming: str, done: Settlement) -> Settlement:
@@ -142,7 +170,7 @@ def _pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:
         if not math.isfinite(seconds) or seconds > LONGEST:
             raise UnstorableValue(f"the interrupt's deadline is {seconds!r} seconds; leave it out where nobody needs to answer in time")
         fields["i_wait"] = str(_ms(max(seconds, 0.0)))
-    return Settlement("pause_here", fields, (), NextMessage(node, record.epoch + 1, record.step))
+    return Settlement("pause_here", fields, message=NextMessage(node, record.epoch + 1, record.step))
 
 
 def _sealed(record: Record, changed: Mapping[str, str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from flows.base import Role
 from flows.config import CommandConfig, ExecutorConfig, SubflowsConfig
 from flows.definition import NAME
+from flows.results import MOST
 
 Name = Annotated[str, Field(pattern=f"^(?:{NAME.pattern})$")]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -56,6 +57,7 @@ class _FlowKeys(_Keys):
     lease_seconds: Seconds | None = None
     round_timeout_seconds: Seconds | None = None
     runs_shell: bool = False
+    budgets: dict[str, float] = {}
 
 
 class _RingKeys(_FlowKeys):
@@ -79,6 +81,7 @@ class ControllerExecutorKeys(_RingKeys):
     flow: Literal["controller_executor"]
     controller: str
     max_bad_replies: Count = 3
+    max_result: Count = MOST
     topology: Literal["circular"] | list[NodeKeys] = "circular"
     subflows_config: SubflowsConfig = SubflowsConfig()
 

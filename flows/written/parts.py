@@ -35,7 +35,7 @@ def commands_at(place: Place, chosen: Mapping[str, CommandConfig] | Sequence[str
         with faults.at(*here):
             if name == "finish":
                 raise InvalidFlow("'finish' is the command that ends the run; it is configured under Controller, and always there")
-            found.append(replace(spec_of(registered_commands.named(name)), name=name).described(config.description))
+            found.append(replace(spec_of(registered_commands.named(name)), name=name).configured(config.said))
     return found
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 from flows.base import Flow
 from flows.branching import BranchingFlow
+from flows.budgets import check_budgets
 from flows.circular import CircularFlow
 from flows.controller_executor import ControllerExecutorFlow
 from flows.definition import is_name, known
+from flows.errors import InvalidFlow, InvalidInput
 from flows.written.checking import read_keys
 from flows.written.faults import Faults, shown_path
 from flows.written.flow import WrittenFlow
@@ -23,7 +25,7 @@ from flows.written.text import read_bytes, read_text
 #: Keys whose value the flow has as it stands, under the same name.
 _SETTINGS = (
     "description", "max_rounds", "interrupt_before", "interrupt_after", "lease_seconds", "round_timeout_seconds", "runs_shell",
-    "early_exit_key", "output_keys", "max_bad_replies",
+    "early_exit_key", "output_keys", "max_bad_replies", "max_result", "budgets",
 )  # fmt: skip
 
 
@@ -51,6 +53,11 @@ def read_flow(path: Path, shipped: bool = False) -> WrittenFlow:
 def _class(keys: Keys, faults: Faults) -> Callable[..., Flow]:
     """What makes the flow: a class of its own with the file's settings as class attributes."""
     settings: dict[str, Any] = {key: getattr(keys, key) for key in _SETTINGS if key in keys.model_fields_set}
+    with faults.at("budgets"):
+        try:
+            check_budgets(keys.budgets)
+        except InvalidInput as error:
+            raise InvalidFlow(str(error)) from error
     if isinstance(keys, BranchingKeys):
         commands = commands_at(("subflows_config",), keys.subflows_config, faults)
         _check_pauses(keys, ["Branch"], faults)

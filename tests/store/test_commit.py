@@ -28,6 +28,7 @@ from tests.support.runs import (
     later,
     messages,
     new_run,
+    pause_at,
     pause_here,
     pause_next,
     phase,
@@ -365,6 +366,28 @@ def test_an_ending_sets_one_absolute_expiry_on_all_keys_of_the_run(store: Store)
     commit_end(store, claim(store), ("turn",))
     keys = [store.keys.run("r"), store.keys.memory("r"), store.keys.events("r"), store.keys.idempotency("k")]
     assert [store.redis.pexpiretime(key) for key in keys] == [START + RETENTION] * 4
+
+
+@pytest.mark.parametrize("stopping", [False, True])
+@pytest.mark.parametrize("kind", ["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"])
+def test_the_fields_of_a_round_are_written_whatever_it_came_to_and_whoever_stopped_it(store: Store, kind: str, stopping: bool) -> None:
+    """What a round spent is spent, also where it failed or a stop beat it."""
+    new_run(store, fields={"spent": "{}"})
+    granted = claim(store)
+    if stopping:
+        stop(store)
+    fields = {"spent": '{"tokens":7}', "settled": "1", "digest": "d"}
+    named = {"error": "boom", "delay": 1_000, "max_failures": 3} if kind in ("failed", "damaged") else {}
+    assert commit(store, granted, kind, fields={**pause_at("Executor", "before"), **fields}, **named)[0] == "ok"
+    assert {name: hash_of(store)[name] for name in fields} == fields
+
+
+def test_the_fields_of_a_fenced_round_are_not_written(store: Store) -> None:
+    new_run(store)
+    zombie = claim(store)
+    sweep_after(store, LEASE)
+    assert commit(store, zombie, "give_back", fields={"spent": "9"})[0] == "fenced"
+    assert "spent" not in hash_of(store)
 
 
 def test_more_additions_and_values_than_luas_stack_holds_are_all_kept(store: Store) -> None:

@@ -32,7 +32,7 @@ from worker.store import Granted, Refused, Store
 
 #: The keys a transition of one run takes, and the type of each that is not its own.
 SHARED = ("due", "queues", "index:live", "index:interrupted", "index:stopped", "index:completed", "index:errored")
-RUN_KEYS = ("run", "memory", "events")
+RUN_KEYS = ("run", "memory", "events", "artifacts")
 LISTS = ("controller", "executor")
 
 
@@ -40,7 +40,8 @@ def key_of(store: Store, name: str, run_id: str = "r") -> str:
     if name in LISTS:
         return store.keys.queue(name)
     if name in RUN_KEYS:
-        return {"run": store.keys.run, "memory": store.keys.memory, "events": store.keys.events}[name](run_id)
+        keys = store.keys
+        return {"run": keys.run, "memory": keys.memory, "events": keys.events, "artifacts": keys.artifacts}[name](run_id)
     return f"{store.keys.prefix}:{name}"
 
 
@@ -92,6 +93,16 @@ def forfeiting(store: Store) -> Callable[[], Any]:
     return lambda: store.forfeit("r", epoch=0, step=0, process="host:7")
 
 
+def intending(store: Store) -> Callable[[], Any]:
+    granted = leased(store)
+    return lambda: [store.intend("r", epoch=0, step=0, token=granted.token, claim=granted.claim, key="r:0:k")]
+
+
+def recording(store: Store) -> Callable[[], Any]:
+    granted = leased(store)
+    return lambda: store.record_once("r", nonce=granted.fields["nonce"], step=0, name="charge", value="1")
+
+
 def deleting(store: Store) -> Callable[[], Any]:
     commit_end(store, leased(store))
     return lambda: store.delete("r")
@@ -107,8 +118,25 @@ def word(answer: Any) -> str:
 
 
 TRANSITIONS = {
-    made.__name__: made for made in (submitting, claiming, committing, ending, stopping, forfeiting, resuming, retrying, deleting)
+    made.__name__: made
+    for made in (
+        submitting,
+        claiming,
+        intending,
+        recording,
+        committing,
+        ending,
+        stopping,
+        forfeiting,
+        resuming,
+        retrying,
+        deleting,
+    )
 }
+
+
+#: Those that read the run's control fields.
+READING = ("claiming", "intending", "recording", "committing", "stopping", "forfeiting", "resuming", "retrying")
 
 
 @pytest.mark.parametrize("name", [*RUN_KEYS, *SHARED, *LISTS])
@@ -189,7 +217,7 @@ GARBAGE = ("", "x", "nan", "inf", "-1", "1.5", "0x10", "1e3", " 1", "9" * 400)
 
 
 @pytest.mark.parametrize("field", [*CONTROL, "id", "flow", "queue", "message", "current_node", "phase"])
-@pytest.mark.parametrize("transition", ["claiming", "committing", "stopping", "forfeiting", "resuming", "retrying"])
+@pytest.mark.parametrize("transition", READING)
 def test_a_missing_control_field_is_damaged_and_nothing_is_written(store: Store, transition: str, field: str) -> None:
     call = TRANSITIONS[transition](store)
     store.redis.hdel(store.keys.run("r"), field)
@@ -199,7 +227,7 @@ def test_a_missing_control_field_is_damaged_and_nothing_is_written(store: Store,
 
 
 @pytest.mark.parametrize("field", [*CONTROL, *OPTIONAL])
-@pytest.mark.parametrize("transition", ["claiming", "ending", "stopping", "forfeiting", "resuming", "retrying"])
+@pytest.mark.parametrize("transition", ["ending", *READING])
 def test_a_garbled_control_field_is_damaged_and_nothing_is_written(store: Store, transition: str, field: str) -> None:
     """Lua reads nan, inf, 0x10 and 1e3 as numbers; none of them is a count."""
     call = TRANSITIONS[transition](store)
@@ -211,7 +239,7 @@ def test_a_garbled_control_field_is_damaged_and_nothing_is_written(store: Store,
 
 
 @pytest.mark.parametrize("text", ["", "asleep", "Queued"])
-@pytest.mark.parametrize("transition", ["claiming", "committing", "stopping", "forfeiting", "resuming", "retrying"])
+@pytest.mark.parametrize("transition", READING)
 def test_an_unknown_phase_is_damaged(store: Store, transition: str, text: str) -> None:
     call = TRANSITIONS[transition](store)
     store.redis.hset(store.keys.run("r"), "phase", text)

@@ -48,6 +48,17 @@ def commit(kind: str, token: int, step: int = 0, epoch: int = 0) -> Move:
     return move
 
 
+def intend(token: int, step: int = 0, epoch: int = 0, claim: str | None = None) -> Move:
+    return lambda store: (
+        "intend",
+        store.intend("r", epoch=epoch, step=step, token=str(token), claim=claim, key=f"r:{step}:k"),
+    )
+
+
+def once(name: str, step: int = 0) -> Move:
+    return lambda store: store.record_once("r", nonce="n", step=step, name=name, value=f'"{name}"')
+
+
 def stop(mode: str, op: str = "stop") -> Move:
     return lambda store: store.request_stop("r", op=op, mode=mode, by="ann")
 
@@ -86,6 +97,8 @@ STORIES: dict[str, list[Move]] = {
     "stopped gracefully in flight": [submit, claim(0), stop("graceful"), commit("next", 1), resume(0), claim(1, epoch=1)],
     "graceful, then now": [submit, claim(0), stop("graceful", "s1"), stop("now", "s2"), commit("next", 1), resume(0), stop("now", "s3")],
     "fenced": [submit, claim(0), stop("now"), resume(0), commit("end", 1), stop("graceful", "s2")],
+    "intended, recorded, done": [submit, claim(0), intend(1), once("a"), once("b"), commit("next", 1), claim(1), intend(2, step=1)],
+    "intended and lost sight of": [submit, claim(0), intend(1), commit("failed", 1), stop("now"), resume(0), once("late")],
     "refused": [
         submit,
         resume(0, "r1"),

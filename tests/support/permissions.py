@@ -12,7 +12,8 @@ def words(text: str) -> frozenset[str]:
 
 #: Commands by which nobody changes anything, of every user.
 LOOKS = words(
-    "exists hexists hget hgetall hmget llen lpos lrange type xread zcard zcount zrange zrevrange zrevrank zscore eval_ro evalsha_ro"
+    "exists hexists hget hgetall hkeys hmget hstrlen llen lpos lrange type xread zcard zcount zrange zrevrange zrevrank zscore "
+    "eval_ro evalsha_ro"
 )
 #: Commands that concern no key; the last four are open to everybody on every server, logged in or not.
 KEYLESS = words("ping time info multi exec auth hello quit reset")
@@ -24,6 +25,7 @@ OURS = {
     "run": "holdfast:run:r1",
     "memory": "holdfast:run:r1:memory",
     "events": "holdfast:run:r1:events",
+    "artifacts": "holdfast:run:r1:artifacts",
     "idem": "holdfast:idem:k",
     "due": "holdfast:due",
     "queues": "holdfast:queues",
@@ -42,9 +44,9 @@ FOREIGN = (
     "holdfast:", "holdfast:run", "holdfast:secret", "holdfast:duely", "holdfast:deadly", "holdfast.controllers", "holdfast.other",
     "HOLDFAST:run:r1", "_kombu.binding.celery", "_kombu.binding.holdfast.controller", "celery", "unacked", "unacked_index", "",
 )  # fmt: skip
-SHARED = frozenset({"run", "memory", "events", "due", "queues", "index", "paused", "list"})
+SHARED = frozenset({"run", "memory", "events", "artifacts", "due", "queues", "index", "paused", "list"})
 SEEN = frozenset({"workers", "announcements", "letters"})
-OF_A_RUN = frozenset({"run", "memory", "events"})
+OF_A_RUN = frozenset({"run", "memory", "events", "artifacts"})
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ ROLES = {
     "producer": Role(sees=SHARED | SEEN | {"idem"}, scripts=SHARED | {"idem"}, writes=by_command(MOVES), keyless=WAITS),
     "worker": Role(
         sees=SHARED | SEEN | {"idem", "line"},
-        looks=only("hkeys", "zrangebyscore"),
+        looks=only("zrangebyscore"),
         scripts=SHARED | {"idem", "line"},
         writes=by_command(
             {
@@ -124,6 +126,7 @@ ROLES = {
 #: Each command with a key, as it is sent.
 EXAMPLES = {
     "exists": "exists KEY", "hexists": "hexists KEY f", "hget": "hget KEY f", "hgetall": "hgetall KEY", "hmget": "hmget KEY f",
+    "hstrlen": "hstrlen KEY f",
     "llen": "llen KEY", "lpos": "lpos KEY x", "lrange": "lrange KEY 0 -1", "type": "type KEY", "xread": "xread STREAMS KEY 0",
     "zcard": "zcard KEY", "zcount": "zcount KEY 0 1", "zrange": "zrange KEY 0 1", "zrevrange": "zrevrange KEY 0 1",
     "zrevrank": "zrevrank KEY x", "zscore": "zscore KEY x",

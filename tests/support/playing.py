@@ -52,7 +52,7 @@ def play_through(
         played.rounds.append((node, outcome))
         answered = {}
         if isinstance(outcome, Interrupt):
-            answered = {"answer": waiting.pop(0), "answered": True}
+            answered = {"answer": waiting.pop(0), "answered": True, "asked": outcome.data}
             continue
         played.turns += [Turn(_stored(turn.command), storable(turn.observation, "observation")) for turn in outcome.turns]
         played.values |= storable({**context.remembered, **outcome.values}, "values")

@@ -170,9 +170,19 @@ def test_signatures_that_cannot_be_called_by_name_are_refused() -> None:
             spec_of(function)
 
 
-@pytest.mark.parametrize("options", [{"timeout": 0}, {"timeout": "5"}, {"timeout": float("inf")}, {"approval": True}, {"in_doubt": "ask"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"timeout": 0},
+        {"timeout": "5"},
+        {"timeout": float("inf")},
+        {"approval": 7},
+        {"in_doubt": "maybe"},
+        {"idempotent": True, "in_doubt": "ask"},
+    ],
+)
 def test_options_that_cannot_be_honoured_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidFlow, match=next(iter(options))):
+    with pytest.raises(InvalidFlow, match=list(options)[-1]):
         command(**options)
 
 

@@ -63,8 +63,8 @@ def test_what_a_branch_remembers_is_committed_with_its_end() -> None:
 def test_a_command_is_described_by_its_first_line_or_not_at_all() -> None:
     assert (spec_of(add).name, spec_of(add).description) == ("add", "Add two numbers.")
     assert spec_of(silent).description == ""
-    assert spec_of(add).described(None) == spec_of(add)
-    assert spec_of(add).described("Sum.").description == "Sum."
+    assert spec_of(add).configured({}) == spec_of(add)
+    assert spec_of(add).configured({"description": "Sum."}).description == "Sum."
 
 
 def test_an_object_that_is_called_is_named_for_its_class() -> None:

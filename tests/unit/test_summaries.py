@@ -42,7 +42,7 @@ def test_a_command_is_told_with_its_arguments_and_what_was_said_and_nothing_empt
 def test_each_round_tells_what_it_came_to() -> None:
     assert played(Command("add", {"a": 1}, {"thought": "sum"})).summary == {"command": "add", "args": '{"a":1}', "thought": "sum"}
     carried_out = played(None, "Executor", command="add", command_args={"a": 1, "b": 2}, _said={"thought": "sum"})
-    assert carried_out.summary == {"command": "add", "args": '{"a":1,"b":2}', "observation": "3"}
+    assert carried_out.summary == {"command": "add", "args": '{"a":1,"b":2}', "observation": "3", "digest": "4e07408562bedb8b"}
     assert played(Finish("done")).summary == {"command": "finish", "args": "{}", "answer": "done"}
     said = played(Command("finish", {"answer": "done"}, {"thought": "enough"}))
     assert said.summary == {"command": "finish", "args": "{}", "thought": "enough", "answer": "done"}

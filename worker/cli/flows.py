@@ -49,7 +49,7 @@ def _played(name: str, flow: dict[str, Any]) -> str:
     if flow["workers"]:
         return count(len(flow["workers"]), "worker")
     if flow.get("missing"):
-        return f"none; {flow['missing']}"
+        return f"none; {'; '.join(flow['missing'])}"
     return "none; holdfast worker" + (f" --enable {name}" if flow["runs_shell"] else "")
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from worker.client.inbox import Inbox, Inboxes
 from worker.client.many import ManyRuns
 from worker.client.reading import Page
 from worker.client.steering import Steering
 from worker.client.submitting import Submitting
 
 
-class Client(Submitting, Steering, ManyRuns):
+class Client(Submitting, Steering, Inboxes, ManyRuns):
     """A client of the runs on one server.
 
     Args:
@@ -23,4 +24,4 @@ class Client(Submitting, Steering, ManyRuns):
     """
 
 
-__all__ = ["Client", "Page"]
+__all__ = ["Client", "Inbox", "Page"]

@@ -11,6 +11,7 @@ import reprlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from flows.budgets import check_budgets
 from flows.values import storable
 from worker.errors import InvalidInput, InvalidSettings
 from worker.run import RunStatus
@@ -25,6 +26,7 @@ MOST_NOTE_BYTES = 16 * 1024
 #: Runs that one page may hold.
 MOST = 100_000
 CURSOR = re.compile(rf"({'|'.join(INDEXES)})\|(\d{{1,15}}\.\d{{1,6}}:.+)", re.DOTALL)
+INBOX_CURSOR = re.compile(rf"(\d{{1,15}}):({RUN_ID.pattern})")
 EVENT_ID = re.compile(r"\d{1,19}(-\d{1,19})?")
 
 
@@ -63,6 +65,12 @@ def mapping(value: object, name: str, of_texts: bool = False) -> None:
     fits = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
     if not fits or (of_texts and not all(isinstance(each, str) for each in value.values())):  # type: ignore[attr-defined]
         raise wrong(name, "texts by name" if of_texts else "a mapping from names to JSON values", value)
+
+
+def budgets(value: object, name: str) -> dict[str, float]:
+    """Amounts by the name of a budget; none where it is None."""
+    mapping(value, name)
+    return check_budgets(value, name) if isinstance(value, Mapping) else {}
 
 
 def key(value: object) -> None:
@@ -105,6 +113,16 @@ def cursor(value: object) -> tuple[str, str] | None:
         raise wrong("cursor", "the cursor of a page, or None", value)
     storable(value, "cursor")
     return found[1], found[2]
+
+
+def inbox_cursor(value: object) -> tuple[int, str] | None:
+    """Since when the last run of the page before has waited (ms), and its id; None for the beginning."""
+    if value is None:
+        return None
+    found = INBOX_CURSOR.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise wrong("cursor", "the cursor of a page of the inbox, or None", value)
+    return int(found[1]), found[2]
 
 
 def after(value: object) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from flows.values import canonical, storable
 from worker.client import arguments
+from worker.client.answers import asked_by, check_answer, check_enough, raised, raising
 from worker.client.connection import damaged, not_found, operation
 from worker.client.reading import Reading
 from worker.errors import InvalidInput, InvalidTransition, Stale
@@ -33,14 +35,24 @@ class Steering(Reading):
             raise damaged(run_id, words)
         return StopReceipt.of(run_id, words, mode, requested_by, reason)
 
-    def resume(self, run_id: str, answer: Any = None) -> Run:
+    def resume(self, run_id: str, answer: Any = None, add: Mapping[str, float] | None = None, interrupt: str | None = None) -> Run:
         """Go on with an interrupted run, giving the answer, or with a stopped one.
+
+        Args:
+            answer: any JSON. An approval takes "approve", "refuse", {"refuse": "why"} or {"edit": {...the arguments}}.
+            add: what to add to the limits of the run's budgets, by name.
+            interrupt: the id of what is answered (``Waiting.id``), so that nothing that was asked since is answered unseen.
 
         Raises:
             InvalidTransition: the run is neither. Stale: another answer came first. RunNotFound.
-            InvalidInput, UnstorableValue: the answer is too large, or no JSON.
+            InvalidInput, UnstorableValue: the answer is too large, no JSON, or does not fit what is asked; there is no such limit.
         """
+        arguments.optional_texts(interrupt=interrupt)
+        more = arguments.budgets(add, "add")
         record = self._record(run_id)
+        if interrupt is not None and (record.fields.get("i_id") != interrupt or "i_answer" in record.fields):
+            raise Stale(f"run {run_id} does not ask that (any more); look at it again (holdfast show {run_id})")
+        asked = asked_by(record)
         if answer is not None and record.fields.get("phase") == "stopped" and ("i_id" not in record.fields or "i_answer" in record.fields):
             raise InvalidTransition(f"run {run_id} was stopped and asks nothing; resume it without an answer")
         text = None if answer is None else canonical(storable(answer, "the answer"))
@@ -49,6 +61,12 @@ class Steering(Reading):
                 f"the answer takes {len(text.encode())} bytes, at most {self.settings.max_addition_bytes} are accepted "
                 "(max_addition_bytes); pass a reference to large things"
             )
+        if asked is not None and (answer is not None or record.fields.get("phase") == "interrupted"):
+            check_answer(asked, answer)
+        limits = raised(record, more)
+        if asked is not None and asked.kind == "budget" and (more or record.fields.get("phase") == "interrupted"):
+            check_enough(asked, limits)
+            text = text or "null"  # also of a stopped run: it asks for more no longer
         message = self._message(record, 1)
         words = self._store.resume(
             run_id,
@@ -59,6 +77,9 @@ class Steering(Reading):
             after=self._message(record, 2),
             interrupt=record.fields.get("i_id"),
             answer=text,
+            fields=raising(record, limits) if more else None,
+            digest=record.fields.get("digest") if more else None,
+            data=canonical({"added": more}) if more else None,
         )
         self._hand_over(record, words, message)
         match words:

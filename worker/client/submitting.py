@@ -38,6 +38,7 @@ class Submitting(Fleet):
         deadline: When | None = None,
         thread_id: str | None = None,
         labels: Mapping[str, str] | None = None,
+        budgets: Mapping[str, float] | None = None,
     ) -> Run:
         """Hand over a goal; once this returns, the run is not lost.
 
@@ -52,6 +53,7 @@ class Submitting(Fleet):
             max_rounds: cycles; None for the flow's own.
             not_before, deadline: an aware datetime, or a duration (timedelta, seconds) from now.
             thread_id: your name for the conversation this belongs to. labels: texts by name.
+            budgets: what the run may spend (``tokens``, ``money``, ``seconds``, ``cycles``, ``commands.NAME``), over the flow's own limits.
 
         Raises:
             UnknownFlow, InvalidInput, UnstorableValue: nothing was stored.
@@ -65,6 +67,7 @@ class Submitting(Fleet):
         arguments.mapping(labels, "labels", of_texts=True)
         arguments.optional_texts(thread_id=thread_id)
         arguments.key(idempotency_key)
+        arguments.budgets(budgets, "budgets")
         description, accepted, checked = self._checked(flow, dict(inputs or {}))
         submission = Submission(
             flow=flow,
@@ -80,6 +83,7 @@ class Submitting(Fleet):
             given=inputs or {},
             not_before=not_before,
             deadline=deadline,
+            budgets=budgets,
         )
         if run_id is None:
             run_id = uuid.uuid4().hex[:16]

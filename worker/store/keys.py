@@ -29,6 +29,10 @@ class Keys:
         """Stream: the commit log and everything else that happened to the run."""
         return f"{self.prefix}:run:{run_id}:events"
 
+    def artifacts(self, run_id: str) -> str:
+        """Hash: texts that rounds kept whole beside the history, by name."""
+        return f"{self.prefix}:run:{run_id}:artifacts"
+
     def idempotency(self, key: str) -> str:
         """String: ``content-digest run-id`` of the submission that used this idempotency key."""
         return f"{self.prefix}:idem:{key}"
@@ -96,4 +100,4 @@ class Keys:
     def of_run(self, run_id: str, idempotency_key: str | None = None) -> list[str]:
         """What every transition of one run takes, in reading.lua's order."""
         idem = self.idempotency(idempotency_key) if idempotency_key is not None else self.run(run_id)
-        return [self.run(run_id), self.memory(run_id), self.events(run_id), idem, *self.shared()]
+        return [self.run(run_id), self.memory(run_id), self.events(run_id), self.artifacts(run_id), idem, *self.shared()]

@@ -25,6 +25,20 @@ class Reads(Connection):
         with self._answered():
             return cast(list[str], self.redis.lrange(self.keys.memory(run_id), start, -1 if stop is None else stop - 1))
 
+    def artifact(self, run_id: str, name: str) -> str | None:
+        """The text of one artifact, or None."""
+        with self._answered():
+            return cast("str | None", self.redis.hget(self.keys.artifacts(run_id), name))
+
+    def artifacts(self, run_id: str) -> dict[str, int]:
+        """The names of the run's artifacts, each with its size in bytes."""
+        key = self.keys.artifacts(run_id)
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            names = sorted(cast(list[str], self.redis.hkeys(key)))
+            for name in names:
+                pipe.hstrlen(key, name)
+            return dict(zip(names, pipe.execute(), strict=True))
+
     def events(self, run_id: str, after: str | None = None, block: int | None = None, count: int = 500) -> list[tuple[str, dict[str, str]]]:
         """Events after the id ``after`` (None: from the first), oldest first; waits up to ``block`` ms for one."""
         with self._answered():

@@ -11,7 +11,7 @@ def is_there(store: Store, run_id: str) -> bool:
     """Whether any key of the run is there, whatever it holds."""
     keys = store.keys
     with store._answered():
-        return store.redis.exists(keys.run(run_id), keys.memory(run_id), keys.events(run_id)) > 0
+        return store.redis.exists(keys.run(run_id), keys.memory(run_id), keys.events(run_id), keys.artifacts(run_id)) > 0
 
 
 def idempotency_key(store: Store, run_id: str) -> str | None:

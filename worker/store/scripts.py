@@ -16,6 +16,8 @@ TRANSITIONS = (
     "submit_run",
     "claim_round",
     "commit_round",
+    "record_intent",
+    "record_once",
     "extend_leases",
     "forfeit_lease",
     "request_stop",

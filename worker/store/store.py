@@ -119,12 +119,23 @@ class Store(Reads):
         kind: str,
         fields: Mapping[str, str] | None = None,
         additions: Iterable[str] = (),
+        artifacts: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
         **named: str | int | None,
     ) -> tuple[str, str]:
         """Make a round real, or learn that it is fenced; see commit_round.lua. Returns a word and its detail."""
         named = {"epoch": epoch, "step": step, "token": token, "kind": kind, **named}
+        named |= {f"artifact:{name}": text for name, text in (artifacts or {}).items()}
         answer = self._run("commit_round", run_id, named, fields, additions, idempotency_key)
+        return answer[0], answer[1] if len(answer) > 1 else ""
+
+    def intend(self, run_id: str, *, epoch: int, step: int, token: str, claim: str | None, key: str) -> str:
+        """Write down that the command of this key is about to be carried out; the word of record_intent.lua (ok: it may be)."""
+        return str(self._run("record_intent", run_id, {"epoch": epoch, "step": step, "token": token, "claim": claim, "key": key})[0])
+
+    def record_once(self, run_id: str, *, nonce: str, step: int, name: str, value: str) -> tuple[str, str]:
+        """Record a result of this step; a word of record_once.lua, and where it is ``ok`` the value that stands."""
+        answer = self._run("record_once", run_id, {"nonce": nonce, "step": step, "name": name, "value": value})
         return answer[0], answer[1] if len(answer) > 1 else ""
 
     def extend(self, leases: Sequence[tuple[str, str, str]], limits: Sequence[int | None] = (), claims: Sequence[str] = ()) -> list[str]:
@@ -160,10 +171,16 @@ class Store(Reads):
         after: str,
         interrupt: str | None = None,
         answer: str | None = None,
+        fields: Mapping[str, str] | None = None,
+        digest: str | None = None,
+        data: str | None = None,
     ) -> list[str]:
-        """Go on with an interrupted or stopped run; the words of resume_run.lua."""
+        """Go on with an interrupted or stopped run; the words of resume_run.lua.
+
+        ``fields`` are written with it, made from content of the digest ``digest``; ``data`` is JSON for the event.
+        """
         named = {"op": op, "epoch": epoch, "step": step, "message": message, "after": after, "interrupt": interrupt, "answer": answer}
-        return self._run("resume_run", run_id, named)
+        return self._run("resume_run", run_id, {**named, "digest": digest, "data": data}, fields)
 
     def retry(
         self, run_id: str, *, op: str, epoch: int, step: int, message: str, after: str, idempotency_key: str | None = None

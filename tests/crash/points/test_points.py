@@ -17,6 +17,8 @@ from worker.store.scripts import TRANSITIONS
 
 #: Transitions of operations that these stories do not have, each with the tests that do.
 ELSEWHERE = {
+    "record_intent": "tests/store/test_intent.py",
+    "record_once": "tests/store/test_once.py",
     "forfeit_lease": "tests/store/test_forfeit.py",
     "delete_run": "tests/store/test_operations_repeat.py",
     "examine_run": "it writes nothing",

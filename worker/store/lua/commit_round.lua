@@ -9,11 +9,13 @@
 --         failed      error, delay (wait before the next attempt), [fatal] (no attempt can help), max_failures
 --         give_back   another worker shall have the round; nothing is counted
 --         damaged     error; what was loaded is not what was stored: the run is quarantined
---       [data] (JSON for the event), [took] (ms); after "--": the memory's additions
+--       with every kind: [=field...]; =intent "" takes back what this attempt wrote down (record_intent.lua): its command did nothing;
+--       where the round is done: [data] (JSON for the event), [took] (ms), [artifact:NAME] (a text, kept whole); after "--": the
+--       memory's additions
 -- Returns ok continued | ok completed | ok interrupted | ok stopped | ok errored | ok waiting | ok queued | fenced | missing |
 --         damaged KEY | unknown_queue LIST
 -- Only the newest token of a leased run commits, and a commit repeated gets its first answer. A stop asked for meanwhile
--- beats every outcome but `end`. A server that has forgotten claims (a failover, a loss of power) grants their tokens once more; so where
+-- beats every outcome but `end`; the fields are written all the same. What was recorded before the commit goes when the round is done. A server that has forgotten claims (a failover, a loss of power) grants their tokens once more; so where
 -- the caller names its claim, the lease must be that claim's.
 local k = keys_of_one_run()
 local now = clock()
@@ -23,7 +25,7 @@ if damaged then return { 'damaged', damaged } end
 local NEEDED = { 'id', 'flow', 'phase', 'epoch', 'step', 'token', 'attempt', 'failures', 'losses', 'current_node', 'last_node', 'created_at',
   'queue', 'message', 'number', 'grace', 'resend', 'retention', 'deadline', 'idem', 'held_token', 'waiting_for', 'last_token',
   'last_answer', 'stop_current_execution', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_id', 'i_status', 'i_node', 'i_reason',
-  'claim_id', 'lease_until', 'lease_granted' }
+  'claim_id', 'lease_until', 'lease_granted', 'intent_token', 'once' }
 local read = redis.call('HMGET', k.run, unpack(NEEDED))
 local run = {}
 for i, name in ipairs(NEEDED) do run[name] = read[i] or nil end
@@ -44,6 +46,15 @@ local kind = arg.kind
 local done = kind == 'next' or kind == 'end' or kind == 'pause_next'
 local paused = kind == 'pause_next' or kind == 'pause_here'
 local stopping = run.stop_current_execution == 'stop_requested' and kind ~= 'end'
+local retracts = false
+for i = #fields - 1, 1, -2 do
+  if fields[i] == 'intent' then
+    -- Only by whom it was written: that its own command did nothing says nothing of the command of an attempt before.
+    retracts = run.intent_token == arg.token
+    table.remove(fields, i + 1)
+    table.remove(fields, i)
+  end
+end
 local given = table_of(fields) or {}
 local queue = given.queue or run.queue
 local refusal = unpushable(k, queue)
@@ -57,18 +68,22 @@ if done then
   run.last_node = run.current_node
   run.step = whole(number(run.step) + 1)
   set(k, 'step', run.step, 'last_node', run.last_node, 'attempt', '0', 'failures', '0', 'losses', '0')
-  redis.call('HDEL', k.run, 'last_error')
+  redis.call('HDEL', k.run, 'last_error', 'once')
+  for name in string.gmatch(run.once or '', '[^\n]+') do redis.call('HDEL', k.run, 'o:' .. name) end
   run.attempt = '0'
-end
-if done or paused then
-  if paused then forget_interrupt(k) end
-  set_fields(k)
-  for name, value in pairs(given) do run[name] = value end
-  if arg.message then fresh_message(k, run, arg.message) end
-  if paused then
-    run.i_id = run.epoch .. ':' .. run.step
-    set(k, 'i_id', run.i_id)
+  for name, text in pairs(arg) do
+    local artifact = string.match(name, '^artifact:(.+)$')
+    if artifact then redis.call('HSET', k.artifacts, artifact, text) end
   end
+end
+if done or retracts then redis.call('HDEL', k.run, 'intent', 'intent_token') end
+if paused then forget_interrupt(k) end
+set_fields(k)
+for name, value in pairs(given) do run[name] = value end
+if (done or paused) and arg.message then fresh_message(k, run, arg.message) end
+if paused then
+  run.i_id = run.epoch .. ':' .. run.step
+  set(k, 'i_id', run.i_id)
 end
 
 local answer

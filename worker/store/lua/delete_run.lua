@@ -10,8 +10,8 @@ local run = read_run(k) -- nil where no claim, commit, stop or resume reads it e
 if run and not ENDED[run.phase] and run.phase ~= 'stopped' then return { 'live', run.phase } end
 local schema = not run and redis.call('TYPE', k.run).ok == 'hash' and redis.call('HGET', k.run, 'schema')
 if schema and newer(schema) then return { 'newer', schema } end
-local own = { k.run, k.memory, k.events }
-k.run, k.memory, k.events = nil, nil, nil
+local own = { k.run, k.memory, k.events, k.artifacts }
+k.run, k.memory, k.events, k.artifacts = nil, nil, nil, nil
 local damaged = mistyped(k)
 if damaged then return { 'damaged', damaged } end
 if redis.call('EXISTS', unpack(own)) == 0 then return { 'missing' } end

@@ -80,12 +80,12 @@ local function has_key(k, run)
 end
 
 local function expire_at(k, run, time)
-  for _, key in ipairs({ k.run, k.memory, k.events }) do redis.call('PEXPIREAT', key, time) end
+  for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do redis.call('PEXPIREAT', key, time) end
   if has_key(k, run) then redis.call('PEXPIREAT', k.idem, time) end
 end
 
 local function persist(k, run)
-  for _, key in ipairs({ k.run, k.memory, k.events }) do redis.call('PERSIST', key) end
+  for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do redis.call('PERSIST', key) end
   if has_key(k, run) then redis.call('PERSIST', k.idem) end
 end
 

@@ -1,9 +1,9 @@
 -- First of the two parts that stand in front of every transition (worker/store/scripts.py): arguments, reads and checks.
 --
 -- KEYS of a transition of one run (worker/store/keys.py says what lives in each):
---   1 run hash   2 memory list   3 event stream   4 idempotency key (the run hash again where there is none)
---   5 due set    6 queues hash   7..11 indexes: live interrupted stopped completed errored
---   12 paused flows   13.. the broker's lists
+--   1 run hash   2 memory list   3 event stream   4 artifacts hash   5 idempotency key (the run hash again where there is none)
+--   6 due set    7 queues hash   8..12 indexes: live interrupted stopped completed errored
+--   13 paused flows   14.. the broker's lists
 -- ARGV: name, value pairs. A name that begins with "=" is a field to write into the run's hash as it is.
 --   After "--" comes a plain list. `now` (ms) stands in for the server's clock in tests; durations are in ms.
 --
@@ -47,14 +47,14 @@ local function number(text) return is_count(text) and tonumber(text) or 0 end
 
 local function keys_of_one_run()
   local k = {
-    run = KEYS[1], memory = KEYS[2], events = KEYS[3], idem = KEYS[4], due = KEYS[5], queues = KEYS[6],
-    live = KEYS[7], interrupted = KEYS[8], stopped = KEYS[9], completed = KEYS[10], errored = KEYS[11], paused = KEYS[12], lists = {},
+    run = KEYS[1], memory = KEYS[2], events = KEYS[3], artifacts = KEYS[4], idem = KEYS[5], due = KEYS[6], queues = KEYS[7],
+    live = KEYS[8], interrupted = KEYS[9], stopped = KEYS[10], completed = KEYS[11], errored = KEYS[12], paused = KEYS[13], lists = {},
   }
-  for i = 13, #KEYS do k.lists[KEYS[i]] = true end
+  for i = 14, #KEYS do k.lists[KEYS[i]] = true end
   return k
 end
 
-local TYPES = { run = 'hash', memory = 'list', events = 'stream', due = 'zset', queues = 'hash', live = 'zset',
+local TYPES = { run = 'hash', memory = 'list', events = 'stream', artifacts = 'hash', due = 'zset', queues = 'hash', live = 'zset',
   interrupted = 'zset', stopped = 'zset', completed = 'zset', errored = 'zset', paused = 'hash' }
 
 -- The first key whose type is not the expected one.

@@ -2,7 +2,8 @@
 -- resume_run: go on with an interrupted run, giving the answer, or with a stopped one.
 -- KEYS  as in reading.lua.
 -- ARGV  op (operation id), epoch, step (those the caller saw), [interrupt] (id of the interrupt it answers), [answer] (JSON),
---       message (of the next epoch), after (of the epoch after that: a pause keeps the message that will end it)
+--       message (of the next epoch), after (of the epoch after that: a pause keeps the message that will end it),
+--       [digest] (the one the caller saw, from whose content it made =field...), [data] (JSON for the event), =field...
 -- Returns queued | waiting | interrupted | stale | running | finished PHASE | missing | damaged KEY | unknown_queue LIST
 -- A stopped run with an open interrupt waits for its answer again, deadline re-armed, unless the answer comes with this call.
 local k = keys_of_one_run()
@@ -17,6 +18,8 @@ local function reply(word, phase) return remember_reply(k, run, arg.op, { word, 
 if run.epoch ~= arg.epoch or run.step ~= arg.step then return { 'stale' } end
 if ENDED[run.phase] then return reply('finished', run.phase) end
 if PHASES[run.phase] == 'live' then return reply('running') end
+-- A round that came to nothing may have been charged to the budgets meanwhile, in the same step.
+if arg.digest and run.digest ~= arg.digest then return reply('stale') end
 refusal = unpushable(k, run.queue)
 if refusal then return refusal end
 
@@ -24,7 +27,8 @@ local open = run.i_id and not run.i_answer
 local answers = open and (run.phase == 'interrupted' or arg.answer)
 if answers and arg.interrupt ~= run.i_id then return reply('stale') end
 
-event(k, run, now, 'resumed', 'answer', arg.answer or 'null')
+event(k, run, now, 'resumed', 'answer', arg.answer or 'null', 'data', arg.data or 'null')
+set_fields(k)
 if answers then set(k, 'i_answer', arg.answer or 'null') end
 start_again(k, run, now, arg.message, arg.after, answers)
 return reply(run.phase)

@@ -1,6 +1,6 @@
 #!lua
 -- submit_run: make a new run and hand its first round over, once for each submission and each idempotency key.
--- KEYS  as in reading.lua; KEYS[4] is the idempotency key's.
+-- KEYS  as in reading.lua; KEYS[5] is the idempotency key's.
 -- ARGV  id, nonce (one a submission), [content] (digest of what was submitted, with an idempotency key),
 --       phase (queued | waiting | interrupted), [delay] (waiting: until its start), message, =field...
 -- Returns ok ID | existing ID (same key, same content) | conflict ID | exists ID | damaged KEY | unknown_queue LIST
@@ -23,7 +23,7 @@ if arg.content then
   end
 end
 if redis.call('EXISTS', k.run) == 1 then return { 'exists', arg.id } end
-for _, left_over in ipairs({ k.memory, k.events }) do -- of a run whose hash is gone: not this run's history
+for _, left_over in ipairs({ k.memory, k.events, k.artifacts }) do -- of a run whose hash is gone: not this run's history
   if redis.call('EXISTS', left_over) == 1 then return { 'damaged', left_over } end
 end
 

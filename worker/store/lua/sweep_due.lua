@@ -79,7 +79,8 @@ end
 
 local function keys_of(id)
   local run = arg.prefix .. ':run:' .. id
-  return setmetatable({ run = run, memory = run .. ':memory', events = run .. ':events', idem = run }, { __index = base })
+  return setmetatable({ run = run, memory = run .. ':memory', events = run .. ':events', artifacts = run .. ':artifacts', idem = run },
+    { __index = base })
 end
 
 local function too_late(k, run)

@@ -1,0 +1,83 @@
+"""Carrying out a command: approved, not in doubt, its intent written down, in this order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flows.approvals import Refused, approved
+from flows.calls import call
+from flows.context import RoundContext
+from flows.doubts import CarryOut, settled
+from flows.errors import OutcomeUnknown, RetryableError
+from flows.outcomes import Command, Finish, Interrupt
+from flows.values import canonical, storable
+
+if TYPE_CHECKING:
+    from flows.commands import CommandSpec
+
+
+def carry_out(spec: CommandSpec, args: Mapping[str, Any], context: RoundContext) -> Any:
+    """Check the arguments, ask whoever has to approve, run the function, and return plain JSON, an ``Interrupt`` or a ``Finish``.
+
+    Before a command that is not idempotent runs, its intent is written down; where an earlier attempt of this step has written
+    one, the command is in doubt, and its policy decides.
+
+    Raises:
+        BadReply: wrong arguments. UnstorableValue: the result is not JSON. Else whatever the function raises.
+    """
+    spec.check(args)
+    command = Command(spec.name, dict(args))
+    key = context.carrying_out(command).idempotency_key
+    intended = None if spec.idempotent else context.journal.in_doubt(key)
+    edited = None
+    if intended is not None:
+        edited = _edited(intended)
+    elif spec.approval is not None and spec.approval.is_needed(args):
+        said = approved(spec.approval, command, spec.check, context)
+        if isinstance(said, Interrupt):
+            return said
+        if isinstance(said, Refused):
+            return {"refused": said.words or "a person refused this command"}
+        edited = said.args
+    if edited is not None:
+        command = replace(command, args=dict(edited))
+    inside = context.carrying_out(command)
+    result = _doubt(spec, command, inside) if intended is not None else CarryOut()
+    if isinstance(result, CarryOut):
+        if intended is None and not spec.idempotent:
+            context.journal.intend(key if edited is None else f"{key} {canonical(dict(edited))}")
+        result = _run(spec, command, inside, key)
+    if edited is None or isinstance(result, Interrupt | Finish):
+        return result
+    return {"result": result, "edited": {"by": "a person", "args": dict(edited)}}
+
+
+def _run(spec: CommandSpec, command: Command, inside: RoundContext, key: str) -> Any:
+    named = spec.check(command.args)
+    if spec.arguments.wants_context:
+        named["context"] = inside
+    try:
+        result = call(spec.function, inside, named=named)
+    except RetryableError as error:
+        # The command itself says that it may be tried again; unless it was cut off, or does not know.
+        if not isinstance(error, OutcomeUnknown) and not inside.cancelled.is_set():
+            inside.journal.withdraw(key)
+        raise
+    if isinstance(result, Interrupt):
+        inside.journal.withdraw(key)  # it asks before it does anything
+    if isinstance(result, Interrupt | Finish):
+        return result
+    return storable(result, f"the result of command {spec.name!r}")
+
+
+def _doubt(spec: CommandSpec, command: Command, inside: RoundContext) -> Any:
+    return settled(spec.in_doubt, command, spec.function, spec.check(command.args), inside)
+
+
+def _edited(intent: str) -> Mapping[str, Any] | None:
+    """The arguments that a person had put in place of the controller's, which the intent names then."""
+    _, _, text = intent.partition(" ")
+    return dict(json.loads(text)) if text else None

@@ -1,0 +1,67 @@
+"""Answers: what is sent to a run that waits, checked against what it asks, and its budgets raised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from flows.budgets import check_budgets
+from flows.values import canonical
+from worker.errors import DamagedRun, InvalidInput
+from worker.record import Record, digest_of
+from worker.run import Run
+from worker.waiting import Waiting
+
+
+def asked_by(record: Record) -> Waiting | None:
+    """What the run asks; None where that does not read: the scripts judge damage, and so do workers."""
+    try:
+        return Waiting.of(Run.of(record))
+    except DamagedRun:
+        return None
+
+
+def check_answer(asked: Waiting, answer: Any) -> None:
+    """Refuse what answers no approval, or nothing about a command in doubt; raises InvalidInput."""
+    if asked.kind == "approval":
+        from flows.approvals import EXPECTED, read_answer
+    elif asked.kind == "in_doubt":
+        from flows.doubts import EXPECTED, read_answer  # type: ignore[assignment]
+    else:
+        return
+    if answer is None:
+        raise InvalidInput(f"run {asked.run_id} asks: {asked.question} and was given no answer; expected {EXPECTED}")
+    try:
+        read_answer(answer)
+    except InvalidInput as error:
+        raise InvalidInput(f"run {asked.run_id}: {error}") from error
+
+
+def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
+    """The limits of the run's budgets once ``add`` is added to them; raises InvalidInput for a name that has no limit."""
+    limits = record.mapping("budgets")
+    for name in add:
+        if name not in limits:
+            raise InvalidInput(
+                f"run {record.id} has no limit of {name!r} that could be raised; it has: {', '.join(limits) or 'no budgets'}"
+            )
+    return check_budgets({**limits, **{name: limits[name] + amount for name, amount in add.items()}})
+
+
+def check_enough(asked: Waiting, limits: Mapping[str, float]) -> None:
+    """Refuse to go on with a run whose budget would still be exhausted: it would stop here again; raises InvalidInput."""
+    data = asked.data or {}
+    name, spent = data.get("budget"), data.get("spent")
+    limit = limits.get(str(name), data.get("limit"))
+    if isinstance(spent, int | float) and isinstance(limit, int | float) and limit <= spent:
+        raise InvalidInput(
+            f"run {asked.run_id} has spent {spent:g} of {limit:g} {name}, and would stop here again; add more than {spent - limit:g}: "
+            f"{asked.how()[0]}"
+        )
+
+
+def raising(record: Record, limits: Mapping[str, float]) -> dict[str, str]:
+    """The fields to write for these limits; raises DamagedRun: a new digest must not vouch for what was damaged before."""
+    record.check()
+    changed = {"budgets": canonical(dict(limits))}
+    return {**changed, "digest": digest_of({**record.fields, **changed})}

@@ -1,0 +1,97 @@
+"""The engine's journal: what a round writes down before its commit, kept in the run's hash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from flows.errors import FatalError, RoundStopped, UnstorableValue
+from flows.journal import Journal
+from worker.errors import DamagedRun
+from worker.store import Granted, Store
+
+#: Results recorded in a step stand in the hash under this prefix, one field each.
+RESULT = "o:"
+
+
+class StoreJournal(Journal):
+    """The journal of the round that ``claim`` granted.
+
+    Args:
+        most_bytes: of one recorded result (the setting max_addition_bytes).
+
+    Raises:
+        DamagedRun: the intent or a recorded result is not what was recorded, or none of this step.
+    """
+
+    def __init__(self, store: Store, claim: Granted, most_bytes: int) -> None:
+        fields = claim.fields
+        self._store = store
+        self._claim = claim
+        self._most_bytes = most_bytes
+        self._run_id, self._epoch, self._step = fields["id"], int(fields["epoch"]), int(fields["step"])
+        self._where = f"run {self._run_id}, step {self._step}"
+        super().__init__(self._intent(fields), self._results(fields))
+
+    def intend(self, key: str) -> None:
+        """See Journal. Asks the server, also where it was asked before: only whoever holds the round may begin.
+
+        Raises:
+            RoundStopped, DamagedRun, StoreUnavailable: the command must not be carried out.
+        """
+        claim = self._claim
+        word = self._store.intend(self._run_id, epoch=self._epoch, step=self._step, token=claim.token, claim=claim.claim, key=key)
+        if word != "ok":
+            raise self._error(word, f"the command of key {key} was not begun")
+        super().intend(key)
+
+    def record(self, name: str, text: str) -> str:
+        """See Journal.
+
+        Raises:
+            RoundStopped, DamagedRun, StoreUnavailable: it is not recorded.
+            UnstorableValue: it is too long. FatalError: the step has recorded as many as are kept.
+        """
+        size = len(text.encode())
+        if size > self._most_bytes:
+            raise UnstorableValue(
+                f"{self._where}: the result recorded as {name!r} takes {size} bytes; at most {self._most_bytes} are taken "
+                "(max_addition_bytes). Record less, or a reference to it"
+            )
+        nonce = self._claim.fields.get("nonce", "")
+        packed = f"{self._digest(name, text)} {text}"
+        word, detail = self._store.record_once(self._run_id, nonce=nonce, step=self._step, name=name, value=packed)
+        if word == "full":
+            raise FatalError(f"{self._where}: {name!r} is not recorded, for the step has recorded 64 results; record one of many parts")
+        if word != "ok":
+            raise self._error(word, f"the result {name!r} was not recorded", detail)
+        return super().record(name, self._unpacked(name, detail))
+
+    def _intent(self, fields: Mapping[str, str]) -> str | None:
+        key = fields.get("intent")
+        there = key is not None and key.startswith(f"{self._run_id}:{self._step}:")
+        if there != ("intent_token" in fields) or (key is not None and not there):
+            raise DamagedRun(f"{self._where}: the recorded intent {key!r} is no key of a command of this step; the run is quarantined")
+        return key
+
+    def _results(self, fields: Mapping[str, str]) -> dict[str, str]:
+        names = [field.removeprefix(RESULT) for field in fields if field.startswith(RESULT)]
+        listed = fields.get("once", "").split("\n") if "once" in fields else []
+        if sorted(names) != sorted(listed):
+            raise DamagedRun(f"{self._where}: the recorded results {sorted(names)} are not those that were listed, {sorted(listed)}")
+        return {name: self._unpacked(name, fields[RESULT + name]) for name in names}
+
+    def _unpacked(self, name: str, packed: str) -> str:
+        digest, _, text = packed.partition(" ")
+        if digest != self._digest(name, text):
+            raise DamagedRun(f"{self._where}: the result recorded as {name!r} does not match its digest; the run is quarantined")
+        return text
+
+    def _digest(self, name: str, text: str) -> str:
+        return hashlib.sha256(f"{self._run_id} {self._step} {name} {text}".encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+    def _error(self, word: str, what: str, detail: str = "") -> Exception:
+        told = f"{self._where}: {what}: the server answered {word} {detail}".rstrip()
+        if word == "damaged":
+            return DamagedRun(f"{told}; look at it with holdfast show {self._run_id}")
+        return RoundStopped(f"{told}: the round belongs to another worker, or the run has left it, was stopped or deleted")

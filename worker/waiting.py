@@ -1,0 +1,123 @@
+"""Waiting: a run that waits for a person, what it asks, and how to answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from worker.run import Run, RunStatus
+
+Kind = Literal["approval", "in_doubt", "budget", "question", "pause"]
+#: The reason of an interrupt at the end of a budget.
+EXHAUSTED = "budget_exhausted"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One run that waits for a person, as it was when it was read.
+
+    Attributes:
+        id: of the interrupt; an answer that names it answers no other question.
+        since: when it began to wait.
+        kind: ``approval`` (of a command), ``in_doubt`` (a command that may have been carried out), ``budget`` (something is spent),
+            ``question`` (a node asks), ``pause`` (before or after a node: it waits for a word to go on, and for no answer).
+        question: a sentence for the person asked.
+        data: JSON shown beside it.
+        deadline: when ``default`` answers; None: never.
+        command, args, digest: of an approval, exactly what would be carried out, and the digest that the approval is bound to;
+            of a command in doubt, the command and its arguments.
+    """
+
+    id: str
+    run_id: str
+    flow: str
+    goal: str
+    since: datetime
+    kind: Kind
+    question: str
+    data: Mapping[str, Any] | None = None
+    deadline: datetime | None = None
+    default: Any = None
+    command: str | None = None
+    args: Mapping[str, Any] = field(default_factory=dict)
+    digest: str | None = None
+
+    @classmethod
+    def of(cls, run: Run) -> Waiting | None:
+        """What the run waits for; of a stopped one, what it will ask again. None where it asks nothing."""
+        asked = run.details.get("interrupt")
+        if run.status not in (RunStatus.INTERRUPTED, RunStatus.STOPPED) or asked is None or asked["answered"]:
+            return None
+        data = asked["data"] if isinstance(asked["data"], dict) else None
+        kind = _kind(asked["kind"], asked["reason"], data or {})
+        about = (data or {})[kind] if kind in ("approval", "in_doubt") else {}
+        args = about.get("args")
+        return cls(
+            id=asked["id"],
+            run_id=run.id,
+            flow=run.flow,
+            goal=run.goal,
+            since=run.updated_at,
+            kind=kind,
+            question=str(asked["reason"]),
+            data=data,
+            deadline=datetime.fromisoformat(asked["deadline"]) if asked["deadline"] else None,
+            default=asked["default"],
+            command=about.get("command"),
+            args=args if isinstance(args, dict) else {},
+            digest=about.get("digest"),
+        )
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The ways to answer, as options of ``holdfast resume RUN``; '' is none."""
+        match self.kind:
+            case "approval":
+                return ("--approve", "--refuse 'why'", "--edit '{its arguments, changed}'")
+            case "in_doubt":
+                return (
+                    "--answer '\"retry\"'",
+                    "--answer '{\"result\": what it came to}'",
+                    '--answer \'{"tell": "words for the controller"}\'',
+                )
+            case "budget":
+                return (f"--add {(self.data or {}).get('budget')}=AMOUNT",)
+            case "question":
+                return ("--answer '\"your answer\"'",)
+            case "pause":
+                return ("",)
+
+    def how(self, program: str = "holdfast") -> tuple[str, ...]:
+        """The commands that answer it, one of which is to be given."""
+        return tuple(f"{program} resume {self.run_id} {way}".rstrip() for way in self.ways)
+
+    def to_dict(self) -> dict[str, Any]:
+        """It as JSON data."""
+        return {
+            "id": self.id,
+            "run_id": self.run_id,
+            "flow": self.flow,
+            "goal": self.goal,
+            "since": self.since.isoformat(),
+            "kind": self.kind,
+            "question": self.question,
+            "data": self.data,
+            "deadline": self.deadline.isoformat() if self.deadline else None,
+            "default": self.default,
+            "command": self.command,
+            "args": dict(self.args),
+            "digest": self.digest,
+            "how": list(self.how()),
+        }
+
+
+def _kind(kind: str | None, reason: str | None, data: Mapping[str, Any]) -> Kind:
+    if reason == EXHAUSTED and isinstance(data.get("budget"), str):
+        return "budget"
+    if kind != "node":
+        return "pause"
+    if isinstance(data.get("approval"), dict):
+        return "approval"
+    return "in_doubt" if isinstance(data.get("in_doubt"), dict) else "question"
