@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
+import httpx2
 from pydantic_ai import messages as theirs
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.models import Model as TheirModel
@@ -40,6 +43,8 @@ for _name in ("httpx", "httpx2", "httpcore", "httpcore2", "openai", "anthropic")
 
 #: How errors and prices know a server that is named by its URL alone.
 SERVER = "openai-compatible"
+#: How long a connection may take to be made; the time of the whole request is the flow's to say.
+TIMEOUT = httpx2.Timeout(None, connect=10.0)
 #: Seconds that a server may take to say which models it has.
 NAMING_SECONDS = 30.0
 
@@ -85,7 +90,9 @@ class LibraryModel:
         heard: Callable[[str], None],
     ) -> Reply:
         parameters = ModelRequestParameters(function_tools=[_tool(each) for each in tools])
-        wanted = ModelSettings(max_retries=0, timeout=settings.timeout_seconds)  # the due set does the retries
+        wanted = ModelSettings(max_retries=0)  # the due set does the retries
+        if self._target.url is None:
+            wanted["timeout"] = settings.timeout_seconds  # a provider's own client would give up earlier
         if settings.temperature is not None:
             wanted["temperature"] = settings.temperature
         if settings.max_tokens is not None:
@@ -111,21 +118,28 @@ async def opened(target: Target, reply_format: str) -> AsyncIterator[LibraryMode
         ModelFailed: it cannot be asked. FatalError: its key is not there.
     """
     secret = target.secret()
-    try:
-        if target.url is None:
-            model = _of_provider(target.model or "", secret)
-        else:
-            # A stream that ends without saying why was cut.
-            profile = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
-            provider = OpenAICompatibleProvider(SERVER, base_url=target.url, api_key=secret, profile=profile)
-            name = target.model or await _first_model(provider, target.url)
-            model = OpenAIChatModel(name, provider=provider)
-    except FatalError:
-        raise
-    except Exception as error:
-        raise failed(error, f"{target.model or 'of the server'}", target.secrets(), reply_format) from None
-    async with model:
+    async with AsyncExitStack() as stack:
+        try:
+            if target.url is None:
+                model = await stack.enter_async_context(_of_provider(target.model or "", secret))
+            else:
+                client = await stack.enter_async_context(httpx2.AsyncClient(verify=_trusted(), timeout=TIMEOUT))
+                # A stream that ends without saying why was cut.
+                profile = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
+                provider = OpenAICompatibleProvider(SERVER, base_url=target.url, api_key=secret, http_client=client, profile=profile)
+                model = OpenAIChatModel(target.model or await _first_model(provider, target.url), provider=provider)
+        except FatalError:
+            raise
+        except Exception as error:
+            name = repr(target.model) if target.model else "of the server"
+            raise failed(error, name, target.secrets(), reply_format) from None
         yield LibraryModel(model, target, reply_format)
+
+
+@lru_cache(maxsize=1)
+def _trusted() -> ssl.SSLContext:
+    """The certificates that are trusted: reading them takes longer than a request."""
+    return httpx2.create_ssl_context()
 
 
 def _of_provider(name: str, secret: str | None) -> TheirModel:
@@ -138,7 +152,7 @@ def _of_provider(name: str, secret: str | None) -> TheirModel:
 
 async def _first_model(provider: OpenAICompatibleProvider, url: str) -> str:
     if url not in _first_models:
-        async with asyncio.timeout(NAMING_SECONDS), provider:
+        async with asyncio.timeout(NAMING_SECONDS):
             listed = await provider.client.with_options(max_retries=0).models.list()
         names = [each.id for each in listed.data]
         if not names:
