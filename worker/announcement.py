@@ -21,7 +21,7 @@ def describe(flow: Flow) -> dict[str, Any]:
         "round_timeout_seconds": flow.round_timeout_seconds,
         "runs_shell": flow.runs_shell,
         "budgets": dict(flow.budgets),
-        "missing": list(getattr(flow, "missing", ())),
+        "missing": [flow.missing] if flow.missing else [],
         "inputs": flow.Inputs.model_json_schema() if flow.Inputs else None,
     }
 

@@ -49,6 +49,8 @@ def _played(name: str, flow: dict[str, Any]) -> str:
         return f"paused; holdfast flows unpause {name}"
     if flow["workers"]:
         return count(len(flow["workers"]), "worker")
+    if flow.get("missing"):
+        return f"none; {'; '.join(flow['missing'])}"
     return "none; holdfast worker" + (f" --enable {name}" if flow["runs_shell"] else "")
 
 
