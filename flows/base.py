@@ -62,6 +62,14 @@ class Flow(ABC):
             RoundStopped: the round noticed that it is not wanted. Anything else is retried.
         """
 
+    @property
+    def missing(self) -> str | None:
+        """What this process lacks to play it, in a sentence; None where nothing is missing.
+
+        Such a flow can be read, listed and submitted to workers that have all; a worker that has not leaves it alone.
+        """
+        return None
+
     def exhausted(self, values: Mapping[str, Any]) -> End:
         """What the run ends with when ``max_rounds`` cycles are over; ``values`` as after the last."""
         return End(output=dict(values))

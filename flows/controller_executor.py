@@ -21,6 +21,7 @@ from flows.replies import read_reply
 from flows.results import MOST, bounded
 from flows.several import Taken, queued, take
 from flows.summaries import digest, shown, summary_of
+from flows.waiting import playing
 
 #: The answer of a run that came to its last cycle without one.
 UNFINISHED_ANSWER = "The maximum amount of rounds was reached before the model found an answer."
@@ -89,6 +90,12 @@ class ControllerExecutorFlow(CircularFlow):
         super().check_definition()
 
     @property
+    def missing(self) -> str | None:
+        """Also what its controller, and its commands, need."""
+        needing = [self.controller, *(spec.arguments for spec in self.offered().values())]
+        return next((lacks for each in needing if (lacks := getattr(each, "missing", None))), None)
+
+    @property
     def config(self) -> ControllerExecutorConfig:
         """The configuration, checked."""
         return read_config(self.flow_config)
@@ -113,11 +120,16 @@ class ControllerExecutorFlow(CircularFlow):
 
     def choose_command(self, given: Mapping[str, Any], context: RoundContext) -> Command | Finish | Interrupt | Taken:
         """The Controller's round: decide, and check the decision; of a list of calls, each. Raises BadReply."""
-        decided = call(self.decide, context, context)
+        full = self._told_all(context, str(given.get("node_goal") or ""))
+        decided = call(self.decide, full, full)
         if isinstance(decided, list):
             return self._taken(decided)
         decision = read_reply(decided)
         return self._checked(decision) if isinstance(decision, Command) else decision
+
+    def _told_all(self, context: RoundContext, node_goal: str = "") -> RoundContext:
+        """The round as its controller sees it: also what there is to choose from."""
+        return replace(context, commands=self.schemas(), node_goal=node_goal)
 
     def _checked(self, decision: Any) -> Command:
         """The decision, a command that this flow can carry out; raises BadReply."""
@@ -153,7 +165,8 @@ class ControllerExecutorFlow(CircularFlow):
     def play(self, node: str, context: RoundContext) -> Outcome:
         """A bad reply, in whichever node it shows, goes back to the Controller as a turn of its own."""
         try:
-            return super().play(node, replace(context, reserved=self.reserved))
+            with playing(context.cancelled):
+                return super().play(node, replace(context, reserved=self.reserved))
         except BadReply as error:
             bad = context.committed.get("_bad_replies", 0) + 1
             if bad >= self.max_bad_replies:
@@ -227,7 +240,7 @@ class ControllerExecutorFlow(CircularFlow):
         """Also: the controller knows what a decision costs; a command whose number is limited counts once an attempt."""
         if node == "Controller":
             estimate = getattr(self.controller, "estimate", None)
-            return dict(estimate(context)) if callable(estimate) else {}
+            return dict(estimate(self._told_all(context))) if callable(estimate) else {}
         limited = f"{COMMANDS}{context.committed.get('command')}"
         return {limited: 1.0} if node == "Executor" and limited in context.budgets else {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +24,8 @@ def read_reply(reply: Any) -> Command | Finish | Interrupt:
     """Read what ``decide`` returned.
 
     ``Command``, ``Finish`` and ``Interrupt`` are taken as they are. A mapping, or JSON text of one (also inside a
-    fence of three backticks), needs ``command`` and ``command_args`` (null: no arguments); all else it says
-    (thought, reasoning, plan, criticism, speak) is kept in ``Command.extras``.
+    fence of three backticks, or amid other text: then the last with the key ``command``), needs ``command`` and
+    ``command_args`` (null: no arguments); all else it says (thought, reasoning, plan, criticism, speak) is kept in ``Command.extras``.
 
     Raises:
         BadReply: it is none of these, or its arguments are not JSON.
@@ -53,13 +53,38 @@ def read_reply(reply: Any) -> Command | Finish | Interrupt:
 def _parse(text: str) -> Any:
     if len(text) > MAX_LENGTH:
         raise BadReply(f"the reply takes {len(text)} characters, at most {MAX_LENGTH} are read; {_FORMAT}")
-    candidates = [text.strip(), *(match.strip() for match in _FENCED.findall(text))]
-    for candidate in candidates:
+    found = []
+    for candidate in [text.strip(), *(match.strip() for match in _FENCED.findall(text))]:
         try:
-            return json.loads(candidate)
+            found.append(json.loads(candidate))
         except (ValueError, RecursionError) as error:
             fault: Exception = error
+    chosen = [value for value in found if isinstance(value, Mapping) and "command" in value] or list(_in_chatter(text))
+    if chosen:
+        return chosen[-1]
+    if found:
+        return found[0]
     raise BadReply(f"the reply is not JSON ({fault}): {_excerpt(text)}; {_FORMAT}") from fault
+
+
+def _in_chatter(text: str) -> Iterator[Mapping[str, Any]]:
+    """The objects with the key ``command`` that stand in a text, in their order.
+
+    Reading stops where the braces that begin no object have cost more than the text is long: models also write braces that mean
+    something else, and a text must not take longer to read than its length.
+    """
+    decoder, start, wasted = json.JSONDecoder(), text.find("{"), 0
+    while start >= 0 and wasted <= len(text):
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            wasted, end = wasted + error.pos - start, start + 1
+        except (ValueError, RecursionError):  # nested too deep, or a number of too many digits
+            return
+        else:
+            if "command" in value:
+                yield value
+        start = text.find("{", end)
 
 
 def _from_mapping(reply: Mapping[str, Any]) -> Command:

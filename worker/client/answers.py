@@ -30,7 +30,7 @@ def check_answer(asked: Waiting, answer: Any) -> None:
     else:
         return
     if answer is None:
-        raise InvalidInput(f"run {asked.run_id} asks: {asked.question} and was given no answer; expected {EXPECTED}")
+        raise InvalidInput(f"run {asked.run_id} was given no answer; expected {EXPECTED}. Say for example: {asked.how()[0]}")
     try:
         read_answer(answer)
     except InvalidInput as error:
@@ -39,7 +39,7 @@ def check_answer(asked: Waiting, answer: Any) -> None:
 
 def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
     """The limits of the run's budgets once ``add`` is added to them; raises InvalidInput for a name that has no limit."""
-    limits = record.mapping("budgets")
+    limits = record.budgets
     for name in add:
         if name not in limits:
             raise InvalidInput(
