@@ -16,7 +16,7 @@ class Journal:
     def __init__(self, intents: str = "", recorded: Mapping[str, str] | None = None) -> None:
         self.recorded = dict(recorded or {})
         self._kept = intents
-        self._earlier = intents.splitlines()
+        self._earlier = intents.split("\n") if intents else []  # JSON may hold what else ends a line
         self._lines = list(self._earlier)
 
     @property

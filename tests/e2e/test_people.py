@@ -279,7 +279,7 @@ def test_totals_are_listed_only_where_some_run_on_the_page_has_any(client: Clien
 def test_a_person_approves_refuses_changes_and_pays_for_more(
     tmp_path: Path, settings: Settings, client: Client, worker_process: Callable[..., WorkerProcess]
 ) -> None:
-    worker_process(HOLDFAST_FLOW_MODULES="tests.support.spending")
+    worker_process(HOLDFAST_FLOW_MODULES="tests.support.thinking")
     command = CommandLine(tmp_path, settings)
 
     def asks(run_id: str) -> dict[str, Any]:
@@ -300,7 +300,7 @@ def test_a_person_approves_refuses_changes_and_pays_for_more(
         assert client.wait(run_id, 20).answer == answer
 
     spending = ["--input-json", "notes=4", "--input-json", "tokens=700", "--input-json", "money=0.01"]
-    assert command("submit", "spender", "x", "--id", "much", *spending, "--budget", "tokens=2000").code == 0
+    assert command("submit", "thinker", "x", "--id", "much", *spending, "--budget", "tokens=2000").code == 0
     assert asks("much")["data"] == {"budget": "tokens", "limit": 2000, "spent": 2100}
     shown = command("show", "much").out
     assert (
@@ -311,9 +311,9 @@ def test_a_person_approves_refuses_changes_and_pays_for_more(
     assert command("resume", "much", "--add", "tokens=1400").code == 0
     ended = command("watch", "much")
     assert ended.code == 0 and "resumed with 1,400 more tokens" in ended.out and "before I forget it · note number 3" in ended.out
-    listed = command("list", "--flow", "spender").out
+    listed = command("list", "--flow", "thinker").out
     assert "\t3,500\t" in listed
     rounds = command("show", "much", "--transcript").out
     assert "note number 3  observation " in rounds and "parrot-1  700 tokens" in rounds and "attempt 2" in rounds
-    flow = command("flows", "spender").out
+    flow = command("flows", "thinker").out
     assert "budgets: tokens 10,000, money $1.00" in flow

@@ -1,67 +1,69 @@
-"""Flows that think, spend and ask; registered in workers by ``HOLDFAST_FLOW_MODULES=tests.support.spending``."""
+"""Spending: a flow whose controller pays for each decision, in an account outside that a killed process cannot take back."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
 
-from flows import Command, ControllerExecutorFlow, Finish, Interrupt, RoundContext, command, register
+from pydantic import BaseModel
+
+from flows import Command, ControllerExecutorFlow, Finish, RetryableError, RoundContext, command, register
+from tests.support.mortal import die_at
+
+#: What a decision really costs, and what is expected of one: never less.
+TOKENS, EXPECTED = 1_000, 1_200
+
+
+class Account:
+    """What was paid outside: a line a request."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+
+    def pay(self) -> int:
+        """Pay for one request; returns the how-manieth it is."""
+        with self.path.open("a") as account:
+            account.write(f"{TOKENS}\n")
+        return self.requests
+
+    @property
+    def requests(self) -> int:
+        """How many were paid for."""
+        return len(self.path.read_text().split()) if self.path.exists() else 0
+
+
+class Paying:
+    """Decides by paying."""
+
+    def decide(self, context: RoundContext) -> Command | Finish:
+        """Wait once more, for as many rounds as the goal says; every second request may kill its process, or fail."""
+        request = Account(context.inputs["account"]).pay()
+        if request % 2 == 0:
+            die_at("paid")
+        context.spend(tokens=TOKENS, money=0.01)
+        context.tell(model="paid-1")
+        if request % 2 == 0 and context.inputs["fails"]:
+            raise RetryableError("no answer", retry_after=0)
+        rounds = len(context.history)
+        return Finish(rounds) if rounds >= int(context.goal) else Command("wait")
+
+    def estimate(self, context: RoundContext) -> Mapping[str, float]:
+        """What a decision is expected to cost."""
+        return {"tokens": EXPECTED, "money": 0.012}
 
 
 @register("spender")
 class Spender(ControllerExecutorFlow):
-    """Each decision costs what the inputs say; it notes as often as they say.
+    """Spends 1,000 tokens a round until its goal, a number of rounds, is reached."""
 
-    Inputs: ``notes``, ``tokens`` and ``money`` of each decision, ``seconds`` that one takes.
-    """
+    max_rounds = 100
+    controller = Paying()
 
-    budgets = {"tokens": 10_000, "money": 1.0}  # noqa: RUF012
-
-    def decide(self, context: RoundContext) -> Command | Finish:
-        """Think, and be charged for it."""
-        number = len(context.history)
-        context.progress(number, context.inputs["notes"], "I should write this down")
-        if context.inputs.get("seconds") and context.cancelled.wait(context.inputs["seconds"]):
-            context.raise_if_stopped()
-        tokens = context.inputs["tokens"]
-        context.tell(model="parrot-1")
-        context.spend(tokens=tokens, input_tokens=tokens - 10, output_tokens=10, requests=1, money=context.inputs.get("money", 0))
-        if number >= context.inputs["notes"]:
-            return Finish(f"{number} notes")
-        return Command("note", {"text": f"number {number}"}, {"thought": "I should write this down before I forget it"})
+    class Inputs(BaseModel):
+        account: str
+        fails: bool = False
 
     @command(idempotent=True)
-    def note(self, text: str) -> str:
-        """Write something down."""
-        return f"noted {text}"
-
-
-@register("careful")
-class Careful(ControllerExecutorFlow):
-    """Wants to remove what the goal names; a person has to approve that, and what became of it is the answer."""
-
-    def decide(self, context: RoundContext) -> Command | Finish:
-        """The one command, then the end."""
-        if context.observation is not None:
-            return Finish(context.observation)
-        return Command("remove", {"path": context.goal, "recursive": True}, {"thought": "it is in the way"})
-
-    @command(approval="always")
-    def remove(self, path: str, recursive: bool = False) -> str:
-        """Remove a file or a directory."""
-        return f"removed {path}{' and all in it' if recursive else ''}"
-
-
-@register("doubter")
-class Doubter(ControllerExecutorFlow):
-    """Asks at once what has become of a payment, as a command in doubt does; the answer is the answer."""
-
-    def decide(self, context: RoundContext) -> Any:
-        """Ask, once."""
-        if context.answered:
-            return Finish(context.answer)
-        about = {"command": "pay", "args": {"to": "ann", "amount": 5}, "key": f"{context.run_id}:0:x"}
-        return Interrupt("a worker was lost while it carried out pay: has it happened?", {"in_doubt": about}, 3600, "retry")
-
-    @command
-    def pay(self, to: str, amount: int) -> None:
-        """Never called."""
+    def wait(self, context: RoundContext) -> bool:
+        """Wait; tells whether the budget is low."""
+        return any(budget.is_low for budget in context.budgets.values())

@@ -9,7 +9,8 @@
 --         failed      error, delay (wait before the next attempt), [fatal] (no attempt can help), max_failures
 --         give_back   another worker shall have the round; nothing is counted
 --         damaged     error; what was loaded is not what was stored: the run is quarantined
---       with every kind: [=field...]; =intent takes back what this attempt wrote down (record_intent.lua), as its command did nothing: what still stands;
+--       with every kind: [=field...]; =intent is what still stands of the intents (record_intent.lua), where this attempt takes its own
+--       back: its command did nothing;
 --       where the round is done: [data] (JSON for the event), [took] (ms), [artifact:NAME] (a text, kept whole); after "--": the
 --       memory's additions
 -- Returns ok continued | ok completed | ok interrupted | ok stopped | ok errored | ok waiting | ok queued | fenced | missing |
@@ -84,7 +85,7 @@ end
 if paused then forget_interrupt(k) end
 set_fields(k)
 for name, value in pairs(given) do run[name] = value end
-if (done or paused) and arg.message then fresh_message(k, run, arg.message) end
+if arg.message then fresh_message(k, run, arg.message) end
 if paused then
   run.i_id = run.epoch .. ':' .. run.step
   set(k, 'i_id', run.i_id)
