@@ -128,7 +128,7 @@ def test_more_may_come_with_an_answer_or_for_a_run_that_was_stopped(client: Clie
         ({"cycles": 5}, "no limit of 'cycles'.*it has: money, tokens"),
         ({"token": 5}, "did you mean 'tokens'"),
         ({"tokens": -5}, "above 0"),
-        ({"tokens": 100}, "would stop here again with a limit of 2100; add more than 100: .*--add tokens=2000"),
+        ({"tokens": 100}, "would stop here again with a limit of 2,100; add more than 100: .*--add tokens=2000"),
         ({}, "would stop here again"),
         ({"tokens": 1e15}, "above 0"),
     ],
@@ -181,20 +181,19 @@ def test_an_answer_that_names_its_question_answers_no_other(client: Client) -> N
 
 
 @pytest.mark.parametrize(
-    ("kind", "words", "told"),
+    ("kind", "told"),
     [
-        ("approval", ["has a budget", "exhausted"], "approval of remove"),
-        ("in_doubt", [], "--answer '\"retry\"'"),
-        ("budget", [], "holdfast resume r --add tokens=2000"),
-        ("pause", [], "let it go on: holdfast resume r"),
-        ("question", [], "holdfast resume r --answer JSON"),
+        ("approval", "approval of remove {"),
+        ("in_doubt", "--answer '\"retry\"'"),
+        ("budget", "2,100 of 2,000 are spent. To let it go on with as much again: holdfast resume r --add tokens=2000"),
+        ("pause", "let it go on: holdfast resume r"),
+        ("question", "holdfast resume r --answer JSON"),
     ],
 )
-def test_why_names_the_command_that_answers(client: Client, kind: str, words: list[str], told: str) -> None:
+def test_why_names_the_command_that_answers(client: Client, kind: str, told: str) -> None:
     asking(client, kind)
     verdict = client.why("r")
     assert told in verdict.sentence and verdict.details["kind"] == kind
-    assert not any(word in verdict.sentence for word in words)
 
 
 @pytest.fixture

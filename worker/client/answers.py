@@ -51,12 +51,12 @@ def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
 def check_enough(asked: Waiting, limits: Mapping[str, float], add: Mapping[str, float]) -> None:
     """Refuse to go on with a run whose budget would still be exhausted: it would stop here again; raises InvalidInput."""
     data = asked.data or {}
-    name, spent = str(data.get("budget")), data.get("spent")
+    name, spent = data["budget"], data["spent"]
     limit = limits.get(name)
-    if isinstance(spent, int | float) and limit is not None and limit <= spent:
+    if limit is not None and limit <= spent:
         raise InvalidInput(
-            f"run {asked.run_id} has spent {spent:g} of its {name}, and would stop here again with a limit of {limit:g}; "
-            f"add more than {spent - limit + add.get(name, 0):g}: {asked.how()[0]}"
+            f"run {asked.run_id} has spent {spent:,} of its {name}, and would stop here again with a limit of {limit:,}; "
+            f"add more than {round(spent - limit + add.get(name, 0), 6):,}: {asked.how()[0]}"
         )
 
 
