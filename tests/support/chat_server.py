@@ -13,7 +13,7 @@ import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -182,7 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
         """The models; or a command tells that it acts."""
         if "/acting/" in self.path:
             self.chat.acted(self.path.partition("/acting/")[2])
-            self._whole(200, {})
+            with suppress(OSError):  # the worker that carries it out may be dead by now
+                self._whole(200, {})
             return
         self.chat.named += 1
         models = [{"id": name, "object": "model", "created": 1, "owned_by": "t"} for name in self.chat.models]

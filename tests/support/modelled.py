@@ -29,6 +29,6 @@ class Adding(ControllerExecutorFlow):
 
 @register("patient_adding")
 class PatientAdding(Adding):
-    """The same, which waits longer for its model."""
+    """The same, which waits longer for its model, and shows it less."""
 
-    controller = ModelController(timeout_seconds=300)
+    controller = ModelController(timeout_seconds=300, window={"first": 1, "last": 10})
