@@ -30,7 +30,7 @@ def carry_out(spec: CommandSpec, args: Mapping[str, Any], context: RoundContext)
     """
     spec.check(args)
     command = Command(spec.name, dict(args))
-    key = context.carrying_out(command).idempotency_key
+    key = context.key_of(command)
     intended = None if spec.idempotent else context.journal.in_doubt(key)
     edited = None
     if intended is not None:
@@ -44,12 +44,11 @@ def carry_out(spec: CommandSpec, args: Mapping[str, Any], context: RoundContext)
         edited = said.args
     if edited is not None:
         command = replace(command, args=dict(edited))
-    inside = context.carrying_out(command)
-    result = _doubt(spec, command, inside) if intended is not None else CarryOut()
+    result = CarryOut() if intended is None else _doubt(spec, command, context)
     if isinstance(result, CarryOut):
-        if intended is None and not spec.idempotent:
+        if not spec.idempotent:
             context.journal.intend(key if edited is None else f"{key} {canonical(dict(edited))}")
-        result = _run(spec, command, inside, key)
+        result = _run(spec, command, context.carrying_out(command), key)
     if edited is None or isinstance(result, Interrupt | Finish):
         return result
     return {"result": result, "edited": {"by": "a person", "args": dict(edited)}}
@@ -73,8 +72,8 @@ def _run(spec: CommandSpec, command: Command, inside: RoundContext, key: str) ->
     return storable(result, f"the result of command {spec.name!r}")
 
 
-def _doubt(spec: CommandSpec, command: Command, inside: RoundContext) -> Any:
-    return settled(spec.in_doubt, command, spec.function, spec.check(command.args), inside)
+def _doubt(spec: CommandSpec, command: Command, context: RoundContext) -> Any:
+    return settled(spec.in_doubt, command, spec.function, spec.check(command.args), replace(context, command=command))
 
 
 def _edited(intent: str) -> Mapping[str, Any] | None:

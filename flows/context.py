@@ -163,7 +163,11 @@ class RoundContext:
     @property
     def idempotency_key(self) -> str:
         """``run_id:step:digest of command and arguments``, the same on every attempt of this round."""
-        subject = {"command": self.command.name, "args": dict(self.command.args)} if self.command else {"node": self.node}
+        return self.key_of(self.command)
+
+    def key_of(self, command: Command | None) -> str:
+        """The idempotency key of ``command`` in this round; None: of the round itself."""
+        subject = {"command": command.name, "args": dict(command.args)} if command else {"node": self.node}
         digest = hashlib.sha256(canonical(subject).encode()).hexdigest()[:16]
         return f"{self.run_id}:{self.step}:{digest}"
 

@@ -21,6 +21,7 @@ from flows.replies import read_reply
 from flows.results import MOST, bounded
 from flows.several import Taken, queued, take
 from flows.summaries import digest, shown, summary_of
+from flows.waiting import playing
 
 #: The answer of a run that came to its last cycle without one.
 UNFINISHED_ANSWER = "The maximum amount of rounds was reached before the model found an answer."
@@ -90,8 +91,9 @@ class ControllerExecutorFlow(CircularFlow):
 
     @property
     def missing(self) -> str | None:
-        """What its controller lacks."""
-        return getattr(self.controller, "missing", None)
+        """Also what its controller, and its commands, need."""
+        needing = [self.controller, *(spec.arguments for spec in self.offered().values())]
+        return next((lacks for each in needing if (lacks := getattr(each, "missing", None))), None)
 
     @property
     def config(self) -> ControllerExecutorConfig:
@@ -163,7 +165,8 @@ class ControllerExecutorFlow(CircularFlow):
     def play(self, node: str, context: RoundContext) -> Outcome:
         """A bad reply, in whichever node it shows, goes back to the Controller as a turn of its own."""
         try:
-            return super().play(node, replace(context, reserved=self.reserved))
+            with playing(context.cancelled):
+                return super().play(node, replace(context, reserved=self.reserved))
         except BadReply as error:
             bad = context.committed.get("_bad_replies", 0) + 1
             if bad >= self.max_bad_replies:

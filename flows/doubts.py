@@ -63,7 +63,7 @@ def settled(policy: Any, command: Command, function: Callable[..., Any], named: 
     if policy == "ask":
         return _asked(command, context)
     if policy == "tell_controller":
-        return {"in_doubt": TOLD, "idempotency_key": context.idempotency_key}
+        return {"in_doubt": TOLD, "idempotency_key": context.key_of(command)}
     found = _found_out(policy, command, function, named, context)
     return CarryOut() if found is NOT_DONE else found
 
@@ -83,13 +83,13 @@ def read_answer(answer: Any) -> CarryOut | dict[str, Any]:
 def _asked(command: Command, context: RoundContext) -> Any:
     asked = context.asked.get("in_doubt") if isinstance(context.asked, Mapping) else None
     fault = ""
-    if context.answered and isinstance(asked, Mapping) and asked.get("key") == context.idempotency_key:
+    if context.answered and isinstance(asked, Mapping) and asked.get("key") == context.key_of(command):
         try:
             said = read_answer(context.answer)
             return said["result"] if isinstance(said, dict) and "result" in said else said
         except InvalidInput as error:
             fault = f" (the last answer could not be taken: {error})"
-    data = {"in_doubt": {"command": command.name, "args": dict(command.args), "key": context.idempotency_key}}
+    data = {"in_doubt": {"command": command.name, "args": dict(command.args), "key": context.key_of(command)}}
     return Interrupt(f"a worker was lost while it carried out {command.name}: has it happened?{fault}", data)
 
 

@@ -16,7 +16,7 @@ class Journal:
     def __init__(self, intents: str = "", recorded: Mapping[str, str] | None = None) -> None:
         self.recorded = dict(recorded or {})
         self._kept = intents
-        self._earlier = intents.splitlines()
+        self._earlier = intents.split("\n") if intents else []  # JSON may hold what else ends a line
         self._lines = list(self._earlier)
 
     @property
@@ -39,13 +39,15 @@ class Journal:
         Raises:
             RoundStopped: this round has lost its lease, so it must not carry out anything.
         """
-        self._lines.append(line)
+        if line not in self._lines:
+            self._lines.append(line)
         self.write(self.text)
         self._kept = self.text
 
     def withdraw(self, key: str) -> None:
         """The command of this key has not been carried out, as it says itself: the round's end takes the intent back."""
-        self._lines = [line for line in self._lines if line.partition(" ")[0] != key]
+        # That this attempt has not carried it out says nothing of one before.
+        self._lines = [line for line in self._lines if line in self._earlier or line.partition(" ")[0] != key]
 
     def write(self, text: str) -> None:
         """Keep the intents; see ``intend``."""

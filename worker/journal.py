@@ -21,7 +21,7 @@ class StoreJournal(Journal):
         most_bytes: of one recorded result (the setting max_addition_bytes).
 
     Raises:
-        DamagedRun: the intent or a recorded result is not what was recorded, or none of this step.
+        DamagedRun: the intents or a recorded result are not what was recorded, or none of this step.
     """
 
     def __init__(self, store: Store, claim: Granted, most_bytes: int) -> None:
@@ -31,19 +31,25 @@ class StoreJournal(Journal):
         self._most_bytes = most_bytes
         self._run_id, self._epoch, self._step = fields["id"], int(fields["epoch"]), int(fields["step"])
         self._where = f"run {self._run_id}, step {self._step}"
-        super().__init__(self._intent(fields), self._results(fields))
+        super().__init__(self._intents(fields), self._results(fields))
+        self._kept = fields.get("intent", "")
 
-    def intend(self, key: str) -> None:
+    @property
+    def text(self) -> str:
+        """See Journal; a digest stands in front, in a line of its own."""
+        lines = super().text
+        return f"{self._digest('intents', lines)}\n{lines}" if lines else ""
+
+    def write(self, text: str) -> None:
         """See Journal. Asks the server, also where it was asked before: only whoever holds the round may begin.
 
         Raises:
             RoundStopped, DamagedRun, StoreUnavailable: the command must not be carried out.
         """
         claim = self._claim
-        word = self._store.intend(self._run_id, epoch=self._epoch, step=self._step, token=claim.token, claim=claim.claim, key=key)
+        word = self._store.intend(self._run_id, epoch=self._epoch, step=self._step, token=claim.token, claim=claim.claim, key=text)
         if word != "ok":
-            raise self._error(word, f"the command of key {key} was not begun")
-        super().intend(key)
+            raise self._error(word, f"the command of key {self._lines[-1].partition(' ')[0]} was not begun")
 
     def record(self, name: str, text: str) -> str:
         """See Journal.
@@ -67,12 +73,11 @@ class StoreJournal(Journal):
             raise self._error(word, f"the result {name!r} was not recorded", detail)
         return super().record(name, self._unpacked(name, detail))
 
-    def _intent(self, fields: Mapping[str, str]) -> str | None:
-        key = fields.get("intent")
-        there = key is not None and key.startswith(f"{self._run_id}:{self._step}:")
-        if there != ("intent_token" in fields) or (key is not None and not there):
-            raise DamagedRun(f"{self._where}: the recorded intent {key!r} is no key of a command of this step; the run is quarantined")
-        return key
+    def _intents(self, fields: Mapping[str, str]) -> str:
+        digest, _, lines = fields.get("intent", "").partition("\n")
+        if ("intent" in fields or "intent_token" in fields) and digest != self._digest("intents", lines):
+            raise DamagedRun(f"{self._where}: the intents {lines[:200]!r} do not match their digest; the run is quarantined")
+        return lines
 
     def _results(self, fields: Mapping[str, str]) -> dict[str, str]:
         names = [field.removeprefix(RESULT) for field in fields if field.startswith(RESULT)]

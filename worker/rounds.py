@@ -9,18 +9,19 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from flows.base import Flow
 from flows.budgets import COMMANDS, sum_of
 from flows.context import History, RoundContext
 from flows.endpoint import Endpoint
 from flows.errors import FatalError, InvalidInput, RetryableError, RoundStopped
-from flows.journal import Journal
 from flows.outcomes import Turn
 from worker.dispatch import Dispatcher
 from worker.errors import DamagedRun
 from worker.gate import too_late
 from worker.heartbeat import Heartbeat, Lease
+from worker.journal import StoreJournal
 from worker.ledger import Ledger
 from worker.logs import about, round_logger
 from worker.processes import process_name
@@ -189,6 +190,7 @@ class Rounds:
                     kind=settlement.kind,
                     fields=fields,
                     additions=settlement.additions,
+                    artifacts=settlement.artifacts,
                     idempotency_key=record.fields.get("idem"),
                     took=took,
                     **options,
@@ -239,9 +241,16 @@ class Rounds:
             workspace=self._settings.workspace,
             endpoint=Endpoint(self._settings.model, self._settings.model_url, self._settings.model_key),
             budgets=Ledger(record, claim.attempt, claim.now).budgets(),
-            journal=Journal(record.fields.get("intent", "")),
+            journal=StoreJournal(self._store, claim, self._settings.max_addition_bytes),
+            artifact=partial(self._artifact, record.id),
             logger=round_logger(),
         )
+
+    def _artifact(self, run_id: str, name: str) -> str:
+        text = self._store.artifact(run_id, name)
+        if text is None:
+            raise KeyError(f"run {run_id} has no artifact {name!r}")
+        return text
 
     def _time_limit(self, record: Record, claim: Granted) -> float | None:
         """Seconds this round may take: its own limit, and what is left until the run's deadline."""

@@ -12,6 +12,9 @@ from flows.summaries import safe_text
 from flows.written.faults import Faults, Place
 from flows.written.keys import SHAPES, Keys
 
+#: Keys of which not even a wrong value is shown.
+_SECRET = frozenset({"env", "headers", "url"})
+
 
 def read_keys(data: dict[str, Any], faults: Faults) -> Keys:
     """Check the keys; raises InvalidFlowFile with a sentence for each that is missing, unknown or wrong."""
@@ -26,7 +29,7 @@ def read_keys(data: dict[str, Any], faults: Faults) -> Keys:
         return model.model_validate(data)
     except ValidationError as error:
         for place, found in _by_place(data, error).items():
-            faults.add(place, " or ".join(_message(fault, place, model) for fault in found) + _instead(found[0]))
+            faults.add(place, " or ".join(_message(fault, place, model) for fault in found) + _instead(found[0], place))
         faults.check()
         raise AssertionError("a validation error without faults") from error
 
@@ -72,8 +75,11 @@ def _message(fault: Any, place: Place, model: type[BaseModel]) -> str:
     return str(fault["msg"]).replace("Input should", "it should").replace("Value error, ", "").replace("valid string", "text")
 
 
-def _instead(fault: Any) -> str:
-    return "" if fault["type"] in ("extra_forbidden", "missing") else f", not {safe_text(repr(fault['input']), 60)}"
+def _instead(fault: Any, place: Place) -> str:
+    """What was written; not where it may be a secret."""
+    if fault["type"] in ("extra_forbidden", "missing", "told_in_full") or _SECRET.intersection(place):
+        return ""
+    return f", not {safe_text(repr(fault['input']), 60)}"
 
 
 def _model_at(model: type[BaseModel], place: Place) -> type[BaseModel]:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from flows.base import Role
 from flows.config import CommandConfig, ExecutorConfig, SubflowsConfig
 from flows.definition import NAME
+from flows.executors.mcp.declaration import ServerConfig
 from flows.results import MOST
 
 Name = Annotated[str, Field(pattern=f"^(?:{NAME.pattern})$")]
@@ -76,7 +77,7 @@ class CircularKeys(_RingKeys):
 
 
 class ControllerExecutorKeys(_RingKeys):
-    """``flow: controller_executor``; the commands are those that Executor names."""
+    """``flow: controller_executor``; the commands are those that Executor names, and the tools of the servers in ``mcp_servers``."""
 
     flow: Literal["controller_executor"]
     controller: str
@@ -84,6 +85,7 @@ class ControllerExecutorKeys(_RingKeys):
     max_result: Count = MOST
     topology: Literal["circular"] | list[NodeKeys] = "circular"
     subflows_config: SubflowsConfig = SubflowsConfig()
+    mcp_servers: dict[Name, ServerConfig] = {}
 
 
 class BranchingKeys(_FlowKeys):

@@ -10,11 +10,12 @@ from typing import Any
 from flows.branching import BranchingFlow
 from flows.circular import Node
 from flows.commands import CommandSpec, registered_commands, spec_of
-from flows.config import CommandConfig, ControllerConfig, ExecutorConfig
+from flows.config import CommandConfig, ControllerConfig, ExecutorConfig, SubflowsConfig
 from flows.controller_executor import ControllerExecutorFlow
 from flows.controllers import Controller, InvalidController, registered_controllers
 from flows.definition import known
 from flows.errors import InvalidFlow
+from flows.executors.mcp.declaration import ServerConfig
 from flows.interfaces import Interface, resolve
 from flows.nodes import registered_nodes
 from flows.written.faults import Faults, Place
@@ -37,6 +38,23 @@ def commands_at(place: Place, chosen: Mapping[str, CommandConfig] | Sequence[str
                 raise InvalidFlow("'finish' is the command that ends the run; it is configured under Controller, and always there")
             found.append(replace(spec_of(registered_commands.named(name)), name=name).configured(config.said))
     return found
+
+
+def tools_at(place: Place, servers: Mapping[str, ServerConfig], faults: Faults) -> list[CommandSpec]:
+    """The commands that tools of MCP servers are; no server is started."""
+    from flows.executors.mcp.commands import commands_of_server
+
+    found: list[CommandSpec] = []
+    for name, server in servers.items():
+        with faults.at(*place, name):
+            found += commands_of_server(name, server)
+    return found
+
+
+def also_choosing(config: SubflowsConfig, commands: Sequence[CommandSpec]) -> SubflowsConfig:
+    """The same, and the Executor offers these commands too."""
+    chosen = {**config.Executor.chosen, **{spec.name: CommandConfig() for spec in commands}}
+    return config.model_copy(update={"Executor": ExecutorConfig(subflows_config=chosen)})
 
 
 def controller_named(name: str, config: ControllerConfig, faults: Faults) -> Controller | None:

@@ -19,7 +19,7 @@ from flows.written.faults import Faults, shown_path
 from flows.written.flow import WrittenFlow
 from flows.written.inputs import model_of
 from flows.written.keys import BranchingKeys, CircularKeys, ControllerExecutorKeys, Keys
-from flows.written.parts import OWN, commands_at, controller_named, ring_of, subflows_of
+from flows.written.parts import OWN, also_choosing, commands_at, controller_named, ring_of, subflows_of, tools_at
 from flows.written.text import read_bytes, read_text
 
 #: Keys whose value the flow has as it stands, under the same name.
@@ -74,8 +74,10 @@ def _class(keys: Keys, faults: Faults) -> Callable[..., Flow]:
     _check_pauses(keys, [node.name for node in settings.get("topology", OWN.values())], faults)
     config = keys.subflows_config
     settings["controller"] = controller_named(keys.controller, config.Controller, faults)
-    settings["commands"] = commands_at(("subflows_config", "Executor", "subflows_config"), config.Executor.subflows_config, faults)
-    settings["flow_config"] = {"subflows_config": config}
+    chosen = commands_at(("subflows_config", "Executor", "subflows_config"), config.Executor.subflows_config, faults)
+    remote = tools_at(("mcp_servers",), keys.mcp_servers, faults)
+    settings["commands"] = [*chosen, *remote]
+    settings["flow_config"] = {"subflows_config": also_choosing(config, remote) if chosen else config}
     return type("Written", (ControllerExecutorFlow,), settings)
 
 

@@ -23,7 +23,7 @@ class Clerk(ControllerExecutorFlow):
         booked = len(context.history)
         return Finish("booked") if booked == 3 else Command("book", {"amount": booked + 1})
 
-    @command
+    @command(in_doubt="retry")
     def book(self, context: RoundContext, amount: int) -> str:
         # The receiver knows the key, so a second try of the same round changes nothing.
         entry = Path(context.inputs["ledger"]) / context.idempotency_key.replace(":", "-")

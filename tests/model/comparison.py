@@ -44,6 +44,7 @@ def _model(w: World, place: int, run: Run) -> dict[str, Any]:
     seen["grace"] = run.grace if run.phase in LIVE else None
     seen["listed"] = any(whose == place for line in w.lines for _, whose in line)
     seen["last answer"] = run.last_answer if run.last_token else None
+    seen["intent"], seen["result"] = bool(run.intent), bool(run.result)
     return seen
 
 
@@ -75,6 +76,7 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     seen["grace"] = int(found["grace"]) // TICK if phase in LIVE else None
     seen["listed"] = bool(line)
     seen["last answer"] = found.get("last_answer") if model.last_token else None
+    seen["intent"], seen["result"] = "intent" in found, "o:charge" in found
     assert phase not in ENDED or "ended_at" in found
     return seen
 

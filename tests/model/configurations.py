@@ -36,6 +36,7 @@ class Config:
     again: bool = False  # messages come twice, late, forged
     beats: bool = False
     forfeits: bool = False
+    intents: bool = False  # rounds carry out a command that is not idempotent, and record results
     ignorant: bool = False  # workers that do not know the flow
     pauses: bool = False
     deletes: bool = False
@@ -217,6 +218,20 @@ CONFIGURATIONS: dict[str, Config] = {
         operations=("stop:graceful",),
         max_losses=1,
     ),
+    "intents": Config(
+        "commands begun, lost, stopped, failed, taken back and tried again; results recorded by whoever has them",
+        intents=True,
+        kinds=("next", "end", "failed", "try_again"),
+        operations=("stop:now", "resume", "retry"),
+    ),
+    "intents of the deleted": Config(
+        "what workers of a deleted run write down when its id is another run's",
+        intents=True,
+        deletes=True,
+        steps=1,
+        kinds=("end", "try_again"),
+        operations=("stop:now",),
+    ),
     "paused": Config(
         "flows paused and unpaused, workers that do not know the flow, a first start that waits",
         pauses=True,
@@ -253,6 +268,11 @@ WIDE: dict[str, Config] = {
         "in order": {"slots": 2},
         "two queues": {"slots": 2},
         "silence": {"stalls": (1, 2, 3, 4, 5, 6), "steps": 3, "operations": ("stop:graceful",)},
+        "intents": {
+            "kinds": ("next", "end", "failed", "try_again", "give_back", "pause_here"),
+            "operations": (*BOTH_STOPS, "resume:answer", "retry"),
+            "mute": True,
+        },
         "deleted": {"submissions": 3, "steps": 2, "kinds": ("next", "end", "give_back")},
     }.items()
 }

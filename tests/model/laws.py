@@ -19,7 +19,7 @@ class Violation(Exception):
         self.law = name
 
 
-def law(name: str, holds: bool, text: str, *values: object) -> None:
+def law(name: str, holds: object, text: str, *values: object) -> None:
     """Raise the Violation of law ``name`` unless it holds. ``values`` go into the text only then: this is asked millions of times."""
     if not holds:
         raise Violation(name, text.format(*values))
@@ -57,6 +57,9 @@ def lawful(w: World, place: int, run: Run) -> None:
     law("I10", run.i_answer is None or run.i_answer == run.i_id, "question {} is answered by what was meant for {}", run.i_id, run.i_answer)
     law("I8", (phase == "stopped") == (run.stop == "stopped"), "{}, and its stop is {}", phase, run.stop)
     law("I8", run.stop != "requested" or leased, "{}, and its stop is still only asked for", phase)
+    law("L1", not run.begun or run.intent, "the step's command may have been begun, and the next attempt will not know")
+    law("L1", run.begun or not run.intent, "nothing was begun in this step, and an attempt will think so")
+    law("L2", run.result == run.returned, "an attempt was told another result than the next will be")
     law("I11", run.expires == (phase in ENDED), "{}, and its keys expire: {}", phase, run.expires)
     law("I16", run.failures <= w.config.max_failures, "{} failures", run.failures)
     law("I16", run.losses <= w.config.max_losses + 1, "{} losses", run.losses)

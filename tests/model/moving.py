@@ -100,6 +100,8 @@ def new_epoch(w: World, run: Run, message: tuple[int, int]) -> None:
         run.failures = run.losses = 0
     if w.rules.new_epoch_takes_the_stop_down:
         run.stop = "none"
+    if not w.rules.intent_outlives_an_epoch:
+        run.intent = 0
     if not w.rules.attempts_go_on:
         run.attempt = 0
     run.since_stop = None

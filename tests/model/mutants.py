@@ -46,6 +46,19 @@ MUTANTS = [
     Mutant("push_is_due", "stops", "V2"),
     Mutant("give_back_counts_nothing", "failures", "I16"),
     Mutant("failures_are_bounded", "limits", "I16"),
+    Mutant("intent_checks_phase", "intents", "L1"),
+    Mutant("intent_checks_token", "intents", "L1"),
+    Mutant("intent_stays_the_firsts", "intents", "L1"),
+    Mutant("intent_outlives_a_loss", "intents", "L1"),
+    Mutant("intent_outlives_a_failure", "intents", "L1"),
+    Mutant("intent_outlives_an_epoch", "intents", "L1"),
+    Mutant("intent_ends_with_its_step", "intents", "L1"),
+    Mutant("intent_is_taken_back_by_its_writer", "intents", "L1"),
+    Mutant("first_result_stands", "intents", "L2"),
+    Mutant("results_are_not_fenced", "intents", "L2"),
+    Mutant("results_are_of_their_step", "intents", "L2"),
+    Mutant("results_are_of_their_run", "intents of the deleted", "L2"),
+    Mutant("results_end_with_their_step", "intents", "L2"),
     Mutant("only_the_owner_beats", "forfeits", "I5"),
     Mutant("beats_end_at_the_limit", "limits", "I16"),
     Mutant("beat_tells_of_the_stop", "forfeits", "I8"),
@@ -104,6 +117,9 @@ EQUIVALENT = {
     # step: the token tells both. The checks are kept for damaged state.
     "commit_checks_epoch": "forfeits",
     "commit_checks_step": "forfeits",
+    # The same checks of the same fence.
+    "intent_checks_epoch": "intents",
+    "intent_checks_step": "intents",
     # A leased run is due when its lease ends, at every moment (law V2), so the sweep never looks at one whose lease has not lapsed.
     # The check is kept for a due set that was written by hand, or restored from an older copy.
     "sweep_only_takes_lapsed_leases": "limits",

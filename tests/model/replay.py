@@ -24,7 +24,18 @@ TICK = 1_000
 #: With it the sweep's spread of waits is a factor of 1 for the first run it looks at, and less than a tick away from it for the second.
 JITTER = 0.882
 #: Moves that end stories are made less often than those that go on with them.
-LIKELY = {"op": 0.2, "die": 0.1, "unpause": 0.2, "delete": 0.3, "take": 4.0, "commit": 4.0, "resend_commit": 4.0, "offer": 4.0}
+LIKELY = {
+    "op": 0.2,
+    "die": 0.1,
+    "unpause": 0.2,
+    "delete": 0.3,
+    "take": 4.0,
+    "commit": 4.0,
+    "resend_commit": 4.0,
+    "offer": 4.0,
+    "intend": 4.0,
+    "record": 4.0,
+}
 ROLES = ("controller", "executor")
 FLOW = "ring"
 
@@ -138,6 +149,7 @@ class Replay:
             "pause_here": lambda: runs.pause_here(store, granted),
             "pause_here_deadline": lambda: runs.pause_here(store, granted, **wait),
             "failed": lambda: runs.fail_round(store, granted, **bounds),
+            "try_again": lambda: runs.fail_round(store, granted, fields={"intent": ""}, **bounds),
             "fatal": lambda: runs.fail_round(store, granted, fatal=1, **bounds),
             "give_back": lambda: runs.commit(store, granted, "give_back"),
         }
@@ -167,6 +179,20 @@ class Replay:
         granted = self.processes[place].granted
         assert granted is not None
         return self.store.extend([(_id(w.slots[place].run), granted.token, "")])[0]
+
+    def _intend(self, w: World, place: int) -> str:
+        slot, granted = w.slots[place], self.processes[place].granted
+        assert granted is not None
+        key = f"{_id(slot.run)}:{slot.step}:command"
+        return self.store.intend(_id(slot.run), epoch=slot.epoch, step=slot.step, token=granted.token, claim=granted.claim or None, key=key)
+
+    def _record(self, w: World, place: int) -> str:
+        slot, granted = w.slots[place], self.processes[place].granted
+        assert granted is not None
+        word, value = self.store.record_once(
+            _id(slot.run), nonce=granted.fields["nonce"], step=slot.step, name="charge", value=granted.token
+        )
+        return word if word != "ok" else "ok mine" if value == granted.token else "ok another's"
 
     def _op(self, w: World, place: int, kind: str, heard: bool) -> str:
         client = self._client(place, kind)

@@ -42,6 +42,22 @@ class Rules:
     push_is_due: bool = True  # the promise
     give_back_counts_nothing: bool = True
     failures_are_bounded: bool = True
+    # record_intent, record_once, and what becomes of both
+    intent_checks_phase: bool = True  # decision 17
+    intent_checks_token: bool = True  # decision 17
+    intent_checks_epoch: bool = True
+    intent_checks_step: bool = True
+    intent_stays_the_firsts: bool = True  # decision 17: a second attempt takes back what the first may have done
+    intent_outlives_a_loss: bool = True
+    intent_outlives_a_failure: bool = True
+    intent_outlives_an_epoch: bool = True
+    intent_ends_with_its_step: bool = True
+    intent_is_taken_back_by_its_writer: bool = True  # decision 17
+    first_result_stands: bool = True
+    results_are_not_fenced: bool = True  # decision 17
+    results_are_of_their_step: bool = True
+    results_are_of_their_run: bool = True  # decision 17
+    results_end_with_their_step: bool = True
     # extend_leases, forfeit_lease
     only_the_owner_beats: bool = True
     beats_end_at_the_limit: bool = True

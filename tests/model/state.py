@@ -12,6 +12,8 @@ ENDED = ("completed", "errored")
 LIVE = ("queued", "leased", "waiting")
 #: An attempt is counted to here: nothing but people reads it, and the laws only ask whether it fell.
 MOST_ATTEMPTS = 2
+#: A token of which only this is known still: it is none of a process that lives.
+GONE = -1
 #: A message that no hash will ever want again; which one it was does not matter.
 STALE = (-1, -1)
 
@@ -20,7 +22,7 @@ RUN = (
     "phase", "epoch", "step", "token", "attempt", "failures", "losses", "stop", "due", "lease_until", "spared", "round_until",
     "number", "first_number", "grace", "looked", "age", "message", "queue", "waiting_for", "waiting_until", "held_token", "held_until",
     "last_token", "last_answer", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown", "expires", "nonce",
-    "log", "since_stop", "was_spared", "forfeited",
+    "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
 )  # fmt: skip
 TIMES = ("due", "lease_until", "spared", "round_until", "waiting_until", "held_until", "i_until", "deadline", "not_before")
 
@@ -62,10 +64,14 @@ class Run:
     unknown: int
     expires: bool
     nonce: int
+    intent: int  # the token of the attempt that first wrote down that it would carry out the step's command; 0: nobody has
+    result: int  # the token of the attempt whose result was recorded
     log: int  # how many rounds have been committed
     since_stop: int | None  # rounds committed since a stop was acknowledged and nobody resumed
     was_spared: bool  # this lease was spared, and nobody has beaten since
     forfeited: bool  # its owner is known to be dead
+    begun: tuple[int, ...]  # the tokens of attempts of this step that may have begun its command
+    returned: int  # what the first was told that recorded a result in this step
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.__dict__ = dict(zip(RUN, values))  # noqa: B905 (strict takes time, and this is most of what a search does)
@@ -80,6 +86,7 @@ def new_run(**fields: Any) -> Run:
     empty |= {"epoch": 0, "step": 0, "token": 0, "attempt": 0, "failures": 0, "losses": 0, "stop": "none", "number": 0, "first_number": 0}
     empty |= {"looked": False, "age": 0, "queue": 0, "waiting_for": "", "held_token": 0, "last_token": 0, "last_answer": "", "unknown": 0}
     empty |= {"expires": False, "nonce": 0, "log": 0, "was_spared": False, "forfeited": False, "message": (0, 0), "grace": 1}
+    empty |= {"intent": 0, "result": 0, "begun": (), "returned": 0}
     return Run(tuple((empty | fields).values()))
 
 
@@ -174,8 +181,19 @@ class World:
         run.attempt = min(run.attempt, MOST_ATTEMPTS)
         if run.not_before is not None and run.not_before <= 0:
             run.not_before = None
+        if run.begun or run.result:
+            self._forget_the_dead(run)
         if run.last_token and all(slot.token != run.last_token for slot in self.slots):
             run.last_token, run.last_answer = 0, ""
+
+    def _forget_the_dead(self, run: Run) -> None:
+        """Of an intent and a result it only matters whether a process that lives wrote them."""
+        alive = {slot.token for slot in self.slots}
+        kept = {token if token in alive else GONE for token in run.begun}
+        run.begun = tuple(sorted(kept))
+        run.intent = run.intent if run.intent in alive or not run.intent else GONE
+        if run.result == run.returned and run.result not in alive:
+            run.result = run.returned = GONE if run.result else 0
 
     def _hint(self, run: int, message: tuple[int, int]) -> tuple[int, tuple[int, int]]:
         """A message, or STALE where its epoch or step has passed; where runs are deleted an old one may fit a new run."""
@@ -210,16 +228,19 @@ class World:
         for run in self.runs:
             if run is not None:
                 tokens |= {run.token, run.last_token, run.held_token}
-        tokens.discard(0)
+                tokens |= {run.intent, run.result, run.returned, *run.begun}
+        tokens -= {0, GONE}
         ranked = sorted(tokens)
         if ranked == list(range(1, len(ranked) + 1)):
             return
         rank = {token: place for place, token in enumerate(ranked, 1)}
-        rank[0] = 0
+        rank[0], rank[GONE] = 0, GONE
         self.slots = [slot._replace(token=rank[slot.token]) for slot in self.slots]
         for run in self.runs:
             if run is not None:
                 run.token, run.last_token, run.held_token = rank[run.token], rank[run.last_token], rank[run.held_token]
+                run.intent, run.result, run.returned = rank[run.intent], rank[run.result], rank[run.returned]
+                run.begun = tuple(sorted([rank[token] for token in run.begun]))
 
 
 def server_of(w: World) -> tuple[Any, ...]:

@@ -106,6 +106,8 @@ def _sweep_leased(w: World, place: int, run: Run) -> str:
         due_at(w, run, config.lease)
         return "spared"
     free_lease(run)
+    if not rules.intent_outlives_a_loss:
+        run.intent = 0
     if run.stop == "requested" and rules.sweep_stops_where_asked:
         stop_here(w, run)
         return "stopped"

@@ -57,6 +57,8 @@ WORDS = {
     "forfeit": "worker {} dies, and its parent tells",
     "forfeit_other": "another process that had run {}'s message dies, and its parent tells",
     "beat": "worker {} beats",
+    "intend": "worker {} is about to carry out the step's command, and asks whether it may",
+    "record": "worker {} records what it did",
     "resend": "client {} sends again",
     "delete": "somebody deletes run {}",
     "pause": "the flow is paused",

@@ -115,11 +115,16 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
     ):
         return "fenced"
     done, paused = kind in DONE, kind in PAUSES
+    retracts = kind == "try_again" and (run.intent == token or not rules.intent_is_taken_back_by_its_writer)
     stopping = run.stop == "requested" and (kind != "end" or not rules.end_beats_stop) and rules.stop_beats_outcomes
     free_lease(run)
     if done:
         run.log += 1
         _step_done(w, run)
+    if retracts or (kind in ("failed", "try_again") and not rules.intent_outlives_a_failure):
+        run.intent = 0
+    if kind == "try_again":
+        run.begun = tuple([other for other in run.begun if other != token])
     if (done or paused) and kind != "end":
         _go_to(w, run, kind)
     if stopping:
@@ -143,7 +148,7 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
             run.failures += 1
         push(w, place, run)
         answer = "queued"
-    elif kind in ("failed", "fatal"):
+    elif kind in ("failed", "try_again", "fatal"):
         run.failures += 1
         if kind == "fatal" or (run.failures >= config.max_failures and rules.failures_are_bounded):
             fail(run)
@@ -163,6 +168,11 @@ def _step_done(w: World, run: Run) -> None:
         forget_interrupt(run)
     run.step += 1
     run.attempt = 0
+    run.begun, run.returned = (), 0
+    if w.rules.intent_ends_with_its_step:
+        run.intent = 0
+    if w.rules.results_end_with_their_step:
+        run.result = 0
     if w.rules.commit_resets_the_bounds:
         run.failures = run.losses = 0
 
@@ -181,6 +191,37 @@ def _go_to(w: World, run: Run, kind: str) -> None:
         run.i_id = (run.epoch, run.step)
         if kind == "pause_here_deadline":
             run.i_wait = w.config.answer_within
+
+
+def record_intent(w: World, place: int, epoch: int, step: int, token: int) -> str:
+    """record_intent.lua: ok, fenced, missing."""
+    run, rules = w.runs[place], w.rules
+    if run is None:
+        return "missing"
+    if (
+        (run.phase != "leased" and rules.intent_checks_phase)
+        or (run.token != token and rules.intent_checks_token)
+        or (run.step != step and rules.intent_checks_step)
+        or (run.epoch != epoch and rules.intent_checks_epoch)
+    ):
+        return "fenced"
+    if not run.intent or not rules.intent_stays_the_firsts:
+        run.intent = token
+    return "ok"
+
+
+def record_once(w: World, place: int, step: int, token: int, own: bool) -> tuple[str, int]:
+    """record_once.lua: ok and whose result stands; stale, missing. ``own``: whether this is still the run of that submission."""
+    run, rules = w.runs[place], w.rules
+    if run is None:
+        return "missing", 0
+    if (not own and rules.results_are_of_their_run) or (run.step != step and rules.results_are_of_their_step):
+        return "stale", 0
+    if not rules.results_are_not_fenced and (run.phase != "leased" or run.token != token):
+        return "stale", 0
+    if not run.result or not rules.first_result_stands:
+        run.result = token
+    return "ok", run.result
 
 
 def extend(w: World, place: int, token: int) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.model.laws import law
 from tests.model.state import Run, Slot, World, server_of
-from tests.model.transitions import claim, commit, extend, forfeit
+from tests.model.transitions import claim, commit, extend, forfeit, record_intent, record_once
 
 Move = tuple[Any, ...]
 Pair = tuple[int, int]
@@ -53,6 +53,8 @@ def _of_slot(w: World, place: int, slot: Slot) -> list[Move]:
         return [*moves, ("resend_commit", place)]
     if config.forfeits:
         moves.append(("forfeit", place))
+    if config.intents:
+        moves += [("intend", place), ("record", place)]
     if config.beats:
         moves.append(("beat", place))
     for kind in config.kinds:
@@ -208,6 +210,35 @@ def beat(w: World, place: int) -> str:
     return word
 
 
+def intend(w: World, place: int) -> str:
+    """A worker is about to carry out the step's command, and asks whether it may; asked again, nothing changes."""
+    slot = w.slots[place]
+    before, unmoved = w.before(slot.run), server_of(w)
+    run = w.runs[slot.run]
+    word = record_intent(w, slot.run, slot.epoch, slot.step, slot.token)
+    holder = before is not None and before.phase == "leased" and before.token == slot.token and slot.own
+    law("L1", (word == "ok") == holder, "leave to begin is answered {}, and the worker {} the round", word, "has" if holder else "has lost")
+    if word == "ok" and run is not None and before is not None:
+        law("I13", slot.token not in before.begun or server_of(w) == unmoved, "an intent sent again changed something")
+        run.begun = tuple(sorted({*run.begun, slot.token}))
+    return word
+
+
+def record(w: World, place: int) -> str:
+    """A worker records what it did, whether or not the round is still its own."""
+    slot = w.slots[place]
+    before = w.before(slot.run)
+    run = w.runs[slot.run]
+    word, whose = record_once(w, slot.run, slot.step, slot.token, slot.own)
+    of_this_step = before is not None and slot.own and before.step == slot.step
+    law("L2", (word == "ok") == of_this_step, "a result of {} step is answered {}", "this" if of_this_step else "another", word)
+    if word != "ok" or run is None:
+        return word
+    run.returned = run.returned or whose
+    law("L2", whose == run.returned, "one attempt was told another result than the one before")
+    return "ok mine" if whose == slot.token else "ok another's"
+
+
 MOVES = {
     "take": take,
     "again": again,
@@ -218,4 +249,6 @@ MOVES = {
     "forfeit": die_and_tell,
     "forfeit_other": another_died,
     "beat": beat,
+    "intend": intend,
+    "record": record,
 }

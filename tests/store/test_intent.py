@@ -9,6 +9,7 @@ import pytest
 from tests.support.runs import (
     LEASE,
     advance,
+    by_token_alone,
     claim,
     commit,
     commit_end,
@@ -121,12 +122,25 @@ def test_a_worker_that_lost_its_round_may_begin_nothing(store: Store) -> None:
     assert everything(store) == before
 
 
+def test_a_worker_that_lost_its_round_begins_nothing_by_its_token_alone(store: Store) -> None:
+    new_run(store)
+    zombie = by_token_alone(claim(store))
+    sweep_after(store, LEASE)
+    claim(store)
+    assert intend(store, zombie) == "fenced"
+
+
+def test_whoever_names_no_claim_begins_by_the_token_alone(store: Store) -> None:
+    new_run(store)
+    assert intend(store, by_token_alone(claim(store))) == "ok"
+
+
 def test_a_lease_that_was_swept_away_lets_nobody_begin(store: Store) -> None:
     new_run(store)
     zombie = claim(store)
     sweep_after(store, LEASE)
     before = everything(store)
-    assert intend(store, zombie) == "fenced"
+    assert intend(store, zombie) == intend(store, by_token_alone(zombie)) == "fenced"
     assert everything(store) == before
 
 

@@ -48,7 +48,7 @@ from worker.store import Granted, Store
 ROLES = ("controller", "executor")
 ENDS = {"completed": (), "errored": ("retried",), "stopped": ("resumed",)}
 #: What stays of a claim's reply whenever it is sent again.
-KINDS = ("next", "next", "end", "pause_next", "pause_here", "pause_here_deadline", "failed", "fatal", "give_back", "damaged")
+KINDS = ("next", "next", "end", "pause_next", "pause_here", "pause_here_deadline", "failed", "try_again", "fatal", "give_back", "damaged")
 
 
 @dataclass
@@ -79,6 +79,8 @@ class Machine(RuleBasedStateMachine):
         self.answers: dict[str, str] = {}
         self.consumed: list[str] = []
         self.hold: tuple[str, int] | None = None
+        self.begun: dict[int, set[str]] = {}  # of a step that is not done: the tokens of attempts that may have begun its command
+        self.results: dict[tuple[int, str], str] = {}
         self.highest = (0, 0, 0)
         self.ids = 0
 
@@ -145,6 +147,9 @@ class Machine(RuleBasedStateMachine):
         assert reply.attempt == int(before["attempt"]) + 1
         assert self.hold is None or clock(self.store) >= self.hold[1], f"I5: token {self.hold} still holds this step"
         self.hold = None
+        assert ("intent" in reply.fields) == bool(self.begun.get(step)), "L1: no silent repeat, and no doubt where nothing was begun"
+        for name, value in results_in(reply.fields).items():
+            self.told(step, name, value)
         unchanged = everything(self.store)
         again = try_claim(self.store, epoch=epoch, step=step, claim=claim)
         assert isinstance(again, Granted) and (again.token, again.attempt) == (reply.token, reply.attempt), "I13"
@@ -178,6 +183,9 @@ class Machine(RuleBasedStateMachine):
             assert reply[0] == "ok"
             assert before["phase"] == "leased" and before["token"] == grant.token, "I4: only the newest token commits"
             done = kind in ("next", "end", "pause_next")
+            if done or kind == "try_again":
+                of_step = self.begun.setdefault(int(before["step"]), set())
+                of_step -= set(of_step) if done else {grant.token}
             assert int(after["step"]) == int(before["step"]) + done
             if before["stop_current_execution"] == "stop_requested":
                 assert reply[1] == ("completed" if kind == "end" else "stopped"), "a stop beats every outcome but end"
@@ -192,7 +200,9 @@ class Machine(RuleBasedStateMachine):
 
     def reference_settles(self, grant: Granted, kind: str) -> tuple[str, str]:
         epoch, step = int(grant.fields["epoch"]), int(grant.fields["step"])
-        asks = {"wait": 2_500, "default": self.default()} if kind == "pause_here_deadline" else {}
+        asks: dict[str, Any] = {"wait": 2_500, "default": self.default()} if kind == "pause_here_deadline" else {}
+        if kind == "try_again":
+            kind, asks = "failed", {"retracts": True}
         kind = kind.removesuffix("_deadline")
         return self.reference.commit(int(grant.token), epoch, step, kind, self.other(grant), **asks)
 
@@ -214,6 +224,7 @@ class Machine(RuleBasedStateMachine):
             "pause_here": lambda: pause_here(store, grant),
             "pause_here_deadline": lambda: pause_here(store, grant, i_wait="2500", i_default=default),
             "failed": lambda: fail_round(store, grant, delay=1_000),
+            "try_again": lambda: fail_round(store, grant, delay=1_000, fields={"intent": ""}),
             "fatal": lambda: fail_round(store, grant, fatal=1),
             "give_back": lambda: commit(store, grant, "give_back"),
             "damaged": lambda: commit(store, grant, "damaged", error="bad"),
@@ -247,6 +258,37 @@ class Machine(RuleBasedStateMachine):
         after = hash_of(self.store)
         times = {"lease_until", "spared"}
         assert {name: after[name] for name in after if name not in times} == {name: before[name] for name in before if name not in times}
+
+    @precondition(lambda self: self.grants)
+    @rule(data=st.data(), newest=st.sampled_from([True, True, False]))
+    def a_worker_sets_out(self, data: st.DataObject, newest: bool) -> None:
+        """It is about to carry out the step's command; whoever has lost the round may not."""
+        grant = self.grants[-1] if newest else data.draw(st.sampled_from(self.grants))
+        before, all_before = hash_of(self.store), everything(self.store)
+        mine = before["phase"] == "leased" and before["token"] == grant.token
+        epoch, step = int(grant.fields["epoch"]), int(grant.fields["step"])
+        key, word = f"r:{step}:command", "ok" if mine else "fenced"
+        for _ in range(2):
+            reply = self.store.intend("r", epoch=epoch, step=step, token=grant.token, claim=grant.claim, key=key)
+            assert reply == word == self.reference.intend(int(grant.token), epoch, step, key)
+            assert mine or everything(self.store) == all_before
+        if mine:
+            self.begun.setdefault(step, set()).add(grant.token)
+
+    @precondition(lambda self: self.grants)
+    @rule(data=st.data(), name=st.sampled_from(["a", "b"]))
+    def a_worker_records_a_result(self, data: st.DataObject, name: str) -> None:
+        """Whoever it is, and whatever became of its round: what it did is done."""
+        grant = data.draw(st.sampled_from(self.grants))
+        step, value = int(grant.fields["step"]), self.name("result")
+        reply = self.store.record_once("r", nonce=grant.fields["nonce"], step=step, name=name, value=value)
+        assert reply == self.reference.record_once(step, name, value)
+        assert (reply[0] == "ok") == (hash_of(self.store)["step"] == str(step))
+        if reply[0] == "ok":
+            self.told(step, name, reply[1])
+
+    def told(self, step: int, name: str, value: str) -> None:
+        assert self.results.setdefault((step, name), value) == value, "L2: what one attempt of a step was told, all are told"
 
     # What people do.
 
@@ -437,6 +479,11 @@ class Machine(RuleBasedStateMachine):
         raise AssertionError(f"it does not settle: {hash_of(self.store)}")
 
 
+def results_in(fields: dict[str, str]) -> dict[str, str]:
+    """The results that were recorded in the step."""
+    return {name.removeprefix("o:"): value for name, value in fields.items() if name.startswith("o:")}
+
+
 def visible(store: Store) -> dict[str, Any]:
     """What a look at the run, its history, its promise and the lists shows; the reference's ``visible``."""
     keys = store.keys
@@ -455,6 +502,8 @@ def visible(store: Store) -> dict[str, Any]:
         "due": due and int(due),
         "lease_until": int(fields["lease_until"]) if "lease_until" in fields else None,
         "question": (fields["i_id"], fields.get("i_answer")) if "i_id" in fields else None,
+        "intent": fields.get("intent"),
+        "results": results_in(fields),
         "turns": turns,
         "events": [event["type"] for _, event in log],
         "lists": {role: list(reversed(found)) for role, found in zip(ROLES, lists, strict=True)},

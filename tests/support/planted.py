@@ -46,7 +46,7 @@ class Shop(ControllerExecutorFlow):
     def decide(self, context: RoundContext) -> Command | Finish:
         return Finish(context.observation) if context.history else Command("charge_card", {"amount": 12})
 
-    @command
+    @command(in_doubt="retry")
     def charge_card(self, context: RoundContext, amount: int) -> str:
         """Charge the card."""
         return self.bank.charge(amount, self.key(context))
@@ -65,7 +65,7 @@ def by_chance(bank: Bank) -> Shop:
 
 
 class AsyncShop(Shop):
-    @command
+    @command(in_doubt="retry")
     async def charge_card(self, context: RoundContext, amount: int) -> str:
         """Charge the card."""
         return self.bank.charge(amount, self.key(context))
@@ -74,7 +74,7 @@ class AsyncShop(Shop):
 class Swallower(Shop):
     """Catches its own death."""
 
-    @command
+    @command(in_doubt="retry")
     def charge_card(self, context: RoundContext, amount: int) -> str:
         """Charge the card."""
         try:
@@ -173,7 +173,7 @@ class Letters(ControllerExecutorFlow):
     def decide(self, context: RoundContext) -> Command | Finish:
         return Finish("written") if context.history else Command("write_all")
 
-    @command
+    @command(in_doubt="retry")
     def write_all(self, context: RoundContext) -> str:
         """Write all letters."""
         for letter in ("a", "b", "c"):
@@ -187,7 +187,7 @@ class Letters(ControllerExecutorFlow):
 class Skipping(Shop):
     """Hands back something else when it is asked to stop; a graceful stop keeps that."""
 
-    @command
+    @command(in_doubt="retry")
     def charge_card(self, context: RoundContext, amount: int) -> str:
         """Charge the card."""
         paid = self.bank.charge(amount, self.key(context))
@@ -219,7 +219,7 @@ class Locking(ControllerExecutorFlow):
 class Busy(Shop):
     """The bank is busy at the first attempt."""
 
-    @command
+    @command(in_doubt="retry")
     def charge_card(self, context: RoundContext, amount: int) -> str:
         """Charge the card."""
         if context.attempt == 1:
@@ -230,7 +230,7 @@ class Busy(Shop):
 class Approved(Shop):
     """Asks before it charges."""
 
-    @command
+    @command(in_doubt="retry")
     def charge_card(self, context: RoundContext, amount: int) -> object:
         """Charge the card, if a person agrees."""
         if not context.answered:

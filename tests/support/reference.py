@@ -93,6 +93,8 @@ class Reference:
     stop: Stop | None = None
     held: tuple[int, int] | None = None
     last: tuple[int, str] | None = None
+    intent: tuple[str, int] | None = None  # the key, and the token of the attempt that first wrote it down
+    results: dict[str, str] = field(default_factory=dict)
     swept_at: int = 0
     silence: tuple[int, int] | None = None
     turns: int = 0
@@ -212,7 +214,15 @@ class Reference:
         return "ok", str(self.token), self.attempt, self.lease.until
 
     def commit(
-        self, token: int, epoch: int, step: int, kind: str, node: str, wait: int | None = None, default: str | None = None
+        self,
+        token: int,
+        epoch: int,
+        step: int,
+        kind: str,
+        node: str,
+        wait: int | None = None,
+        default: str | None = None,
+        retracts: bool = False,
     ) -> tuple[str, str]:
         if self.last is not None and self.last[0] == token:
             return "ok", self.last[1]
@@ -230,6 +240,9 @@ class Reference:
             self.turns, self.step, self.attempt = self.turns + 1, self.step + 1, 0
             self.failures = self.losses = 0
             self.question, doubt = None, ""
+            self.intent, self.results = None, {}
+        if retracts and self.intent is not None and self.intent[1] == token:
+            self.intent = None
         if kind in ("next", "pause_next"):
             self.node = node
         if kind in ("pause_next", "pause_here"):
@@ -264,6 +277,18 @@ class Reference:
         self.events.append("failed")
         self._wait("retry", RETRY_DELAY)
         return "waiting"
+
+    def intend(self, token: int, epoch: int, step: int, key: str) -> str:
+        if (self.phase, self.token, self.epoch, self.step) != ("leased", token, epoch, step):
+            return "fenced"
+        if self.intent is None or self.intent[0] != key:
+            self.intent = key, token
+        return "ok"
+
+    def record_once(self, step: int, name: str, value: str) -> tuple[str, str]:
+        if step != self.step:
+            return "stale", ""
+        return "ok", self.results.setdefault(name, value)
 
     def extend(self, tokens: list[str]) -> list[str]:
         return [self._extend(token) for token in tokens]
@@ -457,5 +482,6 @@ class Reference:
             "waits_for": self.waits_for if self.phase == "waiting" else "", "due": self.due, "message": self.message, "number": self.number,
             "lease_until": self.lease and self.lease.until,
             "question": self.question and (self.question.id, self.question.answer),
+            "intent": self.intent and self.intent[0], "results": self.results,
             "turns": self.turns, "events": self.events, "lists": {role: line.messages for role, line in self.lines.items()},
         }  # fmt: skip

@@ -130,7 +130,7 @@ class Store(Reads):
         return answer[0], answer[1] if len(answer) > 1 else ""
 
     def intend(self, run_id: str, *, epoch: int, step: int, token: str, claim: str | None, key: str) -> str:
-        """Write down that the command of this key is about to be carried out; the word of record_intent.lua (ok: it may be)."""
+        """Write down what is about to be carried out (a line each); the word of record_intent.lua, ``ok``: it may be."""
         return str(self._run("record_intent", run_id, {"epoch": epoch, "step": step, "token": token, "claim": claim, "key": key})[0])
 
     def record_once(self, run_id: str, *, nonce: str, step: int, name: str, value: str) -> tuple[str, str]:

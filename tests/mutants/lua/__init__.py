@@ -1,6 +1,6 @@
 """All mutants of the Lua files."""
 
-from tests.mutants.lua import claim, commit, leases, making, memory, moving, reading, steering, sweeping, trust
+from tests.mutants.lua import claim, commit, leases, making, memory, moving, reading, recording, steering, sweeping, trust
 
 MUTANTS = (
     *claim.MUTANTS,
@@ -12,5 +12,6 @@ MUTANTS = (
     *memory.MUTANTS,
     *moving.MUTANTS,
     *reading.MUTANTS,
+    *recording.MUTANTS,
     *trust.MUTANTS,
 )

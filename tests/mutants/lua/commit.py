@@ -102,21 +102,21 @@ MUTANTS = (
         "a commit resets the bound of losses", "test_commit.py::test_a_commit_resets_the_bounds",
     ),
     Mutant(
-        "commit.old_question", "commit_round", "  if paused then forget_interrupt(k) end\n", "",
+        "commit.old_question", "commit_round", "if paused then forget_interrupt(k) end\n", "",
         "a second question does not carry the first one's answer",
         "test_commit.py::test_a_second_question_of_the_same_round_does_not_carry_the_first_answer",
     ),
     Mutant(
-        "commit.fields_unwritten", "commit_round", "  set_fields(k)\n", "", "I6: the state is written with the step",
+        "commit.fields_unwritten", "commit_round", "\nset_fields(k)\n", "\n", "I6: the state is written with the step",
         "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
     ),
     Mutant(
-        "commit.old_list", "commit_round", "  for name, value in pairs(given) do run[name] = value end\n", "",
+        "commit.old_list", "commit_round", "for name, value in pairs(given) do run[name] = value end\n", "",
         "the next round's message goes to the next node's list",
         "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
     ),
     Mutant(
-        "commit.stale_message", "commit_round", "  if arg.message then fresh_message(k, run, arg.message) end\n", "",
+        "commit.stale_message", "commit_round", "if arg.message then fresh_message(k, run, arg.message) end\n", "",
         "I6: every step has its own message", "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
     ),
     Mutant(

@@ -12,7 +12,7 @@ MUTANTS = (
         )
         for file in (
             "claim_round", "commit_round", "extend_leases", "forfeit_lease",
-            "request_stop", "resume_run", "retry_run", "delete_run", "sweep_due",
+            "request_stop", "resume_run", "retry_run", "delete_run", "sweep_due", "record_intent", "record_once",
         )
     ),
     Mutant(

@@ -123,7 +123,7 @@ MUTANTS = (
     ),
     Mutant(
         "moving.history_outlives_its_run", "moving",
-        "for _, key in ipairs({ k.run, k.memory, k.events }) do redis.call('PEXPIREAT', key, time) end",
+        "for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do redis.call('PEXPIREAT', key, time) end",
         "redis.call('PEXPIREAT', k.run, time)", "an ended run expires with all its keys",
         "test_commit.py::test_an_ending_sets_one_absolute_expiry_on_all_keys_of_the_run",
     ),
@@ -133,7 +133,8 @@ MUTANTS = (
     ),
     Mutant(
         "moving.memory_expires_after_a_retry", "moving",
-        "for _, key in ipairs({ k.run, k.memory, k.events }) do redis.call('PERSIST', key) end", "redis.call('PERSIST', k.run)",
+        "for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do redis.call('PERSIST', key) end",
+        "redis.call('PERSIST', k.run)",
         "a retried run keeps its memory", "test_retention.py::test_a_retry_keeps_the_run_and_its_next_end_counts_from_then",
     ),
     Mutant(

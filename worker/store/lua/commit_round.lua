@@ -9,7 +9,8 @@
 --         failed      error, delay (wait before the next attempt), [fatal] (no attempt can help), max_failures
 --         give_back   another worker shall have the round; nothing is counted
 --         damaged     error; what was loaded is not what was stored: the run is quarantined
---       with every kind: [=field...]; =intent "" takes back what this attempt wrote down (record_intent.lua): its command did nothing;
+--       with every kind: [=field...]; =intent is what still stands of the intents (record_intent.lua), where this attempt takes its own
+--       back: its command did nothing;
 --       where the round is done: [data] (JSON for the event), [took] (ms), [artifact:NAME] (a text, kept whole); after "--": the
 --       memory's additions
 -- Returns ok continued | ok completed | ok interrupted | ok stopped | ok errored | ok waiting | ok queued | fenced | missing |
@@ -46,11 +47,11 @@ local kind = arg.kind
 local done = kind == 'next' or kind == 'end' or kind == 'pause_next'
 local paused = kind == 'pause_next' or kind == 'pause_here'
 local stopping = run.stop_current_execution == 'stop_requested' and kind ~= 'end'
-local retracts = false
+local retracted -- the intents that still stand, where this attempt takes its own back
 for i = #fields - 1, 1, -2 do
   if fields[i] == 'intent' then
     -- Only by whom it was written: that its own command did nothing says nothing of the command of an attempt before.
-    retracts = run.intent_token == arg.token
+    if run.intent_token == arg.token then retracted = fields[i + 1] end
     table.remove(fields, i + 1)
     table.remove(fields, i)
   end
@@ -76,11 +77,15 @@ if done then
     if artifact then redis.call('HSET', k.artifacts, artifact, text) end
   end
 end
-if done or retracts then redis.call('HDEL', k.run, 'intent', 'intent_token') end
+if done or retracted == '' then
+  redis.call('HDEL', k.run, 'intent', 'intent_token')
+elseif retracted then
+  set(k, 'intent', retracted)
+end
 if paused then forget_interrupt(k) end
 set_fields(k)
 for name, value in pairs(given) do run[name] = value end
-if (done or paused) and arg.message then fresh_message(k, run, arg.message) end
+if arg.message then fresh_message(k, run, arg.message) end
 if paused then
   run.i_id = run.epoch .. ':' .. run.step
   set(k, 'i_id', run.i_id)

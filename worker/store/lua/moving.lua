@@ -21,6 +21,9 @@ local function enter(k, run, phase, now)
     if from then redis.call('ZREM', k[from], run.id) end
     redis.call('ZADD', k[to], ENDED[phase] and now or number(run.created_at), run.id)
   end
+  if from and from ~= 'live' then -- it rested: that is no time that the run has gone on
+    set(k, 'idle', whole(number(run.idle) + math.max(0, now - number(run.updated_at))))
+  end
   set(k, 'phase', phase, 'updated_at', whole(now))
   run.phase = phase
 end

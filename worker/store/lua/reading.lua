@@ -73,7 +73,7 @@ end
 
 local COUNTS = { 'epoch', 'step', 'token', 'attempt', 'created_at', 'resend', 'retention' }
 local OPTIONAL_COUNTS = { 'failures', 'losses', 'number', 'first_number', 'grace', 'lease', 'lease_granted', 'round_timeout', 'i_wait',
-  'unknown' }
+  'unknown', 'idle' }
 local TIMES = { 'created_at', 'updated_at', 'started_at', 'queued_at', 'not_before', 'waiting_until', 'claimed_at', 'beat_at', 'lease_until',
   'round_until', 'held_until', 'deadline', 'i_until', 'stop_asked_at', 'stop_seen_at', 'stopped_at', 'ended_at' }
 local YEAR_10000 = 253402300800000 -- ms; no clock goes there, and nobody can read such a time

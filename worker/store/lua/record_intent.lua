@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
 -- record_intent: before a command that is not idempotent is carried out, its round writes down that it is about to be.
 -- KEYS  as in reading.lua.
--- ARGV  epoch, step, token (what the claim granted), [claim] (its id), key (the command's idempotency key)
+-- ARGV  epoch, step, token (what the claim granted), [claim] (its id), key (a line for each command: its idempotency key, and more)
 -- Returns ok | fenced | missing | damaged WHAT
 -- Granted to whom a commit would be: nobody else may begin anything. After a graceful stop the round in flight may, after `now` it
 -- has no lease. The key comes with every later claim of the step, whatever ended the attempt (a loss, a failure, a stop, a question),
--- until the step is done, or this same attempt takes it back (commit_round.lua). A step carries out one command: another key
--- replaces the first.
+-- until the step is done, or this same attempt takes it back (commit_round.lua). It is replaced whole: whoever adds a line sends those
+-- that stood.
 local k = keys_of_one_run()
 local run, refusal = read_run(k)
 if not run then return refusal end

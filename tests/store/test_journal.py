@@ -1,0 +1,149 @@
+"""The engine's journal: what a round writes down reaches the next attempt whole, or the run is quarantined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flows.errors import FatalError, RoundStopped, UnstorableValue
+from tests.support.runs import LEASE, claim, commit, commit_next, hash_of, new_run, sweep_after
+from worker.errors import DamagedRun
+from worker.journal import StoreJournal
+from worker.store import Store
+
+FIRST, SECOND = "r:0:aaaa", "r:0:bbbb"
+
+
+def journal(store: Store, most_bytes: int = 1_000) -> StoreJournal:
+    """Of a round that was just claimed."""
+    return StoreJournal(store, claim(store), most_bytes)
+
+
+def lost(store: Store) -> None:
+    sweep_after(store, LEASE)
+    sweep_after(store, LEASE)
+
+
+@pytest.fixture
+def first(store: Store) -> StoreJournal:
+    new_run(store)
+    return journal(store)
+
+
+def test_a_command_is_in_doubt_for_the_next_attempt_and_not_for_its_own(store: Store, first: StoreJournal) -> None:
+    assert first.in_doubt(FIRST) is None
+    first.intend(FIRST)
+    assert first.in_doubt(FIRST) is None
+    lost(store)
+    assert journal(store).in_doubt(FIRST) == FIRST
+
+
+@pytest.mark.parametrize("args", ['{"text":"\u2028 \u2029 \x85 \\u001e"}', "{}"])
+def test_what_stands_behind_the_key_is_kept_with_it(store: Store, first: StoreJournal, args: str) -> None:
+    first.intend(f"{FIRST} {args}")
+    first.intend(SECOND)
+    lost(store)
+    second = journal(store)
+    assert (second.in_doubt(FIRST), second.in_doubt(SECOND)) == (f"{FIRST} {args}", SECOND)
+    assert not second.is_behind
+
+
+def test_an_attempt_takes_back_its_own_and_leaves_what_stood_before(store: Store, first: StoreJournal) -> None:
+    first.intend(FIRST)
+    lost(store)
+    granted = claim(store)
+    second = StoreJournal(store, granted, 1_000)
+    second.intend(FIRST)
+    second.intend(SECOND)
+    for key in (FIRST, SECOND):
+        second.withdraw(key)
+    assert second.is_behind
+    commit(store, granted, "give_back", fields={"intent": second.text})
+    third = journal(store)
+    assert (third.in_doubt(FIRST), third.in_doubt(SECOND)) == (FIRST, None)
+
+
+def test_the_only_intent_taken_back_leaves_nothing(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    only = StoreJournal(store, granted, 1_000)
+    only.intend(FIRST)
+    only.withdraw(FIRST)
+    assert only.is_behind and only.text == ""
+    commit(store, granted, "give_back", fields={"intent": only.text})
+    assert not {"intent", "intent_token"} & set(hash_of(store))
+
+
+def test_a_round_that_was_lost_begins_nothing_and_its_error_says_which(store: Store, first: StoreJournal) -> None:
+    lost(store)
+    with pytest.raises(RoundStopped, match=r"run r, step 0: the command of key r:0:aaaa was not begun: the server answered fenced"):
+        first.intend(FIRST)
+
+
+def test_a_result_is_told_to_every_attempt_and_the_first_stands(store: Store, first: StoreJournal) -> None:
+    assert first.record("charge", '"one"') == '"one"' == first.recorded["charge"]
+    lost(store)
+    second = journal(store)
+    assert second.recorded == {"charge": '"one"'}
+    assert second.record("refund", '"two"') == '"two"' == first.record("refund", '"late"')
+    assert first.recorded["refund"] == '"two"'
+
+
+def test_a_result_of_a_step_that_is_over_is_refused_and_its_error_says_which(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    late = StoreJournal(store, granted, 1_000)
+    commit_next(store, granted)
+    with pytest.raises(RoundStopped, match="run r, step 0: the result 'charge' was not recorded: the server answered stale"):
+        late.record("charge", "1")
+
+
+def test_a_result_is_bounded_in_size_and_in_number(store: Store, first: StoreJournal) -> None:
+    with pytest.raises(UnstorableValue, match="run r, step 0: the result recorded as 'large' takes 1001 bytes; at most 1000"):
+        first.record("large", "x" * 1_001)
+    for number in range(64):
+        first.record(f"n{number}", "x" * (1_000 if number == 0 else 1))
+    with pytest.raises(FatalError, match="run r, step 0: 'more' is not recorded, for the step has recorded 64 results"):
+        first.record("more", "1")
+
+
+def test_a_damaged_run_is_named(store: Store, first: StoreJournal) -> None:
+    store.redis.hset(store.keys.run("r"), "attempt", "x")
+    for call in (lambda: first.intend(FIRST), lambda: first.record("charge", "1")):
+        with pytest.raises(DamagedRun, match=r"run r, step 0: .* damaged"):
+            call()
+
+
+def bent(field: str, change: Callable[[str], str | None]) -> Callable[[dict[str, str]], tuple[str, str | None]]:
+    return lambda fields: (field, change(fields[field]))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        bent("intent", lambda text: text.replace("aaaa", "aaab")),
+        bent("intent", lambda text: text.partition("\n")[2]),
+        bent("intent", lambda text: ""),
+        bent("intent", lambda text: None),
+        bent("o:charge", lambda text: text + "0"),
+        bent("o:charge", lambda text: ""),
+        bent("o:charge", lambda text: None),
+        bent("once", lambda text: text + "x"),
+        bent("once", lambda text: None),
+        lambda fields: ("o:other", fields["o:charge"]),
+    ],
+)
+def test_what_is_not_as_it_was_written_down_quarantines_the_run(store: Store, first: StoreJournal, damage: Any) -> None:
+    """Else a command would be repeated silently, or one step be told what another did."""
+    first.intend(FIRST)
+    first.record("charge", "1")
+    field, text = damage(hash_of(store))
+    if text is None:
+        store.redis.hdel(store.keys.run("r"), field)
+    else:
+        store.redis.hset(store.keys.run("r"), field, text)
+    lost(store)
+    with pytest.raises(DamagedRun, match=r"run r, step 0: .*(quarantined|not those that were listed)"):
+        journal(store)

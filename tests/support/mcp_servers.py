@@ -1,0 +1,102 @@
+"""Real MCP servers for tests: those of the package index over stdio and HTTP, and what is needed to disturb them."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.executors.mcp import mcp_commands
+from tests.support.servers import until
+
+TIME = [sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC"]
+GIT = [sys.executable, "-m", "mcp_server_git"]
+#: The server of the package `mcp-server-git`, as it is, behind the HTTP of the library that it is written with.
+_OVER_HTTP = "import sys; from mcp_server_git.server import create_server as make; make(None).run('streamable-http', port=int(sys.argv[1]))"
+
+#: The servers are development dependencies: they may be missing at a desk, and are required where CI is set.
+INSTALLED = all(importlib.util.find_spec(name) for name in ("mcp", "mcp_server_time", "mcp_server_git"))
+needs_servers = pytest.mark.skipif(not INSTALLED and "CI" not in os.environ, reason="mcp-server-time and mcp-server-git are not installed")
+
+
+def time_command(**settings: Any) -> Any:
+    """``time.get_current_time`` of mcp-server-time."""
+    [command] = mcp_commands("time", command=TIME, tools=["get_current_time"], **settings)
+    return command
+
+
+def servers_of(process: int, module: str = "mcp_server_time") -> list[int]:
+    """The processes of a server that a process has started, in whichever of its threads."""
+    found = []
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        try:
+            pids = [int(pid) for pid in thread.joinpath("children").read_text().split()]
+            found += [pid for pid in pids if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def git_over_http(port: int) -> Iterator[subprocess.Popen[bytes]]:
+    """mcp-server-git on a port, ready; killed afterwards."""
+    running = subprocess.Popen([sys.executable, "-c", _OVER_HTTP, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: _answers(port) or running.poll() is not None, "the HTTP server", 30)
+        yield running
+    finally:
+        running.kill()
+        running.wait()
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def refusing(status: int, **headers: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
+    """A web server that answers each POST with this status, and the headers that it was sent."""
+    seen: list[dict[str, str]] = []
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            seen.append({name.lower(): value for name, value in self.headers.items()})
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": "0"}.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/mcp", seen
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

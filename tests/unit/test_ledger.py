@@ -1,0 +1,107 @@
+"""The ledger: what was spent is never forgotten, and each limit holds up the rounds that it concerns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flows.budgets import Budget, check_budgets
+from flows.errors import InvalidInput
+from flows.values import canonical
+from worker.errors import DamagedRun
+from worker.ledger import EXHAUSTED, Ledger
+from worker.record import Record
+
+ONE = {"tokens": 100.0}
+
+
+def ledger(attempt: int = 1, now: int = 10_000, **fields: Any) -> Ledger:
+    texts = {name: value if isinstance(value, str) else canonical(value) for name, value in fields.items()}
+    return Ledger(Record({"id": "r", "started_at": "4000", **texts}), attempt, now)
+
+
+def test_an_attempt_that_never_said_what_it_used_is_charged_by_the_estimate() -> None:
+    assert ledger(attempt=1, spent={"tokens": 50}).before(ONE) == {"tokens": 50}
+    assert ledger(attempt=3, spent={"tokens": 50}).before(ONE) == {"tokens": 250}
+    assert ledger(attempt=3, spent={"tokens": 50}, settled=1).before(ONE) == {"tokens": 150}
+    assert ledger(attempt=3, settled=2).before(ONE) == {}
+
+
+def test_a_commit_puts_right_what_was_estimated() -> None:
+    assert ledger(spent={"tokens": 50}).fields(ONE, {"tokens": 70, "money": 0.5}, done=True) == {"spent": '{"money":0.5,"tokens":120}'}
+    lost_two = ledger(attempt=3, spent={"tokens": 50}, settled=0)
+    assert lost_two.fields(ONE, {"tokens": 70}, done=True) == {"spent": '{"tokens":320.0}'}
+
+
+def test_an_attempt_that_ends_without_a_step_is_settled_and_not_charged_again() -> None:
+    failed = ledger(attempt=2).fields(ONE, {"tokens": 7}, done=False)
+    assert failed == {"spent": '{"tokens":107.0}', "settled": "2"}
+    after = ledger(attempt=3, **failed)
+    assert after.before(ONE) == {"tokens": 107}
+    assert after.fields(ONE, {"tokens": 1}, done=True) == {"spent": '{"tokens":108.0}', "settled": "0"}
+
+
+def test_a_run_that_spends_nothing_has_nothing_written() -> None:
+    for attempt in (1, 4):
+        for done in (True, False):
+            assert ledger(attempt=attempt).fields({}, {}, done) == {}
+
+
+@pytest.mark.parametrize(
+    ("spent", "estimate", "role", "held"),
+    [
+        ({"tokens": 999}, {}, "controller", False),
+        ({"tokens": 1_000}, {}, "controller", True),
+        ({"tokens": 1_000}, {}, "executor", False),
+        ({"tokens": 1_000}, {"tokens": 1}, "executor", True),
+        ({"commands.pay": 2}, {"commands.pay": 1}, "executor", True),
+        ({"commands.pay": 2}, {"commands.other": 1}, "executor", False),
+        ({"commands.pay": 2}, {}, "controller", False),
+        ({"commands.pay": 1}, {"commands.pay": 1}, "executor", False),
+    ],
+)
+def test_a_limit_holds_up_the_rounds_it_concerns(spent: dict[str, float], estimate: dict[str, float], role: Any, held: bool) -> None:
+    limits = {"tokens": 1_000, "commands.pay": 2}
+    found = ledger(budgets=limits, spent=spent).exhausted(estimate, role)
+    assert (found is not None) is held
+    if found is not None:
+        assert found.reason == EXHAUSTED and found.data["limit"] == limits[found.data["budget"]]
+
+
+def test_cycles_and_seconds_are_counted_by_the_run_itself() -> None:
+    run = ledger(budgets={"cycles": 3, "seconds": 5}, cycles="2", idle="2000")
+    assert run.budgets() == {"cycles": Budget(3, 2), "seconds": Budget(5, 4.0)}
+    assert run.exhausted({}, "controller") is None
+    late = ledger(now=11_000, budgets={"seconds": 5}, idle="2000").exhausted({}, "executor")
+    assert late is not None and late.data == {"budget": "seconds", "limit": 5, "spent": 5.0}
+    assert ledger(budgets={"cycles": 2}, cycles="2").exhausted({}, "controller") is not None
+
+
+def test_a_budget_is_low_from_four_fifths_on() -> None:
+    assert [Budget(100, spent).is_low for spent in (79, 80, 100)] == [False, True, True]
+    assert [Budget(100, spent).is_exhausted for spent in (99.9, 100)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"token": 1},
+        {"tokens": 0},
+        {"tokens": -1},
+        {"tokens": "1"},
+        {"tokens": True},
+        {"money": float("nan")},
+        {"commands.": 1},
+        {"commands": 1},
+    ],
+)
+def test_what_is_no_budget_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(given))):
+        check_budgets(given)
+
+
+def test_accounts_that_do_not_read_are_damage() -> None:
+    for text in ("[]", '{"tokens":"7"}', '{"tokens":true}', "no"):
+        with pytest.raises(DamagedRun, match="spent"):
+            ledger(spent=text).before({})
