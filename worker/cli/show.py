@@ -45,7 +45,7 @@ def show_command(run_id: str, transcript: bool, file: Path | None, as_json: bool
     if as_json:
         output.document(whole if whole is not None else run.to_dict())
         return
-    output.fields(described(run, models), whole=("command",))
+    output.fields(described(run, models), whole=("command", "will ask"))
     if whole is not None:
         _tell_history(whole["history"])
         _tell_events(events)
@@ -76,6 +76,7 @@ def described(run: Run, models: str = "") -> list[tuple[str, str]]:
         pairs.append(("stopped", f"{moment(details['stopped_at']) if 'stopped_at' in details else ''}{who}"))
         if details.get("in_doubt"):
             pairs.append(("in doubt", f"{details['in_doubt']}: this round was in flight, and nobody can vouch for its effects"))
+        pairs += [("will ask", asked.what(waiting))] if waiting is not None else []
         pairs.append(("go on", f"holdfast resume {run.id}"))
     if run.error:
         pairs += [("error", plain(run.error)), ("try again", f"holdfast retry {run.id}")]
