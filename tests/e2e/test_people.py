@@ -16,6 +16,7 @@ from tests.support.servers import until
 from tests.support.workers import WorkerProcess
 from worker import Client, Conflict, DamagedRun, InvalidInput, InvalidTransition, RunStatus, Settings, Stale
 from worker.cli.main import run as holdfast
+from worker.cli.resume import asked_for_approval
 from worker.record import Record
 
 #: What the run in a test is given to spend.
@@ -156,6 +157,21 @@ def test_raising_a_budget_does_not_vouch_for_content_that_was_damaged_before(cli
     assert client.get("r").status is RunStatus.INTERRUPTED
 
 
+def test_a_charge_that_comes_between_the_look_and_the_resume_is_not_lost(client: Client, settings: Settings) -> None:
+    asking(client, "budget")
+
+    class Late(Client):
+        def _message(self, record: Record, epochs: int) -> str:
+            self._store.redis.hset(self._store.keys.run("r"), mapping={"spent": '{"tokens":1}', "digest": "of that"})
+            return super()._message(record, epochs)
+
+    late = Late(settings=settings)
+    with pytest.raises(Stale):
+        late.resume("r", add={"tokens": 1_000})
+    late.close()
+    assert hash_of(client._store)["spent"] == '{"tokens":1}' and hash_of(client._store)["budgets"] == '{"money":0.5,"tokens":2000}'
+
+
 @pytest.mark.parametrize(("kind", "good"), [("approval", {"edit": {"path": "a"}}), ("in_doubt", {"tell": "it has happened"})])
 def test_an_answer_that_is_none_is_refused_before_it_is_sent(client: Client, kind: str, good: Any) -> None:
     asking(client, kind)
@@ -246,6 +262,12 @@ def test_an_approval_is_answered_from_the_command_line(client: Client, arguments
     assert holdfast(["resume", "r", *arguments, "--interrupt", "0:9"]) == 8, "it asks something else"
     assert holdfast(["resume", "r", *arguments]) == 0
     assert json.loads(hash_of(client._store)["i_answer"]) == answer
+
+
+def test_an_approval_from_the_command_line_names_the_question_that_was_looked_at(client: Client) -> None:
+    asking(client, "approval")
+    assert asked_for_approval(client, "r", "--approve", None) == "0:0"
+    assert asked_for_approval(client, "r", "--approve", "9:9") == "9:9"
 
 
 @pytest.mark.usefixtures("here")

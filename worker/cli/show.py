@@ -55,7 +55,7 @@ def show_command(run_id: str, transcript: bool, file: Path | None, artifact: str
     if as_json:
         output.document(whole if whole is not None else run.to_dict())
         return
-    output.fields(described(run, models, artifacts), whole=("command",))
+    output.fields(described(run, models, artifacts), whole=("command", "will ask"))
     if whole is not None:
         _tell_history(whole["history"])
         _tell_events(events)
@@ -86,6 +86,7 @@ def described(run: Run, models: str = "", artifacts: Mapping[str, int] | None = 
         pairs.append(("stopped", f"{moment(details['stopped_at']) if 'stopped_at' in details else ''}{who}"))
         if details.get("in_doubt"):
             pairs.append(("in doubt", f"{details['in_doubt']}: this round was in flight, and nobody can vouch for its effects"))
+        pairs += [("will ask", asked.what(waiting))] if waiting is not None else []
         pairs.append(("go on", f"holdfast resume {run.id}"))
     if run.error:
         pairs += [("error", plain(run.error)), ("try again", f"holdfast retry {run.id}")]
