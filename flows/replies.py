@@ -15,6 +15,10 @@ from flows.values import storable
 
 #: Possessive: what a model writes must not make the search take longer than its text is long.
 _FENCED = re.compile(r"```[A-Za-z]*+(.*)```", re.DOTALL)
+#: Where an object with a key may begin.
+_OBJECT = re.compile(r"\{\s*+\"")
+#: Braces amid other text that may turn out to be none of JSON's.
+MOST_LOOKS = 100
 #: Characters of a reply that are read; a run keeps less than that of one round.
 MAX_LENGTH = 1024 * 1024
 _FORMAT = 'expected a JSON object like {"thought": "...", "command": "name", "command_args": {...}}'
@@ -70,21 +74,18 @@ def _parse(text: str) -> Any:
 def _in_chatter(text: str) -> Iterator[Mapping[str, Any]]:
     """The objects with the key ``command`` that stand in a text, in their order.
 
-    Reading stops where the braces that begin no object have cost more than the text is long: models also write braces that mean
-    something else, and a text must not take longer to read than its length.
+    Models also write braces that mean something else. Each of those costs a look at the rest of the text at most, and only so
+    many looks are taken: a text must not take longer to read than its length allows.
     """
-    decoder, start, wasted = json.JSONDecoder(), text.find("{"), 0
-    while start >= 0 and wasted <= len(text):
+    decoder, fruitless, end = json.JSONDecoder(), 0, 0
+    while (begin := _OBJECT.search(text, end)) is not None and fruitless < MOST_LOOKS:
         try:
-            value, end = decoder.raw_decode(text, start)
-        except json.JSONDecodeError as error:
-            wasted, end = wasted + error.pos - start, start + 1
-        except (ValueError, RecursionError):  # nested too deep, or a number of too many digits
-            return
+            value, end = decoder.raw_decode(text, begin.start())
+        except (ValueError, RecursionError):
+            fruitless, end = fruitless + 1, begin.start() + 1
         else:
             if "command" in value:
                 yield value
-        start = text.find("{", end)
 
 
 def _from_mapping(reply: Mapping[str, Any]) -> Command:

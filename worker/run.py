@@ -138,6 +138,8 @@ def _details(record: Record) -> dict[str, Any]:
     if "progress" in record.fields:
         found["progress"] = record.json("progress", None)
     found |= {name: record.amounts(name) for name in ("budgets", "spent") if name in record.fields}
+    if "idle" in record.fields:
+        found["idle_seconds"] = record.count("idle") / 1000
     if "i_id" in record.fields:
         found["interrupt"] = {
             "id": record.fields["i_id"],

@@ -81,7 +81,7 @@ class Waiting:
                     '--answer \'{"tell": "words for the controller"}\'',
                 )
             case "budget":
-                return (f"--add {(self.data or {}).get('budget')}={self._as_much_again()}",)
+                return (f"--add {(self.data or {})['budget']}={self._as_much_again()}",)
             case "question":
                 return ("--answer '\"your answer\"'",)
             case "pause":
@@ -89,11 +89,7 @@ class Waiting:
 
     def _as_much_again(self) -> str:
         """An amount that would do: as much as the limit, or (where far more was spent than that) as was spent."""
-        data = self.data or {}
-        numbers = [each for each in (data.get("limit"), data.get("spent")) if isinstance(each, int | float) and not isinstance(each, bool)]
-        if len(numbers) < 2:
-            return "AMOUNT"
-        limit, spent = numbers
+        limit, spent = ((self.data or {})[name] for name in ("limit", "spent"))
         much = limit if 2 * limit > spent else spent
         return str(int(much)) if float(much).is_integer() else str(much)
 
@@ -122,8 +118,15 @@ class Waiting:
 
 
 def _kind(kind: str | None, data: Mapping[str, Any]) -> Kind:
+    """Of what kind it is: the engine's own pauses by what it wrote, those of nodes by their data."""
+    if kind == "budget" and isinstance(data.get("budget"), str) and all(_is_number(data.get(name)) for name in ("limit", "spent")):
+        return "budget"
     if kind != "node":
-        return "budget" if kind == "budget" else "pause"
+        return "pause"
     if isinstance(data.get("approval"), dict):
         return "approval"
     return "in_doubt" if isinstance(data.get("in_doubt"), dict) else "question"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -78,20 +79,27 @@ SPENT = {"tokens": 12_345, "input_tokens": 12_000, "output_tokens": 345, "money"
 
 
 def test_show_tells_what_was_used_and_how_much_of_each_budget() -> None:
-    run = a_run("pause", spent=SPENT, budgets={"tokens": 20_000, "seconds": 90, "commands.note": 3, "cycles": 8}, cycles=2)
+    limits = {"tokens": 20_000, "seconds": 90, "commands.note": 3, "cycles": 8}
+    begun = (NOW - timedelta(minutes=5)).isoformat()  # it has waited since NOW - 3 minutes, and had waited for 75 s before
+    run = a_run("pause", spent=SPENT, budgets=limits, cycles=2, started_at=begun, idle_seconds=75.0)
     pairs = described(run, "parrot-1")
     used = "12,345 tokens (12,000 read, 345 written), $0.12, 1 request, note 3 times"
     assert ("model", "parrot-1") in pairs and ("used", used) in pairs
     told = [value for name, value in pairs if name == "budget"]
-    assert told == ["tokens 12,345 of 20,000 (62 %)", "seconds 1 min 30 s", "commands.note 3 of 3 (100 %)", "cycles 2 of 8 (25 %)"]
+    assert told == [
+        "tokens 12,345 of 20,000 (62 %)",
+        "seconds 45 s of 1 min 30 s (50 %)",
+        "commands.note 3 of 3 (100 %)",
+        "cycles 2 of 8 (25 %)",
+    ]
     assert not {"model", "used", "budget"} & {name for name, _ in described(a_run("pause"))}
 
 
 def test_totals_name_a_limit_beside_what_is_spent_of_it() -> None:
-    found = totals({"spent": SPENT, "budgets": {"money": 0.2, "commands.note": 3, "seconds": 90}})
+    found = totals(a_run(None, spent=SPENT, budgets={"money": 0.2, "commands.note": 3}))
     assert [text for text, _ in found] == ["12,345 tokens", "$0.12 of $0.20", "3 of 3 note"]
     assert [round(share, 2) for _, share in found] == [0.0, 0.61, 1.0]
-    assert totals({}) == [] and budgets({}) == [] and used_in_all({}) == ""
+    assert totals(a_run(None)) == [] and budgets(a_run(None)) == [] and used_in_all({}) == ""
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,8 @@ def test_an_approval_tells_the_exact_command_its_digest_and_what_happens_otherwi
     ("kind", "data"),
     [
         ("before", {"approval": {"command": "remove", "args": {}}}),
-        ("before", {"budget": "tokens"}),
+        ("before", {"budget": "tokens", "limit": 1, "spent": 1}),
+        ("budget", {"budget": "tokens", "limit": 1}),
         ("node", {"budget": "tokens", "limit": 1, "spent": 1}),
         ("node", {"approval": "remove"}),
         ("node", {"in_doubt": "3/Executor/1"}),
@@ -41,7 +42,7 @@ def test_a_question_that_only_looks_like_another_kind_is_none(kind: str, data: d
     run = a_run("question")
     run.details["interrupt"].update(kind=kind, data=data, reason="budget_exhausted")
     waiting = Waiting.of(run)
-    assert waiting is not None and waiting.kind == ("pause" if kind == "before" else "question")
+    assert waiting is not None and waiting.kind == ("question" if kind == "node" else "pause")
 
 
 def test_a_run_that_asks_nothing_waits_for_nobody() -> None:
@@ -53,9 +54,9 @@ def test_a_run_that_asks_nothing_waits_for_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "spent", "amount"), [(2_000, 2_100, "2000"), (0.5, 0.6, "0.5"), (100, 250, "250"), (100, None, "AMOUNT"), ("x", 1, "AMOUNT")]
+    ("limit", "spent", "amount"), [(2_000, 2_100, "2000"), (0.5, 0.6, "0.5"), (100, 250, "250"), (2_000_000.0, 2_000_000, "2000000")]
 )
-def test_the_command_for_an_exhausted_budget_adds_enough(limit: object, spent: object, amount: str) -> None:
+def test_the_command_for_an_exhausted_budget_adds_enough(limit: float, spent: float, amount: str) -> None:
     run = a_run("budget")
     run.details["interrupt"]["data"] = {"budget": "tokens", "limit": limit, "spent": spent}
     waiting = Waiting.of(run)

@@ -16,8 +16,8 @@ def what(waiting: Waiting) -> str:
     if waiting.command is not None:
         return f"{plain(waiting.command)} {exact(dict(waiting.args))}"
     data = waiting.data or {}
-    if waiting.kind == "budget" and isinstance(data.get("limit"), int | float):
-        return f"its budget is spent: {budget(str(data['budget']), data['limit'], data.get('spent'))}"
+    if waiting.kind == "budget":
+        return f"its budget is spent: {budget(str(data['budget']), data['limit'], data['spent'])}"
     return plain(waiting.question)
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from worker.cli.texts import count
 from worker.durations import duration
+
+if TYPE_CHECKING:
+    from worker.run import Run
 
 #: From these shares of a limit on, what is spent is told in another tone; the first is when the controller is told to wrap up.
 LOW, EXHAUSTED = 0.8, 1.0
@@ -45,25 +49,24 @@ def used_in_all(spent: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def budget(name: str, limit: float, spent: float | None) -> str:
-    """``tokens 8,200 of 10,000 (82 %)``; without what is spent, where nobody says it."""
-    if spent is None:
-        return f"{name} {amount(name, limit)}"
-    return f"{name} {amount(name, spent)} of {amount(name, limit)} ({spent / limit:.0%})".replace("%", " %")
+def budget(name: str, limit: float, spent: float) -> str:
+    """``tokens 8,200 of 10,000 (82 %)``."""
+    return f"{name} {amount(name, spent)} of {amount(name, limit)} ({100 * spent / limit:.0f} %)"
 
 
-def budgets(details: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """The budgets of a run, from its details: each in words, with the share of it that is spent."""
-    return [(budget(name, limit, have), (have or 0) / limit) for name, limit, have in _accounts(details)]
+def budgets(run: Run) -> list[str]:
+    """The budgets of a run, each in words."""
+    return [budget(name, limit, have) for name, limit, have in _accounts(run)]
 
 
-def totals(details: Mapping[str, Any]) -> list[tuple[str, float]]:
+def totals(run: Run) -> list[tuple[str, float]]:
     """In few words what a run has used, of what limit where it has one, and the share of that; only what it uses, or may not exceed."""
+    spent = run.details.get("spent", {})
+    limited = {name: (limit, have) for name, limit, have in _accounts(run)}
     found = []
-    limited = {name: (limit, have) for name, limit, have in _accounts(details)}
     for name in dict.fromkeys(("tokens", "money", *limited)):
-        limit, have = limited.get(name, (None, details.get("spent", {}).get(name)))
-        if have is None or (limit is None and not have):
+        limit, have = limited.get(name, (None, spent.get(name, 0)))
+        if limit is None and not have:
             continue
         of = "" if limit is None else f" of {amount(name, limit)}"
         unit = "" if name in ("money", "seconds") else f" {name.removeprefix('commands.')}"
@@ -71,10 +74,20 @@ def totals(details: Mapping[str, Any]) -> list[tuple[str, float]]:
     return found
 
 
-def _accounts(details: Mapping[str, Any]) -> list[tuple[str, float, float | None]]:
-    """Name, limit and what is spent of it; None where the run does not say it (how long it has gone on)."""
-    spent = {"cycles": details.get("cycles", 0), **details.get("spent", {})}
-    return [(name, limit, spent.get(name, None if name == "seconds" else 0)) for name, limit in details.get("budgets", {}).items()]
+def _accounts(run: Run) -> list[tuple[str, float, float]]:
+    """Name, limit and what is spent of it."""
+    spent = {"cycles": run.details.get("cycles", 0), "seconds": _seconds(run), **run.details.get("spent", {})}
+    return [(name, limit, spent.get(name, 0)) for name, limit in run.details.get("budgets", {}).items()]
+
+
+def _seconds(run: Run) -> float:
+    """How long it has gone on, without the time that it waited for people."""
+    begun = run.details.get("started_at")
+    if begun is None:
+        return 0.0
+    now = run.updated_at if run.status.ended or run.status.value == "interrupted" else datetime.now(UTC)
+    idle: float = run.details.get("idle_seconds", 0.0)
+    return max(0.0, (now - datetime.fromisoformat(begun)).total_seconds() - idle)
 
 
 def facts(data: Mapping[str, Any]) -> list[str]:

@@ -196,7 +196,7 @@ def _until(moment: str) -> float:
 def _totals(run: Run) -> list[Text]:
     """A line with what the run has used, and of what limits; none where there is nothing to say."""
     line = Text(no_wrap=True, overflow="ellipsis")
-    for text, share in totals(run.details):
+    for text, share in totals(run):
         line.append(" · " if line else "", "dim")
         line.append(text, "red" if share >= EXHAUSTED else "yellow" if share >= LOW else "dim")
     return [line] if line else []

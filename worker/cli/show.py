@@ -81,7 +81,7 @@ def described(run: Run, models: str = "") -> list[tuple[str, str]]:
         pairs += [("error", plain(run.error)), ("try again", f"holdfast retry {run.id}")]
     pairs += [("model", models)] if models else []
     pairs += [("used", used_in_all(details["spent"]))] if used_in_all(details.get("spent", {})) else []
-    pairs += [("budget", text) for text, _ in budgets(details)]
+    pairs += [("budget", text) for text in budgets(run)]
     pairs += [("inputs", plain(json.dumps(dict(run.inputs), ensure_ascii=False)))] if run.inputs else []
     pairs += [("labels", ", ".join(f"{plain(key)}={plain(value)}" for key, value in run.labels.items()))] if run.labels else []
     pairs += [("submitted", moment(run.created_at))]

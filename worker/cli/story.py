@@ -139,8 +139,8 @@ def _asked(data: Mapping[str, Any]) -> str:
         about = data.get(name)
         if isinstance(about, dict) and "command" in about:
             return f"{words}: {command_text(about)}"
-    if "budget" in data and isinstance(data.get("limit"), int | float):
-        return f"{data.get('reason', '')}: {budget(str(data['budget']), data['limit'], data.get('spent'))}"
+    if all(isinstance(data.get(name), int | float) for name in ("limit", "spent")):
+        return f"{data.get('reason', '')}: {budget(str(data.get('budget')), data['limit'], data['spent'])}"
     return f"interrupted: {data.get('reason', '')}"
 
 

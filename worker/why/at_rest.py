@@ -105,10 +105,10 @@ def _asked(waiting: Waiting | None, reason: str, resume: str) -> tuple[str, str]
                 f'{resume} --answer \'{{"result": ...}}\'. To tell the controller: {resume} --answer \'{{"tell": "..."}}\''
             )
         case "budget":
-            data = (waiting.data if waiting else None) or {}
-            name = safe_text(str(data.get("budget")), TOLD)
-            return f"Its budget of {name} is exhausted: {data.get('spent')} of {data.get('limit')} are spent", (
-                f"To let it go on with as much again: {waiting.how()[0] if waiting else resume}"
+            assert waiting is not None and waiting.data is not None
+            name, spent, limit = (waiting.data[each] for each in ("budget", "spent", "limit"))
+            return f"Its budget of {name} is exhausted: {spent:,} of {limit:,} are spent", (
+                f"To let it go on with as much again: {waiting.how()[0]}"
             )
         case "pause":
             return f"It waits for a person: {told}", f"Look at it, and let it go on: {resume}"

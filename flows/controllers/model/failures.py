@@ -66,8 +66,12 @@ def _wait(seconds: float | None) -> float | None:
 
 
 def _told(error: BaseException, secrets: Iterable[str]) -> str:
-    """The provider's own words where it has any, else the error's; without secrets, and not too long."""
-    text = _words(getattr(error, "body", None)) or str(getattr(error, "message", "") or error) or type(error).__name__
+    """The provider's own words where it has any, else the error's and its cause's; without secrets, and not too long."""
+    text = _words(getattr(error, "body", None))
+    if not text:
+        *_, cause = _chain(error)
+        words = dict.fromkeys(str(getattr(each, "message", "") or each) or type(each).__name__ for each in (error, cause))
+        text = ", ".join(words)
     return safe_text(scrubbed(text, secrets), TOLD)
 
 

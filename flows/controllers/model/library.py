@@ -12,13 +12,15 @@ from itertools import groupby
 from typing import Any
 
 import httpx2
+import openai
 from pydantic_ai import messages as theirs
 from pydantic_ai.direct import model_request_stream
+from pydantic_ai.exceptions import ModelConnectionError, ModelHTTPError, UserError
 from pydantic_ai.models import Model as TheirModel
 from pydantic_ai.models import ModelRequestParameters, infer_model
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.profiles.openai import OpenAIModelProfile
-from pydantic_ai.providers import Provider, infer_provider_class
+from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
@@ -143,17 +145,23 @@ def _trusted() -> ssl.SSLContext:
 
 
 def _of_provider(name: str, secret: str | None) -> TheirModel:
-    def provider_of(provider: str) -> Provider[Any]:
-        kind = infer_provider_class(provider)
-        return kind() if secret is None else kind(api_key=secret)  # type: ignore[call-arg]
-
-    return infer_model(name, provider_of) if ":" in name else infer_model(name)
+    if secret is None:
+        return infer_model(name)
+    try:
+        return infer_model(name, lambda provider: infer_provider_class(provider)(api_key=secret))  # type: ignore[call-arg]
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{error}; is the provider's name right, and is an API key all that it needs?") from error
 
 
 async def _first_model(provider: OpenAICompatibleProvider, url: str) -> str:
     if url not in _first_models:
-        async with asyncio.timeout(NAMING_SECONDS):
-            listed = await provider.client.with_options(max_retries=0).models.list()
+        try:
+            async with asyncio.timeout(NAMING_SECONDS):
+                listed = await provider.client.with_options(max_retries=0).models.list()
+        except openai.APIStatusError as error:
+            raise ModelHTTPError(error.status_code, SERVER, error.body, headers=dict(error.response.headers)) from error
+        except openai.APIConnectionError as error:
+            raise ModelConnectionError(SERVER, error.message, phase="connect") from error
         names = [each.id for each in listed.data]
         if not names:
             raise FatalError("the server of model_url has no model (GET /models is empty); load one, or name it (model)")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flows.definition import known
 from flows.errors import FatalError, InvalidFlow
 from flows.summaries import safe_text
+from flows.values import canonical
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -24,18 +25,17 @@ You pursue a goal in small steps. In each step you call the command that brings 
 """
 USER = """\
 {{ goal }}
-{%- if inputs %}
+{% if inputs %}
 
 Inputs:
-{%- for name, value in inputs.items() %}
+{% for name, value in inputs.items() %}
 - {{ name }}: {{ value if value is string else value | tojson }}
-{%- endfor %}
-{%- endif %}
-{%- if recalled %}
+{% endfor %}
+{% endif %}
+{% if recalled %}
 
-Recalled:
-{{ recalled | tojson }}
-{%- endif %}
+Recalled: {{ recalled | tojson }}
+{% endif %}
 """
 #: What a template may name.
 NAMES = ("goal", "inputs", "node_goal", "commands", "budgets", "values", "recalled")
@@ -75,4 +75,6 @@ def _environment() -> Any:
     from jinja2 import StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    return ImmutableSandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    environment = ImmutableSandboxedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    environment.filters["tojson"] = canonical  # its own escapes what HTML would misread
+    return environment

@@ -1,4 +1,4 @@
-"""Flows that think, spend and ask; registered in workers by ``HOLDFAST_FLOW_MODULES=tests.support.spending``."""
+"""Flows that think, spend and ask; registered in workers by ``HOLDFAST_FLOW_MODULES=tests.support.thinking``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from flows import Command, ControllerExecutorFlow, Finish, Interrupt, RoundContext, command, register
 
 
-@register("spender")
-class Spender(ControllerExecutorFlow):
+@register("thinker")
+class Thinker(ControllerExecutorFlow):
     """Each decision costs what the inputs say; it notes as often as they say.
 
     Inputs: ``notes``, ``tokens`` and ``money`` of each decision, ``seconds`` that one takes.
