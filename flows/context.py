@@ -21,6 +21,8 @@ from flows.values import canonical, storable
 
 #: Characters of a progress text that are kept; it travels with every heartbeat.
 PROGRESS_LENGTH = 200
+#: Older turns that are read together, where they are not asked for as a slice.
+AT_ONCE = 100
 
 
 class History(Sequence[Turn]):
@@ -29,13 +31,15 @@ class History(Sequence[Turn]):
     Args:
         length: number of turns committed.
         newest: the last ``len(newest)`` of them.
-        load: reads turns ``[start, stop)``; called at most once, for all that came before ``newest``.
+        load: reads turns ``[start, stop)``. A slice reads what it lacks and no more; a turn by its number, or a walk through
+            all of them, reads ``AT_ONCE`` at a time.
     """
 
     def __init__(self, length: int, newest: Sequence[Turn], load: Callable[[int, int], Sequence[Turn]]) -> None:
         self._length = length
-        self._newest = list(newest)
         self._load = load
+        before = length - len(newest)
+        self._turns = {before + place: turn for place, turn in enumerate(newest)}
 
     def __len__(self) -> int:
         return self._length
@@ -46,19 +50,26 @@ class History(Sequence[Turn]):
     def __getitem__(self, index: slice) -> list[Turn]: ...
     def __getitem__(self, index: int | slice) -> Turn | list[Turn]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._length))]
+            wanted = range(*index.indices(self._length))
+            missing = [number for number in wanted if number not in self._turns]
+            if missing:
+                self._read(min(missing), max(missing) + 1)
+            return [self._turns[number] for number in wanted]
         if index < 0:
             index += self._length
         if not 0 <= index < self._length:
             raise IndexError(f"the history has {self._length} turns, there is no turn {index}")
-        before = self._length - len(self._newest)
-        if index < before:
-            self._newest = [*self._load(0, before), *self._newest]
-            before = 0
-        return self._newest[index - before]
+        if index not in self._turns:
+            start = index - index % AT_ONCE
+            self._read(start, min(start + AT_ONCE, self._length))
+        return self._turns[index]
 
     def __iter__(self) -> Iterator[Turn]:
-        return (self[i] for i in range(self._length))
+        return (self[number] for number in range(self._length))
+
+    def _read(self, start: int, stop: int) -> None:
+        for number, turn in enumerate(self._load(start, stop), start):
+            self._turns.setdefault(number, turn)
 
 
 EMPTY_HISTORY = History(0, (), lambda start, stop: [])
@@ -99,6 +110,9 @@ class RoundContext:
         spent, told: what this round says of itself; see ``spend`` and ``tell``.
         journal: what is written down before the commit; see ``once``.
         artifact: reads an artifact of the run by name; raises KeyError where there is none.
+        commands: in a controller's round: what it may choose from, ``finish`` included, as models are told of tools (``name``,
+            ``description``, ``parameters``).
+        node_goal: what the flow says that this node is for; empty where it says nothing.
     """
 
     goal: str
@@ -123,6 +137,8 @@ class RoundContext:
     told: dict[str, Any] = field(default_factory=dict)
     journal: Journal = field(default_factory=Journal)
     artifact: Callable[[str], str] = _no_artifact
+    commands: Sequence[Mapping[str, Any]] = ()
+    node_goal: str = ""
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(default_factory=lambda: logging.getLogger("holdfast.flow"))
 
     @property

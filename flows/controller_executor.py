@@ -120,11 +120,16 @@ class ControllerExecutorFlow(CircularFlow):
 
     def choose_command(self, given: Mapping[str, Any], context: RoundContext) -> Command | Finish | Interrupt | Taken:
         """The Controller's round: decide, and check the decision; of a list of calls, each. Raises BadReply."""
-        decided = call(self.decide, context, context)
+        full = self._told_all(context, str(given.get("node_goal") or ""))
+        decided = call(self.decide, full, full)
         if isinstance(decided, list):
             return self._taken(decided)
         decision = read_reply(decided)
         return self._checked(decision) if isinstance(decision, Command) else decision
+
+    def _told_all(self, context: RoundContext, node_goal: str = "") -> RoundContext:
+        """The round as its controller sees it: also what there is to choose from."""
+        return replace(context, commands=self.schemas(), node_goal=node_goal)
 
     def _checked(self, decision: Any) -> Command:
         """The decision, a command that this flow can carry out; raises BadReply."""
@@ -235,7 +240,7 @@ class ControllerExecutorFlow(CircularFlow):
         """Also: the controller knows what a decision costs; a command whose number is limited counts once an attempt."""
         if node == "Controller":
             estimate = getattr(self.controller, "estimate", None)
-            return dict(estimate(context)) if callable(estimate) else {}
+            return dict(estimate(self._told_all(context))) if callable(estimate) else {}
         limited = f"{COMMANDS}{context.committed.get('command')}"
         return {limited: 1.0} if node == "Executor" and limited in context.budgets else {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,10 @@ from flows.values import storable
 
 #: Possessive: what a model writes must not make the search take longer than its text is long.
 _FENCED = re.compile(r"```[A-Za-z]*+(.*)```", re.DOTALL)
+#: Where an object with a key may begin.
+_OBJECT = re.compile(r"\{\s*+\"")
+#: Braces amid other text that may turn out to be none of JSON's.
+MOST_LOOKS = 100
 #: Characters of a reply that are read; a run keeps less than that of one round.
 MAX_LENGTH = 1024 * 1024
 _FORMAT = 'expected a JSON object like {"thought": "...", "command": "name", "command_args": {...}}'
@@ -24,8 +28,8 @@ def read_reply(reply: Any) -> Command | Finish | Interrupt:
     """Read what ``decide`` returned.
 
     ``Command``, ``Finish`` and ``Interrupt`` are taken as they are. A mapping, or JSON text of one (also inside a
-    fence of three backticks), needs ``command`` and ``command_args`` (null: no arguments); all else it says
-    (thought, reasoning, plan, criticism, speak) is kept in ``Command.extras``.
+    fence of three backticks, or amid other text: then the last with the key ``command``), needs ``command`` and
+    ``command_args`` (null: no arguments); all else it says (thought, reasoning, plan, criticism, speak) is kept in ``Command.extras``.
 
     Raises:
         BadReply: it is none of these, or its arguments are not JSON.
@@ -53,13 +57,35 @@ def read_reply(reply: Any) -> Command | Finish | Interrupt:
 def _parse(text: str) -> Any:
     if len(text) > MAX_LENGTH:
         raise BadReply(f"the reply takes {len(text)} characters, at most {MAX_LENGTH} are read; {_FORMAT}")
-    candidates = [text.strip(), *(match.strip() for match in _FENCED.findall(text))]
-    for candidate in candidates:
+    found = []
+    for candidate in [text.strip(), *(match.strip() for match in _FENCED.findall(text))]:
         try:
-            return json.loads(candidate)
+            found.append(json.loads(candidate))
         except (ValueError, RecursionError) as error:
             fault: Exception = error
+    chosen = [value for value in found if isinstance(value, Mapping) and "command" in value] or list(_in_chatter(text))
+    if chosen:
+        return chosen[-1]
+    if found:
+        return found[0]
     raise BadReply(f"the reply is not JSON ({fault}): {_excerpt(text)}; {_FORMAT}") from fault
+
+
+def _in_chatter(text: str) -> Iterator[Mapping[str, Any]]:
+    """The objects with the key ``command`` that stand in a text, in their order.
+
+    Models also write braces that mean something else. Each of those costs a look at the rest of the text at most, and only so
+    many looks are taken: a text must not take longer to read than its length allows.
+    """
+    decoder, fruitless, end = json.JSONDecoder(), 0, 0
+    while (begin := _OBJECT.search(text, end)) is not None and fruitless < MOST_LOOKS:
+        try:
+            value, end = decoder.raw_decode(text, begin.start())
+        except (ValueError, RecursionError):
+            fruitless, end = fruitless + 1, begin.start() + 1
+        else:
+            if "command" in value:
+                yield value
 
 
 def _from_mapping(reply: Mapping[str, Any]) -> Command:

@@ -20,8 +20,8 @@ def describe(flow: Flow) -> dict[str, Any]:
         "lease_seconds": flow.lease_seconds,
         "round_timeout_seconds": flow.round_timeout_seconds,
         "runs_shell": flow.runs_shell,
-        "budgets": dict(getattr(flow, "budgets", {})),
-        "missing": list(getattr(flow, "missing", ())),
+        "budgets": dict(flow.budgets),
+        "missing": [flow.missing] if flow.missing else [],
         "inputs": flow.Inputs.model_json_schema() if flow.Inputs else None,
     }
 

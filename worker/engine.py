@@ -80,18 +80,19 @@ class Engine:
 
     @cached_property
     def flows(self) -> Mapping[str, Callable[[], Flow]]:
-        """The flows this worker is willing to play; those that run the submitter's shell commands only where enabled."""
+        """The flows this worker can play and is willing to; those that run the submitter's shell commands only where enabled."""
         find_flows(self.settings)
         return {
             name: factory
             for name, factory in registry.registered().items()
-            if not registry.make(name).runs_shell or name in self.settings.enabled_flows
+            if name not in self.disabled and registry.make(name).missing is None
         }
 
     @cached_property
     def disabled(self) -> list[str]:
         """The flows that are here, run the submitter's shell commands, and are not enabled."""
-        return [name for name in registry.registered() if name not in self.flows]
+        find_flows(self.settings)
+        return [name for name in registry.registered() if registry.make(name).runs_shell and name not in self.settings.enabled_flows]
 
     @cached_property
     def heartbeat(self) -> Heartbeat:

@@ -14,6 +14,7 @@ from functools import partial
 from flows.base import Flow
 from flows.budgets import COMMANDS, sum_of
 from flows.context import History, RoundContext
+from flows.endpoint import Endpoint
 from flows.errors import FatalError, InvalidInput, RetryableError, RoundStopped
 from flows.outcomes import Turn
 from worker.dispatch import Dispatcher
@@ -238,6 +239,7 @@ class Rounds:
             asked=record.json("i_data", None) if answered else None,
             signals=lease.signals,
             workspace=self._settings.workspace,
+            endpoint=Endpoint(self._settings.model, self._settings.model_url, self._settings.model_key),
             budgets=Ledger(record, claim.attempt, claim.now).budgets(),
             journal=StoreJournal(self._store, claim, self._settings.max_addition_bytes),
             artifact=partial(self._artifact, record.id),

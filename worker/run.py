@@ -137,7 +137,9 @@ def _details(record: Record) -> dict[str, Any]:
     found |= {name: record.count(name) for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")}
     if "progress" in record.fields:
         found["progress"] = record.json("progress", None)
-    found |= {name: record.mapping(name) for name in ("budgets", "spent") if name in record.fields}
+    found |= {name: record.amounts(name) for name in ("budgets", "spent") if name in record.fields}
+    if "idle" in record.fields:
+        found["idle_seconds"] = record.count("idle") / 1000
     if "i_id" in record.fields:
         found["interrupt"] = {
             "id": record.fields["i_id"],

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, field_serializer, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from flows.secrets import is_reference
 from worker.errors import InvalidSettings
 from worker.logs import LogFormat
 from worker.places import place_of
@@ -21,7 +22,9 @@ from worker.places import place_of
 TOML = Path("config") / "worker.toml"
 PREFIX = "HOLDFAST_"
 #: The settings that may hold a password.
-URLS = ("redis_url", "broker_url")
+URLS = ("redis_url", "broker_url", "model_url")
+#: Those that are told to nobody, in case somebody wrote the secret where its name belongs.
+UNTOLD = ("model_key",)
 Names = Annotated[tuple[str, ...], NoDecode]
 
 
@@ -45,6 +48,13 @@ class Settings(BaseSettings):
     workspace: str | None = None
     #: Flows that run shell commands of the submitter and that this worker is willing to play.
     enabled_flows: Names = ()
+
+    #: The model that flows ask which name none: ``provider:name``, or a name that the server of ``model_url`` knows.
+    model: str | None = Field(default=None, min_length=1, max_length=300)
+    #: Base URL of a server that speaks OpenAI's protocol; without ``model``, the first model that it has is asked.
+    model_url: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
+    #: Where the key is found: ``env:NAME``. None: the provider's own variable; for ``model_url``, OPENAI_API_KEY where it is set.
+    model_key: str | None = None
 
     #: How long a worker may be silent before its rounds go to others; four heartbeats.
     lease_seconds: float = Field(default=4.0, gt=0)
@@ -90,6 +100,13 @@ class Settings(BaseSettings):
     @classmethod
     def _comma_separated(cls, value: Any) -> Any:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("model_key")
+    @classmethod
+    def _a_reference(cls, value: str | None) -> str | None:
+        if value is not None and not is_reference(value):
+            raise ValueError("expected env:NAME, the name of the environment variable that holds the key; never the key itself")
+        return value
 
     @model_validator(mode="after")
     def _a_lease_outlives_a_missed_beat(self) -> Settings:
@@ -142,7 +159,7 @@ def load_settings(**overrides: Any) -> Settings:
 def _told(fault: Any) -> str:
     """One fault of the settings; what was given is shown only where it cannot hold a password."""
     name = ".".join(map(str, fault["loc"]))
-    given = "" if not name or name in URLS else f", got {fault['input']!r}"
+    given = "" if not name or name in (*URLS, *UNTOLD) else f", got {fault['input']!r}"
     return f"{name or 'together'}: {fault['msg']}{given}"
 
 

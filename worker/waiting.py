@@ -10,8 +10,6 @@ from typing import Any, Literal
 from worker.run import Run, RunStatus
 
 Kind = Literal["approval", "in_doubt", "budget", "question", "pause"]
-#: The reason of an interrupt at the end of a budget.
-EXHAUSTED = "budget_exhausted"
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class Waiting:
         if run.status not in (RunStatus.INTERRUPTED, RunStatus.STOPPED) or asked is None or asked["answered"]:
             return None
         data = asked["data"] if isinstance(asked["data"], dict) else None
-        kind = _kind(asked["kind"], asked["reason"], data or {})
+        kind = _kind(asked["kind"], data or {})
         about = (data or {})[kind] if kind in ("approval", "in_doubt") else {}
         args = about.get("args")
         return cls(
@@ -75,7 +73,7 @@ class Waiting:
         """The ways to answer, as options of ``holdfast resume RUN``; '' is none."""
         match self.kind:
             case "approval":
-                return ("--approve", "--refuse 'why'", "--edit '{its arguments, changed}'")
+                return (f"--approve --interrupt {self.id}", "--refuse 'why'", f"--edit '{{its arguments, changed}}' --interrupt {self.id}")
             case "in_doubt":
                 return (
                     "--answer '\"retry\"'",
@@ -83,11 +81,17 @@ class Waiting:
                     '--answer \'{"tell": "words for the controller"}\'',
                 )
             case "budget":
-                return (f"--add {(self.data or {}).get('budget')}=AMOUNT",)
+                return (f"--add {(self.data or {})['budget']}={self._as_much_again()}",)
             case "question":
                 return ("--answer '\"your answer\"'",)
             case "pause":
                 return ("",)
+
+    def _as_much_again(self) -> str:
+        """An amount that would do: as much as the limit, or (where far more was spent than that) as was spent."""
+        limit, spent = ((self.data or {})[name] for name in ("limit", "spent"))
+        much = limit if 2 * limit > spent else spent
+        return str(int(much)) if float(much).is_integer() else str(much)
 
     def how(self, program: str = "holdfast") -> tuple[str, ...]:
         """The commands that answer it, one of which is to be given."""
@@ -113,11 +117,16 @@ class Waiting:
         }
 
 
-def _kind(kind: str | None, reason: str | None, data: Mapping[str, Any]) -> Kind:
-    if reason == EXHAUSTED and isinstance(data.get("budget"), str):
+def _kind(kind: str | None, data: Mapping[str, Any]) -> Kind:
+    """Of what kind it is: the engine's own pauses by what it wrote, those of nodes by their data."""
+    if kind == "budget" and isinstance(data.get("budget"), str) and all(_is_number(data.get(name)) for name in ("limit", "spent")):
         return "budget"
     if kind != "node":
         return "pause"
     if isinstance(data.get("approval"), dict):
         return "approval"
     return "in_doubt" if isinstance(data.get("in_doubt"), dict) else "question"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0

@@ -12,7 +12,7 @@ from flows.circular import Node
 from flows.commands import CommandSpec, registered_commands, spec_of
 from flows.config import CommandConfig, ControllerConfig, ExecutorConfig, SubflowsConfig
 from flows.controller_executor import ControllerExecutorFlow
-from flows.controllers import Controller, registered_controllers
+from flows.controllers import Controller, InvalidController, registered_controllers
 from flows.definition import known
 from flows.errors import InvalidFlow
 from flows.executors.mcp.declaration import ServerConfig
@@ -59,12 +59,18 @@ def also_choosing(config: SubflowsConfig, commands: Sequence[CommandSpec]) -> Su
 
 def controller_named(name: str, config: ControllerConfig, faults: Faults) -> Controller | None:
     """The registered controller of this name, made with what its configuration says beside ``finish``."""
+    import flows.controllers.model  # noqa: F401  it ships; of all who know flows, only those written in YAML need it
+
     made = None
     with faults.at("controller"):
         maker = registered_controllers.named(name)
         settings = dict(config.model_extra or {})
         if _accepts(maker, name, settings, faults):
-            made = _made(maker, name, settings)
+            try:
+                made = _made(maker, name, settings)
+            except InvalidController as error:
+                for place, message in error.faults:
+                    faults.add(("subflows_config", "Controller", *place), message)
     return made
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.mortal import Player
-from tests.support.spending import TOKENS, Account
+from tests.support.paying import TOKENS, Account
 from worker import Client
 from worker.run import Run
 from worker.settings import Settings
@@ -17,7 +17,7 @@ from worker.store import Store
 
 @pytest.fixture
 def player(settings: Settings) -> Iterator[Player]:
-    made = Player(settings, "tests.support.spending")
+    made = Player(settings, "tests.support.paying")
     yield made
     made.close()
 
@@ -39,7 +39,7 @@ def test_a_budget_with_a_kill_in_every_second_request_is_exceeded_by_at_most_one
     client: Client, player: Player, settings: Settings, tmp_path: Path
 ) -> None:
     store, account = Store(str(settings.redis_url), settings.prefix), Account(str(tmp_path / "account"))
-    run = client.submit("spender", "100", {"account": str(account.path)}, budgets={"tokens": 10_000})
+    run = client.submit("payer", "100", {"account": str(account.path)}, budgets={"tokens": 10_000})
     after, deaths = played_on(client, store, player, run, "paid")
     assert deaths >= 4, "every second request killed its process"
     assert (after.status.value, after.state.interrupt_reason) == ("interrupted", "budget_exhausted")
@@ -57,7 +57,7 @@ def test_a_budget_with_a_kill_in_every_second_request_is_exceeded_by_at_most_one
 
 def test_a_retried_request_is_paid_for_as_often_as_it_was_made(client: Client, player: Player, settings: Settings, tmp_path: Path) -> None:
     store, account = Store(str(settings.redis_url), settings.prefix), Account(str(tmp_path / "account"))
-    run = client.submit("spender", "100", {"account": str(account.path), "fails": True}, budgets={"tokens": 10_000})
+    run = client.submit("payer", "100", {"account": str(account.path), "fails": True}, budgets={"tokens": 10_000})
     now = client.get(run.id)
     while now.status.value != "interrupted":
         now, _ = played_on(client, store, player, run)
@@ -74,7 +74,7 @@ def test_at_the_soft_limit_the_run_knows_and_money_and_cycles_hold_as_well(
     store = Store(str(settings.redis_url), settings.prefix)
     for name, limit, rounds in (("tokens", 10_000, 10), ("money", 0.05, 5), ("cycles", 3, 3), ("commands.wait", 4, 4)):
         account = Account(str(tmp_path / name))
-        run = client.submit("spender", "100", {"account": str(account.path)}, budgets={name: limit})
+        run = client.submit("payer", "100", {"account": str(account.path)}, budgets={name: limit})
         after, _ = played_on(client, store, player, run)
         assert after.state.interrupt_data is not None and after.state.interrupt_data["budget"] == name
         observed = [turn["observation"] for turn in client.transcript(run.id)["history"]]
@@ -86,7 +86,7 @@ def test_at_the_soft_limit_the_run_knows_and_money_and_cycles_hold_as_well(
 
 def test_a_run_within_its_budget_ends_and_tells_what_it_cost(client: Client, player: Player, settings: Settings, tmp_path: Path) -> None:
     store = Store(str(settings.redis_url), settings.prefix)
-    run = client.submit("spender", "3", {"account": str(tmp_path / "account")}, budgets={"tokens": 10_000, "seconds": 600})
+    run = client.submit("payer", "3", {"account": str(tmp_path / "account")}, budgets={"tokens": 10_000, "seconds": 600})
     after, _ = played_on(client, store, player, run)
     assert (after.status.value, after.answer) == ("completed", 3)
     assert after.details["spent"] == {"tokens": 4_000, "money": 0.04}

@@ -77,6 +77,12 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("request_stop_many", (), {"flow": "nobody's", "reason": 5}, "reason"),
     ("request_stop_many", (), {}, "flow"),
     ("retry_many", (5,), {}, "flow"),
+    *(("submit", ("countdown", "x"), {"budgets": value}, "budgets") for value in ([5], "tokens", {5: 5}, {"token": 5}, {"tokens": "5"})),
+    *(("resume", ("live",), {"add": value}, "add") for value in ([5], "tokens", {5: 5}, {"token": 5}, {"tokens": 0}, {"tokens": 10**400})),
+    ("resume", ("live",), {"add": {"tokens": 5}}, "tokens"),
+    *(("resume", ("live",), {"interrupt": value}, "interrupt") for value in (5, ["0:0"])),
+    *(("inbox", (), {"limit": value}, "limit") for value in (0, "5", None)),
+    *(("inbox", (), {"cursor": value}, "cursor") for value in ("", "xyz", "5:", "5:a b", 5, "live|5.0:r")),
 ]
 
 
@@ -130,7 +136,9 @@ def test_the_async_client_refuses_the_same(settings: Settings, stored: redis.Red
     assert everything(stored, prefix) == before
 
 
-@pytest.mark.parametrize("run_id", ["", "no body", "live:memory", "live:events", "caf\xe9", "\ud800", "x" * 100_000, "a\nb", "*"])
+@pytest.mark.parametrize(
+    "run_id", ["", "no body", "live:memory", "live:events", "live:artifacts", "caf\xe9", "\ud800", "x" * 100_000, "a\nb", "*"]
+)
 def test_an_id_that_no_run_can_have_is_not_found(client: Client, stored: redis.Redis, run_id: str) -> None:
     for method in ONE_RUN:
         if method == "request_stop":

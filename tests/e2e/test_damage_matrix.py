@@ -41,7 +41,8 @@ def lab() -> Iterator[Lab]:
 
 def of_the_other(lab: Lab, held: Held) -> tuple[Any, ...]:
     """What belongs to the run beside it: its keys, and where it is listed."""
-    keys = [lab.store.keys.run(SOUND), lab.store.keys.memory(SOUND), lab.store.keys.events(SOUND), lab.store.keys.idempotency("other")]
+    names = lab.store.keys
+    keys = [names.run(SOUND), names.memory(SOUND), names.events(SOUND), names.artifacts(SOUND), names.idempotency("other")]
     with lab.raw.pipeline() as pipe:
         for name in ("live", "interrupted", "stopped", "completed", "errored"):
             pipe.zscore(lab.store.keys.index(name), SOUND)
@@ -85,7 +86,7 @@ def judge(lab: Lab, name: str, call: Any, known: set[bytes], case: str, failures
 def known_keys(lab: Lab) -> set[bytes]:
     """The names of keys that may come to be."""
     keys = lab.store.keys
-    own = [keys.run(HURT), keys.memory(HURT), keys.events(HURT), *keys.shared(), *map(keys.line, keys.queue_names)]
+    own = [keys.run(HURT), keys.memory(HURT), keys.events(HURT), keys.artifacts(HURT), *keys.shared(), *map(keys.line, keys.queue_names)]
     return {key.encode() for key in own}
 
 
@@ -122,7 +123,11 @@ def test_every_key_gone_or_of_another_type(lab: Lab, phase: str) -> None:
     tried = 0
     failures: list[str] = []
     for key in sorted(held):
-        if key in {lab.key(SOUND).encode(), *(f"{lab.key(SOUND)}:{part}".encode() for part in ("memory", "events")), b"lab:idem:other"}:
+        if key in {
+            lab.key(SOUND).encode(),
+            *(f"{lab.key(SOUND)}:{part}".encode() for part in ("memory", "events", "artifacts")),
+            b"lab:idem:other",
+        }:
             continue
         for how in ("gone", "another type"):
             lab.raw.delete(key)

@@ -122,7 +122,7 @@ def test_one_damaged_run_keeps_no_other_from_being_stopped(client: Client) -> No
     assert receipts == {"aa": True, "bb": False, "cc": True}
 
 
-@pytest.mark.parametrize("run_id", ["a:memory", "a:events"])
+@pytest.mark.parametrize("run_id", ["a:memory", "a:events", "a:artifacts"])
 def test_an_id_that_would_be_another_runs_key_is_refused(client: Client, run_id: str) -> None:
     with pytest.raises(InvalidInput, match="cannot be a run id"):
         client.submit("countdown", "g", {"rounds": 1}, run_id=run_id)

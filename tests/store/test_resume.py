@@ -307,3 +307,46 @@ def test_a_resume_is_told_to_those_who_follow_the_events(store: Store) -> None:
 def test_a_resume_of_no_run_is_missing(store: Store) -> None:
     assert store.resume("nobody", op="o", epoch=0, step=0, message="m", after="a") == ["missing"]
     assert everything(store) == {}
+
+
+def test_a_resume_writes_the_fields_given_with_it_and_tells_of_them(store: Store) -> None:
+    asking(store, i_kind="budget")
+    seen = hash_of(store)
+    given = {"fields": {"budgets": '{"tokens":30}', "digest": "new"}, "digest": seen["digest"], "data": '{"added":{"tokens":20}}'}
+    assert resume(store, **given) == ["queued"]
+    fields = claim(store).fields
+    assert (fields["budgets"], fields["digest"], fields["i_answer"]) == ('{"tokens":30}', "new", "null")
+    assert events(store, kind="resumed")[-1]["data"] == '{"added":{"tokens":20}}'
+
+
+def test_a_repeated_resume_writes_its_fields_once(store: Store) -> None:
+    """resume that raises a budget, reply lost > the round asks again > it is raised once more > the first one re-sent."""
+    asking(store)
+    seen = hash_of(store)
+    given = {"fields": {"budgets": "1", "digest": "d1"}, "digest": seen["digest"], "interrupt": seen["i_id"]}
+    first = resume(store, "op", epoch=0, **given)
+    pause_here(store, claim(store))
+    resume(store, "other", fields={"budgets": "2", "digest": "d2"}, digest="d1")
+    before = everything(store)
+    assert resume(store, "op", epoch=0, **given) == first == ["queued"]
+    assert everything(store) == before and hash_of(store)["budgets"] == "2"
+
+
+def test_fields_made_from_other_content_than_is_there_are_refused_as_stale(store: Store) -> None:
+    """Looked at while a round was in flight > it failed, and was charged for > stopped: the digest vouches for the old charge."""
+    asking(store)
+    before = hash_of(store)
+    assert resume(store, "late", fields={"budgets": "9", "digest": "d9"}, digest="another") == ["stale"]
+    assert {name: text for name, text in hash_of(store).items() if name != "ops"} == before
+
+
+@pytest.mark.parametrize(("state", "told"), [("queued", "running"), ("answered", "stale"), ("completed", "finished")])
+def test_a_resume_that_is_refused_writes_none_of_its_fields(store: Store, state: str, told: str) -> None:
+    asking(store)
+    seen = hash_of(store)
+    resume(store, "first", answer="1")
+    if state == "completed":
+        commit_end(store, claim(store))
+    epoch = 0 if state == "answered" else None
+    assert resume(store, "late", epoch=epoch, fields={"budgets": "9", "digest": "d9"}, digest=seen["digest"])[0] == told
+    assert "budgets" not in hash_of(store) and hash_of(store)["digest"] == seen["digest"]

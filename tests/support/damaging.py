@@ -14,6 +14,7 @@ from tests.support.processes import process_of
 from tests.support.runs import LEASE
 from worker import Client, Settings
 from worker.guard.sifting import Malformed, stored_round
+from worker.journal import StoreJournal
 from worker.store import Granted, Store
 
 HURT, SOUND = "hurt", "sound"
@@ -114,6 +115,7 @@ class Lab:
             self.play()
         if phase in ("leased", "waiting", "errored"):
             granted = {**self.claim().fields, "token": self.token()}
+            self.write_down(granted)
             if phase == "leased":
                 self.store.extend([(HURT, granted["token"], '{"done":1,"total":2,"text":""}')])
                 assert process_of(self.client, HURT) == 7
@@ -123,6 +125,13 @@ class Lab:
             self.client.request_stop(HURT)
         found = (self.store.fields(HURT) or {})["phase"]
         assert found == phase, f"it is {found}"
+
+    def write_down(self, granted: Mapping[str, str]) -> None:
+        """An intent and a result, as the engine's journal writes them, and an artifact."""
+        journal = StoreJournal(self.store, Granted(granted["token"], 1, 0, 0, 0, dict(granted), [], "host:7.1"), 1000)
+        journal.intend(f"{HURT}:{granted['step']}:command")
+        journal.record("charge", '"charged"')
+        self.store.redis.hset(self.store.keys.artifacts(HURT), "page", "a text")
 
     def token(self) -> str:
         return (self.store.fields(HURT) or {})["token"]
@@ -194,13 +203,15 @@ def transitions(lab: Lab) -> dict[str, Callable[[], Any]]:
 
     return {
         "claim": claimed,
-        "commit next": commit("next", message=message, fields=following, additions=["turn"]),
+        "commit next": commit("next", message=message, fields=following, additions=["turn"], artifacts={"page": "new"}),
         "commit end": commit("end", fields={"answer": "1", "output": "{}"}),
         "commit pause_next": commit("pause_next", message=message, fields={**following, **question}),
         "commit pause_here": commit("pause_here", message=message, fields=question),
         "commit failed": commit("failed", error="boom", delay=10, max_failures=3),
         "commit give_back": commit("give_back"),
         "commit damaged": commit("damaged", error="boom"),
+        "intend": lambda: [store.intend(HURT, epoch=epoch, step=step, token=token, claim=None, key=f"{HURT}:{step}:k")],
+        "record once": lambda: store.record_once(HURT, nonce=seen["nonce"], step=step, name="charge", value="1"),
         "extend": lambda: store.extend([(HURT, token, "")]),
         "forfeit": lambda: store.forfeit(HURT, epoch=epoch, step=step, process="host:7"),
         "stop": lambda: store.request_stop(HURT, op="o1", mode="graceful"),

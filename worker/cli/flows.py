@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from worker.cli import output
+from worker.cli.costs import amount
 from worker.cli.exits import NOT_FOUND, Failed
 from worker.cli.flows_words import WithWords
 from worker.cli.options import json_option, url_option
@@ -48,6 +49,8 @@ def _played(name: str, flow: dict[str, Any]) -> str:
         return f"paused; holdfast flows unpause {name}"
     if flow["workers"]:
         return count(len(flow["workers"]), "worker")
+    if flow.get("missing"):
+        return f"none; {'; '.join(flow['missing'])}"
     return "none; holdfast worker" + (f" --enable {name}" if flow["runs_shell"] else "")
 
 
@@ -55,6 +58,9 @@ def _tell(name: str, flow: dict[str, Any]) -> None:
     pairs = [("flow", name), ("what it does", plain(flow["description"])), ("played by", _played(name, flow))]
     pairs.append(("nodes", ", ".join(f"{node} ({role})" for node, role in flow["nodes"].items())))
     pairs += [("max rounds", str(flow["max_rounds"]))] if flow["max_rounds"] is not None else []
+    limits = flow.get("budgets") or {}  # an older worker announces none
+    pairs += [("budgets", ", ".join(f"{key} {amount(key, limit)}" for key, limit in limits.items()))] if limits else []
+    pairs += [("missing", ", ".join(map(plain, flow["missing"])))] if flow.get("missing") else []
     pairs += [(key.replace("_", " "), ", ".join(flow[key])) for key in ("interrupt_before", "interrupt_after") if flow[key]]
     output.fields(pairs)
     schema = flow["inputs"]

@@ -1,35 +1,16 @@
-"""resume, retry, delete: what can be done with a run that does not run."""
+"""retry, delete: what can be done with a run that has ended."""
 
 from __future__ import annotations
 
-import json
-import shlex
 from datetime import timedelta
-from typing import Any
 
 import click
 
 from worker.cli import output
 from worker.cli.many import age, each, yes_option
-from worker.cli.options import json_option, run_argument, url_option
+from worker.cli.options import json_option, url_option
 from worker.cli.server import client_for
 from worker.cli.submit import follow_hint
-
-
-@click.command("resume")
-@run_argument
-@click.option("--answer", metavar="JSON", help="What the run asked for, as JSON: --answer '\"yes\"' for a text.")
-@json_option
-@url_option
-def resume_command(run_id: str, answer: str | None, as_json: bool, url: str | None) -> None:
-    """Go on with RUN, which is interrupted (the answer goes to the node that asked) or stopped."""
-    value = None if answer is None else _answer(answer)
-    with client_for(url) as client:
-        run = client.resume(run_id, value)
-    if as_json:
-        output.document(run.to_dict())
-    else:
-        click.echo(f"{run.id} goes on at step {run.state.step}, {run.state.current_node}; {follow_hint(run.id, url)}")
 
 
 @click.command("retry")
@@ -77,11 +58,3 @@ def delete_command(
         output.document({"deleted": run_id})
     else:
         click.echo(f"{run_id} is deleted")
-
-
-def _answer(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        quoted = shlex.quote(json.dumps(text, ensure_ascii=False))
-        raise click.UsageError(f"--answer expects JSON, it got {text!r}. A text stands in double quotes: --answer {quoted}") from error

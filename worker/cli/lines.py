@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from worker.cli.costs import facts
 from worker.cli.story import row_of
-from worker.cli.texts import clock, duration
+from worker.cli.texts import clock, duration, plain
 
 if TYPE_CHECKING:
     from worker.event import Event
@@ -30,7 +31,8 @@ class Lines:
             row = row_of(event)
             took = f"  {duration(row.took)}" if row.took is not None else ""
             attempt = f"  attempt {row.attempt}" if row.attempt > 1 else ""
-            click.echo(f"{clock(event.at)}  step {row.step}  {row.node}  {row.text}{took}{attempt}")
+            cost = "".join(f"  {plain(each)}" for each in facts(event.data)) if row.is_round else ""
+            click.echo(f"{clock(event.at)}  step {row.step}  {row.node}  {row.said}{took}{cost}{attempt}")
 
     def note(self, text: str) -> None:
         click.echo(text)
@@ -70,8 +72,10 @@ class JsonLines:
 
 def last_words(run: Run) -> list[str]:
     """What a run's end, or pause, has to say: the answer, the error, the question and how to go on."""
-    from worker.cli.show import how_to_resume
-    from worker.cli.texts import lines, plain, value_text
+    from worker.cli.asked import what
+    from worker.cli.on_app import program
+    from worker.cli.texts import lines, value_text
+    from worker.waiting import Waiting
 
     status = run.status.value
     if status == "completed":
@@ -79,8 +83,10 @@ def last_words(run: Run) -> list[str]:
         return [f"{head}: {value_text(run.answer)}"]
     if status == "errored":
         return [f"error: {lines(run.error or '')}", f"try again: holdfast retry {run.id}"]
-    if status == "interrupted":
-        return [f"interrupted: {plain(str(run.state.interrupt_reason))}", f"go on: {how_to_resume(run)}"]
+    waiting = Waiting.of(run)
+    if status == "interrupted" and waiting is not None:
+        command = [] if waiting.command is None and waiting.kind != "budget" else [what(waiting)]
+        return [f"interrupted: {plain(waiting.question)}", *command, *(f"go on: {way}" for way in waiting.how(program()))]
     if status == "stopped":
         return [f"stopped at step {run.state.step}", f"go on: holdfast resume {run.id}"]
     return []

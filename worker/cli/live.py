@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from worker.cli.costs import EXHAUSTED, LOW, totals
 from worker.cli.lines import last_words
 from worker.cli.output import COLOURS
 from worker.cli.story import GIT_ID, Row, round_text, row_of
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
 
 TONES = {"round": "", "good": "green", "bad": "bold red", "wait": "yellow", "note": "bold magenta"}
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-#: Lines that are not rows of the table: two of head, one empty, the table's head, "earlier rounds", two of foot, the cursor's.
-FRAME_LINES = 8
+#: Lines that are not rows of the table: three of head, one empty, the table's head, "earlier rounds", two of foot, the cursor's.
+FRAME_LINES = 9
 #: From this width on the rows name their node, and from this one on there is room for everything.
 MEDIUM, WIDE = 60, 90
 #: Wider than this no line is drawn: what belongs together should stand together.
 WIDEST = 110
+#: A thought is left out where less of it than this would be seen beside its command, which comes first.
+LEAST_THOUGHT = 12
 #: Seconds without an answer before that is said.
 SILENCE = 2.0
 WAITS = {
@@ -106,7 +109,7 @@ class LiveView:
         gap = "  " if width >= MEDIUM else " "
         second = Text.assemble((run.id, "dim"), gap, (run.status.value, COLOURS[run.status.value]), no_wrap=True, overflow="ellipsis")
         second.append(f"{gap}step {run.state.step}{gap}{duration(taken)}")
-        return [first, second, Text("")]
+        return [first, second, *_totals(run), Text("")]
 
     def _table(self, run: Run, width: int, height: int) -> RenderableType:
         flight = [] if self._over else self._in_flight(run)
@@ -120,13 +123,15 @@ class LiveView:
         table.add_column("time", justify="right", no_wrap=True)
         if width >= MEDIUM:
             table.add_column("attempt" if width >= WIDE else "try", justify="right", no_wrap=True)
+        rows = [*shown, *flight]
+        room = width - self._taken(rows, width)
         last = None
-        for row in [*shown, *flight]:
+        for row in rows:
             number = "" if row.step == last or row.step < 0 else str(row.step)
             last = row.step
             cells: list[Text | str] = [
                 Text(number, style="dim"),
-                Text(_cut(row.text), style=TONES[row.tone]),
+                _said(row, room),
                 duration(row.took) if row.took is not None else "",
             ]
             if width >= MEDIUM:
@@ -137,6 +142,14 @@ class LiveView:
         if not hidden:
             return table
         return Group(Text(f"… {hidden} earlier", style="dim"), table)
+
+    @staticmethod
+    def _taken(rows: Sequence[Row], width: int) -> int:
+        """Characters of a line that the other columns take: step and time, and on wider terminals node and attempt."""
+        taken = 5 + 1 + max((len(duration(row.took)) for row in rows if row.took is not None), default=0)
+        if width >= MEDIUM:
+            taken += 1 + min(14, max((len(row.node) for row in rows), default=0)) + 1 + len("attempt" if width >= WIDE else "try")
+        return taken
 
     def _in_flight(self, run: Run) -> list[Row]:
         details, node = run.details, run.state.current_node
@@ -178,6 +191,26 @@ class LiveView:
 
 def _until(moment: str) -> float:
     return (datetime.fromisoformat(moment) - datetime.now(UTC)).total_seconds()
+
+
+def _totals(run: Run) -> list[Text]:
+    """A line with what the run has used, and of what limits; none where there is nothing to say."""
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for text, share in totals(run):
+        line.append(" · " if line else "", "dim")
+        line.append(text, "red" if share >= EXHAUSTED else "yellow" if share >= LOW else "dim")
+    return [line] if line else []
+
+
+def _said(row: Row, room: int) -> Text:
+    """What a row says in so many characters: as much of the thought as leaves the command whole."""
+    text = Text(_cut(row.text), style=TONES[row.tone])
+    left = room - text.cell_len - len(" · ")
+    if not row.thought or left < min(LEAST_THOUGHT, len(row.thought)):
+        return text
+    thought = Text(row.thought, style="italic dim")
+    thought.truncate(left, overflow="ellipsis")
+    return Text.assemble(thought, " · ", text)
 
 
 def _cut(text: str) -> str:

@@ -72,11 +72,14 @@ def drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], wide: str, spar
     return table
 
 
-def fields(pairs: Sequence[tuple[str, str]]) -> None:
-    """Names and values, one a line; on a terminal the values are aligned, and cut where they would fill it several times."""
+def fields(pairs: Sequence[tuple[str, str]], whole: Sequence[str] = ()) -> None:
+    """Names and values, one a line; on a terminal the values are aligned, and cut where they would fill it several times.
+
+    Those named in ``whole`` are never cut.
+    """
     width = max((len(name) for name, _ in pairs), default=0) + 2 if sys.stdout.isatty() else 0
     for name, value in pairs:
         head = click.style(f"{name}:".ljust(width), bold=True) if sys.stdout.isatty() else f"{name}:"
-        if sys.stdout.isatty() and len(value) > MOST_SHOWN:
+        if sys.stdout.isatty() and len(value) > MOST_SHOWN and name not in whole:
             value = f"{value[:MOST_SHOWN]}… ({len(value)} characters; --json has them all)"  # noqa: PLW2901
         click.echo(f"{head} {value}")

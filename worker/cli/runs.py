@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from worker.cli import output
+from worker.cli.costs import amount
 from worker.cli.options import flow_option, json_option, status_option, url_option
 from worker.cli.server import client_for
 from worker.cli.texts import duration, plain, since
@@ -25,17 +26,23 @@ def list_command(status: str | None, flow: str | None, limit: int, as_json: bool
     if as_json:
         output.document([run.to_dict() for run in page])
         return
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (run.id, run.status.value, plain(run.flow), str(run.state.step), f"{duration(since(run.created_at))} ago", plain(run.goal))
         for run in page
     ]
+    columns = ["run", "status", "flow", "step", "submitted", "goal"]
+    spent = [run.details.get("spent", {}) for run in page]
+    for column, name in (("tokens", "tokens"), ("cost", "money")):
+        if any(each.get(name) for each in spent):
+            columns.append(column)
+            rows = [(*row, amount(name, each[name]) if each.get(name) else "") for row, each in zip(rows, spent, strict=True)]
     kinds = " ".join(word for word in (status, flow and f"{flow!r}") if word)
     output.table(
-        ("run", "status", "flow", "step", "submitted", "goal"),
+        columns,
         rows,
         "goal",
         f"no {kinds} runs" if kinds else "no runs yet; holdfast submit FLOW GOAL",
-        spare=("submitted", "flow", "step"),
+        spare=[name for name in ("submitted", "flow", "step", "cost", "tokens") if name in columns],
     )
     if page.cursor is not None:
         click.echo(f"there are more; --limit {limit * 4} shows them", err=True)

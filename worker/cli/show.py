@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from worker.cli import output
+from worker.cli import asked, output
+from worker.cli.costs import budgets, facts, used_in_all
 from worker.cli.export import written
 from worker.cli.options import json_option, run_argument, url_option
 from worker.cli.server import client_for
-from worker.cli.story import row_of
-from worker.cli.texts import clock, duration, moment, plain, since, value_text
+from worker.cli.story import Row, command_text, row_of
+from worker.cli.texts import clock, duration, lines, moment, plain, since, value_text
+from worker.waiting import Waiting
 
 if TYPE_CHECKING:
     from worker.event import Event
@@ -26,27 +30,38 @@ if TYPE_CHECKING:
 @click.option(
     "--output", "file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="The transcript as JSON, into FILE."
 )
+@click.option("--artifact", metavar="NAME", help="What it keeps whole under this name, as it is.")
 @json_option
 @url_option
-def show_command(run_id: str, transcript: bool, file: Path | None, as_json: bool, url: str | None) -> None:
+def show_command(run_id: str, transcript: bool, file: Path | None, artifact: str | None, as_json: bool, url: str | None) -> None:
     """Everything about RUN."""
     with client_for(url) as client:
+        if artifact is not None:
+            text = client.artifact(run_id, artifact)
+            if as_json:
+                output.document({"run": run_id, "artifact": artifact, "text": text})
+            else:
+                click.echo(lines(text) if sys.stdout.isatty() else text)
+            return
         if file is not None:
             written(client.transcript(run_id), file)
             return
         run = client.get(run_id)
+        played = client.events(run_id, follow=False) if run.details.get("spent") and not as_json else ()
+        models = _models(played)
+        artifacts = {} if as_json else client.artifacts(run_id)
         whole = client.transcript(run_id) if transcript else None
         events = list(client.events(run_id, follow=False)) if transcript and not as_json else []
     if as_json:
         output.document(whole if whole is not None else run.to_dict())
         return
-    output.fields(described(run))
+    output.fields(described(run, models, artifacts), whole=("command", "will ask"))
     if whole is not None:
         _tell_history(whole["history"])
         _tell_events(events)
 
 
-def described(run: Run) -> list[tuple[str, str]]:
+def described(run: Run, models: str = "", artifacts: Mapping[str, int] | None = None) -> list[tuple[str, str]]:
     """What there is to say about a run, as names and values."""
     details = run.details
     pairs = [("run", run.id), ("flow", plain(run.flow)), ("goal", plain(run.goal)), ("status", run.status.value)]
@@ -61,11 +76,9 @@ def described(run: Run) -> list[tuple[str, str]]:
         pairs.append(("waits", f"holdfast flows unpause {run.flow}" if paused else f"{details.get('waiting_for', '')}{until}".strip()))
     if details.get("last_error") and not run.error:
         pairs.append(("last failure", plain(details["last_error"])))
-    if run.status.value == "interrupted":
-        pairs.append(("asks", plain(str(run.state.interrupt_reason))))
-        if run.state.interrupt_data is not None:
-            pairs.append(("with", plain(json.dumps(run.state.interrupt_data, ensure_ascii=False))))
-        pairs.append(("go on", how_to_resume(run)))
+    waiting = Waiting.of(run)
+    if run.status.value == "interrupted" and waiting is not None:
+        pairs += asked.pairs(waiting)
     if run.status.value == "stopped":
         who = "".join(
             f", {name} {plain(str(details[key]))}" for name, key in (("by", "stop_by"), ("because", "stop_reason")) if details.get(key)
@@ -73,23 +86,28 @@ def described(run: Run) -> list[tuple[str, str]]:
         pairs.append(("stopped", f"{moment(details['stopped_at']) if 'stopped_at' in details else ''}{who}"))
         if details.get("in_doubt"):
             pairs.append(("in doubt", f"{details['in_doubt']}: this round was in flight, and nobody can vouch for its effects"))
+        pairs += [("will ask", asked.what(waiting))] if waiting is not None else []
         pairs.append(("go on", f"holdfast resume {run.id}"))
     if run.error:
         pairs += [("error", plain(run.error)), ("try again", f"holdfast retry {run.id}")]
+    pairs += [("model", models)] if models else []
+    pairs += [("used", used_in_all(details["spent"]))] if used_in_all(details.get("spent", {})) else []
+    pairs += [("budget", text) for text in budgets(run)]
     pairs += [("inputs", plain(json.dumps(dict(run.inputs), ensure_ascii=False)))] if run.inputs else []
     pairs += [("labels", ", ".join(f"{plain(key)}={plain(value)}" for key, value in run.labels.items()))] if run.labels else []
     pairs += [("submitted", moment(run.created_at))]
     if details.get("ended_at"):
         pairs.append(("took", duration((run.updated_at - run.created_at).total_seconds())))
+    if artifacts:
+        pairs.append(("artifacts", ", ".join(f"{plain(name)} ({size:,} bytes)" for name, size in artifacts.items())))
     if run.status.value == "completed":
         pairs.append(("answer", value_text(run.answer)))
     return pairs
 
 
-def how_to_resume(run: Run) -> str:
-    """The command that goes on with an interrupted run."""
-    asks = (run.details.get("interrupt") or {}).get("kind") == "node"
-    return f"holdfast resume {run.id}" + (" --answer '\"your answer\"'" if asks else "")
+def _models(events: Iterable[Event]) -> str:
+    """The models that played the run, in the order of their first rounds."""
+    return ", ".join(dict.fromkeys(plain(str(event.data["model"])) for event in events if event.data.get("model")))
 
 
 def _tell_history(history: list[dict[str, Any]]) -> None:
@@ -105,4 +123,15 @@ def _tell_events(events: list[Event]) -> None:
     click.echo("\nevents:")
     for event in events:
         row = row_of(event)
-        click.echo(f"{clock(event.at)}  step {event.step}  {event.node}  {row.text}")
+        click.echo(f"{clock(event.at)}  step {event.step}  {event.node}  {row.said}")
+        if row.is_round:
+            click.echo(f"    {'  '.join(_round(event, row))}")
+
+
+def _round(event: Event, row: Row) -> list[str]:
+    """What is known of a round beside what it came to."""
+    data = event.data
+    carried_out = [command_text(data)] if "observation" in data and "command" in data else []
+    seen = [f"observation {str(data['digest'])[:12]}"] if data.get("digest") else []
+    took = [f"took {duration(row.took)}"] if row.took is not None else []
+    return [*map(plain, (*carried_out, *seen, *facts(data))), *took, f"attempt {row.attempt}"]

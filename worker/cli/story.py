@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from worker.cli.costs import amount, budget
 from worker.cli.texts import duration, plain
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 #: Whole object ids of git are of no use to people; this many of their digits are.
 GIT_ID = re.compile(r"\b([0-9a-f]{12})(?:[0-9a-f]{28}|[0-9a-f]{52})\b")
 #: Of a committed event's data, what is told apart from the rest.
-FRAME = ("took", "command", "args", "observation", "answer")
+FRAME = (
+    "took", "command", "args", "observation", "answer", "thought", "reasoning", "plan", "criticism", "speak",
+    "digest", "model", "tokens", "input_tokens", "output_tokens", "money", "requests", "spent",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,7 @@ class Row:
     Attributes:
         step, node, attempt: of the round it is about.
         text: what happened, on one line.
+        thought: what a controller thought when it decided that.
         took: seconds; None where nothing took time.
         tone: round, good, bad, or wait: how it is coloured.
         is_round: whether it is a committed round, and not something that happened in between.
@@ -38,13 +43,21 @@ class Row:
     took: float | None = None
     tone: str = "round"
     is_round: bool = False
+    thought: str = ""
+
+    @property
+    def said(self) -> str:
+        """The thought and what came of it."""
+        return f"{self.thought} · {self.text}" if self.thought else self.text
 
 
 def row_of(event: Event) -> Row:
     """The row of an event."""
     if event.type == "committed":
         took = event.data.get("took")
-        return Row(event.step, event.node, event.attempt, round_text(event.data), int(took) / 1000 if took else None, is_round=True)
+        seconds = int(took) / 1000 if took else None
+        thought = "" if "observation" in event.data else plain(str(event.data.get("thought", "")))
+        return Row(event.step, event.node, event.attempt, round_text(event.data), seconds, is_round=True, thought=thought)
     text, tone = _between(event)
     return Row(event.step, event.node, event.attempt, plain(text), tone=tone)
 
@@ -94,9 +107,11 @@ def _between(event: Event) -> tuple[str, str]:
             wait = int(float(data.get("retry_in", 0))) / 1000
             return f"failed, tried again in {duration(wait)}: {_cause(data)}", "bad"
         case "interrupted":
-            return f"interrupted: {data.get('reason', '')}", "wait"
+            return _asked(data), "wait"
         case "resumed":
-            answer = f" with {value_short(data['answer'])}" if data.get("answer") is not None else ""
+            given = [] if data.get("answer") is None else [value_short(data["answer"])]
+            given += [f"{amount(name, more)} more {name}" for name, more in (data.get("added") or {}).items()]
+            answer = f" with {', '.join(given)}" if given else ""
             return f"resumed{answer}" + (" (its deadline passed)" if data.get("by") == "deadline" else ""), "good"
         case "stop_requested" | "stopped":
             word = "stop requested" if event.type == "stop_requested" else "stopped"
@@ -116,6 +131,18 @@ def _between(event: Event) -> tuple[str, str]:
             return "given back by a worker that leaves", "wait"
         case other:
             return " ".join([other, *(f"{name} {_word(value)}" for name, value in data.items())]), "wait"
+
+
+def _asked(data: Mapping[str, Any]) -> str:
+    """What an interrupt asks; of a command, which one."""
+    for words, name in (("asks for approval", "approval"), ("in doubt", "in_doubt")):
+        about = data.get(name)
+        if isinstance(about, dict) and "command" in about:
+            return f"{words}: {command_text(about)}"
+    limit, spent = data.get("limit"), data.get("spent")
+    if "budget" in data and isinstance(limit, int | float) and isinstance(spent, int | float) and limit > 0:
+        return f"{data.get('reason', '')}: {budget(str(data['budget']), limit, spent)}"
+    return f"interrupted: {data.get('reason', '')}"
 
 
 def _cause(data: Mapping[str, Any]) -> str:

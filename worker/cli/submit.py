@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 @click.option("--max-rounds", metavar="N", type=int, help="End unfinished after so many cycles.")
 @click.option("--not-before", metavar="SECONDS", type=float, help="Start no sooner than in so many seconds.")
 @click.option("--deadline", metavar="SECONDS", type=float, help="Give up in so many seconds.")
+@click.option("--budget", "budgets", metavar="NAME=AMOUNT", multiple=True, help="Spend no more: tokens, money, seconds, commands.NAME.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="A text of your own by which to know the run.")
 @click.option("--watch", is_flag=True, help="Watch it until it ends.")
 @json_option
@@ -50,6 +51,7 @@ def submit_command(
     max_rounds: int | None,
     not_before: float | None,
     deadline: float | None,
+    budgets: tuple[str, ...],
     labels: tuple[str, ...],
     watch: bool,
     as_json: bool,
@@ -76,6 +78,7 @@ def submit_command(
             not_before=not_before,
             deadline=deadline,
             labels=pairs(labels, "--label"),
+            budgets=amounts(budgets, "--budget"),
         )
         if not watch:
             _tell(client, run, as_json, url)
@@ -96,6 +99,17 @@ def pairs(given: Sequence[str], option: str) -> dict[str, str]:
         if key in found:
             raise click.UsageError(f"{option} {key} is given twice.")
         found[key] = value
+    return found
+
+
+def amounts(given: Sequence[str], option: str) -> dict[str, float]:
+    """``NAME=AMOUNT`` options as numbers; raises UsageError."""
+    found: dict[str, float] = {}
+    for name, text in pairs(given, option).items():
+        try:
+            found[name] = int(text) if text.strip().isdecimal() else float(text)
+        except ValueError as error:
+            raise click.UsageError(f"{option} {name} expects a number, it got {text!r}.") from error
     return found
 
 

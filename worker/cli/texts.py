@@ -49,3 +49,9 @@ def moment(at: datetime | str) -> str:
 def count(number: int, noun: str) -> str:
     """``1 round``, ``2 rounds``."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def exact(value: Any) -> str:
+    """A value as JSON on one line, each character of it visible: what does not print stands there as its escape."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)

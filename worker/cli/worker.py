@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worker.cli import output
-from worker.cli.options import json_option, url_option
+from worker.cli.options import json_option, model_options, url_option
 from worker.cli.server import settings_for
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ ROLES = ("controller", "executor", "all")
     help="What plays them: threads, processes (for rounds that compute), or the worker itself, one at a time.",
 )
 @click.option("--enable", metavar="FLOW", multiple=True, help="Play this flow too, although it runs shell commands of whoever submits.")
+@model_options
 @click.option("--log-format", type=click.Choice(("text", "json")), help="json: one object a line, with run, step and attempt.")
 @click.option("--until-stdin-ends", is_flag=True, hidden=True, help="Shut down when standard input is closed: `up` and `demo` use it.")
 @json_option
@@ -42,17 +43,20 @@ def worker_command(
     concurrency: int | None,
     pool: str,
     enable: tuple[str, ...],
+    model: str | None,
+    model_url: str | None,
     log_format: str | None,
     until_stdin_ends: bool,
     as_json: bool,
     url: str | None,
 ) -> None:
     """Play rounds until told to leave. Ctrl-C or SIGTERM: it finishes the rounds in flight and leaves; a second Ctrl-C does not wait."""
-    settings = settings_for(url, concurrency=1 if pool == "solo" else concurrency, log_format=log_format)
+    settings = settings_for(url, concurrency=1 if pool == "solo" else concurrency, log_format=log_format, model=model, model_url=model_url)
     settings = settings.model_copy(update={"enabled_flows": tuple(dict.fromkeys((*settings.enabled_flows, *enable)))})
     assert settings.redis_url is not None
     os.environ["HOLDFAST_REDIS_URL"] = settings.redis_url  # for the pool's processes
     os.environ["HOLDFAST_ENABLED_FLOWS"] = ",".join(settings.enabled_flows)
+    os.environ |= {f"HOLDFAST_{key.upper()}": value for key, value in (("model", model), ("model_url", model_url)) if value is not None}
     _hide_warnings()
     if until_stdin_ends:
         threading.Thread(target=_leave_with_stdin, name="stdin", daemon=True).start()

@@ -30,7 +30,7 @@ def check_answer(asked: Waiting, answer: Any) -> None:
     else:
         return
     if answer is None:
-        raise InvalidInput(f"run {asked.run_id} asks: {asked.question} and was given no answer; expected {EXPECTED}")
+        raise InvalidInput(f"run {asked.run_id} was given no answer; expected {EXPECTED}. Say for example: {asked.how()[0]}")
     try:
         read_answer(answer)
     except InvalidInput as error:
@@ -39,7 +39,7 @@ def check_answer(asked: Waiting, answer: Any) -> None:
 
 def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
     """The limits of the run's budgets once ``add`` is added to them; raises InvalidInput for a name that has no limit."""
-    limits = record.mapping("budgets")
+    limits = record.budgets
     for name in add:
         if name not in limits:
             raise InvalidInput(
@@ -48,15 +48,15 @@ def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
     return check_budgets({**limits, **{name: limits[name] + amount for name, amount in add.items()}})
 
 
-def check_enough(asked: Waiting, limits: Mapping[str, float]) -> None:
+def check_enough(asked: Waiting, limits: Mapping[str, float], add: Mapping[str, float]) -> None:
     """Refuse to go on with a run whose budget would still be exhausted: it would stop here again; raises InvalidInput."""
     data = asked.data or {}
-    name, spent = data.get("budget"), data.get("spent")
-    limit = limits.get(str(name), data.get("limit"))
-    if isinstance(spent, int | float) and isinstance(limit, int | float) and limit <= spent:
+    name, spent = data["budget"], data["spent"]
+    limit = limits.get(name)
+    if limit is not None and limit <= spent:
         raise InvalidInput(
-            f"run {asked.run_id} has spent {spent:g} of {limit:g} {name}, and would stop here again; add more than {spent - limit:g}: "
-            f"{asked.how()[0]}"
+            f"run {asked.run_id} has spent {spent:,} of its {name}, and would stop here again with a limit of {limit:,}; "
+            f"add more than {round(spent - limit + add.get(name, 0), 6):,}: {asked.how()[0]}"
         )
 
 

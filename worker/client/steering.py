@@ -65,7 +65,7 @@ class Steering(Reading):
             check_answer(asked, answer)
         limits = raised(record, more)
         if asked is not None and asked.kind == "budget" and (more or record.fields.get("phase") == "interrupted"):
-            check_enough(asked, limits)
+            check_enough(asked, limits, more)
             text = text or "null"  # also of a stopped run: it asks for more no longer
         message = self._message(record, 1)
         words = self._store.resume(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from flows.summaries import safe_text
+from flows.values import canonical
 from worker.errors import DamagedRun
 from worker.record import Record
+from worker.run import Run
 from worker.verdict import Verdict, VerdictCode
+from worker.waiting import Waiting
 from worker.why.case import Case, iso
 
 #: Characters of a flow's own words in a sentence; what to do comes after them, and must be seen.
@@ -67,11 +70,52 @@ def waiting_for_a_person(case: Case) -> Verdict:
     """Interrupted: an answer is due, from a person or, at its deadline, by default."""
     reason, due = case.fields.get("i_reason", ""), case.standing.due
     until = "" if due is None else f"; without an answer its deadline moves it {case.due}"
+    waiting = _waiting(case)
+    head, ways = _asked(waiting, reason, f"holdfast resume {case.id}")
     return case.say(
         VerdictCode.WAITING_FOR_A_PERSON,
-        f"It waits for a person: {safe_text(reason, TOLD)}{until}. Answer it: holdfast resume {case.id} --answer JSON",
+        f"{head}{until}. {ways}",
         case.time("updated_at"),
         reason=reason,
         node=case.fields.get("i_node"),
         deadline=iso(due),
+        kind=waiting.kind if waiting else "question",
     )
+
+
+def _waiting(case: Case) -> Waiting | None:
+    try:
+        return Waiting.of(Run.of(Record(case.fields)))
+    except DamagedRun:  # in what no transition and no round would look at now
+        return None
+
+
+def _asked(waiting: Waiting | None, reason: str, resume: str) -> tuple[str, str]:
+    """What the run waits for, and the commands that answer it."""
+    told = safe_text(reason, TOLD)
+    match waiting.kind if waiting else "question":
+        case "approval":
+            return f"It waits for a person's approval of {_command(waiting)}", (
+                f"To approve it: {resume} --approve. To refuse it, with words for the controller: {resume} --refuse 'why'. "
+                f"To have it with other arguments: {resume} --edit JSON"
+            )
+        case "in_doubt":
+            return f"A worker was lost while it carried out {_command(waiting)}, and nobody knows whether it has happened: find out", (
+                f"To have it carried out (again): {resume} --answer '\"retry\"'. If it has happened: "
+                f'{resume} --answer \'{{"result": ...}}\'. To tell the controller: {resume} --answer \'{{"tell": "..."}}\''
+            )
+        case "budget":
+            assert waiting is not None and waiting.data is not None
+            name, spent, limit = (waiting.data[each] for each in ("budget", "spent", "limit"))
+            return f"Its budget of {name} is exhausted: {spent:,} of {limit:,} are spent", (
+                f"To let it go on with as much again: {waiting.how()[0]}"
+            )
+        case "pause":
+            return f"It waits for a person: {told}", f"Look at it, and let it go on: {resume}"
+        case _:
+            return f"It waits for a person: {told}", f"Answer it: {resume} --answer JSON"
+
+
+def _command(waiting: Waiting | None) -> str:
+    assert waiting is not None
+    return safe_text(f"{waiting.command} {canonical(dict(waiting.args))}", TOLD)

@@ -92,7 +92,8 @@ def mcp_commands(
         name: of the server, within the flow.
         command, env: the program that is started beside the worker, and its variables (``env:NAME`` refers to one of the worker's).
         url, headers: or where the service is, and what is sent with each request (``env:NAME``, ``Bearer env:NAME``).
-        tools: those that become commands; as a mapping with what is said of each, see ``ToolConfig``.
+        tools: those that become commands; as a mapping, with ``description``, ``idempotent``, ``timeout_seconds``, ``approval`` and
+            ``in_doubt`` of each.
         timeout_seconds: of one call. start_seconds: until the server has told its tools.
 
     Raises:

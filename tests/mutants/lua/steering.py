@@ -94,6 +94,19 @@ MUTANTS = (
         "an answer reaches the round", "test_resume.py::test_an_answer_takes_the_run_into_the_next_epoch",
     ),
     Mutant(
+        "resume.fields_lost", "resume_run", "set_fields(k)\n", "",
+        "what a resume raises is raised", "test_resume.py::test_a_resume_writes_the_fields_given_with_it_and_tells_of_them",
+    ),
+    Mutant(
+        "resume.any_content", "resume_run", "if arg.digest and run.digest ~= arg.digest then return reply('stale') end\n", "",
+        "fields are written over the content that they were made from",
+        "test_resume.py::test_fields_made_from_other_content_than_is_there_are_refused_as_stale",
+    ),
+    Mutant(
+        "resume.untold", "resume_run", "'data', arg.data or 'null')", "'data', 'null')",
+        "who looks later sees what was raised", "test_resume.py::test_a_resume_writes_the_fields_given_with_it_and_tells_of_them",
+    ),
+    Mutant(
         "resume.unpushable", "resume_run", "refusal = unpushable(k, run.queue)", "refusal = nil",
         "a list whose count does not read is answered before any write",
         "test_damage.py::test_a_garbled_push_count_does_not_break_a_resume_or_a_retry_half_way",

@@ -1,4 +1,4 @@
-"""Spending: a flow whose controller pays for each decision, in an account outside that a killed process cannot take back."""
+"""Paying: a flow whose controller pays for each decision, in an account outside that a killed process cannot take back."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Paying:
         return {"tokens": EXPECTED, "money": 0.012}
 
 
-@register("spender")
-class Spender(ControllerExecutorFlow):
+@register("payer")
+class Payer(ControllerExecutorFlow):
     """Spends 1,000 tokens a round until its goal, a number of rounds, is reached."""
 
     max_rounds = 100

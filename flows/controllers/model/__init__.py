@@ -1,0 +1,179 @@
+"""The controller ``model``: a language model decides which command comes next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from flows.context import PROGRESS_LENGTH, RoundContext
+from flows.controllers import Controller, controller
+from flows.controllers.model.chat import ChatMessage, Model, ModelFailed, Reply, RequestSettings, SystemMessage, UserMessage
+from flows.controllers.model.estimates import LAST, figures, first_estimate, next_estimate
+from flows.controllers.model.json_format import instructions
+from flows.controllers.model.messages import BYTES_A_TOKEN, budget_message, bytes_of, group_messages, history_messages, text_of
+from flows.controllers.model.names import ToolNames
+from flows.controllers.model.prompts import rendered
+from flows.controllers.model.reading import decisions_of
+from flows.controllers.model.settings import missing, read_settings
+from flows.controllers.model.target import target_of
+from flows.controllers.model.window import Group, Window, shown
+from flows.errors import BadReply, FatalError
+from flows.outcomes import Command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Seconds between two looks that watchers get at a reply as it comes; it travels with a heartbeat anyway.
+TOLD_EVERY = 0.2
+
+
+@controller("model")
+class ModelController(Controller):
+    """Asks a model once a round; all it knows of the run is the round's context.
+
+    Args:
+        settings: see ``settings.ModelSettings``.
+
+    Raises:
+        InvalidController: with a sentence for each setting that will not do.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        system: str | None = None,
+        user: str | None = None,
+        reply: str = "auto",
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        timeout_seconds: float | None = None,
+        window: Mapping[str, int] | None = None,
+    ) -> None:
+        given: dict[str, Any] = {"model": model, "base_url": base_url, "api_key": api_key, "system": system, "user": user, "reply": reply}
+        given |= {"temperature": temperature, "max_tokens": max_tokens, "timeout_seconds": timeout_seconds, "window": window}
+        self.settings = read_settings(given)
+        self._window = Window(**self.settings.window.model_dump())
+        self._request = RequestSettings(self.settings.timeout_seconds, self.settings.temperature, self.settings.max_tokens)
+
+    @property
+    def missing(self) -> str | None:
+        """What is not installed here and has to be, in a sentence."""
+        return missing()
+
+    async def decide(self, context: RoundContext) -> Command | list[Command | BadReply]:
+        """Make one request, and read the reply.
+
+        Raises:
+            BadReply: it decides nothing. RetryableError, FatalError: there was none; see ``failures``.
+        """
+        if self.missing is not None:
+            raise FatalError(f"a model cannot be asked by this worker: {self.missing}")
+        from flows.controllers.model.library import opened  # here: it takes seconds and much memory, and few flows need it
+
+        own = self.settings
+        names = ToolNames(each["name"] for each in context.commands)
+        try:
+            async with opened(target_of(own.model, own.base_url, own.api_key, context.endpoint), own.reply) as model:
+                reply = await self._asked(model, names, context)
+        except ModelFailed as failed:
+            raise failed.error from None
+        decisions = decisions_of(reply, names)
+        if len(decisions) > 1:
+            return decisions
+        if isinstance(decisions[0], BadReply):
+            raise decisions[0]
+        return decisions[0]
+
+    def estimate(self, context: RoundContext) -> Mapping[str, float]:
+        """What a request of this round will cost; see ``estimates``."""
+        last = context.committed.get(LAST)
+        if last:
+            return next_estimate(last, context, self.settings.max_tokens)
+        try:
+            size = bytes_of(self.messages(context, ToolNames(()), tools=False), context.commands)
+        except FatalError:  # a template that cannot be filled in: no request will be made
+            return {}
+        return first_estimate(size, self.settings.max_tokens)
+
+    def messages(self, context: RoundContext, names: ToolNames, tools: bool) -> list[ChatMessage]:
+        """What a request of this round says.
+
+        Args:
+            tools: the model calls commands as tools; else it is told of them, and of the form of its replies.
+        """
+        values = {name: value for name, value in context.values.items() if not name.startswith("_")}
+        variables = {
+            "goal": context.goal,
+            "inputs": dict(context.inputs),
+            "node_goal": context.node_goal,
+            "commands": list(context.commands),
+            "budgets": dict(context.budgets),
+            "values": values,
+            "recalled": values.get("recalled", []),
+        }
+        system = rendered(self.settings.system, "system", variables)
+        if not tools:
+            system = f"{system}\n\n{instructions(context.commands)}".strip()
+        visible = shown(context.history, self._window, lambda group: _tokens(group, names, tools))
+        feedback = values.get("human_feedback") if len(context.history) else None
+        return [
+            *([SystemMessage(system)] if system else []),
+            UserMessage(rendered(self.settings.user, "user", variables) or context.goal),
+            *history_messages(visible, names, tools),
+            *([UserMessage(f"A person says: {text_of(feedback)}")] if feedback not in (None, "") else []),
+            *budget_message(context.budgets),
+        ]
+
+    async def _asked(self, model: Model, names: ToolNames, context: RoundContext) -> Reply:
+        tools = model.has_tools if self.settings.reply == "auto" else self.settings.reply == "tools"
+        messages = self.messages(context, names, tools)
+        schemas = _as_tools(context.commands, names) if tools else []
+        try:
+            reply = await model.request(messages, schemas, self._request, _teller(context))
+        except ModelFailed as failed:
+            if failed.billed:
+                context.spend(**self.estimate(context))
+            raise
+        except asyncio.CancelledError:
+            context.spend(**self.estimate(context))
+            raise
+        self._charge(reply, context)
+        return reply
+
+    def _charge(self, reply: Reply, context: RoundContext) -> None:
+        usage = reply.usage
+        context.tell(model=reply.model[:200])
+        if usage is None:  # the provider does not say what it will ask for
+            context.spend(**self.estimate(context))
+            return
+        money = {} if usage.money is None else {"money": usage.money}
+        read, wrote = usage.input_tokens, usage.output_tokens
+        context.spend(tokens=read + wrote, input_tokens=read, output_tokens=wrote, requests=1, **money)
+        context.remembered[LAST] = figures(usage, context)
+
+
+def _tokens(group: Group, names: ToolNames, tools: bool) -> float:
+    return bytes_of(group_messages(group, names, tools)) / BYTES_A_TOKEN
+
+
+def _as_tools(commands: Sequence[Mapping[str, Any]], names: ToolNames) -> list[dict[str, Any]]:
+    return [{**each, "name": names.tool(each["name"])} for each in commands]
+
+
+def _teller(context: RoundContext) -> Callable[[str], None]:
+    """Tells watchers the end of the text so far, now and then."""
+    last = 0.0
+
+    def heard(text: str) -> None:
+        nonlocal last
+        now = monotonic()
+        if now - last >= TOLD_EVERY:
+            last = now
+            context.progress(0, None, text if len(text) <= PROGRESS_LENGTH else f"…{text[1 - PROGRESS_LENGTH :]}")
+
+    return heard

@@ -1,0 +1,241 @@
+"""The adapter on pydantic-ai: one streamed request a round, and nothing that goes on by itself. Imported where a request is made."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+import httpx2
+import openai
+from pydantic_ai import messages as theirs
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.exceptions import ModelConnectionError, ModelHTTPError, UserError
+from pydantic_ai.models import Model as TheirModel
+from pydantic_ai.models import ModelRequestParameters, infer_model
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.profiles.openai import OpenAIModelProfile
+from pydantic_ai.providers import infer_provider_class
+from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from flows.controllers.model.chat import (
+    AnswerMessage,
+    AssistantMessage,
+    ChatMessage,
+    Reply,
+    RequestSettings,
+    SystemMessage,
+    ToolCall,
+    Usage,
+)
+from flows.controllers.model.failures import failed
+from flows.controllers.model.target import Target
+from flows.errors import FatalError
+
+#: At INFO these log the address of every request, and a URL may hold a key; at DEBUG whole requests.
+for _name in ("httpx", "httpx2", "httpcore", "httpcore2", "openai", "anthropic"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+#: How errors and prices know a server that is named by its URL alone.
+SERVER = "openai-compatible"
+#: How long a connection may take to be made; the time of the whole request is the flow's to say.
+TIMEOUT = httpx2.Timeout(None, connect=10.0)
+#: Seconds that a server may take to say which models it has.
+NAMING_SECONDS = 30.0
+
+#: The first model of each server, asked once a process.
+_first_models: dict[str, str] = {}
+
+
+class LibraryModel:
+    """A model of the library, opened for one round."""
+
+    def __init__(self, model: TheirModel, target: Target, reply_format: str) -> None:
+        self._model = model
+        self._target = target
+        self._format = reply_format
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether it can call tools, as far as the library knows."""
+        return bool(self._model.profile.get("supports_tools", True))
+
+    async def request(
+        self,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[Mapping[str, Any]],
+        settings: RequestSettings,
+        heard: Callable[[str], None],
+    ) -> Reply:
+        """See ``chat.Model``."""
+        try:
+            async with asyncio.timeout(settings.timeout_seconds):
+                return await self._request(messages, tools, settings, heard)
+        except Exception as error:
+            name = f"{self._model.model_name!r}"
+            if isinstance(error, TimeoutError) and not str(error):
+                error = TimeoutError(f"no whole reply within {settings.timeout_seconds:g} s (timeout_seconds)")
+            raise failed(error, name, self._target.secrets(), self._format) from None  # the cause may show the key
+
+    async def _request(
+        self,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[Mapping[str, Any]],
+        settings: RequestSettings,
+        heard: Callable[[str], None],
+    ) -> Reply:
+        parameters = ModelRequestParameters(function_tools=[_tool(each) for each in tools])
+        wanted = ModelSettings(max_retries=0)  # the due set does the retries
+        if self._target.url is None:
+            wanted["timeout"] = settings.timeout_seconds  # a provider's own client would give up earlier
+        if settings.temperature is not None:
+            wanted["temperature"] = settings.temperature
+        if settings.max_tokens is not None:
+            wanted["max_tokens"] = settings.max_tokens
+        text = ""
+        stream = model_request_stream(
+            self._model, _messages(messages), model_settings=wanted, model_request_parameters=parameters, instrument=False
+        )
+        async with stream as events:
+            async for event in events:
+                added = _said(event)
+                if added:
+                    text += added
+                    heard(text)
+            return _reply(events.get(), self._model.model_name)
+
+
+@asynccontextmanager
+async def opened(target: Target, reply_format: str) -> AsyncIterator[LibraryModel]:
+    """The model of a target, with connections of its own, closed afterwards: a round has an event loop of its own.
+
+    Raises:
+        ModelFailed: it cannot be asked. FatalError: its key is not there.
+    """
+    secret = target.secret()
+    async with AsyncExitStack() as stack:
+        try:
+            if target.url is None:
+                model = await stack.enter_async_context(_of_provider(target.model or "", secret))
+            else:
+                client = await stack.enter_async_context(httpx2.AsyncClient(verify=_trusted(), timeout=TIMEOUT))
+                # A stream that ends without saying why was cut.
+                profile = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
+                provider = OpenAICompatibleProvider(SERVER, base_url=target.url, api_key=secret, http_client=client, profile=profile)
+                model = OpenAIChatModel(target.model or await _first_model(provider, target.url), provider=provider)
+        except FatalError:
+            raise
+        except Exception as error:
+            name = repr(target.model) if target.model else "of the server"
+            raise failed(error, name, target.secrets(), reply_format) from None
+        yield LibraryModel(model, target, reply_format)
+
+
+@lru_cache(maxsize=1)
+def _trusted() -> ssl.SSLContext:
+    """The certificates that are trusted: reading them takes longer than a request."""
+    return httpx2.create_ssl_context()
+
+
+def _of_provider(name: str, secret: str | None) -> TheirModel:
+    if secret is None:
+        return infer_model(name)
+    try:
+        return infer_model(name, lambda provider: infer_provider_class(provider)(api_key=secret))  # type: ignore[call-arg]
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{error}; is the provider's name right, and is an API key all that it needs?") from error
+
+
+async def _first_model(provider: OpenAICompatibleProvider, url: str) -> str:
+    if url not in _first_models:
+        try:
+            async with asyncio.timeout(NAMING_SECONDS):
+                listed = await provider.client.with_options(max_retries=0).models.list()
+        except openai.APIStatusError as error:
+            raise ModelHTTPError(error.status_code, SERVER, error.body, headers=dict(error.response.headers)) from error
+        except openai.APIConnectionError as error:
+            raise ModelConnectionError(SERVER, error.message, phase="connect") from error
+        names = [each.id for each in listed.data]
+        if not names:
+            raise FatalError("the server of model_url has no model (GET /models is empty); load one, or name it (model)")
+        _first_models[url] = names[0]
+    return _first_models[url]
+
+
+def _tool(schema: Mapping[str, Any]) -> ToolDefinition:
+    # strict=False: strict schemas are OpenAI's own, and other servers of its protocol do not know them.
+    return ToolDefinition(
+        name=schema["name"],
+        description=schema.get("description") or None,
+        parameters_json_schema=dict(schema["parameters"]),
+        strict=False,
+    )
+
+
+def _messages(messages: Sequence[ChatMessage]) -> list[theirs.ModelMessage]:
+    """Ours as theirs: what stands between two replies of the model is one request."""
+    found: list[theirs.ModelMessage] = []
+    for is_reply, several in groupby(messages, lambda message: isinstance(message, AssistantMessage)):
+        if is_reply:
+            found += [theirs.ModelResponse(parts=_parts(message)) for message in several if isinstance(message, AssistantMessage)]
+        else:
+            found.append(theirs.ModelRequest(parts=[_request_part(message) for message in several]))
+    return found
+
+
+def _parts(message: AssistantMessage) -> list[theirs.ModelResponsePart]:
+    said: list[theirs.ModelResponsePart] = [theirs.TextPart(message.text)] if message.text else []
+    return [*said, *(theirs.ToolCallPart(call.name, call.arguments, call.id) for call in message.calls)]
+
+
+def _request_part(message: ChatMessage) -> theirs.ModelRequestPart:
+    if isinstance(message, SystemMessage):
+        return theirs.SystemPromptPart(message.text)
+    if isinstance(message, AnswerMessage):
+        return theirs.ToolReturnPart(tool_name=message.name, content=message.text, tool_call_id=message.call)
+    return theirs.UserPromptPart(message.text)
+
+
+def _said(event: theirs.ModelResponseStreamEvent) -> str:
+    """What this event adds to the model's text or thoughts."""
+    if isinstance(event, theirs.PartStartEvent) and isinstance(event.part, theirs.TextPart | theirs.ThinkingPart):
+        return event.part.content
+    if isinstance(event, theirs.PartDeltaEvent) and isinstance(event.delta, theirs.TextPartDelta | theirs.ThinkingPartDelta):
+        return event.delta.content_delta or ""
+    return ""
+
+
+def _reply(response: theirs.ModelResponse, asked: str) -> Reply:
+    text = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
+    calls = [part for part in response.parts if isinstance(part, theirs.ToolCallPart)]
+    if calls and not text:
+        text = "".join(part.content for part in response.parts if isinstance(part, theirs.ThinkingPart))
+    return Reply(
+        text=text,
+        calls=tuple(ToolCall(part.tool_call_id, part.tool_name, _arguments(part)) for part in calls),
+        usage=_usage(response),
+        model=response.model_name or asked,
+        ended=response.finish_reason or "stop",
+    )
+
+
+def _arguments(part: theirs.ToolCallPart) -> str:
+    return part.args if isinstance(part.args, str) else part.args_as_json_str()
+
+
+def _usage(response: theirs.ModelResponse) -> Usage | None:
+    usage = response.usage
+    if usage.unmeasured_requests or not usage.input_tokens + usage.output_tokens:
+        return None
+    try:
+        money: float | None = float(response.cost().total_price)
+    except (LookupError, ValueError, AssertionError):  # no price is known
+        money = None
+    return Usage(usage.input_tokens, usage.output_tokens, money)

@@ -1,0 +1,94 @@
+"""What a flow says of its model, checked when the flow is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from flows.controllers import InvalidController
+from flows.controllers.model.prompts import SYSTEM, USER, check_template
+from flows.controllers.model.window import FIRST, LAST, TOKENS
+from flows.definition import known
+from flows.errors import InvalidFlow
+from flows.secrets import check_reference
+
+#: The packages that a model needs, by the names under which they are imported.
+PACKAGES = ("pydantic_ai", "openai", "jinja2")
+NEEDED = "it needs holdfast[ai], which is not installed here (pip install 'holdfast[ai]')"
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class WindowKeys(BaseModel):
+    """See ``window.Window``."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    first: Annotated[int, Field(ge=0)] = FIRST
+    last: Count = LAST
+    tokens: Count = TOKENS
+
+
+class ModelSettings(BaseModel):
+    """The settings of the controller ``model``; what is None is left to the worker, or to the provider.
+
+    Attributes:
+        model, base_url, api_key: which model, where, and by which key (``env:NAME``); see ``target.target_of``.
+        system, user: templates of the first two messages.
+        reply: ``tools`` calls commands as tools, ``json`` takes the seed's JSON format, ``auto`` does what the model can.
+        temperature, max_tokens: of each reply.
+        timeout_seconds: time for one whole request, its reply included.
+        window: how much of the history a request holds.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
+
+    model: Annotated[str, Field(min_length=1, max_length=300)] | None = None
+    base_url: Annotated[str, Field(pattern=r"^https?://[^\s]+$")] | None = None
+    api_key: str | None = None
+    system: str = SYSTEM
+    user: str = USER
+    reply: Literal["auto", "tools", "json"] = "auto"
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    max_tokens: Count | None = None
+    timeout_seconds: Seconds = 300.0
+    window: WindowKeys = WindowKeys()
+
+
+def read_settings(given: Mapping[str, Any]) -> ModelSettings:
+    """Check settings; raises InvalidController with a sentence for each that is wrong, none of which shows a key."""
+    faults: list[tuple[tuple[str | int, ...], str]] = []
+    if given.get("api_key") is not None:
+        try:
+            check_reference(given["api_key"], "the key")
+        except InvalidFlow as error:
+            faults.append((("api_key",), str(error)))
+    try:
+        settings = ModelSettings.model_validate({name: value for name, value in given.items() if value is not None and name != "api_key"})
+    except ValidationError as error:
+        faults += [(fault["loc"], _told(fault)) for fault in error.errors(include_url=False)]
+        raise InvalidController(faults) from None  # pydantic's own text would show what was given
+    if missing() is None:
+        for name in ("system", "user"):
+            try:
+                check_template(getattr(settings, name))
+            except InvalidFlow as error:
+                faults.append(((name,), str(error)))
+    if faults:
+        raise InvalidController(faults)
+    return settings.model_copy(update={"api_key": given.get("api_key")})
+
+
+def missing() -> str | None:
+    """What is not installed here and has to be, in a sentence; None where nothing is missing."""
+    return None if all(find_spec(package) for package in PACKAGES) else NEEDED
+
+
+def _told(fault: Any) -> str:
+    if fault["type"] == "extra_forbidden":
+        return f"there is no such key; {known(fault['loc'][-1], WindowKeys.model_fields)}"
+    return str(fault["msg"]).replace("Input should", "it should").replace("String should", "it should").replace("valid string", "text")

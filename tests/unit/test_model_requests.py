@@ -1,0 +1,237 @@
+"""One request a round, on a real socket: what is asked, what a failure becomes, what is charged, and when the connection is closed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from email.utils import formatdate
+from typing import Any
+
+import pytest
+
+from flows import BadReply, Command, ControllerExecutorFlow, FatalError, RetryableError, RoundContext, RoundStopped, Turn, command
+from flows.calls import call
+from flows.context import History
+from flows.controllers.model import ModelController
+from flows.controllers.model.estimates import REPLY_TOKENS
+from flows.endpoint import Endpoint
+from tests.support.chat_server import Asked, ChatServer, Cuts, Fails, Fault, Garbles, Hangs, Says, chat_server
+from tests.support.servers import until
+
+CANARY = "sk-canary-0123456789"
+SAYS = Says("Let me see.", [("test_add", {"a": 1, "b": 2})])
+
+
+class Adding(ControllerExecutorFlow):
+    controller = ModelController()
+
+    @command(idempotent=True)
+    def test_add(self, a: int, b: int) -> int:
+        """The sum."""
+        return a + b
+
+
+COMMANDS = Adding().schemas()
+
+
+def decide(server: ChatServer, controller: ModelController | None = None, context: RoundContext | None = None, **given: Any) -> Any:
+    full = context or RoundContext("add", endpoint=Endpoint(None, server.url), commands=COMMANDS, **given)
+    deciding = controller or ModelController(model="m")
+    return call(deciding.decide, full, full)
+
+
+def failing(
+    fault: Fault, controller: ModelController | None = None, says: Says = SAYS, **given: Any
+) -> tuple[Any, RoundContext, ChatServer]:
+    with chat_server([says], {0: [fault]}) as server:
+        context = RoundContext("add", endpoint=Endpoint(None, server.url, given.pop("key", None)), commands=COMMANDS, **given)
+        with pytest.raises((RetryableError, FatalError)) as caught:
+            decide(server, controller, context)
+        assert sum(server.play.fired.values()) == 1 and len(server.play.asked) == 1, "nothing below the engine tries again"
+        return caught.value, context, server
+
+
+def test_a_request_says_the_conversation_and_the_tools_and_its_usage_is_charged() -> None:
+    with chat_server([SAYS]) as server:
+        context = RoundContext("add", endpoint=Endpoint(None, server.url), commands=COMMANDS)
+        controller = ModelController(temperature=0.5, max_tokens=77)
+        assert decide(server, controller, context) == Command("test_add", {"a": 1, "b": 2}, {"thought": "Let me see."}, "call_0_0", 0)
+        decide(server, controller, context)
+    assert context.spent == {"tokens": 220, "input_tokens": 200, "output_tokens": 20, "requests": 2}
+    assert context.told == {"model": "scripted"} and context.remembered == {"_model": [100, 10, None, 0]}
+    [asked, _] = server.play.asked
+    assert [each["role"] for each in asked.body["messages"]] == ["system", "user"] and asked.body["messages"][1]["content"] == "add"
+    assert [each["function"]["name"] for each in asked.body["tools"]] == ["test_add", "finish"]
+    assert (asked.body["model"], asked.body["temperature"], asked.body["stream"]) == ("scripted", 0.5, True)
+    assert 77 in (asked.body.get("max_tokens"), asked.body.get("max_completion_tokens"))
+    assert server.named == 1, "a server is asked for its models once a process"
+    assert context.signals.progress is not None and str(context.signals.progress["text"]).startswith("Let")
+
+
+def test_without_tools_the_seeds_format_is_asked_for_and_read() -> None:
+    with chat_server([Says('Sure! {"thought": "t", "command": "test_add", "command_args": {"a": 1, "b": 2}}')]) as server:
+        assert decide(server, ModelController(model="m", reply="json")) == Command("test_add", {"a": 1, "b": 2}, {"thought": "t"})
+    assert "tools" not in server.play.asked[0].body and "command_args" in server.play.asked[0].body["messages"][0]["content"]
+
+
+def test_two_calls_are_two_commands_and_one_that_does_not_read_is_answered_alone() -> None:
+    with chat_server([Says(calls=[("test_add", {"a": 1}), ("test_add", '{"a": ')])]) as server:
+        first, second = decide(server)
+    assert first == Command("test_add", {"a": 1}, {}, "call_0_0", 0)
+    assert isinstance(second, BadReply) and second.command == Command("test_add", {}, {}, "call_0_1", 1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "told", "wait"),
+    [
+        (Fails(429, headers={"retry-after": "7"}), RetryableError, "model 'm' answers 429: scripted 429", 7),
+        (Fails(503, headers={"retry-after": formatdate(time.time() + 100, usegmt=True)}), RetryableError, "model 'm' answers 503", 100),
+        (Fails(500), RetryableError, "model 'm' answers 500: scripted 500", None),
+        (Fails(408), RetryableError, "model 'm' answers 408", None),
+        (Fails(409), RetryableError, "model 'm' answers 409", None),
+        (Fails(429, {"error": {"message": "pay", "code": "insufficient_quota"}}), FatalError, "model 'm' answers 429: pay", None),
+        (Fails(401, {"error": {"message": "bad key"}}), FatalError, r"model 'm' answers 401: bad key \(the key: setting model_key", None),
+        (Fails(403), FatalError, "model 'm' answers 403", None),
+        (Fails(404, {"detail": "no such model"}), FatalError, "model 'm' answers 404: no such model", None),
+        (Fails(422), FatalError, "model 'm' answers 422", None),
+        (
+            Fails(400, {"error": "m does not support tools"}),
+            FatalError,
+            r"m does not support tools \(a model that calls no tools takes `reply",
+            None,
+        ),
+        (Fails(400, {"error": {"message": "x" * 5000}}), FatalError, "answers 400: x{500,999}…", None),
+    ],
+)
+def test_a_refusal_is_a_retry_or_an_end_with_the_providers_words_and_costs_nothing(
+    fault: Fails, kind: Any, told: str, wait: float | None
+) -> None:
+    error, context, _ = failing(fault)
+    assert type(error) is kind
+    with pytest.raises(kind, match=told):
+        raise error
+    waits = getattr(error, "retry_after", None)
+    assert waits is None if wait is None else 0.8 * wait <= waits <= wait
+    assert context.spent == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (Cuts(2), "was cut off from us"),
+        (Cuts(0), "was cut off from us"),
+        (Hangs(2), r"took too long: no whole reply within 0.5 s \(timeout_seconds\)"),
+        (Hangs(None), "took too long"),
+        (Garbles(), "gave no whole reply"),
+    ],
+)
+def test_what_may_be_billed_without_being_told_is_charged_by_the_estimate(fault: Fault, told: str) -> None:
+    error, context, server = failing(fault, ModelController(model="m", timeout_seconds=0.5 if isinstance(fault, Hangs) else 60))
+    with pytest.raises(RetryableError, match=told):
+        raise error
+    assert context.spent == dict(ModelController(model="m").estimate(context))
+    if isinstance(fault, Hangs):
+        until(lambda: server.play.closed == 1, "the server to see that it was left")
+
+
+def test_a_stream_that_ends_without_saying_why_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.support.chat_server._ended", lambda says: None)
+    with chat_server([SAYS]) as server, pytest.raises(RetryableError, match=r"gave no whole reply: .*finish_reason"):
+        decide(server)
+
+
+def test_a_server_that_is_not_there_is_tried_again_and_costs_nothing() -> None:
+    with chat_server([SAYS]) as server:
+        url = server.url
+    for model in ("m", None):
+        context = RoundContext("g", endpoint=Endpoint(model, url), commands=COMMANDS)
+        with pytest.raises(RetryableError, match="cannot be reached"):
+            decide(server, ModelController(), context)
+        assert context.spent == {}
+
+
+def test_a_usage_that_is_not_told_is_estimated() -> None:
+    with chat_server([replace(SAYS, tokens=None)]) as server:
+        context = RoundContext("add", endpoint=Endpoint("m", server.url), commands=COMMANDS)
+        decide(server, ModelController(), context)
+    assert context.spent == dict(ModelController().estimate(context)) and context.remembered == {}
+
+
+def test_a_model_whose_price_is_known_costs_money() -> None:
+    with chat_server([SAYS]) as server:
+        context = RoundContext("add", endpoint=Endpoint("gpt-4o", server.url), commands=COMMANDS)
+        decide(server, ModelController(), context)
+    assert 0.0001 < context.spent["money"] < 0.01 and context.remembered["_model"][2] == context.spent["money"]
+
+
+def test_a_round_that_nobody_wants_any_more_closes_its_connection_and_is_charged() -> None:
+    with chat_server([SAYS], {0: [Hangs(2)]}) as server:
+        context = RoundContext("add", endpoint=Endpoint("m", server.url), commands=COMMANDS)
+        reached = threading.Event()
+
+        def before(asked: Asked) -> None:
+            reached.set()
+
+        server.play.before = before
+        threading.Thread(target=lambda: (reached.wait(20), context.signals.cancelled.set())).start()
+        with pytest.raises(RoundStopped):
+            decide(server, ModelController(), context)
+        until(lambda: server.play.closed == 1, "the server to see that it was left")
+    assert context.spent["requests"] == 1
+
+
+def test_no_error_shows_the_key_even_where_the_provider_does(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv("HF_TEST_KEY", CANARY)
+    for status in (401, 500):
+        fault = Fails(status, {"error": {"message": f"wrong key {CANARY}", "given": [CANARY]}})
+        error, _, server = failing(fault, ModelController(model="m"), key="env:HF_TEST_KEY")
+        assert server.play.asked[0].headers["authorization"] == f"Bearer {CANARY}", "it was really sent"
+        with caplog.at_level(logging.DEBUG):
+            logging.getLogger("test").warning("failed", exc_info=error)
+        assert "[secret]" in str(error) and CANARY not in str(error)
+    assert "[secret]" in caplog.text and CANARY not in caplog.text
+
+
+def turns(number: int, size: int) -> Sequence[Turn]:
+    return [Turn(Command("test_add", {}, {}, f"c{i}", 0), "x" * size) for i in range(number)]
+
+
+def test_an_estimate_starts_from_the_last_requests_figures() -> None:
+    first = RoundContext("g" * 3_000, commands=COMMANDS)
+    assert ModelController().estimate(first)["input_tokens"] >= 1_000
+    assert ModelController().estimate(first)["output_tokens"] == REPLY_TOKENS
+    assert ModelController(max_tokens=50).estimate(first)["output_tokens"] == 50
+    later = replace(first, history=History(3, turns(3, 900), lambda start, stop: []), committed={"_model": [5_000, 400, 0.54, 2]})
+    estimate = ModelController().estimate(later)
+    assert 5_300 <= estimate["input_tokens"] <= 5_400 and estimate["output_tokens"] == 800
+    assert estimate["tokens"] == estimate["input_tokens"] + estimate["output_tokens"] and estimate["requests"] == 1
+    assert estimate["money"] > 0.54
+    assert ModelController(user="{{ inputs.nowhere }}").estimate(first) == {}, "no request will be made"
+
+
+def test_an_estimate_is_no_less_than_what_a_request_really_holds() -> None:
+    with chat_server([SAYS]) as server:
+        history = History(40, turns(40, 300), lambda start, stop: [])
+        context = RoundContext("add", endpoint=Endpoint("m", server.url), commands=COMMANDS, history=history)
+        decide(server, ModelController(), context)
+    words = sum(len(str(message)) for message in (*server.play.asked[0].body["messages"], *server.play.asked[0].body["tools"]))
+    assert ModelController().estimate(context)["input_tokens"] >= words / 5, "five bytes of text are about a token at the least"
+
+
+def test_a_provider_that_is_unknown_or_lacks_its_key_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    for model, told in (
+        ("nobody:x", "cannot be asked: Unknown model"),
+        ("openai:gpt-5", "cannot be asked: .*OPENAI_API_KEY"),
+        ("x", "Unknown model"),
+    ):
+        context = RoundContext("g", endpoint=Endpoint(model), commands=COMMANDS)
+        with pytest.raises(FatalError, match=told):
+            call(ModelController().decide, context, context)
+    monkeypatch.setenv("HF_TEST_KEY", CANARY)
+    context = RoundContext("g", endpoint=Endpoint("nobody:x", None, "env:HF_TEST_KEY"), commands=COMMANDS)
+    with pytest.raises(FatalError, match="cannot be asked: Unknown provider"):
+        call(ModelController().decide, context, context)
