@@ -65,7 +65,9 @@ def resolve(host: str, port: int, allowed: Callable[[Address], bool] = is_foreig
     addresses = list(dict.fromkeys(_address(entry[4]) for entry in found))
     for address in addresses:
         if not allowed(address):
-            raise ForbiddenAddress(f"{host} is {address}, which is not an address of the public internet; nothing was sent there")
+            raise ForbiddenAddress(
+                f"{host} is {address}, which is not an address of the public internet, or is one of this machine; nothing was sent there"
+            )
     return addresses
 
 

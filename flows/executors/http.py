@@ -68,13 +68,16 @@ class Fetcher:
             NotFetched: the URL cannot be read, or nobody answers in time.
         """
         end = time.monotonic() + self.seconds
+        cancelled = cancelled or threading.Event()
         for _ in range(REDIRECTS + 1):
             parts = _checked(url)
             try:
-                answer = self._ask(parts, end, cancelled or threading.Event())
+                answer = self._ask(parts, end, cancelled)
             except ForbiddenAddress:
                 raise
             except (OSError, http.client.HTTPException, ValueError) as error:
+                if cancelled.is_set():
+                    raise RoundStopped(f"nobody wants the round any more, so {parts.hostname} is left") from error
                 late = f" within {self.seconds:g} s" if time.monotonic() >= end else ""
                 raise NotFetched(f"{parts.hostname} gave no page{late}: {str(error) or type(error).__name__}") from error
             if isinstance(answer, dict):

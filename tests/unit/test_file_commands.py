@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from flows.errors import BadReply
 from flows.executors import files
 from flows.executors.files import ENTRIES, READ_BYTES, NoWorkspace, list_files, read_file, search_files, write_file
 from flows.executors.workspace import OutsideWorkspace
+from flows.results import MOST, bounded
+from flows.values import storable
 
 
 @pytest.fixture
@@ -26,6 +29,7 @@ def context(tmp_path: Path) -> RoundContext:
     (root / "data").write_bytes(b"needle\0")
     (tmp_path / "outside.txt").write_text("needle")
     (root / "src" / "link.txt").symlink_to("../../outside.txt")
+    os.mkfifo(root / "src" / "pipe")
     return RoundContext("g", workspace=str(root))
 
 
@@ -83,6 +87,46 @@ def test_many_files_are_cut_too(context: RoundContext, monkeypatch: pytest.Monke
     assert len(found["files"]) == 2 and "there are more" in found["cut"]
 
 
+def test_a_part_never_cuts_a_character(context: RoundContext) -> None:
+    """And parts put together are the whole, wherever the cuts fall."""
+    for shift in range(4):
+        text = "x" * shift + "€𝄞" * 10_000
+        write_file(context, "long.txt", text)
+        found, offset = "", 0
+        while offset is not None:
+            part = read_file(context, "long.txt", offset)
+            found, offset = found + part["text"], part.get("next_offset")
+        assert found == text
+
+
+def test_a_part_is_a_result_that_the_history_takes_whole(context: RoundContext) -> None:
+    """Else the offset of the next one would be cut off with the rest."""
+    write_file(context, "long.txt", 'a "line" of text\n' * 10_000)
+    assert bounded(read_file(context, "long.txt"), MOST, "it")[1] == {}
+
+
+def test_what_is_not_searched_is_said(context: RoundContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "not_searched" not in search_files(context, "needle")
+    monkeypatch.setattr(files, "SEARCHED_BYTES", 10)
+    found = search_files(context, "needle")
+    assert [place["path"] for place in found["places"]] == ["src/two.txt"] and found["not_searched"].startswith("1 files")
+
+
+def test_lines_are_counted_as_editors_count_them(context: RoundContext) -> None:
+    write_file(context, "odd.txt", "one\x0cstill one\u2028and still\r\ntwo needle")
+    assert search_files(context, "needle", pattern="odd.txt")["places"] == [{"path": "odd.txt", "line": 2, "text": "two needle"}]
+
+
+def test_a_name_that_is_no_text_is_shown_and_ends_nothing(context: RoundContext) -> None:
+    assert context.workspace is not None
+    for name in (b"bad\xff.txt", b"new\nline.txt"):
+        with open(os.path.join(os.fsencode(context.workspace), name), "w") as file:
+            file.write("needle")
+    names = [each["path"] for each in storable(list_files(context, pattern="*.txt"), "it")["files"]]
+    assert names == ["bad\\xff.txt", "new\nline.txt", "src/two.txt"]
+    assert [each["path"] for each in storable(search_files(context, "needle", pattern="bad*"), "it")["places"]] == ["bad\\xff.txt"]
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -90,6 +134,7 @@ def test_many_files_are_cut_too(context: RoundContext, monkeypatch: pytest.Monke
         lambda context: read_file(context, "src/link.txt"),
         lambda context: write_file(context, "../outside.txt", "x"),
         lambda context: write_file(context, "src/link.txt", "x"),
+        lambda context: write_file(context, "src/pipe", "x"),
         lambda context: list_files(context, ".."),
         lambda context: search_files(context, "needle", ".."),
     ],

@@ -14,7 +14,8 @@ import pytest
 from flows.context import RoundContext
 from flows.errors import RoundStopped
 from flows.executors.addresses import Address, ForbiddenAddress
-from flows.executors.http import REDIRECTS, Fetcher, NotFetched, http_get
+from flows.executors.http import REDIRECTS, Fetcher, NotFetched, _checked, http_get
+from flows.values import storable
 
 
 class Pages(BaseHTTPRequestHandler):
@@ -41,6 +42,8 @@ class Pages(BaseHTTPRequestHandler):
                 time.sleep(0.02)
         elif name == "latin":
             self._answer(200, "häuser".encode("latin-1"), **{"Content-Type": "text/plain; charset=iso-8859-1"})
+        elif name == "claims":
+            self._answer(200, rest.encode(), **{"Content-Type": f"text/plain; charset={rest.partition('/')[0]}"})
         elif name == "gone":
             self._answer(404, b"nothing here")
         else:
@@ -133,6 +136,80 @@ def test_a_name_that_changes_its_mind_is_asked_once(pages: str, monkeypatch: pyt
     monkeypatch.setattr(socket, "getaddrinfo", rebind)
     assert Fetcher(loopback).get(f"http://rebind.example:{port}/")["text"] == "hello"
     assert next(answers) == "10.0.0.1", "it was asked once"
+
+
+def test_a_name_that_changes_its_mind_at_a_redirect_is_refused(pages: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = int(pages.rpartition(":")[2])
+    answers = iter(["127.0.0.1", "10.0.0.1"])
+    real = socket.getaddrinfo
+
+    def rebind(host: str, port: int, *rest: Any, **more: Any) -> list[Any]:
+        return real(next(answers) if host == "rebind.example" else host, port, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", rebind)
+    with pytest.raises(ForbiddenAddress, match=r"rebind\.example is 10\.0\.0\.1"):
+        Fetcher(loopback).get(f"http://rebind.example:{port}/to//there")
+    assert Pages.asked == ["/to//there"]
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("http://8.8.8.8#@127.0.0.1/", "8.8.8.8"),
+        ("http://8.8.8.8?@127.0.0.1/", "8.8.8.8"),
+        ("http://8.8.8.8/@127.0.0.1/", "8.8.8.8"),
+        ("http://8.8.8.8@127.0.0.1/", None),
+        ("http://8.8.8.8\\@127.0.0.1/", None),
+        ("http://127.0.0.1\\@8.8.8.8/", None),
+        ("http://8.8.8.8%40127.0.0.1/", "8.8.8.8%40127.0.0.1"),
+        ("http://@127.0.0.1/", None),
+        ("http://8.8.8.8:80@127.0.0.1/", None),
+        ("ht\ntp://127.0.0.1\t/", "127.0.0.1"),
+    ],
+)
+def test_the_host_that_is_judged_is_the_one_that_is_asked(url: str, host: str | None) -> None:
+    """Whatever stands around it: a user, a fragment, a backslash, a line's end."""
+    if host is None:
+        with pytest.raises(NotFetched):
+            _checked(url)
+    else:
+        assert _checked(url).hostname == host
+
+
+@pytest.mark.parametrize("charset", ["nonsense", "unicode_escape", "raw_unicode_escape", "utf-7", "idna", "punycode", "hex", "undefined"])
+def test_a_page_is_text_whatever_charset_it_claims(pages: str, charset: str) -> None:
+    text = Fetcher(loopback).get(f"{pages}/claims/{charset}/\\ud800+2AA-")["text"]
+    assert storable(text, "it") == f"{charset}/\\ud800+2AA-"
+
+
+def test_a_handshake_that_drips_is_left_when_the_time_is_over_and_when_nobody_wants_it() -> None:
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def drip() -> None:
+            for _ in range(2):
+                connection, _address = listening.accept()
+                with connection:
+                    try:
+                        connection.sendall(b"\x16\x03\x03\x40\x00")  # a record of 16 KiB begins, and goes on a byte at a time
+                        while not over.wait(0.02):
+                            connection.sendall(b".")
+                    except OSError:
+                        continue
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        url = f"https://127.0.0.1:{listening.getsockname()[1]}/"
+        try:
+            with pytest.raises(NotFetched, match=r"within 0.3 s"):
+                Fetcher(loopback, seconds=0.3).get(url)
+            cancelled = threading.Event()
+            threading.Timer(0.1, cancelled.set).start()
+            with pytest.raises(RoundStopped):
+                Fetcher(loopback, seconds=60).get(url, cancelled)
+        finally:
+            over.set()
+            thread.join()
 
 
 def test_a_server_that_drips_is_left_when_the_time_is_over(pages: str) -> None:

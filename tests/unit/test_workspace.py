@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -142,31 +146,102 @@ def test_no_descriptor_stays_open(root: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_who_swaps_a_directory_for_a_link_meanwhile_gets_nobody_out(root: Path, tmp_path: Path) -> None:
-    """A thousand readings beside somebody who goes on swapping: each finds the file inside, or nothing."""
-    inside, link, over = root / "src", root / "spare", threading.Event()
-    link.symlink_to(tmp_path)
-    (tmp_path / "b.txt").write_text("canary")
+@contextmanager
+def swapped(inside: Path, link: Path, away: Path) -> Iterator[None]:
+    """Somebody who goes on swapping a directory and a link that leads out."""
+    over = threading.Event()
 
     def swap() -> None:
         while not over.is_set():
-            for first, second in ((inside, root / "away"), (link, inside), (inside, link), (root / "away", inside)):
+            for first, second in ((inside, away), (link, inside), (inside, link), (away, inside)):
                 os.rename(first, second)
 
     swapping = threading.Thread(target=swap)
     swapping.start()
-    found: list[str] = []
-    refused = 0
     try:
-        while len(found) < 1000 or not refused:
-            try:
-                found.append(read(root, "src/b.txt"))
-            except OSError:
-                refused += 1
+        yield
     finally:
         over.set()
         swapping.join()
+
+
+def test_who_swaps_a_directory_for_a_link_meanwhile_gets_nobody_out(root: Path, tmp_path: Path) -> None:
+    """A thousand readings, and writings, beside it: each finds the file inside, or nothing."""
+    (root / "spare").symlink_to(tmp_path)
+    (tmp_path / "b.txt").write_text("canary")
+    found: list[str] = []
+    refused = {"read": 0, "write": 0}
+    with swapped(root / "src", root / "spare", root / "away"):
+        while len(found) < 1000 or not all(refused.values()):
+            try:
+                found.append(read(root, "src/b.txt"))
+            except OSError:
+                refused["read"] += 1
+            try:
+                Workspace(root).write("src/b.txt", b"b")
+            except OSError:
+                refused["write"] += 1
     assert set(found) == {"b"}
+    assert (tmp_path / "b.txt").read_text() == "canary"
+    assert [path for path in tmp_path.iterdir() if path.name.startswith(".holdfast")] == []
+
+
+def test_a_write_keeps_the_mode_and_goes_where_a_link_leads(root: Path) -> None:
+    (root / "a.txt").chmod(0o750)
+    (root / "to-a").symlink_to("a.txt")
+    Workspace(root).write("to-a", b"new")
+    assert (root / "a.txt").read_text() == "new" and (root / "a.txt").stat().st_mode & 0o777 == 0o750
+    assert (root / "to-a").is_symlink()
+
+
+@pytest.mark.parametrize(
+    "path", ["../made.txt", "directory/made.txt", "dangling", "src/../../made.txt", "absolute", "pipe", "src", ".", ""]
+)
+def test_no_write_leaves_the_workspace_or_replaces_what_is_no_file(root: Path, tmp_path: Path, path: str) -> None:
+    (root / "directory").symlink_to("..")
+    (root / "dangling").symlink_to("../made.txt")
+    (root / "absolute").symlink_to(tmp_path / "secret.txt")
+    os.mkfifo(root / "pipe")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises((OutsideWorkspace, IsADirectoryError)):
+        Workspace(root).write(path, b"x")
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "secret.txt").read_text() == "canary"
+
+
+def test_a_write_that_fails_leaves_what_was_there_and_nothing_beside_it(root: Path) -> None:
+    """The disk is full: the limit of a file's size stands for it."""
+    before, limit = sorted(root.rglob("*")), resource.getrlimit(resource.RLIMIT_FSIZE)
+    handled = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            Workspace(root).write("a.txt", b"x" * 5000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, handled)
+    assert sorted(root.rglob("*")) == before and (root / "a.txt").read_text() == "a"
+
+
+def test_a_reader_finds_the_old_content_or_the_new_and_never_a_part(root: Path) -> None:
+    old, new, over = b"o" * 200_000, b"n" * 200_000, threading.Event()
+    Workspace(root).write("a.txt", old)
+
+    def write() -> None:
+        while not over.is_set():
+            for data in (new, old):
+                Workspace(root).write("a.txt", data)
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    seen: set[bytes] = set()
+    try:
+        while len(seen) < 2:
+            seen.add((root / "a.txt").read_bytes())
+    finally:
+        over.set()
+        writing.join()
+    assert seen == {old, new}
 
 
 def test_a_workspace_is_a_directory_that_is_there(tmp_path: Path) -> None:
