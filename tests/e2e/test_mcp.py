@@ -227,6 +227,10 @@ def test_a_secret_is_in_no_error_no_log_and_no_result(monkeypatch: pytest.Monkey
     with pytest.raises(ToolFailed, match=r"\[secret\]") as refused:
         command.carry_out({"timezone": CANARY}, RoundContext("g"))
     assert not any(CANARY in text for text in [*told, repr(refused.value)])
+    # And one that it knows, in its result.
+    monkeypatch.setenv("ANOTHER", "Europe/Paris")
+    [command] = mcp_commands("own", command=TIME, env={"A_TOKEN": "env:ANOTHER"}, tools=["get_current_time"])
+    assert command.carry_out({"timezone": "Europe/Paris"}, RoundContext("g"))["timezone"] == "[secret]"
 
 
 def test_a_service_that_refuses_us_ends_the_run_and_is_sent_what_was_declared(

@@ -206,7 +206,7 @@ def test_a_handshake_that_drips_is_left_when_the_time_is_over_and_when_nobody_wa
             cancelled = threading.Event()
             threading.Timer(0.1, cancelled.set).start()
             with pytest.raises(RoundStopped):
-                Fetcher(loopback, seconds=60).get(url, cancelled)
+                Fetcher(loopback, seconds=600).get(url, cancelled)  # longer than a test may take
         finally:
             over.set()
             thread.join()

@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -147,43 +147,65 @@ def test_no_descriptor_stays_open(root: Path) -> None:
 
 
 @contextmanager
-def swapped(inside: Path, link: Path, away: Path) -> Iterator[None]:
-    """Somebody who goes on swapping a directory and a link that leads out."""
+def going_on(step: Callable[[], None]) -> Iterator[None]:
+    """Somebody does this again and again meanwhile."""
     over = threading.Event()
 
-    def swap() -> None:
+    def go_on() -> None:
         while not over.is_set():
-            for first, second in ((inside, away), (link, inside), (inside, link), (away, inside)):
-                os.rename(first, second)
+            step()
 
-    swapping = threading.Thread(target=swap)
-    swapping.start()
+    somebody = threading.Thread(target=go_on)
+    somebody.start()
     try:
         yield
     finally:
         over.set()
-        swapping.join()
+        somebody.join()
 
 
 def test_who_swaps_a_directory_for_a_link_meanwhile_gets_nobody_out(root: Path, tmp_path: Path) -> None:
-    """A thousand readings, and writings, beside it: each finds the file inside, or nothing."""
-    (root / "spare").symlink_to(tmp_path)
+    """A thousand readings beside somebody who goes on swapping: each finds the file inside, or nothing."""
+    inside, link, away = root / "src", root / "spare", root / "away"
+    link.symlink_to(tmp_path)
     (tmp_path / "b.txt").write_text("canary")
+
+    def swap() -> None:
+        for first, second in ((inside, away), (link, inside), (inside, link), (away, inside)):
+            os.rename(first, second)
+
     found: list[str] = []
-    refused = {"read": 0, "write": 0}
-    with swapped(root / "src", root / "spare", root / "away"):
-        while len(found) < 1000 or not all(refused.values()):
+    refused = 0
+    with going_on(swap):
+        while len(found) < 1000 or not refused:
             try:
                 found.append(read(root, "src/b.txt"))
             except OSError:
-                refused["read"] += 1
-            try:
-                Workspace(root).write("src/b.txt", b"b")
-            except OSError:
-                refused["write"] += 1
+                refused += 1
     assert set(found) == {"b"}
-    assert (tmp_path / "b.txt").read_text() == "canary"
-    assert [path for path in tmp_path.iterdir() if path.name.startswith(".holdfast")] == []
+
+
+def test_who_turns_a_link_meanwhile_gets_no_writing_out(root: Path, tmp_path: Path) -> None:
+    """Two hundred writings over a link that leads in, and out, and in: each writes inside, or nothing."""
+    (tmp_path / "b.txt").write_text("canary")
+    before = sorted(tmp_path.iterdir())
+    (root / "turned").symlink_to("src")
+
+    def turn() -> None:
+        for target in ("..", "src"):
+            (root / "fresh").symlink_to(target)
+            os.rename(root / "fresh", root / "turned")
+
+    done = refused = 0
+    with going_on(turn):
+        while done < 200 or not refused:
+            try:
+                Workspace(root).write("turned/b.txt", b"written")
+                done += 1
+            except OSError:
+                refused += 1
+    assert (root / "src" / "b.txt").read_text() == "written"
+    assert (tmp_path / "b.txt").read_text() == "canary" and sorted(tmp_path.iterdir()) == before
 
 
 def test_a_write_keeps_the_mode_and_goes_where_a_link_leads(root: Path) -> None:
