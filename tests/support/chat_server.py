@@ -13,7 +13,7 @@ import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -78,45 +78,32 @@ class Asked:
         return sum(m["role"] == "tool" or (m["role"] == "user" and str(m["content"]).startswith("Observation: ")) for m in said)
 
 
-class ChatServer:
-    """The server.
+class Play:
+    """A conversation: what is said in it, and what goes wrong.
 
     Args:
         script: the reply for each number of answers; beyond it the last one's.
-        faults: what happens to the requests with so many answers, one after the other, before the reply.
+        faults: what happens to the requests with so many answers, one after the other, before the reply; None: nothing.
 
     Attributes:
-        asked: the chat requests, in order.
+        asked: the requests, in order.
         fired: how often each kind of fault happened.
         closed: how many requests the client left before they were answered.
-        before: called with each chat request before it is answered.
+        before: called with each request before it is answered.
     """
 
-    def __init__(
-        self, script: Sequence[Says], faults: Mapping[int, Sequence[Fault]] | None = None, models: Sequence[str] = ("scripted",)
-    ) -> None:
+    def __init__(self, script: Sequence[Says], faults: Mapping[int, Sequence[Fault | None]] | None = None) -> None:
         self.script = script
         self.faults = {at: list(several) for at, several in (faults or {}).items()}
-        self.models = models
         self.asked: list[Asked] = []
-        self.named = 0
         self.fired: Counter[str] = Counter()
         self.closed = 0
         self.before: Callable[[Asked], None] = lambda asked: None
-        self.ending = threading.Event()
-        self.lock = threading.Lock()
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        self.http.daemon_threads = True
-        self.http.chat = self  # type: ignore[attr-defined]
-
-    @property
-    def url(self) -> str:
-        """Its base URL, as clients take it."""
-        return f"http://127.0.0.1:{self.http.server_address[1]}/v1"
+        self._lock = threading.Lock()
 
     def next_fault(self, asked: Asked) -> Fault | None:
         """Keep the request, and say what happens to it."""
-        with self.lock:
+        with self._lock:
             self.asked.append(asked)
             waiting = self.faults.get(asked.answers)
             fault = waiting.pop(0) if waiting else None
@@ -129,10 +116,47 @@ class ChatServer:
         return self.script[min(asked.answers, len(self.script) - 1)]
 
 
+class ChatServer:
+    """The server.
+
+    Args:
+        play: the conversation of all goals that ``plays`` does not have.
+        models: their names, the first of which is taken where none is named.
+
+    Attributes:
+        plays: conversations by the goal that they are about.
+        named: how often it was asked for its models.
+        acted: called with what stands behind ``/acting/`` in a request; so a command tells that it is being carried out.
+    """
+
+    def __init__(self, play: Play, models: Sequence[str] = ("scripted",)) -> None:
+        self.play = play
+        self.plays: dict[str, Play] = {}
+        self.models = models
+        self.named = 0
+        self.acted: Callable[[str], None] = lambda what: None
+        self.ending = threading.Event()
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self.http.daemon_threads = True
+        self.http.chat = self  # type: ignore[attr-defined]
+
+    @property
+    def url(self) -> str:
+        """Its base URL, as clients take it."""
+        return f"http://127.0.0.1:{self.http.server_address[1]}/v1"
+
+    def play_of(self, asked: Asked) -> Play:
+        """The conversation that a request belongs to."""
+        goals = [str(message["content"]) for message in asked.body["messages"] if message["role"] == "user"]
+        return self.plays.get(goals[0], self.play)
+
+
 @contextmanager
-def chat_server(script: Sequence[Says], faults: Mapping[int, Sequence[Fault]] | None = None, **options: Any) -> Iterator[ChatServer]:
-    """A running server, closed afterwards; see ``ChatServer``."""
-    server = ChatServer(script, faults, **options)
+def chat_server(
+    script: Sequence[Says] = (Says("?"),), faults: Mapping[int, Sequence[Fault | None]] | None = None, **options: Any
+) -> Iterator[ChatServer]:
+    """A running server, closed afterwards; see ``Play`` and ``ChatServer``."""
+    server = ChatServer(Play(script, faults), **options)
     thread = threading.Thread(target=server.http.serve_forever, args=(LOOK_EVERY,), daemon=True)
     thread.start()
     try:
@@ -155,25 +179,30 @@ class _Handler(BaseHTTPRequestHandler):
         """Says nothing."""
 
     def do_GET(self) -> None:
-        """The models."""
+        """The models; or a command tells that it acts."""
+        if "/acting/" in self.path:
+            self.chat.acted(self.path.partition("/acting/")[2])
+            with suppress(OSError):  # the worker that carries it out may be dead by now
+                self._whole(200, {})
+            return
         self.chat.named += 1
-        self._whole(
-            200, {"object": "list", "data": [{"id": name, "object": "model", "created": 1, "owned_by": "t"} for name in self.chat.models]}
-        )
+        models = [{"id": name, "object": "model", "created": 1, "owned_by": "t"} for name in self.chat.models]
+        self._whole(200, {"object": "list", "data": models})
 
     def do_POST(self) -> None:
         """A chat request."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         asked = Asked(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
-        fault = self.chat.next_fault(asked)
-        self.chat.before(asked)
-        if isinstance(fault, Fails):
-            self._whole(fault.status, fault.body or {"error": {"message": f"scripted {fault.status}"}}, fault.headers)
-            return
+        play = self.chat.play_of(asked)
+        fault = play.next_fault(asked)
+        play.before(asked)
         try:
-            self._tell(asked, self.chat.reply_to(asked), fault)
+            if isinstance(fault, Fails):
+                self._whole(fault.status, fault.body or {"error": {"message": f"scripted {fault.status}"}}, fault.headers)
+            else:
+                self._tell(asked, play.reply_to(asked), fault)
         except OSError:  # the client is gone
-            self.chat.closed += 1
+            play.closed += 1
             self.close_connection = True
 
     def _tell(self, asked: Asked, says: Says, fault: Fault | None) -> None:

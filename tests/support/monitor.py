@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import redis
@@ -18,6 +18,20 @@ LAST = "that is all"
 def monitored(store: Store) -> Iterator[Counter[str]]:
     """Counts commands by name while the block runs, scripts by the name of their transition; complete when the block has ended."""
     counts: Counter[str] = Counter()
+    with _watching(store, lambda name, line: counts.update([name])):
+        yield counts
+
+
+@contextmanager
+def sizes_of_commits(store: Store) -> Iterator[list[int]]:
+    """The characters of each commit that the block sees, in order; complete when the block has ended."""
+    sizes: list[int] = []
+    with _watching(store, lambda name, line: sizes.append(len(line)) if name == "commit_round" else None):
+        yield sizes
+
+
+@contextmanager
+def _watching(store: Store, seen: Callable[[str, str], None]) -> Iterator[None]:
     transitions = {script.sha: name for name, script in store._scripts.items()}
     watching = threading.Event()
 
@@ -29,13 +43,13 @@ def monitored(store: Store) -> Iterator[Counter[str]]:
                 if LAST in line["command"]:
                     return
                 if line["client_type"] != "lua":
-                    counts[transitions.get(words[1], words[1]) if words[0] == "EVALSHA" else words[0]] += 1
+                    seen(transitions.get(words[1], words[1]) if words[0] == "EVALSHA" else words[0], line["command"])
 
     thread = threading.Thread(target=watch)
     thread.start()
     watching.wait(10)
     try:
-        yield counts
+        yield
     finally:
         store.redis.echo(LAST)
         thread.join(10)

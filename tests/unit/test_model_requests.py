@@ -50,7 +50,7 @@ def failing(
         context = RoundContext("add", endpoint=Endpoint(None, server.url, given.pop("key", None)), commands=COMMANDS, **given)
         with pytest.raises((RetryableError, FatalError)) as caught:
             decide(server, controller, context)
-        assert sum(server.fired.values()) == 1 and len(server.asked) == 1, "nothing below the engine tries again"
+        assert sum(server.play.fired.values()) == 1 and len(server.play.asked) == 1, "nothing below the engine tries again"
         return caught.value, context, server
 
 
@@ -62,7 +62,7 @@ def test_a_request_says_the_conversation_and_the_tools_and_its_usage_is_charged(
         decide(server, controller, context)
     assert context.spent == {"tokens": 220, "input_tokens": 200, "output_tokens": 20, "requests": 2}
     assert context.told == {"model": "scripted"} and context.remembered == {"_model": [100, 10, None, 0]}
-    [asked, _] = server.asked
+    [asked, _] = server.play.asked
     assert [each["role"] for each in asked.body["messages"]] == ["system", "user"] and asked.body["messages"][1]["content"] == "add"
     assert [each["function"]["name"] for each in asked.body["tools"]] == ["test_add", "finish"]
     assert (asked.body["model"], asked.body["temperature"], asked.body["stream"]) == ("scripted", 0.5, True)
@@ -74,7 +74,7 @@ def test_a_request_says_the_conversation_and_the_tools_and_its_usage_is_charged(
 def test_without_tools_the_seeds_format_is_asked_for_and_read() -> None:
     with chat_server([Says('Sure! {"thought": "t", "command": "test_add", "command_args": {"a": 1, "b": 2}}')]) as server:
         assert decide(server, ModelController(model="m", reply="json")) == Command("test_add", {"a": 1, "b": 2}, {"thought": "t"})
-    assert "tools" not in server.asked[0].body and "command_args" in server.asked[0].body["messages"][0]["content"]
+    assert "tools" not in server.play.asked[0].body and "command_args" in server.play.asked[0].body["messages"][0]["content"]
 
 
 def test_two_calls_are_two_commands_and_one_that_does_not_read_is_answered_alone() -> None:
@@ -134,7 +134,7 @@ def test_what_may_be_billed_without_being_told_is_charged_by_the_estimate(fault:
         raise error
     assert context.spent == dict(ModelController(model="m").estimate(context))
     if isinstance(fault, Hangs):
-        until(lambda: server.closed == 1, "the server to see that it was left")
+        until(lambda: server.play.closed == 1, "the server to see that it was left")
 
 
 def test_a_stream_that_ends_without_saying_why_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,11 +175,11 @@ def test_a_round_that_nobody_wants_any_more_closes_its_connection_and_is_charged
         def before(asked: Asked) -> None:
             reached.set()
 
-        server.before = before
+        server.play.before = before
         threading.Thread(target=lambda: (reached.wait(20), context.signals.cancelled.set())).start()
         with pytest.raises(RoundStopped):
             decide(server, ModelController(), context)
-        until(lambda: server.closed == 1, "the server to see that it was left")
+        until(lambda: server.play.closed == 1, "the server to see that it was left")
     assert context.spent["requests"] == 1
 
 
@@ -188,7 +188,7 @@ def test_no_error_shows_the_key_even_where_the_provider_does(monkeypatch: pytest
     for status in (401, 500):
         fault = Fails(status, {"error": {"message": f"wrong key {CANARY}", "given": [CANARY]}})
         error, _, server = failing(fault, ModelController(model="m"), key="env:HF_TEST_KEY")
-        assert server.asked[0].headers["authorization"] == f"Bearer {CANARY}", "it was really sent"
+        assert server.play.asked[0].headers["authorization"] == f"Bearer {CANARY}", "it was really sent"
         with caplog.at_level(logging.DEBUG):
             logging.getLogger("test").warning("failed", exc_info=error)
         assert "[secret]" in str(error) and CANARY not in str(error)
@@ -217,7 +217,7 @@ def test_an_estimate_is_no_less_than_what_a_request_really_holds() -> None:
         history = History(40, turns(40, 300), lambda start, stop: [])
         context = RoundContext("add", endpoint=Endpoint("m", server.url), commands=COMMANDS, history=history)
         decide(server, ModelController(), context)
-    words = sum(len(str(message)) for message in (*server.asked[0].body["messages"], *server.asked[0].body["tools"]))
+    words = sum(len(str(message)) for message in (*server.play.asked[0].body["messages"], *server.play.asked[0].body["tools"]))
     assert ModelController().estimate(context)["input_tokens"] >= words / 5, "five bytes of text are about a token at the least"
 
 

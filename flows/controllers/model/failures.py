@@ -70,8 +70,8 @@ def _told(error: BaseException, secrets: Iterable[str]) -> str:
     text = _words(getattr(error, "body", None))
     if not text:
         *_, cause = _chain(error)
-        words = dict.fromkeys(str(getattr(each, "message", "") or each) or type(each).__name__ for each in (error, cause))
-        text = ", ".join(words)
+        text, why = ((str(getattr(each, "message", "") or each) or type(each).__name__).rstrip(".") for each in (error, cause))
+        text = text if why in text else f"{text}: {why}"
     return safe_text(scrubbed(text, secrets), TOLD)
 
 

@@ -1,0 +1,34 @@
+"""Flows whose controller is a model; workers have them by ``HOLDFAST_FLOW_MODULES``."""
+
+from __future__ import annotations
+
+import os
+from urllib.request import urlopen
+
+from flows import ControllerExecutorFlow, RoundContext, command, register
+from flows.controllers.model import ModelController
+
+#: Where a command tells that it is being carried out (``tests.support.chat_server``); unset: nobody listens.
+ACTING = "HF_TEST_ACTING"
+
+
+@register("adding")
+class Adding(ControllerExecutorFlow):
+    """A model adds numbers."""
+
+    controller = ModelController(timeout_seconds=3)
+    max_rounds = 1_000
+
+    @command(idempotent=True)
+    def add(self, context: RoundContext, a: int, b: int) -> int:
+        """The sum of two numbers."""
+        if ACTING in os.environ:
+            urlopen(f"{os.environ[ACTING]}/acting/{context.step}").close()
+        return a + b
+
+
+@register("patient_adding")
+class PatientAdding(Adding):
+    """The same, which waits longer for its model, and shows it less."""
+
+    controller = ModelController(timeout_seconds=300, window={"first": 1, "last": 10})
