@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import thinking as thinking  # it registers flows
 from tests.support.asking import ASKED
 from tests.support.command_line import CommandLine
 from tests.support.runs import claim, hash_of, pause_here
@@ -73,10 +74,24 @@ def test_a_page_of_the_inbox_goes_on_where_it_ended_though_runs_have_left(client
     assert len(client.inbox(5, cursor)) == 2
 
 
+def test_a_run_that_was_stopped_while_the_inbox_was_read_is_not_in_it(client: Client, settings: Settings) -> None:
+    class Meanwhile(Client):
+        def _interrupted(self) -> list[tuple[int, str]]:
+            found = super()._interrupted()
+            self.request_stop("r")
+            return found
+
+    asking(client, "approval")
+    meanwhile = Meanwhile(settings=settings)
+    assert len(client.inbox()) == 1 and len(meanwhile.inbox()) == 0
+    meanwhile.close()
+
+
 def test_budgets_given_at_submission_are_stored_over_the_flows_own(client: Client) -> None:
-    run = client.submit("countdown", "x", run_id="r", budgets={"tokens": 5, "commands.wait": 2})
-    assert run.details["budgets"] == {"tokens": 5, "commands.wait": 2} and "spent" not in run.details
-    assert stored(client).budgets == {"tokens": 5, "commands.wait": 2}
+    run = client.submit("thinker", "x", {"notes": 1, "tokens": 1}, run_id="r", budgets={"tokens": 5, "commands.note": 2})
+    assert run.details["budgets"] == {"tokens": 5, "money": 1.0, "commands.note": 2} and "spent" not in run.details
+    assert stored(client).budgets == run.details["budgets"]
+    assert client.flows()["thinker"]["budgets"] == {"tokens": 10_000, "money": 1.0}
     assert "budgets" not in hash_of(client._store, client.submit("countdown", "x").id)
 
 
@@ -282,6 +297,25 @@ def test_the_inbox_is_plain_lines_in_a_pipe_and_a_document_on_demand(client: Cli
     assert holdfast(["inbox", "--json", "--limit", "2"]) == 0
     told = capsys.readouterr()
     assert [each["kind"] for each in json.loads(told.out)] == list(ASKED)[:2] and "there are more" in told.err
+
+
+@pytest.mark.usefixtures("here")
+def test_what_is_to_be_approved_is_shown_whole_on_a_terminal_too(
+    client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = {"text": "x" * 5_000, "then": "rm -rf"}
+    asking(client, "approval", i_data=json.dumps({"approval": {"command": "write", "args": args, "digest": "d"}}))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for command in ("show", "inbox"):
+        assert holdfast([command] + ["r"] * (command == "show")) == 0
+        assert f"write {json.dumps(args)}" in capsys.readouterr().out
+
+
+def test_a_run_tells_how_long_it_has_waited_for_people(client: Client) -> None:
+    client.submit("countdown", "x", run_id="r")
+    assert "idle_seconds" not in client.get("r").details
+    client._store.redis.hset(client._store.keys.run("r"), "idle", "75500")
+    assert client.get("r").details["idle_seconds"] == 75.5
 
 
 @pytest.mark.usefixtures("here")
