@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import sys
 from pathlib import Path
@@ -140,30 +139,6 @@ def test_tool_names_are_what_providers_take_and_lead_back() -> None:
     assert names.command("git.log") == "git.log" and names.tool("gone.one") == "gone_one" and len(tools[3]) == LONGEST
 
 
-WORKER = Endpoint("their-model", "http://here/v1", "env:THEIRS")
-
-
-@pytest.mark.parametrize(
-    ("own", "endpoint", "target"),
-    [
-        ((None, None, None), WORKER, Target("their-model", "http://here/v1", "env:THEIRS")),
-        ((None, None, None), Endpoint(None, "http://here/v1"), Target(None, "http://here/v1", None, by_default=True)),
-        (("mine", None, None), WORKER, Target("mine", "http://here/v1", "env:THEIRS")),
-        (("llama3:8b", None, None), WORKER, Target("llama3:8b", "http://here/v1", "env:THEIRS")),
-        (("openai:gpt-5", None, None), WORKER, Target("openai:gpt-5")),
-        (("mine", "http://there/v1", None), WORKER, Target("mine", "http://there/v1")),
-        ((None, "http://there/v1", "env:MINE"), WORKER, Target(None, "http://there/v1", "env:MINE")),
-        (("openai:gpt-5", None, "env:MINE"), Endpoint(), Target("openai:gpt-5", None, "env:MINE")),
-        ((None, None, None), Endpoint("openai:gpt-5", None, "env:THEIRS"), Target("openai:gpt-5", None, "env:THEIRS")),
-        (("anthropic:x", None, None), Endpoint("openai:gpt-5", None, "env:THEIRS"), Target("anthropic:x")),
-    ],
-)
-def test_a_flows_own_settings_win_and_a_workers_key_goes_to_the_workers_endpoint_alone(
-    own: Any, endpoint: Endpoint, target: Target
-) -> None:
-    assert target_of(*own, endpoint) == target
-
-
 def test_where_nobody_names_a_model_the_error_says_how() -> None:
     with pytest.raises(FatalError, match="no model is named: say `holdfast worker --model"):
         target_of(None, None, None, Endpoint())
@@ -230,10 +205,3 @@ def test_the_flows_that_ship_offer_what_they_say() -> None:
     assert make("react_shell").runs_shell and not make("react").runs_shell
     assert list(make("react_feedback").nodes) == ["Controller", "Executor", "HumanFeedback"]
     assert all(make(name).budgets == {"tokens": 500_000} for name in ("react", "react_shell", "react_feedback"))
-
-
-def test_libraries_log_no_addresses() -> None:
-    import flows.controllers.model.library  # noqa: F401
-
-    for name in ("httpx2", "httpcore2", "openai", "openai._base_client"):
-        assert not logging.getLogger(name).isEnabledFor(logging.INFO), name
