@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,22 @@ def test_raising_a_budget_does_not_vouch_for_content_that_was_damaged_before(cli
     with pytest.raises(DamagedRun, match="digest"):
         client.resume("r", add={"tokens": 1_000})
     assert client.get("r").status is RunStatus.INTERRUPTED
+
+
+def test_of_many_who_add_at_once_one_does_and_the_others_are_told(client: Client) -> None:
+    asking(client, "budget")
+
+    def add(_: int) -> str:
+        try:
+            client.resume("r", add={"tokens": 1_000})
+        except (Stale, InvalidTransition) as error:
+            return type(error).__name__
+        return "added"
+
+    with ThreadPoolExecutor(8) as people:
+        told = list(people.map(add, range(8)))
+    assert told.count("added") == 1 and set(told) <= {"added", "Stale", "InvalidTransition"}
+    assert stored(client).budgets == {"tokens": 3_000, "money": 0.5}
 
 
 def test_a_charge_that_comes_between_the_look_and_the_resume_is_not_lost(client: Client, settings: Settings) -> None:

@@ -265,6 +265,17 @@ def test_a_provider_that_is_unknown_or_lacks_its_key_ends_the_run(monkeypatch: p
         call(ModelController().decide, context, context)
 
 
+def test_a_providers_own_client_is_asked_once_too_and_gets_the_key_that_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TEST_KEY", CANARY)
+    with chat_server([SAYS], {0: [Fails(500)]}) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        context = RoundContext("g", endpoint=Endpoint("openai-chat:m", None, "env:HF_TEST_KEY"), commands=COMMANDS)
+        with pytest.raises(RetryableError, match="model 'm' answers 500"):
+            decide(server, ModelController(), context)
+        assert len(server.play.asked) == 1 and decide(server, ModelController(), context).name == "test_add"
+    assert {asked.headers["authorization"] for asked in server.play.asked} == {f"Bearer {CANARY}"}
+
+
 WORKER = Endpoint("their-model", "http://here/v1", "env:THEIRS")
 
 
