@@ -39,7 +39,7 @@ def list_command(status: str | None, flow: str | None, limit: int, as_json: bool
         if any(each.get(name) for each in spent):
             columns.append(column)
             told = partial(amount, name) if sys.stdout.isatty() else str
-            rows = [(*row, told(each[name]) if each.get(name) else "") for row, each in zip(rows, spent, strict=True)]
+            rows = [(*row, told(round(each[name], 6)) if each.get(name) else "") for row, each in zip(rows, spent, strict=True)]
     kinds = " ".join(word for word in (status, flow and f"{flow!r}") if word)
     output.table(
         columns,
