@@ -23,6 +23,8 @@ from flows.secrets import HIDDEN, check_reference, scrubbed, secret_of
 from flows.written.faults import InvalidFlowFile
 from flows.written.reading import read_flow
 from worker.announcement import describe
+from worker.app import engine_of, make_app
+from worker.cli.flows import _played
 from worker.errors import InvalidSettings
 from worker.settings import Settings, load_settings
 
@@ -194,6 +196,10 @@ def test_a_flow_whose_packages_are_not_here_is_listed_and_says_so(monkeypatch: p
     flow = make("react")
     assert flow.missing is not None and flow.missing.startswith("it needs holdfast[ai]")
     assert describe(flow)["missing"] == [flow.missing]
+    assert _played("react", {**describe(flow), "paused": False, "workers": []}) == f"none; {flow.missing}"
+    engine = engine_of(make_app(Settings(redis_url="redis://nowhere", enabled_flows=("react_shell",))))
+    assert "countdown" in engine.flows and not {"react", "react_shell", "react_feedback"} & set(engine.flows)
+    assert "react_shell" not in engine.disabled, "it is enabled, and cannot be played all the same"
     with pytest.raises(FatalError, match="a model cannot be asked by this worker: it needs holdfast"):
         flow.play("Controller", RoundContext("g"))
 
