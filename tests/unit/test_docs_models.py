@@ -53,7 +53,7 @@ def test_the_flow_can_be_read_and_its_prompt_filled_in(tmp_path: Path) -> None:
     for spent, brief in ((0, False), (190_000, True)):
         context = RoundContext("Why?", {"topic": "tides"}, budgets={"tokens": Budget(200_000, spent)}, commands=flow.schemas())
         system, user, *_ = flow.controller.messages(context, ToolNames(()), tools=True)
-        assert system.text.startswith("You answer questions about tides") and user.text == "Why?"
+        assert system.text.startswith("You answer questions about tides") and user.text.splitlines()[0] == "Why?"
         assert ("Be brief now." in system.text) == brief
 
 

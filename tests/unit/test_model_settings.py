@@ -23,6 +23,8 @@ from flows.secrets import HIDDEN, check_reference, scrubbed, secret_of
 from flows.written.faults import InvalidFlowFile
 from flows.written.reading import read_flow
 from worker.announcement import describe
+from worker.app import engine_of, make_app
+from worker.cli.flows import _played
 from worker.errors import InvalidSettings
 from worker.settings import Settings, load_settings
 
@@ -118,9 +120,20 @@ def test_at_last_the_model_hears_of_a_person_and_of_budgets_that_are_low() -> No
     context = RoundContext(
         "g", history=history, committed={"human_feedback": "hurry"}, budgets={"tokens": Budget(10, 9), "cycles": Budget(9)}
     )
-    *_, person, budget = ModelController().messages(context, ToolNames(()), tools=True)
-    assert person == UserMessage("A person says: hurry")
-    assert budget.text.startswith("The budget of this run is nearly spent (tokens: 9 of 10 spent). Wrap up")
+    *_, last = ModelController().messages(context, ToolNames(()), tools=True)
+    person, budget = last.text.split("\n\n")
+    assert isinstance(last, UserMessage) and person == "A person says: hurry"
+    assert budget.startswith("The budget of this run is nearly spent (tokens: 9 of 10 spent). Wrap up")
+
+
+def test_without_tools_user_and_model_take_turns_whatever_there_is_to_say() -> None:
+    turns = [Turn(None, {"error": "what?"}), *(Turn(Command("c", {}), number) for number in range(9))]
+    history = History(10, turns, lambda start, stop: [])
+    controller = ModelController(window={"first": 1, "last": 2})
+    said = controller.messages(RoundContext("g", history=history, budgets={"tokens": Budget(10, 9)}), ToolNames(()), tools=False)
+    kinds = [type(each).__name__ for each in said]
+    assert kinds == ["SystemMessage", "UserMessage", "AssistantMessage", "UserMessage", "AssistantMessage", "UserMessage"]
+    assert said[1].text.startswith('g\n\nObservation: {"error":"what?"}\n\n(Here 7 earlier steps')
 
 
 def test_without_tools_the_system_prompt_ends_with_the_commands_and_the_form() -> None:
@@ -183,6 +196,10 @@ def test_a_flow_whose_packages_are_not_here_is_listed_and_says_so(monkeypatch: p
     flow = make("react")
     assert flow.missing is not None and flow.missing.startswith("it needs holdfast[ai]")
     assert describe(flow)["missing"] == [flow.missing]
+    assert _played("react", {**describe(flow), "paused": False, "workers": []}) == f"none; {flow.missing}"
+    engine = engine_of(make_app(Settings(redis_url="redis://nowhere", enabled_flows=("react_shell",))))
+    assert "countdown" in engine.flows and not {"react", "react_shell", "react_feedback"} & set(engine.flows)
+    assert "react_shell" not in engine.disabled, "it is enabled, and cannot be played all the same"
     with pytest.raises(FatalError, match="a model cannot be asked by this worker: it needs holdfast"):
         flow.play("Controller", RoundContext("g"))
 
