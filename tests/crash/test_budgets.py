@@ -55,6 +55,7 @@ def test_a_budget_with_a_kill_in_every_second_request_is_exceeded_by_at_most_one
     store.close()
 
 
+@pytest.mark.slow
 def test_a_retried_request_is_paid_for_as_often_as_it_was_made(client: Client, player: Player, settings: Settings, tmp_path: Path) -> None:
     store, account = Store(str(settings.redis_url), settings.prefix), Account(str(tmp_path / "account"))
     run = client.submit("payer", "100", {"account": str(account.path), "fails": True}, budgets={"tokens": 10_000})
@@ -68,6 +69,7 @@ def test_a_retried_request_is_paid_for_as_often_as_it_was_made(client: Client, p
     store.close()
 
 
+@pytest.mark.slow
 def test_at_the_soft_limit_the_run_knows_and_money_and_cycles_hold_as_well(
     client: Client, player: Player, settings: Settings, tmp_path: Path
 ) -> None:

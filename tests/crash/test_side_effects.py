@@ -60,7 +60,7 @@ def one_kill(client: Client, store: Store, player: Player, ledger: Path, policy:
     assert Ledger(str(ledger)).count(run.id) == 1, f"{policy}, killed at {point}"
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ["tell", *(pytest.param(name, marks=pytest.mark.slow) for name in POLICIES if name != "tell")])
 def test_killed_at_each_point_a_command_in_doubt_is_handled_by_its_policy(
     policy: str, client: Client, player: Player, settings: Settings, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from tests.support.monitor import monitored
 from tests.support.servers import server
 from tests.support.workers import workers
 from worker import Client, Settings
+from worker.store.scripts import TRANSITIONS, source
 
 RUNS = 10
 ROUNDS = 51
@@ -59,6 +60,8 @@ def test_a_command_that_is_not_idempotent_is_one_command_more_on_the_wire(client
 
 def counted(client: Client) -> Counter[str]:
     """What the runs' server is sent while some runs are played."""
+    for name in TRANSITIONS:  # heard for the first time, a script is sent once more, whole
+        client._store.redis.script_load(source(name))
     warm = client.submit("countdown", "warm up", {"rounds": 2})
     client.wait(warm.id, 30)
     ids = [f"wire{number}" for number in range(RUNS)]

@@ -74,8 +74,9 @@ class Asked:
     @property
     def answers(self) -> int:
         """The answers that the conversation holds: results of calls, and observations in words."""
-        said = self.body.get("messages", ())
-        return sum(m["role"] == "tool" or (m["role"] == "user" and str(m["content"]).startswith("Observation: ")) for m in said)
+        said = [(each["role"], str(each["content"])) for each in self.body.get("messages", ())]
+        in_words = [line for role, text in said if role == "user" for line in text.splitlines() if line.startswith("Observation: ")]
+        return len(in_words) + sum(role == "tool" for role, _ in said)
 
 
 class Play:
@@ -148,7 +149,7 @@ class ChatServer:
     def play_of(self, asked: Asked) -> Play:
         """The conversation that a request belongs to."""
         goals = [str(message["content"]) for message in asked.body["messages"] if message["role"] == "user"]
-        return self.plays.get(goals[0], self.play)
+        return next((play for goal, play in self.plays.items() if goals[0].splitlines()[0] == goal), self.play)
 
 
 @contextmanager

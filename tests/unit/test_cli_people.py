@@ -104,6 +104,7 @@ def test_totals_name_a_limit_beside_what_is_spent_of_it() -> None:
     found = totals(a_run(None, spent=SPENT, budgets={"money": 0.2, "commands.note": 3}))
     assert [text for text, _ in found] == ["12,345 tokens", "$0.12 of $0.20", "3 of 3 note"]
     assert [round(share, 2) for _, share in found] == [0.0, 0.61, 1.0]
+    assert totals(a_run(None, budgets={"tokens": 0})) == [], "what cannot be a limit is none"
     assert totals(a_run(None)) == [] and budgets(a_run(None)) == [] and used_in_all({}) == ""
 
 

@@ -14,9 +14,10 @@ import pytest
 
 from flows import BadReply, Command, ControllerExecutorFlow, FatalError, RetryableError, RoundContext, RoundStopped, Turn, command
 from flows.calls import call
-from flows.context import History
+from flows.context import PROGRESS_LENGTH, History
 from flows.controllers.model import ModelController
 from flows.controllers.model.estimates import REPLY_TOKENS
+from flows.controllers.model.target import Target, target_of
 from flows.endpoint import Endpoint
 from tests.support.chat_server import Asked, ChatServer, Cuts, Fails, Fault, Garbles, Hangs, Says, chat_server
 from tests.support.servers import until
@@ -68,7 +69,29 @@ def test_a_request_says_the_conversation_and_the_tools_and_its_usage_is_charged(
     assert (asked.body["model"], asked.body["temperature"], asked.body["stream"]) == ("scripted", 0.5, True)
     assert 77 in (asked.body.get("max_tokens"), asked.body.get("max_completion_tokens"))
     assert server.named == 1, "a server is asked for its models once a process"
-    assert context.signals.progress is not None and str(context.signals.progress["text"]).startswith("Let")
+
+
+def test_a_server_that_no_longer_has_its_first_model_is_asked_again() -> None:
+    with chat_server([SAYS], {0: [Fails(404)]}) as server:
+        with pytest.raises(FatalError, match="'scripted' answers 404"):
+            decide(server, ModelController())
+        server.models = ("another",)
+        decide(server, ModelController())
+    assert [asked.body["model"] for asked in server.play.asked] == ["scripted", "another"]
+
+
+def test_a_server_without_a_model_ends_the_run() -> None:
+    with chat_server([SAYS], models=()) as server, pytest.raises(FatalError, match="the server of model_url has no model"):
+        decide(server, ModelController())
+
+
+def test_what_comes_in_is_told_to_those_who_watch() -> None:
+    with chat_server([Says("Let me see. " * 100, SAYS.calls)], {0: [Hangs(2)]}) as server:
+        context = RoundContext("add", endpoint=Endpoint("m", server.url), commands=COMMANDS)
+        with pytest.raises(RetryableError):
+            decide(server, ModelController(timeout_seconds=0.5), context)
+    told = str((context.signals.progress or {})["text"])
+    assert told.startswith("…") and len(told) == PROGRESS_LENGTH
 
 
 def test_without_tools_the_seeds_format_is_asked_for_and_read() -> None:
@@ -88,7 +111,12 @@ def test_two_calls_are_two_commands_and_one_that_does_not_read_is_answered_alone
     ("fault", "kind", "told", "wait"),
     [
         (Fails(429, headers={"retry-after": "7"}), RetryableError, "model 'm' answers 429: scripted 429", 7),
-        (Fails(503, headers={"retry-after": formatdate(time.time() + 100, usegmt=True)}), RetryableError, "model 'm' answers 503", 100),
+        (
+            Fails(503, headers={"retry-after": formatdate(time.time() + 10_000, usegmt=True)}),
+            RetryableError,
+            "model 'm' answers 503",
+            10_000,
+        ),
         (Fails(500), RetryableError, "model 'm' answers 500: scripted 500", None),
         (Fails(408), RetryableError, "model 'm' answers 408", None),
         (Fails(409), RetryableError, "model 'm' answers 409", None),
@@ -235,3 +263,45 @@ def test_a_provider_that_is_unknown_or_lacks_its_key_ends_the_run(monkeypatch: p
     context = RoundContext("g", endpoint=Endpoint("nobody:x", None, "env:HF_TEST_KEY"), commands=COMMANDS)
     with pytest.raises(FatalError, match="cannot be asked: Unknown provider"):
         call(ModelController().decide, context, context)
+
+
+def test_a_providers_own_client_is_asked_once_too_and_gets_the_key_that_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TEST_KEY", CANARY)
+    with chat_server([SAYS], {0: [Fails(500)]}) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        context = RoundContext("g", endpoint=Endpoint("openai-chat:m", None, "env:HF_TEST_KEY"), commands=COMMANDS)
+        with pytest.raises(RetryableError, match="model 'm' answers 500"):
+            decide(server, ModelController(), context)
+        assert len(server.play.asked) == 1 and decide(server, ModelController(), context).name == "test_add"
+    assert {asked.headers["authorization"] for asked in server.play.asked} == {f"Bearer {CANARY}"}
+
+
+WORKER = Endpoint("their-model", "http://here/v1", "env:THEIRS")
+
+
+@pytest.mark.parametrize(
+    ("own", "endpoint", "target"),
+    [
+        ((None, None, None), WORKER, Target("their-model", "http://here/v1", "env:THEIRS")),
+        ((None, None, None), Endpoint(None, "http://here/v1"), Target(None, "http://here/v1", None, by_default=True)),
+        (("mine", None, None), WORKER, Target("mine", "http://here/v1", "env:THEIRS")),
+        (("llama3:8b", None, None), WORKER, Target("llama3:8b", "http://here/v1", "env:THEIRS")),
+        (("openai:gpt-5", None, None), WORKER, Target("openai:gpt-5")),
+        (("mine", "http://there/v1", None), WORKER, Target("mine", "http://there/v1")),
+        ((None, "http://there/v1", "env:MINE"), WORKER, Target(None, "http://there/v1", "env:MINE")),
+        (("openai:gpt-5", None, "env:MINE"), Endpoint(), Target("openai:gpt-5", None, "env:MINE")),
+        ((None, None, None), Endpoint("openai:gpt-5", None, "env:THEIRS"), Target("openai:gpt-5", None, "env:THEIRS")),
+        (("anthropic:x", None, None), Endpoint("openai:gpt-5", None, "env:THEIRS"), Target("anthropic:x")),
+    ],
+)
+def test_a_flows_own_settings_win_and_a_workers_key_goes_to_the_workers_endpoint_alone(
+    own: Any, endpoint: Endpoint, target: Target
+) -> None:
+    assert target_of(*own, endpoint) == target
+
+
+def test_libraries_log_no_addresses() -> None:
+    import flows.controllers.model.library  # noqa: F401
+
+    for name in ("httpx2", "httpcore2", "openai", "openai._base_client"):
+        assert not logging.getLogger(name).isEnabledFor(logging.INFO), name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import sys
 from pathlib import Path
@@ -24,6 +23,8 @@ from flows.secrets import HIDDEN, check_reference, scrubbed, secret_of
 from flows.written.faults import InvalidFlowFile
 from flows.written.reading import read_flow
 from worker.announcement import describe
+from worker.app import engine_of, make_app
+from worker.cli.flows import _played
 from worker.errors import InvalidSettings
 from worker.settings import Settings, load_settings
 
@@ -119,9 +120,20 @@ def test_at_last_the_model_hears_of_a_person_and_of_budgets_that_are_low() -> No
     context = RoundContext(
         "g", history=history, committed={"human_feedback": "hurry"}, budgets={"tokens": Budget(10, 9), "cycles": Budget(9)}
     )
-    *_, person, budget = ModelController().messages(context, ToolNames(()), tools=True)
-    assert person == UserMessage("A person says: hurry")
-    assert budget.text.startswith("The budget of this run is nearly spent (tokens: 9 of 10 spent). Wrap up")
+    *_, last = ModelController().messages(context, ToolNames(()), tools=True)
+    person, budget = last.text.split("\n\n")
+    assert isinstance(last, UserMessage) and person == "A person says: hurry"
+    assert budget.startswith("The budget of this run is nearly spent (tokens: 9 of 10 spent). Wrap up")
+
+
+def test_without_tools_user_and_model_take_turns_whatever_there_is_to_say() -> None:
+    turns = [Turn(None, {"error": "what?"}), *(Turn(Command("c", {}), number) for number in range(9))]
+    history = History(10, turns, lambda start, stop: [])
+    controller = ModelController(window={"first": 1, "last": 2})
+    said = controller.messages(RoundContext("g", history=history, budgets={"tokens": Budget(10, 9)}), ToolNames(()), tools=False)
+    kinds = [type(each).__name__ for each in said]
+    assert kinds == ["SystemMessage", "UserMessage", "AssistantMessage", "UserMessage", "AssistantMessage", "UserMessage"]
+    assert said[1].text.startswith('g\n\nObservation: {"error":"what?"}\n\n(Here 7 earlier steps')
 
 
 def test_without_tools_the_system_prompt_ends_with_the_commands_and_the_form() -> None:
@@ -138,30 +150,6 @@ def test_tool_names_are_what_providers_take_and_lead_back() -> None:
     assert len(set(tools)) == 5 and all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", tool) for tool in tools)
     assert [names.command(tool) for tool in tools] == commands
     assert names.command("git.log") == "git.log" and names.tool("gone.one") == "gone_one" and len(tools[3]) == LONGEST
-
-
-WORKER = Endpoint("their-model", "http://here/v1", "env:THEIRS")
-
-
-@pytest.mark.parametrize(
-    ("own", "endpoint", "target"),
-    [
-        ((None, None, None), WORKER, Target("their-model", "http://here/v1", "env:THEIRS")),
-        ((None, None, None), Endpoint(None, "http://here/v1"), Target(None, "http://here/v1", None, by_default=True)),
-        (("mine", None, None), WORKER, Target("mine", "http://here/v1", "env:THEIRS")),
-        (("llama3:8b", None, None), WORKER, Target("llama3:8b", "http://here/v1", "env:THEIRS")),
-        (("openai:gpt-5", None, None), WORKER, Target("openai:gpt-5")),
-        (("mine", "http://there/v1", None), WORKER, Target("mine", "http://there/v1")),
-        ((None, "http://there/v1", "env:MINE"), WORKER, Target(None, "http://there/v1", "env:MINE")),
-        (("openai:gpt-5", None, "env:MINE"), Endpoint(), Target("openai:gpt-5", None, "env:MINE")),
-        ((None, None, None), Endpoint("openai:gpt-5", None, "env:THEIRS"), Target("openai:gpt-5", None, "env:THEIRS")),
-        (("anthropic:x", None, None), Endpoint("openai:gpt-5", None, "env:THEIRS"), Target("anthropic:x")),
-    ],
-)
-def test_a_flows_own_settings_win_and_a_workers_key_goes_to_the_workers_endpoint_alone(
-    own: Any, endpoint: Endpoint, target: Target
-) -> None:
-    assert target_of(*own, endpoint) == target
 
 
 def test_where_nobody_names_a_model_the_error_says_how() -> None:
@@ -208,6 +196,10 @@ def test_a_flow_whose_packages_are_not_here_is_listed_and_says_so(monkeypatch: p
     flow = make("react")
     assert flow.missing is not None and flow.missing.startswith("it needs holdfast[ai]")
     assert describe(flow)["missing"] == [flow.missing]
+    assert _played("react", {**describe(flow), "paused": False, "workers": []}) == f"none; {flow.missing}"
+    engine = engine_of(make_app(Settings(redis_url="redis://nowhere", enabled_flows=("react_shell",))))
+    assert "countdown" in engine.flows and not {"react", "react_shell", "react_feedback"} & set(engine.flows)
+    assert "react_shell" not in engine.disabled, "it is enabled, and cannot be played all the same"
     with pytest.raises(FatalError, match="a model cannot be asked by this worker: it needs holdfast"):
         flow.play("Controller", RoundContext("g"))
 
@@ -230,10 +222,3 @@ def test_the_flows_that_ship_offer_what_they_say() -> None:
     assert make("react_shell").runs_shell and not make("react").runs_shell
     assert list(make("react_feedback").nodes) == ["Controller", "Executor", "HumanFeedback"]
     assert all(make(name).budgets == {"tokens": 500_000} for name in ("react", "react_shell", "react_feedback"))
-
-
-def test_libraries_log_no_addresses() -> None:
-    import flows.controllers.model.library  # noqa: F401
-
-    for name in ("httpx2", "httpcore2", "openai", "openai._base_client"):
-        assert not logging.getLogger(name).isEnabledFor(logging.INFO), name

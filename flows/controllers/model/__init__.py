@@ -12,7 +12,7 @@ from flows.controllers import Controller, controller
 from flows.controllers.model.chat import ChatMessage, Model, ModelFailed, Reply, RequestSettings, SystemMessage, UserMessage
 from flows.controllers.model.estimates import LAST, figures, first_estimate, next_estimate
 from flows.controllers.model.json_format import instructions
-from flows.controllers.model.messages import BYTES_A_TOKEN, budget_message, bytes_of, group_messages, history_messages, text_of
+from flows.controllers.model.messages import BYTES_A_TOKEN, budget_message, bytes_of, group_messages, history_messages, merged, text_of
 from flows.controllers.model.names import ToolNames
 from flows.controllers.model.prompts import rendered
 from flows.controllers.model.reading import decisions_of
@@ -121,13 +121,14 @@ class ModelController(Controller):
             system = f"{system}\n\n{instructions(context.commands)}".strip()
         visible = shown(context.history, self._window, lambda group: _tokens(group, names, tools))
         feedback = values.get("human_feedback") if len(context.history) else None
-        return [
+        said = [
             *([SystemMessage(system)] if system else []),
             UserMessage(rendered(self.settings.user, "user", variables) or context.goal),
             *history_messages(visible, names, tools),
             *([UserMessage(f"A person says: {text_of(feedback)}")] if feedback not in (None, "") else []),
             *budget_message(context.budgets),
         ]
+        return merged(said)
 
     async def _asked(self, model: Model, names: ToolNames, context: RoundContext) -> Reply:
         tools = model.has_tools if self.settings.reply == "auto" else self.settings.reply == "tools"

@@ -80,6 +80,8 @@ class LibraryModel:
                 return await self._request(messages, tools, settings, heard)
         except Exception as error:
             name = f"{self._model.model_name!r}"
+            if self._target.model is None and self._target.url is not None:
+                _first_models.pop(self._target.url, None)  # it may have another by now
             if isinstance(error, TimeoutError) and not str(error):
                 error = TimeoutError(f"no whole reply within {settings.timeout_seconds:g} s (timeout_seconds)")
             raise failed(error, name, self._target.secrets(), self._format) from None  # the cause may show the key

@@ -55,6 +55,17 @@ def budget_message(budgets: Mapping[str, Budget]) -> list[ChatMessage]:
     return [UserMessage(f"The budget of this run is nearly spent ({'; '.join(low)}). Wrap up: finish with the best answer you have.")]
 
 
+def merged(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
+    """The messages, those of the user that stand side by side as one: many a local model takes turns strictly, or not at all."""
+    found: list[ChatMessage] = []
+    for message in messages:
+        if found and isinstance(message, UserMessage) and isinstance(found[-1], UserMessage):
+            found[-1] = UserMessage(f"{found[-1].text}\n\n{message.text}")
+        else:
+            found.append(message)
+    return found
+
+
 def bytes_of(messages: Iterable[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> int:
     """Bytes of the messages and of what the model is told of its tools, about as they travel."""
     size = len(canonical(list(map(dict, tools))).encode("utf-8", "replace")) if tools else 0

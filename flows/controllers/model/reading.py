@@ -16,8 +16,8 @@ from flows.summaries import safe_text
 MAX_LENGTH = 100_000
 #: Characters of what it thinks that are kept, and of what it said wrongly that it is shown.
 THOUGHT_LENGTH, EXCERPT_LENGTH = 8_000, 200
-#: Providers give calls ids of some thirty letters.
-ID_LENGTH = 100
+#: Providers give calls ids of some thirty letters; some put two of them together.
+ID_LENGTH = 200
 #: Calls of one reply that are looked at.
 MOST_CALLS = 64
 ADVICE = "call one of the commands; call finish with the answer when the goal is met"

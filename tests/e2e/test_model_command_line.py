@@ -1,0 +1,52 @@
+"""A model by one flag."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.chat_server import ChatServer, Says, chat_server
+from tests.support.command_line import CommandLine, wait_for_line
+from worker.settings import Settings
+
+SCRIPT = [Says("I look.", [("list_files", {})]), Says("", [("finish", {"answer": "nothing there"})])]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_up_with_the_url_of_a_server_plays_react(tmp_path: Path) -> None:
+    work = tmp_path / "workspace"
+    work.mkdir()
+    holdfast = CommandLine(tmp_path, HOLDFAST_WORKSPACE=str(work))
+    with chat_server(SCRIPT) as chat, holdfast.running("up", "--model-url", chat.url) as up:
+        wait_for_line(up, "worker ready")
+        done = holdfast("submit", "react", "What is there?", "--watch")
+        assert done.code == 0 and "nothing there" in done.out + done.err, done
+        assert [each.body["model"] for each in chat.play.asked] == ["scripted", "scripted"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("pool", ["threads", "prefork"])
+def test_a_worker_is_told_model_and_url_by_flags_on_every_pool(tmp_path: Path, settings: Settings, pool: str) -> None:
+    holdfast = CommandLine(tmp_path, settings, HOLDFAST_WORKSPACE=str(tmp_path), HOLDFAST_MODEL="not-this-one")
+    with chat_server(SCRIPT) as chat:
+        with holdfast.worker("--pool", pool, "--concurrency", "1", "--model", "llama3:8b", "--model-url", chat.url):
+            done = holdfast("submit", "react", "What is there?", "--watch")
+        assert done.code == 0, done
+        assert asked_models(chat) == ["llama3:8b"] * 2 and chat.named == 0
+
+
+def asked_models(chat: ChatServer) -> list[str]:
+    return [each.body["model"] for each in chat.play.asked]
+
+
+@pytest.mark.slow
+def test_a_url_or_a_key_that_will_not_do_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    holdfast = CommandLine(tmp_path)
+    for words, told in ((("--model-url", "localhost:11434"), "model_url"), (("--model", ""), "model")):
+        done = holdfast("worker", *words)
+        assert done.code == 2 and told in done.err, done
+    done = holdfast("worker", variables={"HOLDFAST_MODEL_KEY": "sk-canary-0123456789"})
+    assert done.code == 2 and "model_key" in done.err and "env:NAME" in done.err and "canary" not in done.err + done.out
