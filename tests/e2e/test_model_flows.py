@@ -226,35 +226,41 @@ LATER_FAULTS: dict[int, list[Fault | None]] = {
 
 def test_a_worker_killed_in_every_round_in_turn_costs_at_most_one_request_each(ours: CrashableServer) -> None:
     settings = Settings(redis_url=ours.url, prefix="killed")
-    begun = threading.Lock()
+    one_at_a_time = threading.Lock()
     killed: list[str] = []
+    workers: list[WorkerProcess] = []
+
+    def kill(where: str, place: str) -> None:
+        """At the first visit of a place: the worker that speaks, known by the path that it was given."""
+        with one_at_a_time:
+            if where not in killed:
+                killed.append(where)
+                workers[int(place.split("/worker-")[1].partition("/")[0])].kill()
+
     with ExitStack() as closing:
         chat = closing.enter_context(chat_server(SCRIPT, LATER_FAULTS))
+        chat.play.before = lambda asked: kill(f"request {asked.answers}", asked.path)
+        chat.acted = lambda path: kill(f"command of step {path.rpartition('/')[2]}", path)
         client = Client(settings=settings)
         closing.callback(client.close)
-        workers: list[WorkerProcess] = []
 
         def start() -> None:
-            process = WorkerProcess(
-                settings, "--pool", "threads", "--concurrency", "2", **SOON, HOLDFAST_MODEL_URL=chat.url, HF_TEST_ACTING=chat.url
-            )
+            url = f"{chat.url}/worker-{len(workers)}"
+            options = ("--pool", "threads", "--concurrency", "2")
+            process = WorkerProcess(settings, *options, **SOON, HOLDFAST_MODEL_URL=url, HOLDFAST_MODEL="m", HF_TEST_ACTING=url)
             closing.callback(process.close)
             workers.append(process)
 
-        def kill(where: str) -> None:
-            with begun:
-                if where not in killed:
-                    killed.append(where)
-                    workers[-1].kill()
+        def alive() -> int:
+            return sum(process.process.poll() is None for process in workers)
 
-        chat.play.before = lambda asked: kill(f"request {asked.answers}")
-        chat.acted = lambda step: kill(f"command of step {step}")
-        start()
+        for _ in range(2):  # the one goes on where the other was killed
+            start()
         workers[0].ready()
         run = client.submit("adding", "add")
         while client.get(run.id).status in (RunStatus.QUEUED, RunStatus.RUNNING):
-            until(lambda: workers[-1].process.poll() is not None or client.get(run.id).status is RunStatus.COMPLETED, "the next kill", 60)
-            if workers[-1].process.poll() is not None:
+            until(lambda: alive() < 2 or client.get(run.id).status not in (RunStatus.QUEUED, RunStatus.RUNNING), "the next kill", 60)
+            if alive() < 2:
                 start()
         run = client.get(run.id)
     assert (run.status, run.answer) == (RunStatus.COMPLETED, 15), run.error
