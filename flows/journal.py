@@ -41,8 +41,12 @@ class Journal:
         """
         if line not in self._lines:
             self._lines.append(line)
-        self.write(self.text)
-        self._kept = self.text
+        self._kept = self.text  # perhaps even where the answer is lost
+        try:
+            self.write(self.text)
+        except Exception:
+            self.withdraw(line.partition(" ")[0])  # nothing is begun without leave
+            raise
 
     def withdraw(self, key: str) -> None:
         """The command of this key has not been carried out, as it says itself: the round's end takes the intent back."""

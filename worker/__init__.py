@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from worker.client import Client, Inbox, Page
     from worker.doctor import Finding
     from worker.errors import (
+        ArtifactNotFound,
         Conflict,
         DamagedRun,
         HoldfastError,
@@ -39,6 +40,7 @@ _HOMES = {
     "Inbox": "worker.client",
     "Page": "worker.client",
     "Finding": "worker.doctor",
+    "ArtifactNotFound": "worker.errors",
     "Conflict": "worker.errors",
     "DamagedRun": "worker.errors",
     "HoldfastError": "worker.errors",
@@ -78,6 +80,7 @@ __all__ = [
     "END",
     "START",
     "AccessDenied",
+    "ArtifactNotFound",
     "AsyncClient",
     "Client",
     "Conflict",

@@ -177,6 +177,14 @@ class AsyncClient:
         """The whole run as JSON data: the run, its history and its events."""
         return await _threaded(self._client.transcript, run_id)
 
+    async def artifacts(self, run_id: str) -> dict[str, int]:
+        """What the run keeps whole beside its history: names and sizes in bytes."""
+        return await _threaded(self._client.artifacts, run_id)
+
+    async def artifact(self, run_id: str, name: str) -> str:
+        """One of them."""
+        return await _threaded(self._client.artifact, run_id, name)
+
     async def workers(self) -> list[dict[str, Any]]:
         """The workers that announced themselves lately."""
         return await _threaded(self._client.workers)

@@ -9,6 +9,10 @@ class RunNotFound(HoldfastError):
     """No run has this id (or it ended longer ago than the retention)."""
 
 
+class ArtifactNotFound(HoldfastError):
+    """The run keeps nothing under this name."""
+
+
 class UnknownFlow(HoldfastError):
     """Neither this client nor any live worker knows a flow of this name."""
 
@@ -38,6 +42,7 @@ class InvalidSettings(HoldfastError):
 
 
 __all__ = [
+    "ArtifactNotFound",
     "Conflict",
     "DamagedRun",
     "HoldfastError",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from flows.errors import FatalError, RoundStopped, UnstorableValue
 from flows.journal import Journal
 from worker.errors import DamagedRun
-from worker.store import Granted, Store
+from worker.store import Granted, NotReplicated, Store, StoreUnavailable
 
 #: Results recorded in a step stand in the hash under this prefix, one field each.
 RESULT = "o:"
@@ -19,13 +20,15 @@ class StoreJournal(Journal):
 
     Args:
         most_bytes: of one recorded result (the setting max_addition_bytes).
+        broken: told of what makes the round's result worthless: a command may take it for a failure of its own, and go on.
 
     Raises:
         DamagedRun: the intents or a recorded result are not what was recorded, or none of this step.
     """
 
-    def __init__(self, store: Store, claim: Granted, most_bytes: int) -> None:
+    def __init__(self, store: Store, claim: Granted, most_bytes: int, broken: Callable[[Exception], None] = lambda error: None) -> None:
         fields = claim.fields
+        self._broken = broken
         self._store = store
         self._claim = claim
         self._most_bytes = most_bytes
@@ -47,7 +50,8 @@ class StoreJournal(Journal):
             RoundStopped, DamagedRun, StoreUnavailable: the command must not be carried out.
         """
         claim = self._claim
-        word = self._store.intend(self._run_id, epoch=self._epoch, step=self._step, token=claim.token, claim=claim.claim, key=text)
+        with self._telling():
+            word = self._store.intend(self._run_id, epoch=self._epoch, step=self._step, token=claim.token, claim=claim.claim, key=text)
         if word != "ok":
             raise self._error(word, f"the command of key {self._lines[-1].partition(' ')[0]} was not begun")
 
@@ -66,12 +70,21 @@ class StoreJournal(Journal):
             )
         nonce = self._claim.fields.get("nonce", "")
         packed = f"{self._digest(name, text)} {text}"
-        word, detail = self._store.record_once(self._run_id, nonce=nonce, step=self._step, name=name, value=packed)
+        with self._telling():
+            word, detail = self._store.record_once(self._run_id, nonce=nonce, step=self._step, name=name, value=packed)
         if word == "full":
             raise FatalError(f"{self._where}: {name!r} is not recorded, for the step has recorded 64 results; record one of many parts")
         if word != "ok":
             raise self._error(word, f"the result {name!r} was not recorded", detail)
         return super().record(name, self._unpacked(name, detail))
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except (StoreUnavailable, NotReplicated) as error:
+            self._broken(error)
+            raise
 
     def _intents(self, fields: Mapping[str, str]) -> str:
         digest, _, lines = fields.get("intent", "").partition("\n")
@@ -98,5 +111,7 @@ class StoreJournal(Journal):
     def _error(self, word: str, what: str, detail: str = "") -> Exception:
         told = f"{self._where}: {what}: the server answered {word} {detail}".rstrip()
         if word == "damaged":
-            return DamagedRun(f"{told}; look at it with holdfast show {self._run_id}")
+            damaged = DamagedRun(f"{told}; look at it with holdfast show {self._run_id}")
+            self._broken(damaged)
+            return damaged
         return RoundStopped(f"{told}: the round belongs to another worker, or the run has left it, was stopped or deleted")

@@ -219,9 +219,12 @@ class Rounds:
             try:
                 return unpack_turns(record.id, self._store.memory(record.id, start, stop))
             except (DamagedRun, StoreUnavailable) as error:
-                # A node may take it for a failure of its own and go on: what it then hands back must not be committed.
-                lease.broken = error
+                broken(error)
                 raise
+
+        def broken(error: Exception) -> None:
+            # A node may take it for a failure of its own and go on: what it then hands back must not be committed.
+            lease.broken = error
 
         answered = "i_answer" in record.fields and record.fields.get("i_kind") not in ("after", "budget")
         return RoundContext(
@@ -241,7 +244,7 @@ class Rounds:
             workspace=self._settings.workspace,
             endpoint=Endpoint(self._settings.model, self._settings.model_url, self._settings.model_key),
             budgets=Ledger(record, claim.attempt, claim.now).budgets(),
-            journal=StoreJournal(self._store, claim, self._settings.max_addition_bytes),
+            journal=StoreJournal(self._store, claim, self._settings.max_addition_bytes, broken),
             artifact=partial(self._artifact, record.id),
             logger=round_logger(),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 from collections.abc import Iterator
@@ -12,8 +13,8 @@ from flows.commands import command
 from flows.context import RoundContext
 from flows.executors.workspace import Workspace
 
-#: Bytes of a file that one reading returns: about 10,000 tokens.
-READ_BYTES = 40_000
+#: Bytes of a file that one reading returns: about 6,000 tokens, and, with what JSON adds, less than a result may have (``results.MOST``).
+READ_BYTES = 24_000
 #: Bytes of a file that are looked at for a text; what is larger is data.
 SEARCHED_BYTES = 4 * 1024 * 1024
 #: Entries, or places found, that one command returns, and characters of a line that are shown.
@@ -38,25 +39,26 @@ def workspace_of(context: RoundContext) -> Workspace:
 @command(name="read_file", idempotent=True)
 def read_file(context: RoundContext, path: str, offset: int = 0) -> dict[str, Any]:
     """Read a text file of the workspace, from the byte `offset` on; long ones in parts."""
+    begin = max(0, offset)
     with workspace_of(context).open(path) as file:
         size = os.fstat(file).st_size
-        os.lseek(file, max(0, offset), os.SEEK_SET)
+        os.lseek(file, begin, os.SEEK_SET)
         data = os.read(file, READ_BYTES)
     if b"\0" in data:
         raise ValueError(f"{path!r} is no text: it holds NUL bytes ({size} bytes in all)")
-    end = max(0, offset) + len(data)
-    told: dict[str, Any] = {"path": path, "text": data.decode("utf-8", "replace"), "bytes": size}
+    end = begin + len(data)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    text = decoder.decode(data, final=end >= size)
+    end -= len(decoder.getstate()[0])  # a character that the part would cut in two begins the next one
+    told: dict[str, Any] = {"path": path, "text": text, "bytes": size}
     return told if end >= size else {**told, "next_offset": end}
 
 
 @command(name="write_file", idempotent=True)
 def write_file(context: RoundContext, path: str, text: str) -> dict[str, Any]:
-    """Write a text file of the workspace whole, in place of what is there; missing directories are made."""
+    """Write a text file of the workspace whole, in place of what is there, or not at all; missing directories are made."""
     data = text.encode("utf-8", "replace")
-    with workspace_of(context).open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, parents=True) as file:
-        written = 0
-        while written < len(data):
-            written += os.write(file, data[written:])
+    workspace_of(context).write(path, data)
     return {"path": path, "bytes": len(data)}
 
 
@@ -69,26 +71,32 @@ def list_files(context: RoundContext, path: str = ".", pattern: str = "*") -> di
             if fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("/")[2], pattern):
                 if len(found) == ENTRIES:
                     return {"files": found, "cut": f"the first {ENTRIES}; there are more: name a directory or a narrower pattern"}
-                found.append({"path": name, "bytes": file.st_size})
+                found.append({"path": _shown(name), "bytes": file.st_size})
     return {"files": found}
 
 
 @command(name="search_files", idempotent=True)
 def search_files(context: RoundContext, text: str, path: str = ".", pattern: str = "*") -> dict[str, Any]:
-    """Find lines that hold `text` (as it stands, no expression) in files under a directory of the workspace that match `pattern`."""
+    """Find lines that hold `text` (as it stands, no expression) in files under a directory of the workspace that match `pattern`.
+
+    What is larger than ``SEARCHED_BYTES`` or cannot be read is not searched, and the result says of how many files that is so.
+    """
     if not text:
         raise ValueError("the text to look for should not be empty")
     found: list[dict[str, Any]] = []
+    unsearched = 0
     workspace = workspace_of(context)
     with workspace.directory(path) as top:
         for name, file in _files(top, context):
-            if file.st_size > SEARCHED_BYTES or not (fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("/")[2], pattern)):
+            if not (fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("/")[2], pattern)):
                 continue
-            for number, line in _lines(workspace, f"{path}/{name}", text):
+            lines = None if file.st_size > SEARCHED_BYTES else _lines(workspace, f"{path}/{name}", text)
+            unsearched += lines is None
+            for number, line in lines or ():
                 if len(found) == ENTRIES:
                     return {"places": found, "cut": f"the first {ENTRIES}; there are more: name a directory or a longer text"}
-                found.append({"path": name, "line": number, "text": line})
-    return {"places": found}
+                found.append({"path": _shown(name), "line": number, "text": line})
+    return {"places": found, "not_searched": f"{unsearched} files, too large or not readable"} if unsearched else {"places": found}
 
 
 def _files(top: int, context: RoundContext) -> Iterator[tuple[str, os.stat_result]]:
@@ -105,14 +113,21 @@ def _files(top: int, context: RoundContext) -> Iterator[tuple[str, os.stat_resul
                 yield os.path.normpath(f"{directory}/{name}"), found
 
 
-def _lines(workspace: Workspace, path: str, text: str) -> Iterator[tuple[int, str]]:
-    """Numbers and beginnings of the lines of a file that hold ``text``; none of a file that is no text, or is gone since."""
+def _lines(workspace: Workspace, path: str, text: str) -> list[tuple[int, str]] | None:
+    """Numbers and beginnings of the lines of a file that hold ``text``; none of a file that is no text; None if it cannot be read."""
     try:
         with workspace.open(path) as file, os.fdopen(os.dup(file), "rb") as opened:
             data = opened.read(SEARCHED_BYTES)
+    except FileNotFoundError:
+        return []  # gone since
     except OSError:
-        return
-    if b"\0" not in data and text.encode("utf-8", "replace") in data:
-        for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
-            if text in line:
-                yield number, line.strip()[:LINE]
+        return None
+    if b"\0" in data or text.encode("utf-8", "replace") not in data:
+        return []
+    lines = enumerate(data.decode("utf-8", "replace").split("\n"), 1)
+    return [(number, line.strip()[:LINE]) for number, line in lines if text in line][: ENTRIES + 1]
+
+
+def _shown(name: str) -> str:
+    """A file's name as JSON can hold it: bytes that are no UTF-8 as ``\\xNN``."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")

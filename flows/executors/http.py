@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import http.client
 import socket
 import ssl
@@ -16,7 +17,7 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 from flows.commands import command
 from flows.context import RoundContext
 from flows.errors import RoundStopped
-from flows.executors.addresses import Address, ForbiddenAddress, is_public, resolve
+from flows.executors.addresses import Address, ForbiddenAddress, is_foreign, resolve
 
 #: Bytes of a page that are read: about 25,000 tokens; and seconds that one command may take, redirects and all.
 PAGE_BYTES, SECONDS = 100_000, 20.0
@@ -26,6 +27,10 @@ HEADERS = {"User-Agent": "holdfast", "Accept": "text/*, application/json", "Acce
 #: How often the clock and the cancel token are looked at, in seconds.
 _SLICE = 0.05
 _PORTS = {"http": 80, "https": 443}
+#: Codecs that are no charsets of pages: some make what is no text, or take a time that grows with the square of the length.
+_NO_CHARSETS = frozenset(
+    {"idna", "punycode", "raw-unicode-escape", "raw_unicode_escape", "undefined", "unicode-escape", "unicode_escape", "utf-7"}
+)
 _MOVED = frozenset({301, 302, 303, 307, 308})
 
 
@@ -49,7 +54,7 @@ class Fetcher:
         tls: how servers prove who they are.
     """
 
-    allowed: Callable[[Address], bool] = is_public
+    allowed: Callable[[Address], bool] = is_foreign
     seconds: float = SECONDS
     page_bytes: int = PAGE_BYTES
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
@@ -83,8 +88,11 @@ class Fetcher:
         connection = http.client.HTTPConnection(host, port)
         connection.sock = self._connect(resolve(host, port, self.allowed), port, end)
         if parts.scheme == "https":
-            connection.sock = self.tls.wrap_socket(connection.sock, server_hostname=host)
+            # Not shaken hands yet: whoever does so a byte at a time is cut off, too.
+            connection.sock = self.tls.wrap_socket(connection.sock, server_hostname=host, do_handshake_on_connect=False)
         with connection.sock as sock, _cut_off(sock, end, cancelled):
+            if isinstance(sock, ssl.SSLSocket):
+                sock.do_handshake()
             target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
             connection.request("GET", target, headers=HEADERS)
             response = connection.getresponse()
@@ -96,7 +104,7 @@ class Fetcher:
             raise RoundStopped(f"nobody wants the round any more, so {host} is not read on")
         if time.monotonic() >= end:  # what was read may be no more than the beginning
             raise TimeoutError("it did not come to its end")
-        text = data[: self.page_bytes].decode(response.headers.get_content_charset("utf-8"), "replace")
+        text = _text(data[: self.page_bytes], response.headers.get_content_charset("utf-8"))
         page: dict[str, Any] = {"status": response.status, "type": response.headers.get_content_type(), "text": text}
         return page if len(data) <= self.page_bytes else {**page, "cut": f"the first {self.page_bytes} bytes"}
 
@@ -110,6 +118,16 @@ class Fetcher:
             except OSError as error:
                 failed = error
         raise failed
+
+
+def _text(data: bytes, charset: str) -> str:
+    """The page as text that JSON can hold, whatever charset it claims."""
+    try:
+        known = codecs.lookup(charset).name not in _NO_CHARSETS
+        text = data.decode(charset if known else "utf-8", "replace")
+    except (LookupError, ValueError):
+        text = data.decode("utf-8", "replace")
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _checked(url: str) -> SplitResult:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 #: Links that one path may lead over, as Linux has it (path_resolution(7)).
@@ -60,6 +61,29 @@ class Workspace:
                 yield file
             finally:
                 os.close(file)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a plain file whole: a reader, and whoever comes after a crash, finds the old content or the new, never a part.
+
+        Missing directories are made; a file that is there keeps its mode. Raises as ``open``.
+        """
+        with self._walk(path, parents=True) as (directory, name):
+            mode = _mode(path, name, directory)
+            draft = f".holdfast-{secrets.token_hex(8)}"
+            file = _open(path, draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, directory)
+            try:
+                with os.fdopen(file, "wb") as opened:
+                    opened.write(data)
+                    opened.flush()
+                    if mode is not None:
+                        os.fchmod(file, mode)
+                    os.fsync(file)
+                os.rename(draft, name, src_dir_fd=directory, dst_dir_fd=directory)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    os.unlink(draft, dir_fd=directory)
+                raise
+            os.fsync(directory)
 
     @contextmanager
     def directory(self, path: str = ".") -> Iterator[int]:
@@ -119,6 +143,21 @@ def _link(name: str, directory: int) -> str | None:
         if error.errno in (errno.EINVAL, errno.ENOENT):
             return None
         raise
+
+
+def _mode(path: str, name: str, directory: int) -> int | None:
+    """The permissions of the plain file that is there; None where nothing is."""
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(found.st_mode):
+        raise OutsideWorkspace(f"{path!r} is no plain file")
+    if not os.access(name, os.W_OK, dir_fd=directory, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+    return stat.S_IMODE(found.st_mode)
 
 
 def _make(name: str, directory: int) -> None:

@@ -136,7 +136,9 @@ def test_the_async_client_refuses_the_same(settings: Settings, stored: redis.Red
     assert everything(stored, prefix) == before
 
 
-@pytest.mark.parametrize("run_id", ["", "no body", "live:memory", "live:events", "caf\xe9", "\ud800", "x" * 100_000, "a\nb", "*"])
+@pytest.mark.parametrize(
+    "run_id", ["", "no body", "live:memory", "live:events", "live:artifacts", "caf\xe9", "\ud800", "x" * 100_000, "a\nb", "*"]
+)
 def test_an_id_that_no_run_can_have_is_not_found(client: Client, stored: redis.Redis, run_id: str) -> None:
     for method in ONE_RUN:
         if method == "request_stop":

@@ -72,9 +72,10 @@ def test_each_role_can_do_all_that_it_is_for(locked: LockedServer, as_role: Any,
         assert producer.wait(long.id, 60).status is RunStatus.STOPPED
         producer.resume(long.id)
         assert producer.request_stop(long.id, "now").stopped
-        asks = producer.submit("asker", "g", not_before=0.1)
+        asks = producer.submit("asker", "g", not_before=0.1, budgets={"tokens": 5})
         assert producer.wait(asks.id, 60).status is RunStatus.INTERRUPTED
-        producer.resume(asks.id, "yes")
+        assert [[each.run_id for each in person.inbox()] for person in (producer, reader, admin)] == [[asks.id]] * 3
+        producer.resume(asks.id, "yes", {"tokens": 5})
         assert producer.wait(asks.id, 60).status is RunStatus.COMPLETED
         fails = producer.submit("trouble", "g", {"kind": "fatal", "times": 1})
         assert producer.wait(fails.id, 60).status is RunStatus.ERRORED
@@ -151,7 +152,8 @@ def test_the_command_line_says_what_the_server_refuses(locked: LockedServer, mon
 
     monkeypatch.setenv("HOLDFAST_FLOW_MODULES", FLOWS)
     assert said("producer", "submit", "ledger", "g", "--input", "rounds=1", "--id", "r")[0] == 0
-    for looks in (["list"], ["show", "r"], ["why", "r"], ["doctor"], ["doctor", "--json"], ["workers"], ["flows"], ["show", "r", "--json"]):
+    simple = (["list"], ["inbox"], ["doctor"], ["workers"], ["flows"])
+    for looks in (*simple, ["show", "r"], ["why", "r"], ["doctor", "--json"], ["show", "r", "--json"]):
         for role in ("reader", "producer"):
             assert said(role, *looks)[0] == 0, looks
     for changes in (["stop", "r"], ["submit", "ledger", "g", "--input", "rounds=1"], ["flows", "pause", "ledger"]):

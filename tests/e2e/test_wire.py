@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
+import tests.support.mortal  # noqa: F401 (registers its flow)
 from tests.conftest import StartsWorkers
 from tests.support.monitor import monitored
 from tests.support.servers import server
 from tests.support.workers import workers
 from worker import Client, Settings
+from worker.store.scripts import TRANSITIONS, source
 
 RUNS = 10
 ROUNDS = 51
@@ -37,8 +40,28 @@ def test_in_the_outbox_a_round_is_two_commands_of_the_server_that_holds_the_runs
     assert set(counts) <= CLAIMING | ANNOUNCING | CONNECTING, counts
 
 
+def test_a_command_that_is_not_idempotent_is_one_command_more_on_the_wire(client: Client, tmp_path: Path) -> None:
+    """The rounds are played in this process: decide, charge, finish; the intent of the one that charges is the one exchange more."""
+
+    def played() -> str:
+        run = client.submit("mortal", "charge once", {"ledger": str(tmp_path / "ledger"), "policy": "tell"})
+        for step in range(3):
+            client._engine.rounds.play(run.id, 0, step)
+        return run.id
+
+    played()  # from here on the server knows the scripts
+    with monitored(client._store) as counts:
+        run_id = played()
+    assert client.get(run_id).answer == "charged"
+    moves = {name: count for name, count in counts.items() if name.endswith(("_round", "_intent", "_once"))}
+    assert moves == {"claim_round": 3, "commit_round": 3, "record_intent": 1}
+    assert set(counts) <= {*moves, "submit_run"} | CLAIMING | ANNOUNCING | CONNECTING, counts
+
+
 def counted(client: Client) -> Counter[str]:
     """What the runs' server is sent while some runs are played."""
+    for name in TRANSITIONS:  # heard for the first time, a script is sent once more, whole
+        client._store.redis.script_load(source(name))
     warm = client.submit("countdown", "warm up", {"rounds": 2})
     client.wait(warm.id, 30)
     ids = [f"wire{number}" for number in range(RUNS)]

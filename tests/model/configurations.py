@@ -271,7 +271,6 @@ WIDE: dict[str, Config] = {
         "intents": {
             "kinds": ("next", "end", "failed", "try_again", "give_back", "pause_here"),
             "operations": (*BOTH_STOPS, "resume:answer", "retry"),
-            "mute": True,
         },
         "deleted": {"submissions": 3, "steps": 2, "kinds": ("next", "end", "give_back")},
     }.items()

@@ -11,7 +11,7 @@ from flows.errors import FatalError, RoundStopped, UnstorableValue
 from tests.support.runs import LEASE, claim, commit, commit_next, hash_of, new_run, sweep_after
 from worker.errors import DamagedRun
 from worker.journal import StoreJournal
-from worker.store import Store
+from worker.store import Store, StoreUnavailable
 
 FIRST, SECOND = "r:0:aaaa", "r:0:bbbb"
 
@@ -74,6 +74,30 @@ def test_the_only_intent_taken_back_leaves_nothing(store: Store) -> None:
     assert only.is_behind and only.text == ""
     commit(store, granted, "give_back", fields={"intent": only.text})
     assert not {"intent", "intent_token"} & set(hash_of(store))
+
+
+class Deaf(Store):
+    """Does what it is asked, and never hears the answer."""
+
+    def intend(self, run_id: str, **named: Any) -> str:
+        assert super().intend(run_id, **named) == "ok"
+        raise StoreUnavailable("the connection broke")
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_an_intent_whose_answer_is_lost_begins_nothing_and_is_taken_back(store: Store, earlier: bool) -> None:
+    new_run(store)
+    if earlier:
+        journal(store).intend(FIRST)
+        lost(store)
+    granted, deaf = claim(store), Deaf(store.url, store.keys.prefix, now=store.now)
+    round_of = StoreJournal(deaf, granted, 1_000)
+    with pytest.raises(StoreUnavailable):
+        round_of.intend(FIRST)
+    deaf.close()
+    assert "intent" in hash_of(store) and round_of.is_behind is not earlier
+    commit(store, granted, "give_back", fields={"intent": round_of.text})
+    assert journal(store).in_doubt(FIRST) == (FIRST if earlier else None), "what an attempt before may have done is in doubt still"
 
 
 def test_a_round_that_was_lost_begins_nothing_and_its_error_says_which(store: Store, first: StoreJournal) -> None:

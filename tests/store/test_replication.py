@@ -12,6 +12,7 @@ from tests.support.monitor import monitored
 from tests.support.runs import START, claim, commit_end, fail_round, hash_of, new_run, phase, resume, retry, stop, submit
 from tests.support.sentinels import Watched, watched
 from tests.support.servers import until
+from worker.journal import StoreJournal
 from worker.store import NotReplicated, Replication, Store, StoreUnavailable
 
 
@@ -113,6 +114,19 @@ def test_an_operation_sent_again_writes_nothing_and_is_still_not_acknowledged_be
 def test_more_replicas_than_there_are_acknowledge_nothing(pair: Watched, prefix: str) -> None:
     with waiting(pair, prefix, replicas=2, seconds=0.05) as store, pytest.raises(NotReplicated, match="of 2 replicas 1 had it"):
         submit(store)
+
+
+def test_a_command_does_not_begin_before_replicas_know_of_its_intent(pair: Watched, prefix: str) -> None:
+    with waiting(pair, prefix, seconds=5) as store:
+        new_run(store)
+        granted = claim(store)
+        StoreJournal(store, granted, 1_000).intend("r:0:aaaa")
+        assert "r:0:aaaa" in on_replica(pair, store)["intent"]
+    with waiting(pair, prefix, seconds=0.05) as store, replica_away(pair):
+        told: list[Exception] = []
+        with pytest.raises(NotReplicated):
+            StoreJournal(store, granted, 1_000, told.append).intend("r:0:bbbb")
+        assert [type(error) for error in told] == [NotReplicated], "what the round hands back must not be committed"
 
 
 def test_no_round_waits_for_a_replica(pair: Watched, prefix: str) -> None:

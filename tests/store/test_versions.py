@@ -57,6 +57,8 @@ def interrupted(store: Store) -> None:
 WAYS: dict[str, tuple[str, Callable[[Store], Any]]] = {
     "claimed": ("leased", claim),
     "beaten": ("leased", lambda store: store.extend([("r", claim(store).token, "{}")])),
+    "intended": ("leased", lambda store: store.intend("r", epoch=0, step=0, token=claim(store).token, claim=None, key="k")),
+    "recorded": ("queued", lambda store: store.record_once("r", nonce="nonce-r", step=0, name="charge", value="1")),
     "forfeited": ("leased", lambda store: (claim(store, claim="h:1.1"), store.forfeit("r", epoch=0, step=0, process="h:1"))),
     "committed": ("queued", lambda store: commit_next(store, claim(store))),
     "committed and ended": ("completed", lambda store: commit_end(store, claim(store))),

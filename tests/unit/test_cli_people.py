@@ -75,6 +75,11 @@ def test_show_and_the_end_of_watch_tell_what_is_asked_and_each_way_to_answer(kin
         assert "tokens 2,100 of 2,000 (105 %)" in words[1] and words[1] == dict(pairs)["because"]
 
 
+def test_show_tells_of_a_stopped_run_what_it_will_ask_again() -> None:
+    pairs = dict(described(a_run("approval", RunStatus.STOPPED)))
+    assert pairs["will ask"] == asked.what(waiting("approval")) and pairs["go on"] == "holdfast resume 0331a86cada74a1e"
+
+
 SPENT = {"tokens": 12_345, "input_tokens": 12_000, "output_tokens": 345, "money": 0.123, "requests": 1, "commands.note": 3}
 
 
@@ -99,6 +104,7 @@ def test_totals_name_a_limit_beside_what_is_spent_of_it() -> None:
     found = totals(a_run(None, spent=SPENT, budgets={"money": 0.2, "commands.note": 3}))
     assert [text for text, _ in found] == ["12,345 tokens", "$0.12 of $0.20", "3 of 3 note"]
     assert [round(share, 2) for _, share in found] == [0.0, 0.61, 1.0]
+    assert totals(a_run(None, budgets={"tokens": 0})) == [], "what cannot be a limit is none"
     assert totals(a_run(None)) == [] and budgets(a_run(None)) == [] and used_in_all({}) == ""
 
 
@@ -130,6 +136,8 @@ DECIDED: dict[str, Any] = {
         (event("interrupted", **ASKED["approval"]["data"], reason="?"), "asks for approval: remove path=build/ old� recursive=true"),
         (event("interrupted", **ASKED["in_doubt"]["data"], reason="?"), "in doubt: pay ann"),
         (event("interrupted", **ASKED["budget"]["data"], reason="budget_exhausted"), "budget_exhausted: tokens 2,100 of 2,000 (105 %)"),
+        (event("interrupted", budget="x", limit=0, spent=1, reason="which?"), "interrupted: which?"),
+        (event("interrupted", approval="x", in_doubt=["y"], reason="which?"), "interrupted: which?"),
         (event("resumed", added={"tokens": 20_000, "money": 1}), "resumed with 20,000 more tokens, $1.00 more money"),
         (event("resumed", answer="approve", added={"tokens": 5}), "resumed with approve, 5 more tokens"),
     ],
@@ -140,6 +148,7 @@ def test_a_row_says_the_thought_and_what_came_of_it(told: Event, said: str) -> N
 
 def test_the_facts_of_a_round_are_its_model_and_what_it_used() -> None:
     assert facts(DECIDED) == ["parrot-1", "700 tokens · $0.0040"] and facts({"took": "5"}) == []
+    assert facts({"tokens": "many", "money": None, "model": 5}) == ["5"], "a flow may tell what it likes"
 
 
 def live(width: int, rows: list[Event], **details: Any) -> list[str]:

@@ -74,6 +74,7 @@ def test_the_person_in_the_ring() -> None:
 
 
 def test_what_is_said_to_ship_ships() -> None:
+    import flows.executors  # noqa: F401
     from flows.commands import registered_commands
     from flows.controllers import registered_controllers
     from flows.interfaces import resolve

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from flows.errors import InvalidFlow, RetryableError
+from flows.errors import FatalError, InvalidFlow
 from flows.executors.mcp import mcp_commands
-from flows.executors.mcp.references import Secrets, is_reference
+from flows.executors.mcp.references import Secrets, refers
 from flows.written.faults import InvalidFlowFile
 from flows.written.reading import read_flow
 
@@ -117,11 +117,11 @@ def test_a_reference_is_resolved_where_it_is_used_and_blanked_in_all_texts(monke
 @pytest.mark.parametrize("value", ["", "  ", "two\nlines-canary", "bell\x07canary"])
 def test_a_reference_to_nothing_that_can_be_sent_names_the_variable_alone(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("DOCS", value)
-    with pytest.raises(RetryableError, match="env:DOCS") as refused:
+    with pytest.raises(FatalError, match="env:DOCS") as refused:
         Secrets("MCP server 'docs'").resolved({"Authorization": "env:DOCS"})
     assert "canary" not in str(refused.value)
 
 
 def test_what_a_reference_is() -> None:
-    assert is_reference("env:DOCS_TOKEN") and is_reference("Bearer env:DOCS_TOKEN")
-    assert not any(map(is_reference, ("env:", "env:1", "xenv:A", "env:A B", "Bearer  env:A", "", "env:A\n")))
+    assert refers("env:DOCS_TOKEN") and refers("Bearer env:DOCS_TOKEN")
+    assert not any(map(refers, ("env:", "env:1", "xenv:A", "env:A B", "Bearer  env:A", "", "env:A\n")))

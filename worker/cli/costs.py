@@ -33,9 +33,9 @@ def amount(name: str, value: float) -> str:
 
 
 def used(spent: Mapping[str, Any]) -> str:
-    """``12,345 tokens · $0.12``: what was used of tokens and money; '' where nothing was."""
-    parts = [f"{amount('tokens', spent['tokens'])} tokens"] if spent.get("tokens") else []
-    return " · ".join([*parts, *([money(spent["money"])] if spent.get("money") else [])])
+    """``12,345 tokens · $0.12``: what was used of tokens and money; '' where nothing was, or what is said of it is no number."""
+    tokens, dollars = (spent.get(name) if isinstance(spent.get(name), int | float) else None for name in ("tokens", "money"))
+    return " · ".join([*([f"{amount('tokens', tokens)} tokens"] if tokens else []), *([money(dollars)] if dollars else [])])
 
 
 def used_in_all(spent: Mapping[str, Any]) -> str:
@@ -77,7 +77,7 @@ def totals(run: Run) -> list[tuple[str, float]]:
 def _accounts(run: Run) -> list[tuple[str, float, float]]:
     """Name, limit and what is spent of it."""
     spent = {"cycles": run.details.get("cycles", 0), "seconds": _seconds(run), **run.details.get("spent", {})}
-    return [(name, limit, spent.get(name, 0)) for name, limit in run.details.get("budgets", {}).items()]
+    return [(name, limit, spent.get(name, 0)) for name, limit in run.details.get("budgets", {}).items() if limit > 0]
 
 
 def _seconds(run: Run) -> float:

@@ -56,7 +56,7 @@ def resume_command(
     more = amounts(add, "--add")
     with client_for(url) as client:
         if given and given != ["--answer"]:
-            interrupt = _asked_for_approval(client, run_id, given[0], interrupt)
+            interrupt = asked_for_approval(client, run_id, given[0], interrupt)
         run = client.resume(run_id, value, more, interrupt)
     if as_json:
         output.document(run.to_dict())
@@ -78,7 +78,7 @@ def _answer(answer: str | None, approve: bool, refuse: str | None, edit: str | N
     return None if answer is None else _read("--answer", answer)
 
 
-def _asked_for_approval(client: Client, run_id: str, option: str, interrupt: str | None) -> str | None:
+def asked_for_approval(client: Client, run_id: str, option: str, interrupt: str | None) -> str | None:
     """The id of the approval that the run asks for, so that it answers no other; raises UsageError where it asks for none."""
     from worker.cli.asked import what
     from worker.cli.on_app import program

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
+
 import click
 
 from worker.cli import output
@@ -35,7 +38,8 @@ def list_command(status: str | None, flow: str | None, limit: int, as_json: bool
     for column, name in (("tokens", "tokens"), ("cost", "money")):
         if any(each.get(name) for each in spent):
             columns.append(column)
-            rows = [(*row, amount(name, each[name]) if each.get(name) else "") for row, each in zip(rows, spent, strict=True)]
+            told = partial(amount, name) if sys.stdout.isatty() else str
+            rows = [(*row, told(round(each[name], 6)) if each.get(name) else "") for row, each in zip(rows, spent, strict=True)]
     kinds = " ".join(word for word in (status, flow and f"{flow!r}") if word)
     output.table(
         columns,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from worker.cli.export import written
 from worker.cli.options import json_option, run_argument, url_option
 from worker.cli.server import client_for
 from worker.cli.story import Row, command_text, row_of
-from worker.cli.texts import clock, duration, moment, plain, since, value_text
+from worker.cli.texts import clock, duration, lines, moment, plain, since, value_text
 from worker.waiting import Waiting
 
 if TYPE_CHECKING:
@@ -29,29 +30,38 @@ if TYPE_CHECKING:
 @click.option(
     "--output", "file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="The transcript as JSON, into FILE."
 )
+@click.option("--artifact", metavar="NAME", help="What it keeps whole under this name, as it is.")
 @json_option
 @url_option
-def show_command(run_id: str, transcript: bool, file: Path | None, as_json: bool, url: str | None) -> None:
+def show_command(run_id: str, transcript: bool, file: Path | None, artifact: str | None, as_json: bool, url: str | None) -> None:
     """Everything about RUN."""
     with client_for(url) as client:
+        if artifact is not None:
+            text = client.artifact(run_id, artifact)
+            if as_json:
+                output.document({"run": run_id, "artifact": artifact, "text": text})
+            else:
+                click.echo(lines(text) if sys.stdout.isatty() else text)
+            return
         if file is not None:
             written(client.transcript(run_id), file)
             return
         run = client.get(run_id)
         played = client.events(run_id, follow=False) if run.details.get("spent") and not as_json else ()
         models = _models(played)
+        artifacts = {} if as_json else client.artifacts(run_id)
         whole = client.transcript(run_id) if transcript else None
         events = list(client.events(run_id, follow=False)) if transcript and not as_json else []
     if as_json:
         output.document(whole if whole is not None else run.to_dict())
         return
-    output.fields(described(run, models), whole=("command",))
+    output.fields(described(run, models, artifacts), whole=("command", "will ask"))
     if whole is not None:
         _tell_history(whole["history"])
         _tell_events(events)
 
 
-def described(run: Run, models: str = "") -> list[tuple[str, str]]:
+def described(run: Run, models: str = "", artifacts: Mapping[str, int] | None = None) -> list[tuple[str, str]]:
     """What there is to say about a run, as names and values."""
     details = run.details
     pairs = [("run", run.id), ("flow", plain(run.flow)), ("goal", plain(run.goal)), ("status", run.status.value)]
@@ -76,6 +86,7 @@ def described(run: Run, models: str = "") -> list[tuple[str, str]]:
         pairs.append(("stopped", f"{moment(details['stopped_at']) if 'stopped_at' in details else ''}{who}"))
         if details.get("in_doubt"):
             pairs.append(("in doubt", f"{details['in_doubt']}: this round was in flight, and nobody can vouch for its effects"))
+        pairs += [("will ask", asked.what(waiting))] if waiting is not None else []
         pairs.append(("go on", f"holdfast resume {run.id}"))
     if run.error:
         pairs += [("error", plain(run.error)), ("try again", f"holdfast retry {run.id}")]
@@ -87,6 +98,8 @@ def described(run: Run, models: str = "") -> list[tuple[str, str]]:
     pairs += [("submitted", moment(run.created_at))]
     if details.get("ended_at"):
         pairs.append(("took", duration((run.updated_at - run.created_at).total_seconds())))
+    if artifacts:
+        pairs.append(("artifacts", ", ".join(f"{plain(name)} ({size:,} bytes)" for name, size in artifacts.items())))
     if run.status.value == "completed":
         pairs.append(("answer", value_text(run.answer)))
     return pairs

@@ -139,8 +139,9 @@ def _asked(data: Mapping[str, Any]) -> str:
         about = data.get(name)
         if isinstance(about, dict) and "command" in about:
             return f"{words}: {command_text(about)}"
-    if all(isinstance(data.get(name), int | float) for name in ("limit", "spent")):
-        return f"{data.get('reason', '')}: {budget(str(data.get('budget')), data['limit'], data['spent'])}"
+    limit, spent = data.get("limit"), data.get("spent")
+    if "budget" in data and isinstance(limit, int | float) and isinstance(spent, int | float) and limit > 0:
+        return f"{data.get('reason', '')}: {budget(str(data['budget']), limit, spent)}"
     return f"interrupted: {data.get('reason', '')}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from worker.client import arguments
 from worker.client.connection import Connected, not_found
-from worker.errors import DamagedRun
+from worker.errors import ArtifactNotFound, DamagedRun
 from worker.event import LAST, Event
 from worker.record import Record, unpack_turns
 from worker.run import Run, RunStatus, status_of
@@ -136,6 +136,21 @@ class Reading(Connected):
             for turn in turns
         ]
         return {"run": run, "history": history, "events": [event.to_dict() for event in self.events(run_id, follow=False)]}
+
+    def artifacts(self, run_id: str) -> dict[str, int]:
+        """The names of what the run keeps whole beside its history, each with its size in bytes; raises RunNotFound."""
+        self._record(run_id)
+        return self._store.artifacts(run_id)
+
+    def artifact(self, run_id: str, name: str) -> str:
+        """One of them; raises RunNotFound, and ArtifactNotFound naming those there are."""
+        arguments.text(name, "name")
+        self._record(run_id)
+        text = self._store.artifact(run_id, name)
+        if text is None:
+            known = ", ".join(self._store.artifacts(run_id))
+            raise ArtifactNotFound(f"run {run_id} has no artifact {name!r}; {f'it has {known}' if known else 'it has none'}")
+        return text
 
     def why(self, run_id: str) -> Verdict:
         """Why the run is where it is: one code, one sentence, since when; raises RunNotFound."""

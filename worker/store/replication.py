@@ -11,9 +11,10 @@ import redis
 from flows.errors import HoldfastError
 from worker.store.scripts import Arguments, Transition
 
-#: The transitions that a client asks for, and whose answer it builds on. A round's claim and commit are not among them: the next
-#: round's message is out with the commit itself, so nobody would be held up by waiting after it (docs/decisions/0015).
-ACKNOWLEDGED = frozenset({"submit_run", "request_stop", "resume_run", "retry_run", "delete_run"})
+#: The transitions that a client asks for, and whose answer it builds on; and an intent, after which something happens outside that no
+#: failover undoes. A round's claim and commit are not among them: the next round's message is out with the commit itself, so nobody
+#: would be held up by waiting after it (docs/decisions/0015).
+ACKNOWLEDGED = frozenset({"submit_run", "request_stop", "resume_run", "retry_run", "delete_run", "record_intent"})
 
 
 class NotReplicated(HoldfastError):

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_core import PydanticCustomError
 
 from flows.config import CommandConfig
-from flows.executors.mcp.references import is_reference
+from flows.executors.mcp.references import refers
 from flows.values import canonical
 
 #: Seconds that one call may take, and that a server may take to start and to tell its tools (`npx` may have to fetch it first).
@@ -76,7 +76,7 @@ class ServerConfig(BaseModel):
     @classmethod
     def _only_refers_to_secrets(cls, values: dict[str, str]) -> dict[str, str]:
         for name, value in values.items():
-            if _SECRET.search(name) and not is_reference(value):
+            if _SECRET.search(name) and not refers(value):
                 raise _fault(f"{name} should refer to a variable of the worker (env:NAME); a secret has no place in a flow")
         return values
 

@@ -23,6 +23,18 @@ MUTANTS = (
         "test_commit.py::test_end_completes_the_run_and_ends_its_promise",
     ),
     Mutant(
+        "moving.rest_uncounted", "moving", "set(k, 'idle', whole(number(run.idle) + math.max(0, now - number(run.updated_at))))", "",
+        "time at rest is no time that a run has gone on", "test_rest.py::test_the_time_at_rest_is_counted_when_the_run_goes_on",
+    ),
+    Mutant(
+        "moving.last_rest_only", "moving", "whole(number(run.idle) + math.max(", "whole(math.max(", "rests are added up",
+        "test_rest.py::test_rests_that_follow_each_other_are_added_up",
+    ),
+    Mutant(
+        "moving.always_at_rest", "moving", "if from and from ~= 'live' then", "if from then", "a run on its way is not at rest",
+        "test_rest.py::test_a_run_on_its_way_is_not_at_rest",
+    ),
+    Mutant(
         "moving.listed_by_creation", "moving", "ENDED[phase] and now or number(run.created_at)", "number(run.created_at)",
         "ended runs are listed by the time of their end", "test_retention.py::test_ended_runs_are_listed_by_the_time_of_their_end",
     ),

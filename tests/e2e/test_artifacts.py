@@ -1,0 +1,63 @@
+"""A long result: its beginning is in the history, the whole is kept, read back by people, by programs and by the controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows import Command, ControllerExecutorFlow, Finish, RoundContext, command, register
+from flows.commands import registered_commands, spec_of
+from tests.conftest import StartsWorkers
+from tests.support.command_line import CommandLine
+from worker import ArtifactNotFound, Client, RunNotFound
+from worker.settings import Settings
+
+LINE = "the till is wrong\n"
+
+
+@register("verbose")
+class Verbose(ControllerExecutorFlow):
+    """Prints a long report, and reads its end."""
+
+    def decide(self, context: RoundContext) -> Command | Finish:
+        match len(context.history):
+            case 0:
+                return Command("report", {"lines": 5_000})
+            case 1:
+                return Command("read_artifact", {"name": context.observation["artifact"], "offset": 5_000 * len(LINE) - 10})
+            case _:
+                return Finish(context.observation["text"])
+
+    @command(idempotent=True)
+    def report(self, lines: int) -> str:
+        """Report."""
+        return LINE * lines
+
+    commands = ()
+
+    def offered(self) -> dict:  # type: ignore[type-arg]
+        import flows.executors  # noqa: F401
+
+        return {**super().offered(), "read_artifact": spec_of(registered_commands.named("read_artifact"))}
+
+
+def test_a_long_result_is_cut_in_the_history_and_kept_whole(
+    client: Client, worker_process: StartsWorkers, settings: Settings, tmp_path: Path
+) -> None:
+    holdfast = CommandLine(tmp_path, settings)
+    worker_process(HOLDFAST_FLOW_MODULES=__name__)
+    run = client.submit("verbose", "report")
+    assert client.wait(run.id, timeout=60).answer == (LINE * 2)[-10:]
+    [first, _] = client.transcript(run.id)["history"]
+    assert first["observation"]["artifact"] == "1-report" and "cut after 32000 of 90000 characters" in first["observation"]["note"]
+    assert client.artifacts(run.id) == {"1-report": 90_000}
+    assert client.artifact(run.id, "1-report") == LINE * 5_000
+    assert holdfast("show", run.id, "--artifact", "1-report").out == LINE * 5_000 + "\n"
+    refused = holdfast("show", run.id, "--artifact", "2-report")
+    assert (refused.code, "it has 1-report" in refused.err) == (3, True)
+    with pytest.raises(ArtifactNotFound, match="it has 1-report"):
+        client.artifact(run.id, "nothing")
+    with pytest.raises(RunNotFound):
+        client.artifacts("nobody")
+    client.delete(run.id)
