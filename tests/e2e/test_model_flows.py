@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -41,11 +42,18 @@ class Case:
     script: list[Says]
     faults: dict[int, list[Fault | None]]
     more: int = 0
+    flow: str = "adding"
 
 
 def put_in(at: int, *says: Says) -> Case:
     """The script with something else said first at one place; it goes on as if nothing had happened."""
     return Case([*SCRIPT[:at], *says, *SCRIPT[at:]], {})
+
+
+def in_words(says: Says) -> Says:
+    """The same reply in the seed's format, with chatter around it."""
+    [(name, args)] = says.calls
+    return Says(f"Sure!\n{json.dumps({'thought': says.text, 'command': name, 'command_args': args})}\nShall I?")
 
 
 CASES = {
@@ -60,6 +68,7 @@ CASES = {
     "missing arguments": put_in(1, Says("", [("add", {"a": 1})])),
     "two calls in one reply": Case([*SCRIPT[:2], Says("Both.", [*SCRIPT[2].calls, *SCRIPT[3].calls]), SCRIPT[3], *SCRIPT[4:]], {}, -1),
     "words instead of a call": put_in(4, Says("I think I should add something.")),
+    "a model without tools": Case([in_words(says) for says in SCRIPT], {2: [Fails(500)], 3: [Cuts(1)]}, 2, "adding_in_words"),
     "JSON in a text": Case(
         [*SCRIPT[:2], Says('Well: {"thought": "t", "command": "add", "command_args": {"a": 3, "b": 3}}'), *SCRIPT[3:]], {}
     ),
@@ -125,7 +134,7 @@ def ended(worker: WorkerProcess, chat: ChatServer, asking: Client) -> dict[str, 
     """All cases, played at once."""
     for name, case in CASES.items():
         chat.plays[name] = Play(case.script, case.faults)
-    ids = {name: asking.submit("adding", name).id for name in CASES}
+    ids = {name: asking.submit(case.flow, name).id for name, case in CASES.items()}
     return {name: asking.wait(run_id, 60) for name, run_id in ids.items()}
 
 
