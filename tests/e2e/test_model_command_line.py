@@ -28,11 +28,10 @@ def test_up_with_the_url_of_a_server_plays_react(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("pool", ["threads", "prefork"])
-def test_a_worker_is_told_model_and_url_by_flags_on_every_pool(tmp_path: Path, settings: Settings, pool: str) -> None:
+def test_a_worker_is_told_model_and_url_by_flags_and_so_are_its_processes(tmp_path: Path, settings: Settings) -> None:
     holdfast = CommandLine(tmp_path, settings, HOLDFAST_WORKSPACE=str(tmp_path), HOLDFAST_MODEL="not-this-one")
     with chat_server(SCRIPT) as chat:
-        with holdfast.worker("--pool", pool, "--concurrency", "1", "--model", "llama3:8b", "--model-url", chat.url):
+        with holdfast.worker("--pool", "prefork", "--concurrency", "1", "--model", "llama3:8b", "--model-url", chat.url):
             done = holdfast("submit", "react", "What is there?", "--watch")
         assert done.code == 0, done
         assert asked_models(chat) == ["llama3:8b"] * 2 and chat.named == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -41,11 +42,18 @@ class Case:
     script: list[Says]
     faults: dict[int, list[Fault | None]]
     more: int = 0
+    flow: str = "adding"
 
 
 def put_in(at: int, *says: Says) -> Case:
     """The script with something else said first at one place; it goes on as if nothing had happened."""
     return Case([*SCRIPT[:at], *says, *SCRIPT[at:]], {})
+
+
+def in_words(says: Says) -> Says:
+    """The same reply in the seed's format, with chatter around it."""
+    [(name, args)] = says.calls
+    return Says(f"Sure!\n{json.dumps({'thought': says.text, 'command': name, 'command_args': args})}\nShall I?")
 
 
 CASES = {
@@ -60,6 +68,7 @@ CASES = {
     "missing arguments": put_in(1, Says("", [("add", {"a": 1})])),
     "two calls in one reply": Case([*SCRIPT[:2], Says("Both.", [*SCRIPT[2].calls, *SCRIPT[3].calls]), SCRIPT[3], *SCRIPT[4:]], {}, -1),
     "words instead of a call": put_in(4, Says("I think I should add something.")),
+    "a model without tools": Case([in_words(says) for says in SCRIPT], {2: [Fails(500)], 3: [Cuts(1)]}, 2, "adding_in_words"),
     "JSON in a text": Case(
         [*SCRIPT[:2], Says('Well: {"thought": "t", "command": "add", "command_args": {"a": 3, "b": 3}}'), *SCRIPT[3:]], {}
     ),
@@ -125,7 +134,7 @@ def ended(worker: WorkerProcess, chat: ChatServer, asking: Client) -> dict[str, 
     """All cases, played at once."""
     for name, case in CASES.items():
         chat.plays[name] = Play(case.script, case.faults)
-    ids = {name: asking.submit("adding", name).id for name in CASES}
+    ids = {name: asking.submit(case.flow, name).id for name, case in CASES.items()}
     return {name: asking.wait(run_id, 60) for name, run_id in ids.items()}
 
 
@@ -226,35 +235,41 @@ LATER_FAULTS: dict[int, list[Fault | None]] = {
 
 def test_a_worker_killed_in_every_round_in_turn_costs_at_most_one_request_each(ours: CrashableServer) -> None:
     settings = Settings(redis_url=ours.url, prefix="killed")
-    begun = threading.Lock()
+    one_at_a_time = threading.Lock()
     killed: list[str] = []
+    workers: list[WorkerProcess] = []
+
+    def kill(where: str, place: str) -> None:
+        """At the first visit of a place: the worker that speaks, known by the path that it was given."""
+        with one_at_a_time:
+            if where not in killed:
+                killed.append(where)
+                workers[int(place.split("/worker-")[1].partition("/")[0])].kill()
+
     with ExitStack() as closing:
         chat = closing.enter_context(chat_server(SCRIPT, LATER_FAULTS))
+        chat.play.before = lambda asked: kill(f"request {asked.answers}", asked.path)
+        chat.acted = lambda path: kill(f"command of step {path.rpartition('/')[2]}", path)
         client = Client(settings=settings)
         closing.callback(client.close)
-        workers: list[WorkerProcess] = []
 
         def start() -> None:
-            process = WorkerProcess(
-                settings, "--pool", "threads", "--concurrency", "2", **SOON, HOLDFAST_MODEL_URL=chat.url, HF_TEST_ACTING=chat.url
-            )
+            url = f"{chat.url}/worker-{len(workers)}"
+            options = ("--pool", "threads", "--concurrency", "2")
+            process = WorkerProcess(settings, *options, **SOON, HOLDFAST_MODEL_URL=url, HOLDFAST_MODEL="m", HF_TEST_ACTING=url)
             closing.callback(process.close)
             workers.append(process)
 
-        def kill(where: str) -> None:
-            with begun:
-                if where not in killed:
-                    killed.append(where)
-                    workers[-1].kill()
+        def alive() -> int:
+            return sum(process.process.poll() is None for process in workers)
 
-        chat.play.before = lambda asked: kill(f"request {asked.answers}")
-        chat.acted = lambda step: kill(f"command of step {step}")
-        start()
+        for _ in range(2):  # the one goes on where the other was killed
+            start()
         workers[0].ready()
         run = client.submit("adding", "add")
         while client.get(run.id).status in (RunStatus.QUEUED, RunStatus.RUNNING):
-            until(lambda: workers[-1].process.poll() is not None or client.get(run.id).status is RunStatus.COMPLETED, "the next kill", 60)
-            if workers[-1].process.poll() is not None:
+            until(lambda: alive() < 2 or client.get(run.id).status not in (RunStatus.QUEUED, RunStatus.RUNNING), "the next kill", 60)
+            if alive() < 2:
                 start()
         run = client.get(run.id)
     assert (run.status, run.answer) == (RunStatus.COMPLETED, 15), run.error

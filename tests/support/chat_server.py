@@ -127,7 +127,7 @@ class ChatServer:
     Attributes:
         plays: conversations by the goal that they are about.
         named: how often it was asked for its models.
-        acted: called with what stands behind ``/acting/`` in a request; so a command tells that it is being carried out.
+        acted: called with the path of a request that holds ``/acting/``; so a command tells that it is being carried out.
     """
 
     def __init__(self, play: Play, models: Sequence[str] = ("scripted",)) -> None:
@@ -135,7 +135,7 @@ class ChatServer:
         self.plays: dict[str, Play] = {}
         self.models = models
         self.named = 0
-        self.acted: Callable[[str], None] = lambda what: None
+        self.acted: Callable[[str], None] = lambda path: None
         self.ending = threading.Event()
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self.http.daemon_threads = True
@@ -182,7 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """The models; or a command tells that it acts."""
         if "/acting/" in self.path:
-            self.chat.acted(self.path.partition("/acting/")[2])
+            self.chat.acted(self.path)
             with suppress(OSError):  # the worker that carries it out may be dead by now
                 self._whole(200, {})
             return

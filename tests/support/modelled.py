@@ -32,3 +32,10 @@ class PatientAdding(Adding):
     """The same, which waits longer for its model, and shows it less."""
 
     controller = ModelController(timeout_seconds=300, window={"first": 1, "last": 10})
+
+
+@register("adding_in_words")
+class AddingInWords(Adding):
+    """The same with a model that calls no tools."""
+
+    controller = ModelController(timeout_seconds=3, reply="json")

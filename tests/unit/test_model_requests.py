@@ -131,6 +131,12 @@ def test_two_calls_are_two_commands_and_one_that_does_not_read_is_answered_alone
             r"m does not support tools \(a model that calls no tools takes `reply",
             None,
         ),
+        (
+            Fails(400, {"error": {"message": "too long", "code": "context_length_exceeded"}}),
+            FatalError,
+            r"too long \(show it less of",
+            None,
+        ),
         (Fails(400, {"error": {"message": "x" * 5000}}), FatalError, "answers 400: x{500,999}…", None),
     ],
 )
@@ -227,8 +233,17 @@ def turns(number: int, size: int) -> Sequence[Turn]:
     return [Turn(Command("test_add", {}, {}, f"c{i}", 0), "x" * size) for i in range(number)]
 
 
+def test_a_first_estimate_has_a_price_where_the_list_has_the_model() -> None:
+    def money(model: str | None, url: str | None = None) -> float:
+        return dict(ModelController().estimate(RoundContext("g", endpoint=Endpoint(model, url), commands=COMMANDS))).get("money", 0)
+
+    assert 0.01 < money("openai:gpt-4o") < 0.1 and money("openai:gpt-4o") == money("gpt-4o", "http://proxy/v1")
+    assert money("x", "http://here/v1") == money(None, "http://here/v1") == 0
+    assert ModelController().estimate(RoundContext("g", commands=COMMANDS)) == {}, "nobody names a model"
+
+
 def test_an_estimate_starts_from_the_last_requests_figures() -> None:
-    first = RoundContext("g" * 3_000, commands=COMMANDS)
+    first = RoundContext("g" * 3_000, commands=COMMANDS, endpoint=Endpoint("m", "http://here/v1"))
     assert ModelController().estimate(first)["input_tokens"] >= 1_000
     assert ModelController().estimate(first)["output_tokens"] == REPLY_TOKENS
     assert ModelController(max_tokens=50).estimate(first)["output_tokens"] == 50

@@ -14,10 +14,11 @@ from flows.controllers.model.estimates import LAST, figures, first_estimate, nex
 from flows.controllers.model.json_format import instructions
 from flows.controllers.model.messages import BYTES_A_TOKEN, budget_message, bytes_of, group_messages, history_messages, merged, text_of
 from flows.controllers.model.names import ToolNames
+from flows.controllers.model.prices import price_of
 from flows.controllers.model.prompts import rendered
 from flows.controllers.model.reading import decisions_of
 from flows.controllers.model.settings import missing, read_settings
-from flows.controllers.model.target import target_of
+from flows.controllers.model.target import Target, target_of
 from flows.controllers.model.window import Group, Window, shown
 from flows.errors import BadReply, FatalError
 from flows.outcomes import Command
@@ -75,10 +76,9 @@ class ModelController(Controller):
             raise FatalError(f"a model cannot be asked by this worker: {self.missing}")
         from flows.controllers.model.library import opened  # here: it takes seconds and much memory, and few flows need it
 
-        own = self.settings
         names = ToolNames(each["name"] for each in context.commands)
         try:
-            async with opened(target_of(own.model, own.base_url, own.api_key, context.endpoint), own.reply) as model:
+            async with opened(self._target(context), self.settings.reply) as model:
                 reply = await self._asked(model, names, context)
         except ModelFailed as failed:
             raise failed.error from None
@@ -95,10 +95,17 @@ class ModelController(Controller):
         if last:
             return next_estimate(last, context, self.settings.max_tokens)
         try:
+            target = self._target(context)
             size = bytes_of(self.messages(context, ToolNames(()), tools=False), context.commands)
-        except FatalError:  # a template that cannot be filled in: no request will be made
+        except FatalError:  # nobody names a model, or a template cannot be filled in: no request will be made
             return {}
-        return first_estimate(size, self.settings.max_tokens)
+        amounts = first_estimate(size, self.settings.max_tokens)
+        money = price_of(target, amounts["input_tokens"], amounts["output_tokens"])
+        return amounts if money is None else {**amounts, "money": money}
+
+    def _target(self, context: RoundContext) -> Target:
+        own = self.settings
+        return target_of(own.model, own.base_url, own.api_key, context.endpoint)
 
     def messages(self, context: RoundContext, names: ToolNames, tools: bool) -> list[ChatMessage]:
         """What a request of this round says.

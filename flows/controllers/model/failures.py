@@ -35,7 +35,8 @@ def failed(error: BaseException, model: str, secrets: Iterable[str], reply_forma
         quota = isinstance(error, exceptions.ModelQuotaExceededError)
         if not quota and (status in LATER or status >= 500):
             return ModelFailed(RetryableError(f"model {model} answers {status}: {told}", _wait(error.retry_after)), billed)
-        advice = _advice(status, told, reply_format)
+        too_long = isinstance(error, exceptions.ModelContextWindowExceededError)
+        advice = " (show it less of the history: window, in the flow)" if too_long else _advice(status, told, reply_format)
         return ModelFailed(FatalError(f"model {model} answers {status}: {told}{advice}"), billed)
     if isinstance(error, TimeoutError | exceptions.ModelTimeoutError | exceptions.ModelRequestTimeout):
         return ModelFailed(RetryableError(f"model {model} took too long: {told}"), billed=not _never_sent(error))
