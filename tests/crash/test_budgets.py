@@ -86,6 +86,7 @@ def test_at_the_soft_limit_the_run_knows_and_money_and_cycles_hold_as_well(
     store.close()
 
 
+@pytest.mark.slow
 def test_a_run_within_its_budget_ends_and_tells_what_it_cost(client: Client, player: Player, settings: Settings, tmp_path: Path) -> None:
     store = Store(str(settings.redis_url), settings.prefix)
     run = client.submit("payer", "3", {"account": str(tmp_path / "account")}, budgets={"tokens": 10_000, "seconds": 600})

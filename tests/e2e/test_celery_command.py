@@ -60,6 +60,7 @@ def test_a_run_is_submitted_watched_and_listed_where_the_app_has_it(celery: Cele
     assert celery(*APP, "holdfast", "list", "--url", "unix:///nowhere/at-all.sock").code == 7
 
 
+@pytest.mark.slow
 def test_a_broker_that_only_an_app_of_ones_own_may_have_is_no_hindrance(celery: CeleryCommand, settings: Settings) -> None:
     there = {"HOLDFAST_REDIS_URL": str(settings.redis_url), "THEIRS_BROKER": "amqp://127.0.0.1:1//;amqp://127.0.0.1:2//"}
     submitted = celery(*APP, "holdfast", "submit", "countdown", "try it", **there)

@@ -122,6 +122,7 @@ def test_an_unknown_run_is_not_found(holdfast: CommandLine) -> None:
         assert done.code == 3 and "no run has the id 'nobody'" in done.err, (command, done)
 
 
+@pytest.mark.slow
 def test_a_corrupt_run_is_told_as_damaged_and_left_alone(holdfast: CommandLine, client: Client, stored: redis.Redis, prefix: str) -> None:
     client.submit("countdown", "x", run_id="hurt")
     stored.hset(f"{prefix}:run:hurt", "step", "many")

@@ -87,6 +87,7 @@ def test_one_run_or_many_is_said_without_doubt(holdfast: CommandLine, arguments:
     assert holdfast(*arguments).code == 2
 
 
+@pytest.mark.slow
 def test_ended_runs_are_deleted_by_status_flow_and_age(holdfast: CommandLine, client: Client) -> None:
     for run_id in ("a", "b"):
         client.submit("countdown", "x", run_id=run_id)

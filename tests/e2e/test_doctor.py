@@ -208,7 +208,7 @@ def test_a_worker_starts_on_a_server_that_hides_its_settings(hidden: Settings) -
         assert worker.name is not None
 
 
-@pytest.mark.parametrize("check", ["pickle", "prefetch", "remote-control"])
+@pytest.mark.parametrize("check", ["prefetch", *(pytest.param(check, marks=pytest.mark.slow) for check in ("pickle", "remote-control"))])
 def test_what_an_app_sets_is_refused_on_our_own_and_a_warning_on_somebody_elses(settings: Settings, spoil: redis.Redis, check: str) -> None:
     refused = _celery(settings, app="tests.support.careless", APP_SETS=check)
     assert refused.code == 1 and f"{check}: " in refused.err, refused
@@ -222,7 +222,9 @@ def test_what_an_app_sets_is_refused_on_our_own_and_a_warning_on_somebody_elses(
     assert f"{check}: " in said and "WARNING" in said
 
 
-@pytest.mark.parametrize("name", ["accept-content", "queue-names", "queue-names-steps"])
+@pytest.mark.parametrize(
+    "name", ["queue-names-steps", *(pytest.param(name, marks=pytest.mark.slow) for name in ("accept-content", "queue-names"))]
+)
 def test_an_app_whose_workers_could_take_no_round_is_refused(settings: Settings, spoil: redis.Redis, name: str) -> None:
     for whose in ("own", "theirs"):
         ended = _celery(settings, app="tests.support.careless", APP_SETS=name, APP_IS=whose)
@@ -230,7 +232,7 @@ def test_an_app_whose_workers_could_take_no_round_is_refused(settings: Settings,
     assert spoil.exists(f"{PREFIX}:workers") == 0
 
 
-@pytest.mark.parametrize("check", ["prefetch-multiplier", "always-eager"])
+@pytest.mark.parametrize("check", ["always-eager", pytest.param("prefetch-multiplier", marks=pytest.mark.slow)])
 def test_what_an_app_sets_at_the_cost_of_rounds_is_a_warning(settings: Settings, spoil: redis.Redis, check: str) -> None:
     with _worker(settings, "tests.support.careless", APP_SETS=check, APP_IS="theirs") as process:
         client = Client(settings=settings)

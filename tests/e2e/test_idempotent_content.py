@@ -30,6 +30,7 @@ class Parcel(ControllerExecutorFlow):
 """
 
 
+@pytest.mark.slow
 def test_a_client_with_the_flows_code_and_one_without_submit_the_same(client: Client, settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "parcels.py").write_text(FLOWS)
     with_code = CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="parcels")

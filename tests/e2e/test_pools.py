@@ -62,7 +62,7 @@ def test_each_pool_plays_runs_and_says_how_many_rounds_are_in_flight(client: Cli
         assert client.wait(client.submit("ledger", "g", {"rounds": 3}).id, 20).answer == [0, 1, 2]
 
 
-@pytest.mark.parametrize("flow", ["ledger", "coroutine"])
+@pytest.mark.parametrize("flow", ["ledger", pytest.param("coroutine", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
 def test_stop_now_frees_the_only_place_of_a_round_that_looks_or_awaits(client: Client, settings: Settings, pool: str, flow: str) -> None:
     with one_place(settings, pool):

@@ -81,6 +81,7 @@ def test_a_full_server_ends_no_worker_and_a_malformed_message_is_dropped(small_s
         client.close()
 
 
+@pytest.mark.slow
 def test_a_round_that_ignores_its_limit_fails_and_loses_no_worker(client: Client, worker_process: StartsWorkers) -> None:
     worker_process(
         HOLDFAST_FLOW_MODULES=__name__, HOLDFAST_LEASE_SECONDS="1", HOLDFAST_HEARTBEAT_SECONDS="0.25", HOLDFAST_RETRY_DELAY_SECONDS="0.1"

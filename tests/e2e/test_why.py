@@ -280,6 +280,7 @@ def silent_until(client: Client) -> int:
     return int(found or 0)
 
 
+@pytest.mark.slow
 def test_workers_that_have_never_swept_are_silent_too(client: Client, worker_process: StartsWorkers) -> None:
     worker_process(HOLDFAST_SWEEP_SECONDS="100000")
     run = client.submit("ledger", "g", SLOW)

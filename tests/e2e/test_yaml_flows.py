@@ -92,6 +92,7 @@ def test_a_flow_that_ships_is_decided_by_a_person(client: Client, worker_process
     assert done.output == {"answer": "rain", "status": "finished"}
 
 
+@pytest.mark.slow
 def test_the_ring_of_five_that_ships(client: Client, worker_process: StartsWorkers) -> None:
     worker_process(HOLDFAST_FLOW_MODULES="")
     ask = {"command": "ask", "command_args": {"question": "Is it raining?"}}

@@ -73,7 +73,7 @@ def read_settings(given: Mapping[str, Any]) -> ModelSettings:
         faults += [(fault["loc"], _told(fault)) for fault in error.errors(include_url=False)]
         raise InvalidController(faults) from None  # pydantic's own text would show what was given
     if missing() is None:
-        for name in ("system", "user"):
+        for name in settings.model_fields_set & {"system", "user"}:  # ours are good, and reading any takes a moment of every command
             try:
                 check_template(getattr(settings, name))
             except InvalidFlow as error:
