@@ -7,7 +7,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -63,6 +63,10 @@ class Arguments:
 
     def schema(self) -> dict[str, Any]:
         """JSON schema of the arguments."""
+        return dict(self._schema)
+
+    @cached_property
+    def _schema(self) -> dict[str, Any]:
         schema = self.model.model_json_schema(schema_generator=_Schema)
         schema.pop("title", None)
         return schema

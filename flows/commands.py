@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar, overload
 
 from flows.approvals import Approval, approval_of
@@ -137,6 +138,31 @@ class CommandSpec:
         if said.get("in_doubt") is not None:
             policy_of(said["in_doubt"], self.idempotent)
         return replace(self, **said) if said else self
+
+
+class Schemas(Sequence[dict[str, Any]]):
+    """What a controller may choose from, made when it is first looked at: few controllers do, and a server may have to be asked.
+
+    Args:
+        make: makes all of them.
+    """
+
+    def __init__(self, make: Callable[[], Sequence[dict[str, Any]]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _all(self) -> Sequence[dict[str, Any]]:
+        return self._make()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | Sequence[dict[str, Any]]:
+        return self._all[index]
 
 
 def spec_of(offered: CommandSpec | Callable[..., Any], name: str | None = None, options: Any = None) -> CommandSpec:

@@ -10,7 +10,7 @@ from flows.branching import BranchingFlow, choose, told
 from flows.budgets import COMMANDS
 from flows.calls import call
 from flows.circular import CircularFlow, Node
-from flows.commands import CommandSpec, commands_of
+from flows.commands import CommandSpec, Schemas, commands_of
 from flows.config import DESCRIPTION, ControllerExecutorConfig, FinishConfig, read_config
 from flows.context import RoundContext
 from flows.controllers import Controller
@@ -129,7 +129,7 @@ class ControllerExecutorFlow(CircularFlow):
 
     def _told_all(self, context: RoundContext, node_goal: str = "") -> RoundContext:
         """The round as its controller sees it: also what there is to choose from."""
-        return replace(context, commands=self.schemas(), node_goal=node_goal)
+        return replace(context, commands=Schemas(self.schemas), node_goal=node_goal)
 
     def _checked(self, decision: Any) -> Command:
         """The decision, a command that this flow can carry out; raises BadReply."""
