@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -140,3 +141,25 @@ def test_answers_that_are_understood(answer: Any, read: Any) -> None:
 def test_other_answers_are_refused_and_the_good_ones_named() -> None:
     with pytest.raises(InvalidInput, match='"approve", "refuse"'):
         read_answer({"edit": {"a": 1}, "refuse": "x"})
+
+
+def test_the_digest_is_over_name_and_arguments_and_stays_the_same() -> None:
+    # Written down with runs that wait: a version that computed another would ask everybody again.
+    assert digest_of("pay", {"amount": 5}) == "6f6247bff2aecea532d0052aadecc510eeb22d9f47b5bf4aafb12db6f094a15c"
+    assert len({digest_of("pay", {"amount": 5}), digest_of("pay", {"amount": 6}), digest_of("play", {"amount": 5})}) == 3
+
+
+def test_questions_and_refusals_say_what_they_are_about() -> None:
+    asked = played("approve").rounds[1][1]
+    assert isinstance(asked, Interrupt) and asked.reason == "approve the command pay?"
+    assert played("no").observations == [{"refused": "a person refused this command"}]
+    with pytest.raises(InvalidInput, match="the answer to an approval is 'perhaps'; expected"):
+        read_answer("perhaps")
+    assert read_answer({"refuse": True}) == Refused()
+
+
+@pytest.mark.parametrize("deadline", [0, -1.0, timedelta(0), "soon"])
+def test_a_deadline_that_cannot_be_is_refused(deadline: Any) -> None:
+    with pytest.raises(InvalidFlow, match="the approval's deadline"):
+        approval_of(Approval(deadline=deadline))
+    assert approval_of(Approval(deadline=timedelta(minutes=1))) == Approval(deadline=timedelta(minutes=1))

@@ -8,6 +8,7 @@ import pytest
 
 from flows import (
     NOT_DONE,
+    Command,
     FatalError,
     Interrupt,
     InvalidFlow,
@@ -15,6 +16,8 @@ from flows import (
     OutcomeUnknown,
     RetryableError,
     RoundContext,
+    RoundStopped,
+    UnstorableValue,
     command,
 )
 from flows.approvals import digest_of
@@ -246,3 +249,72 @@ def test_once_calls_its_function_once_and_replays_the_first_result() -> None:
     assert round_of.once("other", effect) == {"n": 2}
     with pytest.raises(InvalidFlow, match="once"):
         round_of.once("no name", effect)
+
+
+def test_a_function_that_finds_out_may_be_plain_bound_or_a_coroutine_and_sees_the_round() -> None:
+    outside = Outside()
+
+    async def find_out(context: RoundContext, item: str) -> tuple[str, str]:
+        return item, context.idempotency_key
+
+    def plainly(context: RoundContext, item: str) -> str:
+        return f"plain {item}"
+
+    @command(in_doubt=find_out)
+    def ask_first(item: str) -> str:
+        return outside.done.append(item) or "done"
+
+    @command(in_doubt=outside.look)
+    def bound(item: str) -> str:
+        return "done"
+
+    class Own:
+        @command(in_doubt=outside.look)
+        def method(self, item: str) -> str:
+            return "done"
+
+    @command(in_doubt=plainly)
+    def plain(item: str) -> str:
+        return "done"
+
+    def again(function: Any) -> Any:
+        first = context()
+        spec_of(function).carry_out({"item": "a"}, first)
+        return spec_of(function).carry_out({"item": "a"}, context(first.journal.text))
+
+    item, key = again(ask_first)
+    assert item == "a" and key == context().key_of(Command("ask_first", {"item": "a"}))
+    outside.done = ["a"]
+    assert [again(bound), again(Own().method), again(plain)] == ["a was there", "a was there", "plain a"]
+
+
+def test_what_was_found_out_is_json_or_a_clear_error() -> None:
+    @command(in_doubt=lambda context: {1, 2})
+    def odd() -> None: ...
+
+    first = context()
+    spec_of(odd).carry_out({}, first)
+    with pytest.raises(UnstorableValue, match="what was found out about command 'odd'"):
+        spec_of(odd).carry_out({}, context(first.journal.text))
+
+
+def test_what_may_not_begin_leaves_no_intent() -> None:
+    class Refusing(Journal):
+        def write(self, text: str) -> None:
+            raise RoundStopped("another has the round")
+
+    earlier = "r:3:eeee"
+    journal = Refusing(earlier)
+    for line in ("r:3:aaaa", 'r:3:bbbb {"a":1}'):
+        with pytest.raises(RoundStopped):
+            journal.intend(line)
+        assert journal.text == earlier and journal.is_behind, "it may stand there all the same: the reply may have been lost"
+
+
+def test_the_questions_and_refusals_say_what_they_are_about() -> None:
+    question = after_a_loss(Outside(), "asked")
+    assert question.reason == "a worker was lost while it carried out asked: has it happened?"
+    with pytest.raises(InvalidInput, match="about a command in doubt is 'perhaps'; expected"):
+        read_answer("perhaps")
+    with pytest.raises(InvalidFlow, match="'retry', 'ask', 'tell_controller', or a function"):
+        command(in_doubt="maybe")

@@ -105,3 +105,32 @@ def test_accounts_that_do_not_read_are_damage() -> None:
     for text in ("[]", '{"tokens":"7"}', '{"tokens":true}', "no"):
         with pytest.raises(DamagedRun, match="spent"):
             ledger(spent=text).before({})
+
+
+def test_lost_attempts_count_against_the_limit_and_for_the_controller() -> None:
+    run = ledger(attempt=3, budgets={"tokens": 300, "money": 1}, spent={"tokens": 100})
+    assert run.budgets(ONE) == {"tokens": Budget(300, 300), "money": Budget(1, 0)}
+    assert run.budgets() == {"tokens": Budget(300, 100), "money": Budget(1, 0)}
+    held = run.exhausted(ONE, "controller")
+    assert held is not None and held.data == {"budget": "tokens", "limit": 300, "spent": 300}
+
+
+def test_what_is_spent_is_told_to_the_millionth() -> None:
+    held = ledger(budgets={"money": 0.1}, spent={"money": 0.12345678}).exhausted({}, "controller")
+    assert held is not None and held.data["spent"] == 0.123457
+
+
+def test_a_run_that_has_spent_settles_also_rounds_that_cost_nothing() -> None:
+    assert ledger(attempt=2, spent={"tokens": 5}).fields({}, {}, done=False) == {"settled": "2"}
+    assert ledger(attempt=2).fields(ONE, {}, done=False) == {"spent": '{"tokens":100.0}', "settled": "2"}
+    assert ledger(attempt=1).fields(ONE, {}, done=False) == {"settled": "1"}
+
+
+def test_the_largest_limit_is_taken_and_what_is_refused_says_what_it_counts() -> None:
+    assert check_budgets({"tokens": 1, "money": 0.5, "commands.pay": 3}) == {"tokens": 1, "money": 0.5, "commands.pay": 3}
+    with pytest.raises(InvalidInput, match=r"^budgets names 'token', which is none; did you mean 'tokens'\?.*commands.NAME"):
+        check_budgets({"token": 1})
+    with pytest.raises(InvalidInput, match=r"^add: money is 0; expected a number above 0.*US dollars"):
+        check_budgets({"money": 0}, "add")
+    with pytest.raises(InvalidInput, match=r"commands.pay is 0; .*how often"):
+        check_budgets({"commands.pay": 0})
