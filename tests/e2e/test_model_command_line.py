@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,8 @@ def test_up_with_the_url_of_a_server_plays_react(tmp_path: Path) -> None:
         done = holdfast("submit", "react", "What is there?", "--watch")
         assert done.code == 0 and "nothing there" in done.out + done.err, done
         assert [each.body["model"] for each in chat.play.asked] == ["scripted", "scripted"]
+        up.send_signal(signal.SIGINT)  # killed, it would leave its server behind
+        up.communicate(timeout=30)
 
 
 @pytest.mark.slow
