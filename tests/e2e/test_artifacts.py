@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows import Command, ControllerExecutorFlow, Finish, RoundContext, command, register
-from flows.commands import registered_commands, spec_of
+from flows.executors.artifacts import read_artifact
 from tests.conftest import StartsWorkers
 from tests.support.command_line import CommandLine
 from worker import ArtifactNotFound, Client, RunNotFound
@@ -19,6 +19,8 @@ LINE = "the till is wrong\n"
 @register("verbose")
 class Verbose(ControllerExecutorFlow):
     """Prints a long report, and reads its end."""
+
+    commands = (read_artifact,)
 
     def decide(self, context: RoundContext) -> Command | Finish:
         match len(context.history):
@@ -33,13 +35,6 @@ class Verbose(ControllerExecutorFlow):
     def report(self, lines: int) -> str:
         """Report."""
         return LINE * lines
-
-    commands = ()
-
-    def offered(self) -> dict:  # type: ignore[type-arg]
-        import flows.executors  # noqa: F401
-
-        return {**super().offered(), "read_artifact": spec_of(registered_commands.named("read_artifact"))}
 
 
 def test_a_long_result_is_cut_in_the_history_and_kept_whole(

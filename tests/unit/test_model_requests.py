@@ -23,14 +23,14 @@ from tests.support.chat_server import Asked, ChatServer, Cuts, Fails, Fault, Gar
 from tests.support.servers import until
 
 CANARY = "sk-canary-0123456789"
-SAYS = Says("Let me see.", [("test_add", {"a": 1, "b": 2})])
+SAYS = Says("Let me see.", [("add_numbers", {"a": 1, "b": 2})])
 
 
 class Adding(ControllerExecutorFlow):
     controller = ModelController()
 
     @command(idempotent=True)
-    def test_add(self, a: int, b: int) -> int:
+    def add_numbers(self, a: int, b: int) -> int:
         """The sum."""
         return a + b
 
@@ -59,13 +59,13 @@ def test_a_request_says_the_conversation_and_the_tools_and_its_usage_is_charged(
     with chat_server([SAYS]) as server:
         context = RoundContext("add", endpoint=Endpoint(None, server.url), commands=COMMANDS)
         controller = ModelController(temperature=0.5, max_tokens=77)
-        assert decide(server, controller, context) == Command("test_add", {"a": 1, "b": 2}, {"thought": "Let me see."}, "call_0_0", 0)
+        assert decide(server, controller, context) == Command("add_numbers", {"a": 1, "b": 2}, {"thought": "Let me see."}, "call_0_0", 0)
         decide(server, controller, context)
     assert context.spent == {"tokens": 220, "input_tokens": 200, "output_tokens": 20, "requests": 2}
     assert context.told == {"model": "scripted"} and context.remembered == {"_model": [100, 10, None, 0]}
     [asked, _] = server.play.asked
     assert [each["role"] for each in asked.body["messages"]] == ["system", "user"] and asked.body["messages"][1]["content"] == "add"
-    assert [each["function"]["name"] for each in asked.body["tools"]] == ["test_add", "finish"]
+    assert [each["function"]["name"] for each in asked.body["tools"]] == ["add_numbers", "finish"]
     assert (asked.body["model"], asked.body["temperature"], asked.body["stream"]) == ("scripted", 0.5, True)
     assert 77 in (asked.body.get("max_tokens"), asked.body.get("max_completion_tokens"))
     assert server.named == 1, "a server is asked for its models once a process"
@@ -95,16 +95,16 @@ def test_what_comes_in_is_told_to_those_who_watch() -> None:
 
 
 def test_without_tools_the_seeds_format_is_asked_for_and_read() -> None:
-    with chat_server([Says('Sure! {"thought": "t", "command": "test_add", "command_args": {"a": 1, "b": 2}}')]) as server:
-        assert decide(server, ModelController(model="m", reply="json")) == Command("test_add", {"a": 1, "b": 2}, {"thought": "t"})
+    with chat_server([Says('Sure! {"thought": "t", "command": "add_numbers", "command_args": {"a": 1, "b": 2}}')]) as server:
+        assert decide(server, ModelController(model="m", reply="json")) == Command("add_numbers", {"a": 1, "b": 2}, {"thought": "t"})
     assert "tools" not in server.play.asked[0].body and "command_args" in server.play.asked[0].body["messages"][0]["content"]
 
 
 def test_two_calls_are_two_commands_and_one_that_does_not_read_is_answered_alone() -> None:
-    with chat_server([Says(calls=[("test_add", {"a": 1}), ("test_add", '{"a": ')])]) as server:
+    with chat_server([Says(calls=[("add_numbers", {"a": 1}), ("add_numbers", '{"a": ')])]) as server:
         first, second = decide(server)
-    assert first == Command("test_add", {"a": 1}, {}, "call_0_0", 0)
-    assert isinstance(second, BadReply) and second.command == Command("test_add", {}, {}, "call_0_1", 1)
+    assert first == Command("add_numbers", {"a": 1}, {}, "call_0_0", 0)
+    assert isinstance(second, BadReply) and second.command == Command("add_numbers", {}, {}, "call_0_1", 1)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_no_error_shows_the_key_even_where_the_provider_does(monkeypatch: pytest
 
 
 def turns(number: int, size: int) -> Sequence[Turn]:
-    return [Turn(Command("test_add", {}, {}, f"c{i}", 0), "x" * size) for i in range(number)]
+    return [Turn(Command("add_numbers", {}, {}, f"c{i}", 0), "x" * size) for i in range(number)]
 
 
 def test_a_first_estimate_has_a_price_where_the_list_has_the_model() -> None:
@@ -287,7 +287,7 @@ def test_a_providers_own_client_is_asked_once_too_and_gets_the_key_that_was_name
         context = RoundContext("g", endpoint=Endpoint("openai-chat:m", None, "env:HF_TEST_KEY"), commands=COMMANDS)
         with pytest.raises(RetryableError, match="model 'm' answers 500"):
             decide(server, ModelController(), context)
-        assert len(server.play.asked) == 1 and decide(server, ModelController(), context).name == "test_add"
+        assert len(server.play.asked) == 1 and decide(server, ModelController(), context).name == "add_numbers"
     assert {asked.headers["authorization"] for asked in server.play.asked} == {f"Bearer {CANARY}"}
 
 

@@ -16,8 +16,9 @@
 -- Returns ok continued | ok completed | ok interrupted | ok stopped | ok errored | ok waiting | ok queued | fenced | missing |
 --         damaged KEY | unknown_queue LIST
 -- Only the newest token of a leased run commits, and a commit repeated gets its first answer. A stop asked for meanwhile
--- beats every outcome but `end`; the fields are written all the same. What was recorded before the commit goes when the round is done. A server that has forgotten claims (a failover, a loss of power) grants their tokens once more; so where
--- the caller names its claim, the lease must be that claim's.
+-- beats every outcome but `end`; the fields are written all the same. What was recorded before the commit goes when the round is done.
+-- A server that has forgotten claims (a failover, a loss of power) grants their tokens once more; so where the caller names its claim, the
+-- lease must be that claim's.
 local k = keys_of_one_run()
 local now = clock()
 local damaged = mistyped(k)
