@@ -22,6 +22,7 @@ def test_it_has_the_methods_of_client_with_the_same_parameters() -> None:
         assert inspect.iscoroutinefunction(awaited) or inspect.isasyncgenfunction(awaited), name
 
 
+@pytest.mark.slow
 def test_many_runs_are_waited_for_at_once_and_events_come_as_they_happen(
     settings: Settings, worker_process: Callable[..., WorkerProcess]
 ) -> None:

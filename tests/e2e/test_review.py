@@ -59,6 +59,7 @@ def test_a_progress_that_is_no_json_is_refused_where_it_is_made() -> None:
     assert context.signals.progress is not None and len(context.signals.progress["text"]) <= 200
 
 
+@pytest.mark.slow
 def test_a_full_server_ends_no_worker_and_a_malformed_message_is_dropped(small_server: CrashableServer) -> None:
     settings = Settings(redis_url=small_server.url, prefix="full", flow_modules=("tests.support.rings",))
     client = Client(settings=settings)

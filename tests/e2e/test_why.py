@@ -242,6 +242,7 @@ def test_a_run_that_the_sweep_let_go_of_is_quarantined(client: Client) -> None:
     client.delete(run.id)
 
 
+@pytest.mark.slow
 def test_a_lost_message_is_told_with_the_time_when_it_is_sent_again(client: Client, worker_process: StartsWorkers) -> None:
     worker_process("--concurrency", "1")
     becomes(client, client.submit("ledger", "g", SLOW).id, VerdictCode.LEASED)
