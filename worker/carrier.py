@@ -7,7 +7,7 @@ round's message has one form, whatever the app. Publish signals are Celery's own
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from celery import Celery, Task
 
@@ -22,6 +22,26 @@ def _carrier() -> Celery:
     carrier = Celery("holdfast", set_as_current=False, fixups=set(), config_source=plain)
     carrier.backend_cls = "disabled"  # a CELERY_RESULT_BACKEND in the environment outdoes the setting
     return carrier
+
+
+class Sender(NamedTuple):
+    """What a message says of where it is sent from: the ids of the round under way in this thread and of the one that all began
+    with (None where none is under way), and the thread's own.
+    """
+
+    root: str | None
+    parent: str | None
+    reply_to: str
+
+
+def sender() -> Sender:
+    """Of this thread, now."""
+    carrier = _carrier()
+    task = carrier.current_worker_task
+    if task is None:
+        return Sender(None, None, carrier.thread_oid)
+    request = task.request
+    return Sender(request.root_id or request.id, request.id, carrier.thread_oid)
 
 
 #: Celery's own machinery is kept out of rounds: results, retries, time limits and revokes do not hold on every pool, and

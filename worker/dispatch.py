@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kombu import Connection
 
 from worker.capture import Transport, captured
+from worker.carrier import Sender, sender
 from worker.errors import InvalidSettings
+from worker.meddling import is_listened_to, is_plain, way
 from worker.store.keys import Keys
+from worker.submission import RUN_ID
+from worker.template import Template, learned, new_ids
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -31,7 +37,9 @@ class Message:
 
 
 class Dispatcher(ABC):
-    """Builds messages with Celery itself. How a built message gets to the broker is what the two kinds differ in."""
+    """Builds messages with Celery itself, or by a template of what it builds. How a built message gets to the broker is what the two
+    kinds differ in.
+    """
 
     #: What to call it.
     name: str
@@ -42,6 +50,7 @@ class Dispatcher(ABC):
         self._app = app
         self._keys = keys
         self._local = threading.local()
+        self._templates: dict[tuple[Any, ...], Template | None] = {}
 
     @abstractmethod
     def hand_over(self, messages: Iterable[tuple[str, str]]) -> None:
@@ -64,6 +73,25 @@ class Dispatcher(ABC):
 
     def message_for(self, task: str, queue: str, run_id: str, epoch: int, step: int) -> Message:
         """The same, for a task and queue as the run's hash names them."""
+        if not is_listened_to(task) and RUN_ID.fullmatch(run_id):
+            who = sender()
+            template = self._template(task, queue, who)
+            if template is not None:
+                return Message(template.fill((run_id, epoch, step), who, *new_ids()), task, queue)
+        return Message(self._built(task, queue, run_id, epoch, step), task, queue)
+
+    def _template(self, task: str, queue: str, who: Sender) -> Template | None:
+        """What to make messages by; None: Celery builds each."""
+        by = way()
+        # A forked process has another name, which its messages tell; and in a round Celery may do otherwise than outside of one.
+        key = (task, queue, os.getpid(), who.parent is None, by)
+        if key not in self._templates:
+            build = partial(self._built, task, queue)
+            self._templates[key] = learned(build, who) if is_plain(self._app, task, by) else None
+        return self._templates[key]
+
+    def _built(self, task: str, queue: str, run_id: str, epoch: int, step: int) -> str:
+        """A message's text, built by Celery."""
         captured.clear()
         # What an app of one's own sets for its tasks (time limits, another serializer) is not for rounds: the guard would refuse it.
         plain = {"serializer": "json", "compression": None, "time_limit": None, "soft_time_limit": None}
@@ -74,7 +102,7 @@ class Dispatcher(ABC):
                 f"the message of {task} was routed to {reached!r}; rounds must reach {queue!r}. "
                 "Exempt the tasks holdfast.* from task_routes and router classes"
             )
-        return Message(text, task, queue)
+        return text
 
     def _producer(self) -> Any:
         # A channel is not safe to share between threads; building one costs as much as a message, so each thread keeps its own.
