@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks import messages
 from benchmarks.plain import ENDED
 from worker.client import Client
 from worker.embedded import EmbeddedServer
@@ -134,11 +135,13 @@ def main() -> None:
             print(f"pass {number + 1} of {PASSES}: {latest}", flush=True)
         call, free = stop_now(url)
         kills = recovery(url)
+    message = messages.measure()
     medians = {name: statistics.median(values) for name, values in rates.items()}
     ratio = statistics.median(a / b for a, b in zip(*rates.values(), strict=True))
     result = {
         "rounds_per_second": {name: {"median": round(statistics.median(v)), "all": [round(x) for x in v]} for name, v in rates.items()},
         "ratio_to_plain_celery": round(ratio, 2),
+        "message": message,
         "stop_now_ms": round(call, 2),
         "stop_now_slot_free_ms": round(free),
         "kill_to_next_round_s": {"median": round(statistics.median(kills), 2), "max": round(max(kills), 2)},
@@ -146,6 +149,7 @@ def main() -> None:
     for name, median in medians.items():
         print(f"{name:15} {median:7.0f} rounds/s (median of {PASSES}, {RUNS} runs x {ROUNDS} empty rounds, 16 threads, one worker)")
     print(f"{'ratio':15} {ratio:7.2f}")
+    print(messages.line(message))
     print(f"{'stop --now':15} {call:7.2f} ms until the call returns, {free:.0f} ms until the slot is free (medians of {STOPS})")
     print(f"{'kill -9':15} {statistics.median(kills):7.2f} s until the next claim (median of {KILLS}, max {max(kills):.2f} s)")
     Path(__file__).with_name("results.json").write_text(json.dumps(result, indent=2) + "\n")
