@@ -11,6 +11,7 @@ import logging
 import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from kombu.utils.json import dumps
 
@@ -67,9 +68,8 @@ class Template:
         return self._text % {
             "body": f'"{b64encode((self._content % args).encode()).decode()}"',
             "id": named,
-            # In a round whose message no guard has seen, they are whatever a stranger's message said.
-            "root": json.dumps(sender.root) if sender.root else named,
-            "parent": "null" if sender.parent is None else json.dumps(sender.parent),
+            "root": _written(sender.root) if sender.root else named,
+            "parent": "null" if sender.parent is None else _written(sender.parent),
             "argsrepr": f'"{args}"',
             "tag": f'"{tag}"',
             "reply_to": f'"{sender.reply_to}"',
@@ -99,6 +99,11 @@ def new_ids() -> tuple[str, str]:
     """A task's and a delivery's id, each a random UUID. (``uuid.uuid4`` takes as long for them as all the rest of a message.)"""
     digits = os.urandom(32).hex()
     return _uuid(digits[:32]), _uuid(digits[32:])
+
+
+def _written(said: Any) -> str:
+    """As JSON, what a round's message said of itself; where no guard has looked at it, anything. (kombu's is slow, and knows dates.)"""
+    return json.dumps(said) if isinstance(said, str) else str(dumps(said))
 
 
 def _uuid(digits: str) -> str:

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
 from functools import wraps
 from itertools import count
 from threading import Thread
@@ -59,10 +60,10 @@ def dispatcher() -> Dispatcher:
 
 
 @contextmanager
-def round_under_way() -> Iterator[None]:
+def round_under_way(task_id: Any = 'the round"s', root_id: Any = "the first one's") -> Iterator[None]:
     """This thread as in the middle of a round that a worker received."""
     task = ours().tasks[TASKS["controller"]]
-    task.push_request(id='the round"s', root_id="the first one's", called_directly=False)
+    task.push_request(id=task_id, root_id=root_id, called_directly=False)
     _task_stack.push(task)
     yield
     _task_stack.pop()
@@ -134,6 +135,15 @@ def test_a_message_made_in_a_round_tells_that_round_and_the_first(dispatcher: Di
     with round_under_way():
         told = fields(dispatcher.message("controller", "run", 1, 3).text)
     assert (told["headers.root_id"], told["headers.parent_id"]) == ("the first one's", 'the round"s')
+
+
+@pytest.mark.parametrize("odd", [datetime(2030, 1, 1, tzinfo=UTC), 7, ["a", {"b": None}], "", 'q"\\ % <id>'], ids=repr)
+def test_what_a_strangers_message_said_of_itself_is_passed_on_as_celery_does(dispatcher: Dispatcher, odd: Any) -> None:
+    with round_under_way(task_id=odd, root_id=odd):
+        assert is_by_template(dispatcher)
+        made, built = fields(dispatcher.message("controller", "run", 1, 2).text), fields(by_celery(dispatcher, "controller", ("run", 1, 2)))
+    assert made["headers.parent_id"] == built["headers.parent_id"]
+    assert made["headers.root_id"] == (built["headers.root_id"] if odd else made["headers.id"])
 
 
 def test_a_message_names_the_thread_that_made_it(dispatcher: Dispatcher) -> None:
