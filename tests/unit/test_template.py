@@ -65,9 +65,11 @@ def round_under_way(task_id: Any = 'the round"s', root_id: Any = "the first one'
     task = ours().tasks[TASKS["controller"]]
     task.push_request(id=task_id, root_id=root_id, called_directly=False)
     _task_stack.push(task)
-    yield
-    _task_stack.pop()
-    task.pop_request()
+    try:
+        yield
+    finally:
+        _task_stack.pop()
+        task.pop_request()
 
 
 PLACES: dict[str, Callable[[], Any]] = {"outside": nullcontext, "in a round": round_under_way}
