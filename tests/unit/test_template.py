@@ -139,6 +139,12 @@ def test_a_message_made_in_a_round_tells_that_round_and_the_first(dispatcher: Di
     assert (told["headers.root_id"], told["headers.parent_id"]) == ("the first one's", 'the round"s')
 
 
+def test_a_round_that_tells_of_no_first_one_is_the_first(dispatcher: Dispatcher) -> None:
+    with round_under_way("this", None):
+        made, built = fields(dispatcher.message("controller", "run", 1, 2).text), fields(by_celery(dispatcher, "controller", ("run", 1, 2)))
+    assert made["headers.root_id"] == built["headers.root_id"] == "this"
+
+
 @pytest.mark.parametrize("odd", [datetime(2030, 1, 1, tzinfo=UTC), 7, ["a", {"b": None}], "", 'q"\\ % <id>'], ids=repr)
 def test_what_a_strangers_message_said_of_itself_is_passed_on_as_celery_does(dispatcher: Dispatcher, odd: Any) -> None:
     with round_under_way(task_id=odd, root_id=odd):
