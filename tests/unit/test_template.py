@@ -141,6 +141,7 @@ def test_a_message_made_in_a_round_tells_that_round_and_the_first(dispatcher: Di
 
 def test_a_round_that_tells_of_no_first_one_is_the_first(dispatcher: Dispatcher) -> None:
     with round_under_way("this", None):
+        assert is_by_template(dispatcher)
         made, built = fields(dispatcher.message("controller", "run", 1, 2).text), fields(by_celery(dispatcher, "controller", ("run", 1, 2)))
     assert made["headers.root_id"] == built["headers.root_id"] == "this"
 
