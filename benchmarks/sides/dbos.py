@@ -19,7 +19,7 @@ from benchmarks import postgres
 from benchmarks.processes import process, python, until
 from benchmarks.sides.side import Session, Side
 from benchmarks.sides.telling import NUMBER, Told, lacking
-from benchmarks.tally import VARIABLE, tally
+from benchmarks.tally import Tally
 from benchmarks.work import Work, state_after
 
 URL = "BENCH_DATABASE"
@@ -40,19 +40,18 @@ class Dbos(Side):
         return lacking("dbos", "psycopg") or postgres.missing()
 
     @contextmanager
-    def up(self, work: Work) -> Iterator[Session]:
+    def up(self, work: Work, tally: Tally) -> Iterator[Session]:
         from dbos import DBOSClient
 
         with ExitStack() as stack:
             database = stack.enter_context(postgres.postgres())
-            listening = stack.enter_context(tally())
             url = database.url("postgresql+psycopg")
-            environment = {URL: url, VARIABLE: str(listening.path)}
+            environment = {URL: url, **tally.environment}
             workers: list[int] = []
             for number in range(work.processes):  # one after the other: the first one makes the tables
                 command = python("-m", "benchmarks.sides.dbos_worker")
                 workers.append(stack.enter_context(process(command, **environment, **{NUMBER: str(number)})).pid)
-                until(lambda: listening.ready == len(workers), "a worker of DBOS")
+                until(lambda: tally.ready == len(workers), "a worker of DBOS")
             client = DBOSClient(system_database_url=url)
             stack.callback(client.destroy)
             options: Any = {"queue_name": QUEUE, "workflow_name": self.workflow, "app_version": VERSION}
@@ -61,4 +60,4 @@ class Dbos(Side):
                 for _ in range(runs):
                     client.enqueue(options, state_after(0, work.size), 0, work.rounds)
 
-            yield Told(workers, [database.pid], tally=listening, begin=begin)
+            yield Told(workers, [database.pid], tally=tally, begin=begin)

@@ -8,13 +8,14 @@ from dbos import DBOS
 
 from benchmarks.sides.dbos import POLLING, QUEUE, URL, VERSION
 from benchmarks.sides.telling import number, stay
-from benchmarks.tally import tell_end
+from benchmarks.tally import stamp, tell_end
 from benchmarks.work import state_after
 
 
 @DBOS.workflow(name="one_round")
 def one_round(state: str, done: int, rounds: int) -> str:
     """A round, which enqueues the next."""
+    stamp()
     done += 1
     state = state_after(done, len(state))
     if done < rounds:
@@ -27,6 +28,7 @@ def one_round(state: str, done: int, rounds: int) -> str:
 @DBOS.step(name="step")
 def step(state: str, done: int) -> str:
     """A round within a workflow."""
+    stamp()
     return state_after(done, len(state))
 
 

@@ -22,7 +22,7 @@ from benchmarks import postgres
 from benchmarks.processes import process, python, until
 from benchmarks.sides.side import Session, Side
 from benchmarks.sides.telling import NUMBER, Told, lacking
-from benchmarks.tally import VARIABLE, tally
+from benchmarks.tally import Tally
 from benchmarks.work import Work
 
 URL = "BENCH_DATABASE"
@@ -42,13 +42,12 @@ class LangGraph(Side):
         return lacking("langgraph", "psycopg", "psycopg_pool") or postgres.missing()
 
     @contextmanager
-    def up(self, work: Work) -> Iterator[Session]:
+    def up(self, work: Work, tally: Tally) -> Iterator[Session]:
         with ExitStack() as stack:
             database = stack.enter_context(postgres.postgres())
-            listening = stack.enter_context(tally())
             environment = {
                 URL: database.url(),
-                VARIABLE: str(listening.path),
+                **tally.environment,
                 DURABILITY: self.durability,
                 SIZE: str(work.size),
                 ROUNDS: str(work.rounds),
@@ -57,12 +56,12 @@ class LangGraph(Side):
             for number in range(work.processes):  # one after the other: the first one makes the tables
                 command = python("-m", "benchmarks.sides.langgraph_worker")
                 workers.append(stack.enter_context(process(command, **environment, **{NUMBER: str(number)})).pid)
-                until(lambda: listening.ready == len(workers), "a worker of LangGraph")
+                until(lambda: tally.ready == len(workers), "a worker of LangGraph")
             speaking = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
 
             def begin(runs: int) -> None:
                 for number in range(work.processes):
                     share = len(range(number, runs, work.processes))
-                    speaking.sendto(b"%d" % share, f"{listening.path}.{number}")
+                    speaking.sendto(b"%d" % share, f"{tally.path}.{number}")
 
-            yield Told(workers, [database.pid], tally=listening, begin=begin)
+            yield Told(workers, [database.pid], tally=tally, begin=begin)

@@ -15,7 +15,7 @@ from psycopg_pool import ConnectionPool
 
 from benchmarks.sides.langgraph import DURABILITY, ROUNDS, SIZE, URL
 from benchmarks.sides.telling import number
-from benchmarks.tally import VARIABLE, tell_end, tell_ready
+from benchmarks.tally import VARIABLE, stamp, tell_end, tell_ready
 from benchmarks.work import THREADS, state_after
 
 
@@ -28,6 +28,7 @@ class State(TypedDict):
 
 def play(state: State) -> State:
     """A round."""
+    stamp()
     done = state["done"] + 1
     return {"done": done, "state": state_after(done, len(state["state"]))}
 

@@ -28,7 +28,7 @@ from typing import ClassVar
 from benchmarks.processes import process, python, until
 from benchmarks.sides.side import Session, Side
 from benchmarks.sides.telling import NUMBER, Told, lacking
-from benchmarks.tally import VARIABLE, tally
+from benchmarks.tally import Tally
 from benchmarks.work import Work, state_after
 
 #: The server's program, where it is neither on PATH nor installed by `make bench`.
@@ -48,9 +48,8 @@ class Restate(Side):
         return lacking("restate", "hypercorn")
 
     @contextmanager
-    def up(self, work: Work) -> Iterator[Session]:
+    def up(self, work: Work, tally: Tally) -> Iterator[Session]:
         with ExitStack() as stack:
-            listening = stack.enter_context(tally())
             directory = tempfile.mkdtemp(prefix="restate-")
             stack.callback(shutil.rmtree, directory)
             node, ingress, admin, *ports = free_ports(3 + work.processes)
@@ -66,13 +65,12 @@ class Restate(Side):
             server = program()
             assert server is not None
             running = stack.enter_context(process([server, "--no-logo"], **settings))
-            environment = {VARIABLE: str(listening.path)}
             workers = []
             for number, port in enumerate(ports):
                 command = python("-m", "benchmarks.sides.restate_worker", str(port))
-                workers.append(stack.enter_context(process(command, **environment, **{NUMBER: str(number)})).pid)
+                workers.append(stack.enter_context(process(command, **tally.environment, **{NUMBER: str(number)})).pid)
             until(lambda: answers(admin, "/health") and answers(ingress, "/restate/health"), "Restate's server", every=0.05)
-            until(lambda: listening.ready == len(workers), "Restate's services")
+            until(lambda: tally.ready == len(workers), "Restate's services")
             for port in ports:
                 until(lambda port=port: registered(admin, port), "Restate's services", every=0.05)  # type: ignore[misc]
             entrance = http.client.HTTPConnection("127.0.0.1", ingress, timeout=30)
@@ -86,7 +84,7 @@ class Restate(Side):
                     said = ask(entrance, "POST", path, body)
                     assert said in (200, 202), f"Restate answered {said} to {path}"
 
-            yield Told(workers, [running.pid], tally=listening, begin=begin)
+            yield Told(workers, [running.pid], tally=tally, begin=begin)
 
 
 def program() -> Path | None:

@@ -11,7 +11,7 @@ from hypercorn.asyncio import serve
 from hypercorn.config import Config
 
 from benchmarks.sides.telling import number
-from benchmarks.tally import tell_end, tell_ready
+from benchmarks.tally import stamp, tell_end, tell_ready
 from benchmarks.work import state_after
 
 service = restate.Service(f"runs{number()}")
@@ -20,6 +20,7 @@ service = restate.Service(f"runs{number()}")
 @service.handler("one_round")
 async def one_round(context: restate.Context, run: dict[str, Any]) -> str:
     """A round, which sends the next."""
+    stamp()
     done = run["done"] + 1
     state = state_after(done, len(run["state"]))
     if done < run["rounds"]:
@@ -42,6 +43,7 @@ async def all_rounds(context: restate.Context, run: dict[str, Any]) -> str:
 
 def play(done: int, size: int) -> str:
     """A round within a run."""
+    stamp()
     return state_after(done, size)
 
 
