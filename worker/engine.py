@@ -16,6 +16,7 @@ from worker.announcement import describe
 from worker.broker import is_fused
 from worker.config_files import find_flows
 from worker.dispatch import Dispatcher, Fused
+from worker.fetching import Fetching
 from worker.heartbeat import Heartbeat, Lease
 from worker.outbox import Outbox
 from worker.processes import process_name
@@ -103,7 +104,13 @@ class Engine:
 
     @cached_property
     def rounds(self) -> Rounds:
-        return Rounds(self.store, self.dispatcher, self.heartbeat, self.settings, self.flows, self.name, self.draining.is_set)
+        parts = self.store, self.dispatcher, self.heartbeat, self.settings, self.flows, self.name, self.draining.is_set, self.fetching
+        return Rounds(*parts)
+
+    @cached_property
+    def fetching(self) -> Fetching:
+        """Off, but in a worker that plays rounds in its own process."""
+        return Fetching(lambda claim: self.rounds.give_back(claim))
 
     def _lingers(self, lease: Lease) -> None:
         """A round that nobody wants any more holds a place: where it has a process of its own, that process is ended."""
