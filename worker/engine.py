@@ -23,7 +23,7 @@ from worker.processes import process_name
 from worker.rounds import Rounds
 from worker.settings import Settings
 from worker.state_place import with_state_server
-from worker.store import Replication, Store, StoreUnavailable
+from worker.store import Granted, Replication, Store, StoreUnavailable
 from worker.store.keys import Keys
 from worker.sweep import Sweeper
 
@@ -110,7 +110,11 @@ class Engine:
     @cached_property
     def fetching(self) -> Fetching:
         """Off, but in a worker that plays rounds in its own process."""
-        return Fetching(lambda claim: self.rounds.give_back(claim))
+
+        def give_back(claim: Granted) -> None:
+            self.rounds.give_back(claim)  # which is made with this
+
+        return Fetching(give_back)
 
     def _lingers(self, lease: Lease) -> None:
         """A round that nobody wants any more holds a place: where it has a process of its own, that process is ended."""

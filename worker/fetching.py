@@ -1,7 +1,7 @@
 """Fetching: the commit of a round brings the next message, which goes through Celery's own consumer as if the broker had brought it.
 
-Only where Celery's worker plays rounds in its own process (threads, solo), over the guard's Redis channel. ``unfit`` says where it cannot be:
-what it touches of kombu is not kombu's public face, so where that has changed, workers go on without.
+Only where Celery's worker plays rounds in its own process (threads, solo), over the guard's Redis channel. What it touches of kombu is
+not kombu's public face; ``unfit`` says where it is not as it is known here, and there workers go on without.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ def unfit(channel: Any, slots: int) -> str | None:
     if not isinstance(channel, Guarded) or channel.ack_emulation or type(channel.qos) is not QoS:
         return "messages do not come by the guard's channel for Redis, without kombu's records of what is unacknowledged"
     if not 0 < channel.qos.prefetch_count <= slots:
-        return f"the worker takes {channel.qos.prefetch_count or 'any number of'} messages at once for {slots} rounds; rounds would wait, claimed"
+        taken = channel.qos.prefetch_count or "any number of"
+        return f"the worker takes {taken} messages at once, and plays {slots} rounds; some would wait, claimed"
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return "threads of this Python run at once; kombu counts messages in one"
     return changed_ground()
