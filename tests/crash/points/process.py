@@ -20,6 +20,7 @@ from worker.engine import Engine
 from worker.heartbeat import Heartbeat
 from worker.store import Fetched, Granted, Refused, Store, StoreUnavailable
 from worker.store.connection import RESENDS
+from worker.store.wire import Wire
 
 if TYPE_CHECKING:
     from tests.crash.points.story import Story
@@ -37,6 +38,7 @@ class WiredStore(Store):
         store = cls(story.url, story.settings.prefix, now=story.now, outbox=story.outbox)
         store.story = story
         wired(store.redis, resends)
+        store._wire = Wire(store.redis, resends, NoBackoff())
         story.stores.append(store)
         if story.change is not None:
             story.change(store)
