@@ -36,7 +36,10 @@ def measure(passes: int = PASSES) -> dict[str, dict[str, float]]:
                 found[name].append((1e6 * cpu / (RUNS * ROUNDS), 1e6 * wall / (RUNS * ROUNDS)))
         client.close()
     return {
-        name: {"cpu_us": round(statistics.median(cpu for cpu, _ in each), 1), "wall_us": round(statistics.median(wall for _, wall in each), 1)}
+        name: {
+            "cpu_us": round(statistics.median(cpu for cpu, _ in each), 1),
+            "wall_us": round(statistics.median(wall for _, wall in each), 1),
+        }
         for name, each in found.items()
     }
 
