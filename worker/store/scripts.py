@@ -33,6 +33,8 @@ TRANSITIONS = (
 
 #: What stands in front of each: arguments, reads and checks; then the moves that several transitions make.
 SHARED = ("reading.lua", "moving.lua")
+#: And in front of those that claim.
+CLAIMING: Mapping[str, tuple[str, ...]] = {"claim_round": ("claiming.lua",), "commit_round": ("claiming.lua", "fetching.lua")}
 
 #: ARGV of a script.
 Arguments = Sequence[str | bytes | int]
@@ -73,7 +75,7 @@ def source(name: str) -> str:
     """The full text of transition ``name``: its shebang (the server wants it first), the shared parts, then its own lines."""
     folder = files("worker.store").joinpath("lua")
     shebang, body = folder.joinpath(f"{name}.lua").read_text("utf-8").split("\n", 1)
-    shared = "\n".join(folder.joinpath(part).read_text("utf-8") for part in SHARED)
+    shared = "\n".join(folder.joinpath(part).read_text("utf-8") for part in (*SHARED, *CLAIMING.get(name, ())))
     return f"{shebang}\n{shared}\n{body}"
 
 
