@@ -1,20 +1,22 @@
-"""A flow of empty rounds for the benchmarks."""
+"""Flows for the benchmarks."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.work import state_after
 from flows import CircularFlow, Node, RoundContext, register
 
 
 @register("empty")
 class Empty(CircularFlow):
-    """As many rounds as the inputs say, with nothing in them and 500 bytes of state."""
+    """As many rounds as the inputs say, with nothing in them but a new state of so many bytes; both roles in turns."""
 
     topology = (Node("Controller", "nothing", role="controller"), Node("Executor", "nothing"))
 
     def nothing(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
-        return {self.early_exit_key: context.step + 1 >= context.inputs["rounds"], "state": "x" * 500}
+        done = context.step + 1
+        return {self.early_exit_key: done >= context.inputs["rounds"], "state": state_after(done, context.inputs.get("bytes", 500))}
 
 
 @register("sleeper")

@@ -16,13 +16,14 @@ from worker.announcement import describe
 from worker.broker import is_fused
 from worker.config_files import find_flows
 from worker.dispatch import Dispatcher, Fused
+from worker.fetching import Fetching
 from worker.heartbeat import Heartbeat, Lease
 from worker.outbox import Outbox
 from worker.processes import process_name
 from worker.rounds import Rounds
 from worker.settings import Settings
 from worker.state_place import with_state_server
-from worker.store import Replication, Store, StoreUnavailable
+from worker.store import Granted, Replication, Store, StoreUnavailable
 from worker.store.keys import Keys
 from worker.sweep import Sweeper
 
@@ -103,7 +104,17 @@ class Engine:
 
     @cached_property
     def rounds(self) -> Rounds:
-        return Rounds(self.store, self.dispatcher, self.heartbeat, self.settings, self.flows, self.name, self.draining.is_set)
+        parts = self.store, self.dispatcher, self.heartbeat, self.settings, self.flows, self.name, self.draining.is_set, self.fetching
+        return Rounds(*parts)
+
+    @cached_property
+    def fetching(self) -> Fetching:
+        """Off, but in a worker that plays rounds in its own process."""
+
+        def give_back(claim: Granted) -> None:
+            self.rounds.give_back(claim)  # which is made with this
+
+        return Fetching(give_back)
 
     def _lingers(self, lease: Lease) -> None:
         """A round that nobody wants any more holds a place: where it has a process of its own, that process is ended."""

@@ -118,6 +118,13 @@ def _step(engine: Engine) -> type[bootsteps.StartStopStep]:
             roles = _roles(parent.app, engine)
             engine.sweeping = engine.sweeper(roles[0] if len(roles) == 1 else "all", _pool_name(parent), parent.concurrency)
             engine.sweeping.start()
+            self._begin_to_fetch(parent, [Keys(engine.given.prefix).queue(role) for role in roles])
+
+        def _begin_to_fetch(self, parent: Any, lists: list[str]) -> None:
+            """Where rounds are played in this process, and it consumes nothing else that fetched rounds would hold up."""
+            pool, alone = _pool_name(parent), set(parent.app.amqp.queues.consume_from) == set(lists)
+            if engine.settings.fetch and pool in ("threads", "solo") and alone and not engine.dispatcher.outbox:
+                engine.fetching.begin(lists, parent.pool.limit, inline=pool == "solo")
 
         def register_with_event_loop(self, parent: Any, hub: Any) -> None:
             if _pool_name(parent) == "prefork":
@@ -129,6 +136,7 @@ def _step(engine: Engine) -> type[bootsteps.StartStopStep]:
             """The event loop is over, the consumer has not yet forgotten what it received; then comes the wait for the last round."""
             from worker.request import give_back_not_begun
 
+            engine.fetching.end()
             give_back_not_begun()
 
         def _leave(self, **_: Any) -> None:

@@ -52,10 +52,10 @@ def round_logger() -> RoundLogger:
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, logger, message."""
+    """Time, level, logger, message; ``several``: and the process, where several write to one place."""
 
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
+    def __init__(self, several: bool = False) -> None:
+        super().__init__(f"%(asctime)s %(levelname)s {'[%(process)d] ' * several}%(name)s: %(message)s", "%H:%M:%S")
 
     def format(self, record: logging.LogRecord) -> str:
         return super().format(_without_needless_traceback(record))
@@ -83,10 +83,10 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def set_up_logging(log_format: LogFormat, level: int = logging.WARNING) -> None:
-    """Log to stderr: ours from INFO on, everybody else's from ``level`` on."""
+def set_up_logging(log_format: LogFormat, level: int = logging.WARNING, several: bool = False) -> None:
+    """Log to stderr: ours from INFO on, everybody else's from ``level`` on. ``several``: other processes write there as well."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
+    handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter(several))
     handler.addFilter(lambda record: not (record.name.startswith("kombu.") and str(record.msg).startswith(RESTORES)))
     root = logging.getLogger()
     root.handlers = [handler]

@@ -17,7 +17,30 @@ DEATHS = (WorkerLostError, Terminated, SystemExit, KeyboardInterrupt)
 
 
 class RoundRequest(Request):  # type: ignore[misc]
-    """A Celery request of one of the two tasks. When its child process dies, the lease is forfeited at once."""
+    """A Celery request of one of the two tasks. When its child process dies, the lease is forfeited at once.
+
+    What its round's commit fetched is handed on when its own message is done with, and so takes its place in the pool.
+    """
+
+    acknowledged: bool
+
+    def __init__(self, message: Any, **options: Any) -> None:
+        super().__init__(message, **options)
+        self._delivery = self.app.holdfast.fetching.delivery(message)
+        if self._delivery is not None:
+            self._request_dict["holdfast_delivery"] = self._delivery
+
+    def acknowledge(self) -> None:
+        """The message is done with."""
+        delivery = self._delivery
+        if delivery is None or delivery.fetched is None or self.acknowledged:
+            super().acknowledge()
+            return
+        channel = self.message.channel
+        self.app.holdfast.fetching.hand_on(delivery, channel)
+        # As kombu acknowledges, but here and now: the event loop need not wake for it, as the place is taken already.
+        self.acknowledged = True
+        channel.qos.ack(self.message.delivery_tag)
 
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
         """The round's task raised, or its process died; of a dead process no more is told than one line."""
@@ -37,6 +60,14 @@ class RoundRequest(Request):  # type: ignore[misc]
         if self.worker_pid is not None and sweeper is not None:
             sweeper.forfeit(run_id, epoch, step, self.worker_pid)
 
+    def give_back(self) -> None:
+        """Not begun, and it will not be: to another worker."""
+        if self._delivery is None or self._delivery.claim is None:
+            self.reject(requeue=True)
+        else:
+            self.acknowledge()
+            self.app.holdfast.rounds.give_back(self._delivery.claim)
+
 
 def in_flight() -> list[RoundRequest]:
     """The rounds that the pool of this process is playing."""
@@ -49,4 +80,4 @@ def give_back_not_begun() -> None:
     """Messages that this process has, and no process or thread of its pool has taken up: to others, at once."""
     for request in list(state.reserved_requests):
         if isinstance(request, RoundRequest) and request.time_start is None:
-            request.reject(requeue=True)
+            request.give_back()

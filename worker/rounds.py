@@ -19,6 +19,7 @@ from flows.errors import FatalError, InvalidInput, RetryableError, RoundStopped
 from flows.outcomes import Turn
 from worker.dispatch import Dispatcher
 from worker.errors import DamagedRun
+from worker.fetching import Delivery, Fetching
 from worker.gate import too_late
 from worker.heartbeat import Heartbeat, Lease
 from worker.journal import StoreJournal
@@ -27,7 +28,7 @@ from worker.logs import about, round_logger
 from worker.processes import process_name
 from worker.record import SCHEMA, Record, unpack_turns
 from worker.settings import Settings
-from worker.store import Granted, Refused, Store, StoreUnavailable
+from worker.store import Fetch, Granted, Refused, Store, StoreUnavailable
 from worker.transitions import GIVE_BACK, Settlement, failure, hold_up, quarantine, settle, with_accounts
 
 logger = logging.getLogger("holdfast.rounds")
@@ -48,6 +49,7 @@ class Rounds:
         flows: the flows this worker plays, by name; each call makes a fresh one, since a flow object holds no run's state.
         owner: the worker's name, shown as the owner of its leases.
         draining: whether the worker is shutting down; a round claimed then is given back.
+        fetching: what of its commits fetch; None: nothing.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Rounds:
         flows: Mapping[str, Callable[[], Flow]],
         owner: str,
         draining: Callable[[], bool] = lambda: False,
+        fetching: Fetching | None = None,
     ) -> None:
         self._store = store
         self._dispatcher = dispatcher
@@ -67,9 +70,13 @@ class Rounds:
         self._flows = flows
         self._owner = owner
         self._draining = draining
+        self._fetching = fetching
 
-    def play(self, run_id: str, epoch: int, step: int) -> str:
+    def play(self, run_id: str, epoch: int, step: int, delivery: Delivery | None = None) -> str:
         """Play round ``step`` of ``run_id`` in ``epoch``, if this delivery wins the claim.
+
+        Args:
+            delivery: the message's, where this process receives messages itself; it may bring the claim, and takes what the commit fetches.
 
         Returns:
             A word: why the claim was refused, ``fenced``, or what the commit came to (``continued``, ``completed``, ...).
@@ -78,19 +85,29 @@ class Rounds:
             StoreUnavailable: the server was away for too long; the sweep of any worker takes the run up again.
         """
         with about(run_id=run_id, epoch=epoch, step=step, worker=self._owner):
-            return self._play(run_id, epoch, step)
+            claim = delivery.claim if delivery is not None else None
+            return self._play(run_id, epoch, step, claim or self._claim(run_id, epoch, step), delivery)
 
-    def _play(self, run_id: str, epoch: int, step: int) -> str:
-        claim = self._store.claim(
+    def give_back(self, claim: Granted) -> None:
+        """Return a claim that was fetched and whose round is not begun here."""
+        try:
+            self._commit(Record(claim.fields), claim, GIVE_BACK, 0, None)
+        except (StoreUnavailable, DamagedRun) as error:
+            logger.warning("run %s: its claim could not be given back and will lapse: %s", claim.fields.get("id"), error)
+
+    def _claim(self, run_id: str, epoch: int, step: int) -> Granted | Refused:
+        return self._store.claim(
             run_id,
             epoch=epoch,
             step=step,
-            claim=f"{process_name()}.{uuid.uuid4().hex}",  # by its beginning forfeit_lease.lua knows whose it is
+            claim=_new_claim(),
             owner=self._owner,
             lease=_ms(self._settings.lease_seconds),
             known=self._flows,
             schema=SCHEMA,
         )
+
+    def _play(self, run_id: str, epoch: int, step: int, claim: Granted | Refused, delivery: Delivery | None) -> str:
         if isinstance(claim, Refused):
             self._tell_refusal(run_id, epoch, step, claim)
             return claim.word
@@ -100,7 +117,7 @@ class Rounds:
             started = time.monotonic()
             with about(attempt=claim.attempt, node=claim.fields.get("current_node")):
                 settlement = self._settlement(record, claim, lease)
-                return self._commit(record, claim, settlement, took=_ms(time.monotonic() - started))
+                return self._commit(record, claim, settlement, _ms(time.monotonic() - started), delivery)
         finally:
             self._heartbeat.release(lease)
 
@@ -167,7 +184,7 @@ class Rounds:
             logger.warning("%s: the round failed: %s: %s", where, type(error).__name__, error, exc_info=error)
         return failure(record, error, self._settings, random.random())
 
-    def _commit(self, record: Record, claim: Granted, settlement: Settlement, took: int) -> str:
+    def _commit(self, record: Record, claim: Granted, settlement: Settlement, took: int, delivery: Delivery | None) -> str:
         options = dict(settlement.options)
         fields = dict(settlement.fields)
         handed = record.fields["queue"], record.fields["message"]  # of a round that is given back
@@ -178,10 +195,11 @@ class Rounds:
             options["message"] = message.text
             fields |= {"task": message.task, "queue": message.queue}
             handed = message.queue, message.text
+        fetch = self._fetch() if delivery is not None and not self._draining() else None
         began = time.monotonic()
         while True:
             try:
-                word, detail = self._store.commit(
+                word, detail, fetched = self._store.commit_and_fetch(
                     record.id,
                     epoch=record.epoch,
                     step=record.step,
@@ -193,6 +211,7 @@ class Rounds:
                     artifacts=settlement.artifacts,
                     idempotency_key=record.fields.get("idem"),
                     took=took,
+                    fetch=fetch,
                     **options,
                 )
                 break
@@ -201,6 +220,8 @@ class Rounds:
                     raise
                 logger.warning("run %s, step %d: the result waits to be committed: %s", record.id, record.step, error)
                 time.sleep(COMMIT_PAUSE)
+        if fetched is not None and delivery is not None and self._fetching is not None:
+            self._fetching.keep(delivery, fetched)
         if word == "fenced":
             logger.warning(
                 "run %s, step %d: the result came too late and was refused (%s); the round belongs to another worker, or was stopped",
@@ -213,6 +234,12 @@ class Rounds:
         elif detail in ("continued", "queued"):
             self._dispatcher.hand_over([handed])
         return detail if word == "ok" else word
+
+    def _fetch(self) -> Fetch | None:
+        lists = self._fetching.lists(len(self._heartbeat.leases)) if self._fetching is not None else ()
+        if not lists:
+            return None
+        return Fetch(lists, _new_claim(), self._owner, _ms(self._settings.lease_seconds), self._flows, SCHEMA)
 
     def _context(self, record: Record, claim: Granted, lease: Lease, flow: Flow) -> RoundContext:
         def load(start: int, stop: int) -> list[Turn]:
@@ -280,6 +307,11 @@ class Rounds:
 def answers_node(record: Record) -> bool:
     """Whether somebody has answered a question that the round's node asked."""
     return "i_answer" in record.fields and record.fields.get("i_kind") == "node"
+
+
+def _new_claim() -> str:
+    """The id of one claim; by its beginning forfeit_lease.lua knows whose it is."""
+    return f"{process_name()}.{uuid.uuid4().hex}"
 
 
 def _ms(seconds: float) -> int:

@@ -74,6 +74,9 @@ class Settings(BaseSettings):
     #: Rounds that one worker process plays at once. They mostly wait (for models, tools, tests), so more than the cores.
     concurrency: int = Field(default=16, ge=1)
 
+    #: Whether the commit of a round brings the worker's next message, claimed (threads and solo, where runs and messages share a database).
+    fetch: bool = True
+
     #: Replicas that must have a submit, stop, resume, retry or delete before it is acknowledged; see docs/sentinel.md.
     wait_replicas: int = Field(default=0, ge=0)
     #: How long a client waits for them; less than the 5 seconds after which it would give the connection up.

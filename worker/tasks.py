@@ -11,7 +11,7 @@ from worker.engine import Engine
 from worker.store import StoreUnavailable
 
 if TYPE_CHECKING:
-    from celery import Celery
+    from celery import Celery, Task
 
 logger = logging.getLogger("holdfast.rounds")
 
@@ -19,9 +19,9 @@ logger = logging.getLogger("holdfast.rounds")
 def add_tasks(app: Celery, engine: Engine) -> None:
     """Register ``holdfast.controller_round`` and ``holdfast.executor_round`` on ``app``."""
 
-    def play_round(run_id: str, epoch: int, step: int) -> None:
+    def play_round(task: Task, run_id: str, epoch: int, step: int) -> None:
         try:
-            engine.rounds.play(run_id, epoch, step)
+            engine.rounds.play(run_id, epoch, step, getattr(task.request, "holdfast_delivery", None))
         except StoreUnavailable as error:
             # Nothing to undo: the run's hash still says what is due, and the sweep sends the message again.
             logger.error(
@@ -33,7 +33,7 @@ def add_tasks(app: Celery, engine: Engine) -> None:
             )
 
     for name in TASKS.values():
-        app.task(play_round, name=name, base=RoundTask, shared=False)
+        app.task(play_round, name=name, base=RoundTask, bind=True, shared=False)
 
 
 def exempt_from_time_limits(app: Celery) -> None:

@@ -21,7 +21,7 @@ from flows import NOT_DONE, Command, ControllerExecutorFlow, Finish, RoundContex
 from worker.app import engine_of, make_app
 from worker.processes import process_name
 from worker.settings import Settings
-from worker.store import Store
+from worker.store import Fetched, Store
 
 #: Where a process dies: after the intent was written; in the command, before and after the effect; before and after the commit.
 POINTS = ("intended", "begun", "done", "committing", "committed")
@@ -108,10 +108,10 @@ class MortalStore(Store):
         die_at("intended")
         return word
 
-    def commit(self, run_id: str, **named: Any) -> tuple[str, str]:
+    def commit_and_fetch(self, run_id: str, **named: Any) -> tuple[str, str, Fetched | None]:
         if self.charging:
             die_at("committing")
-        answer = super().commit(run_id, **named)
+        answer = super().commit_and_fetch(run_id, **named)
         if self.charging:
             die_at("committed")
         return answer

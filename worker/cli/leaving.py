@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 #: As a shell reports a program that Ctrl-C ended.
 INTERRUPTED = 130
+#: What a terminal sends to all processes under a supervisor, which passes it on as SIGTERM or SIGQUIT.
+FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)
 
 
 class Leaving:
@@ -18,23 +20,30 @@ class Leaving:
 
     Celery ends with an error code at the first Ctrl-C; at the second it ends no thread, fails over that, and lets the rounds of child
     processes fail. SIGTERM is left to Celery: it is the same as one Ctrl-C, however often it comes (wrappers like to send two).
+
+    Args:
+        engine: of this worker.
+        alone: whether Ctrl-C is for this process to judge; else its supervisor does, and sends SIGTERM or SIGQUIT.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, alone: bool = True) -> None:
         self._engine = engine
+        self._alone = alone
         self._watching = False
 
     def watch(self, **_: Any) -> None:
         """To be connected to Celery's signal ``worker_ready``, which also comes after each loss of the broker."""
         if not self._watching:
             self._watching = True
-            signal.signal(signal.SIGINT, self._warm)
             signal.signal(signal.SIGQUIT, self._at_once)
+            if self._alone:
+                signal.signal(signal.SIGINT, self._warm)
+            else:
+                ignore_terminal()
 
     def _warm(self, _signal: int, frame: Any) -> None:
         signal.signal(signal.SIGINT, self._at_once)
-        if os.isatty(2):
-            os.write(2, b"\nfinishing the rounds in flight; Ctrl-C again leaves them to other workers\n")
+        say_finishing()
         leave = signal.getsignal(signal.SIGTERM)
         assert callable(leave)
         leave(signal.SIGTERM, frame)
@@ -47,3 +56,16 @@ class Leaving:
                 os.kill(child.pid, signal.SIGKILL)
             self._engine.abandon()
         os._exit(INTERRUPTED)
+
+
+def ignore_terminal() -> None:
+    """Once Celery has set its own handlers. Handlers, and not SIG_IGN: that would be inherited by the programs that rounds run."""
+    for number in FROM_TERMINAL:
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FROM_TERMINAL)
+
+
+def say_finishing() -> None:
+    """To whoever pressed Ctrl-C."""
+    if os.isatty(2):
+        os.write(2, b"\nfinishing the rounds in flight; Ctrl-C again leaves them to other workers\n")

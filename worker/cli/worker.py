@@ -1,4 +1,4 @@
-"""worker: plays the rounds of runs, in this process, as a Celery worker."""
+"""worker: plays the rounds of runs, as a Celery worker in this process, or as several in processes of their own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import signal
 import sys
 import threading
 import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,12 +21,23 @@ from worker.cli.server import settings_for
 if TYPE_CHECKING:
     from worker.settings import Settings
 
+#: What a worker is, as JSON data, and where its messages are, as the end of a sentence.
+Ready = tuple[dict[str, Any], str]
 ROLES = ("controller", "executor", "all")
+
+
+def count(value: str | int) -> int:
+    """A number of processes; ``auto`` is one for each processor that this process may use."""
+    if value == "auto":
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not str(value).isdecimal() or int(value) < 1:
+        raise click.BadParameter(f"{value!r} is neither a number from 1 on nor auto.")
+    return int(value)
 
 
 @click.command("worker")
 @click.option("--role", type=click.Choice(ROLES), default="all", show_default=True, help="Which rounds to play.")
-@click.option("--concurrency", metavar="N", type=click.IntRange(min=1), help="How many rounds at once.")
+@click.option("--concurrency", metavar="N", type=click.IntRange(min=1), help="How many rounds at once, in each process.")
 @click.option(
     "--pool",
     type=click.Choice(("threads", "prefork", "solo")),
@@ -32,6 +45,7 @@ ROLES = ("controller", "executor", "all")
     show_default=True,
     help="What plays them: threads, processes (for rounds that compute), or the worker itself, one at a time.",
 )
+@click.option("--processes", metavar="N|auto", type=count, default=1, help="How many such workers, watched over by one process more.")
 @click.option("--enable", metavar="FLOW", multiple=True, help="Play this flow too, although it runs shell commands of whoever submits.")
 @model_options
 @click.option("--log-format", type=click.Choice(("text", "json")), help="json: one object a line, with run, step and attempt.")
@@ -42,6 +56,7 @@ def worker_command(
     role: str,
     concurrency: int | None,
     pool: str,
+    processes: int,
     enable: tuple[str, ...],
     model: str | None,
     model_url: str | None,
@@ -51,68 +66,91 @@ def worker_command(
     url: str | None,
 ) -> None:
     """Play rounds until told to leave. Ctrl-C or SIGTERM: it finishes the rounds in flight and leaves; a second Ctrl-C does not wait."""
+    if processes > 1 and pool == "prefork":
+        raise click.UsageError(
+            f"--processes {processes} does not go with --pool prefork, which has processes of its own: --concurrency says how many."
+        )
     settings = settings_for(url, concurrency=1 if pool == "solo" else concurrency, log_format=log_format, model=model, model_url=model_url)
     settings = settings.model_copy(update={"enabled_flows": tuple(dict.fromkeys((*settings.enabled_flows, *enable)))})
     assert settings.redis_url is not None
     os.environ["HOLDFAST_REDIS_URL"] = settings.redis_url  # for the pool's processes
     os.environ["HOLDFAST_ENABLED_FLOWS"] = ",".join(settings.enabled_flows)
     os.environ |= {f"HOLDFAST_{key.upper()}": value for key, value in (("model", model), ("model_url", model_url)) if value is not None}
-    _hide_warnings()
+    play = Play(settings, role, pool, as_json)
+    if processes > 1:
+        from worker.cli.supervisor import Supervisor
+
+        sys.exit(Supervisor(play, processes, until_stdin_ends).run())
     if until_stdin_ends:
         threading.Thread(target=_leave_with_stdin, name="stdin", daemon=True).start()
-    _run(settings, role, pool, as_json)
+    play(play.say_ready)
 
 
-def _run(settings: Settings, role: str, pool: str, as_json: bool) -> None:
-    from celery import signals
+@dataclass(frozen=True)
+class Play:
+    """What a worker is to play, and how; called, it plays it in this process until it is told to leave."""
 
-    from flows import registry
-    from worker.app import engine_of, make_app
-    from worker.cli.exits import INTERNAL, USAGE, Failed
-    from worker.cli.leaving import Leaving
-    from worker.logs import set_up_logging
-    from worker.places import place_of
+    settings: Settings
+    role: str
+    pool: str
+    as_json: bool
 
-    app = make_app(settings)
-    app.conf.worker_pool = pool  # Celery takes `--pool prefork` for "not said", and then the app's own
-    engine = engine_of(app)
-    played = list(engine.flows)
-    known = registry.registered()
-    unknown = [name for name in settings.enabled_flows if name not in known]
-    if unknown:
-        raise Failed(f"--enable names {', '.join(unknown)}, which is no flow here; known are {', '.join(known)}", USAGE)
-    queues = [engine.store.keys.queue(each) for each in (("controller", "executor") if role == "all" else (role,))]
-    slots = settings.concurrency
-    brokers = settings.broker_url.split(";") if settings.broker_url and engine.dispatcher.outbox else []
-    messages = f"; messages at {', '.join(map(place_of, brokers))}" if brokers else ""
-    ready = {"role": role, "pool": pool, "concurrency": slots, "flows": played, "server": engine.store.place, "pid": os.getpid()}
+    def __call__(self, say_ready: Callable[[Ready], None], alone: bool = True) -> None:
+        """``say_ready`` is told what this worker is, again after each loss of the broker. ``alone``: no supervisor speaks to it."""
+        from celery import signals
 
-    def say_ready(**_: Any) -> None:
-        if as_json:
-            output.document(ready)
+        from flows import registry
+        from worker.app import engine_of, make_app
+        from worker.cli.exits import INTERNAL, USAGE, Failed
+        from worker.cli.leaving import Leaving
+        from worker.logs import set_up_logging
+        from worker.places import place_of
+
+        _hide_warnings()
+        settings, role, pool = self.settings, self.role, self.pool
+        app = make_app(settings)
+        app.conf.worker_pool = pool  # Celery takes `--pool prefork` for "not said", and then the app's own
+        engine = engine_of(app)
+        played = list(engine.flows)
+        known = registry.registered()
+        unknown = [name for name in settings.enabled_flows if name not in known]
+        if unknown:
+            raise Failed(f"--enable names {', '.join(unknown)}, which is no flow here; known are {', '.join(known)}", USAGE)
+        queues = [engine.store.keys.queue(each) for each in (("controller", "executor") if role == "all" else (role,))]
+        slots = settings.concurrency
+        brokers = settings.broker_url.split(";") if settings.broker_url and engine.dispatcher.outbox else []
+        messages = f"; messages at {', '.join(map(place_of, brokers))}" if brokers else ""
+        told = {"role": role, "pool": pool, "concurrency": slots, "flows": played, "server": engine.store.place, "pid": os.getpid()}
+
+        signals.setup_logging.connect(lambda **_: set_up_logging(settings.log_format, several=not alone), weak=False)
+        signals.worker_ready.connect(Leaving(engine, alone).watch, weak=False)
+        signals.worker_ready.connect(lambda **_: say_ready((told, messages)), weak=False)
+        signals.celeryd_after_setup.connect(lambda **_: _hide_warnings(), weak=False)  # setting up its logging, Celery shows them again
+        controllers: list[Any] = []
+        signals.worker_init.connect(lambda sender, **_: controllers.append(sender), weak=False)
+        app.worker_main(
+            [
+                "--quiet", "worker", "--hostname", f"holdfast-{role}-{os.getpid()}@%h", "--queues", ",".join(queues), "--pool", pool,
+                "--concurrency", str(slots), "--without-gossip", "--without-mingle", "--without-heartbeat",
+            ]
+        )  # fmt: skip
+        # Celery's command line drops it: a worker that could not go on must not look like one that was told to leave.
+        if any(controller.exitcode for controller in controllers):
+            sys.exit(INTERNAL)
+
+    def say_ready(self, ready: Ready, processes: Sequence[int] = ()) -> None:
+        """Says it to the user; ``processes``: the ids of several such workers, where this is their supervisor."""
+        told, messages = ready
+        if self.as_json:
+            output.document({**told, "pid": os.getpid(), "processes": list(processes)} if processes else told)
+            return
+        kind = {"threads": "threads", "prefork": "processes", "solo": "round at a time"}[self.pool]
+        slots = f"{len(processes)} processes of {told['concurrency']} {kind}" if processes else f"{told['concurrency']} {kind}"
+        sentence = f"worker ready: role {self.role}, {slots}, flows: {', '.join(told['flows'])}; server {told['server']}{messages}"
+        if self.settings.log_format == "json":
+            logging.getLogger("holdfast.worker").info(sentence)
         else:
-            kind = {"threads": "threads", "prefork": "processes", "solo": "round at a time"}[pool]
-            sentence = f"worker ready: role {role}, {slots} {kind}, flows: {', '.join(played)}; server {engine.store.place}{messages}"
-            if settings.log_format == "json":
-                logging.getLogger("holdfast.worker").info(sentence)
-            else:
-                click.echo(sentence, err=True)
-
-    signals.setup_logging.connect(lambda **_: set_up_logging(settings.log_format), weak=False)
-    signals.worker_ready.connect(Leaving(engine).watch, weak=False)
-    signals.worker_ready.connect(say_ready, weak=False)
-    signals.celeryd_after_setup.connect(lambda **_: _hide_warnings(), weak=False)  # setting up its logging, Celery shows them again
-    controllers: list[Any] = []
-    signals.worker_init.connect(lambda sender, **_: controllers.append(sender), weak=False)
-    app.worker_main(
-        [
-            "--quiet", "worker", "--hostname", f"holdfast-{role}-{os.getpid()}@%h", "--queues", ",".join(queues), "--pool", pool,
-            "--concurrency", str(slots), "--without-gossip", "--without-mingle", "--without-heartbeat",
-        ]
-    )  # fmt: skip
-    # Celery's command line drops it: a worker that could not go on must not look like one that was told to leave.
-    if any(controller.exitcode for controller in controllers):
-        sys.exit(INTERNAL)
+            click.echo(sentence, err=True)
 
 
 def _hide_warnings() -> None:

@@ -75,15 +75,16 @@ class Guarded(KombuChannel):  # type: ignore[misc]
         try:
             return [queue, sift(text, round_queue)]
         except Malformed as error:
-            logger.error("a message on %s was refused and put aside: %s", name, error)
-            self._put_aside(name, text, str(error))
+            self.put_aside(name, text, error)
             return None
 
-    def _put_aside(self, queue: str, text: str | bytes, why: str) -> None:
+    def put_aside(self, queue: str, text: str | bytes, why: Malformed) -> None:
+        """A message that is not passed on."""
+        logger.error("a message on %s was refused and put aside: %s", queue, why)
         if self.guard_letters is None:
             return
         try:
-            self.guard_letters(queue, text, why)
+            self.guard_letters(queue, text, str(why))
         except Exception as error:
             # A full server takes no letter, nor does a key that holds something else; no message may end the worker for it.
             logger.error("it could not be put aside, and is gone: %s: %s", type(error).__name__, error)

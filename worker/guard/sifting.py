@@ -53,6 +53,11 @@ class Malformed(ValueError):
 
 
 def sift(text: str | bytes, queue: str) -> str:
+    """The message as it may be passed on, as text; see ``sifted``."""
+    return json.dumps(sifted(text, queue))
+
+
+def sifted(text: str | bytes, queue: str) -> dict[str, Any]:
     """The message as it may be passed on, in the envelope of kombu's virtual transports (Redis).
 
     Args:
@@ -69,12 +74,12 @@ def sift(text: str | bytes, queue: str) -> str:
     body = message.get("body")
     headers = judge(message.get("content-type"), message.get("content-encoding"), message.get("headers"), _unwrapped(body))
     plain = {"content-type": "application/json", "content-encoding": "utf-8"}
-    return json.dumps({"body": body, **plain, "headers": headers, "properties": properties})
+    return {"body": body, **plain, "headers": headers, "properties": properties}
 
 
 def stored_round(text: str, queue: str) -> tuple[str, int, int]:
     """The run, epoch and step of a message as a run's hash keeps it; raises Malformed where it is not exactly a round's message."""
-    return round_of(base64.b64decode(json.loads(sift(text, queue))["body"]).decode())
+    return round_of(base64.b64decode(sifted(text, queue)["body"]).decode())
 
 
 def judge(content_type: Any, content_encoding: Any, headers: Any, body: Any) -> dict[str, Any]:

@@ -3,6 +3,6 @@
 from worker.store.connection import AccessDenied, StoreUnavailable
 from worker.store.keys import Keys
 from worker.store.replication import NotReplicated, Replication
-from worker.store.store import Granted, Refused, Store
+from worker.store.store import Fetch, Fetched, Granted, Refused, Store
 
-__all__ = ["AccessDenied", "Granted", "Keys", "NotReplicated", "Refused", "Replication", "Store", "StoreUnavailable"]
+__all__ = ["AccessDenied", "Fetch", "Fetched", "Granted", "Keys", "NotReplicated", "Refused", "Replication", "Store", "StoreUnavailable"]

@@ -18,15 +18,16 @@ from worker.store.hints import hint
 from worker.store.keys import Keys
 from worker.store.reaching import client_of, close
 from worker.store.replication import ACKNOWLEDGED, NotReplicated, Replication, answer_and_wait
+from worker.store.wire import Wire
 
 #: Each command is sent again up to this often after a connection error; all transitions may be repeated.
-#: With the backoff below that is about three seconds, after which the caller decides.
+#: With the backoff below that is about two seconds, after which the caller decides.
 RESENDS = 8
 BACKOFF_CAP, BACKOFF_BASE = 0.5, 0.02
 #: Seconds without a reply until the connection is given up; longer than any script of ours, than a server's fsync stall.
 SOCKET_TIMEOUT = 5.0
-#: Connections beside the threads that play rounds: heartbeat, sweep, clients.
-MAX_CONNECTIONS = 1024
+#: No limit: a thread that reads holds one connection, so it is threads that bound them. redis-py's own limit, 100, is an error to the 101st.
+MAX_CONNECTIONS = 2**31
 
 
 class StoreUnavailable(HoldfastError, ConnectionError):
@@ -75,18 +76,22 @@ class Connection:
         self.replication = replication or Replication()
         #: Stands in for the server's clock (ms) in tests; None outside them.
         self.now = now
+        backoff = ExponentialWithJitterBackoff(cap=BACKOFF_CAP, base=BACKOFF_BASE)
+        #: For reads. The transitions go over the wire.
         self.redis: redis.Redis = client_of(
             url,
             decode_responses=True,
             encoding_errors="surrogateescape",
             socket_timeout=timeout,
             max_connections=MAX_CONNECTIONS,
-            retry=Retry(ExponentialWithJitterBackoff(cap=BACKOFF_CAP, base=BACKOFF_BASE), resends),
+            retry=Retry(backoff, resends),
         )
-        self._scripts = scripts.load(self.redis)
+        self._wire = Wire(self.redis, resends, backoff)
+        self._scripts = scripts.load()
 
     def close(self) -> None:
         """Close all connections."""
+        self._wire.close()
         close(self.redis)
 
     @property
@@ -127,8 +132,8 @@ class Connection:
         script, argv, wanted = self._scripts[transition], scripts.arguments(named, fields, rest), self.replication
         with self._answered(transition):
             if not wanted.replicas or transition not in ACKNOWLEDGED:
-                return cast(list[Any], script(keys=keys, args=argv))
-            answer, count = answer_and_wait(self.redis, script, keys, argv, wanted, self.keys.replicated)
+                return cast(list[Any], script(self._wire, keys, argv))
+            answer, count = answer_and_wait(self._wire, script, keys, argv, wanted, self.keys.replicated)
         if count < wanted.replicas:
             raise NotReplicated(
                 f"run {run_id}: the server answered {answer[0]!r} to {transition}, and what it did stands; but of {wanted.replicas} "

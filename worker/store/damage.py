@@ -44,7 +44,7 @@ def find_damage(client: redis.Redis, keys: Keys) -> dict[str, str]:
 
 def _examined(client: redis.Redis, keys: Keys, ids: list[str]) -> list[tuple[Any, bool]]:
     """For each run what examine_run.lua says of it, and whether it is marked as quarantined."""
-    examine = scripts.Transition(client, scripts.source("examine_run"))
+    examine = scripts.Transition(scripts.source("examine_run"))
     with client.pipeline(transaction=False) as pipe:
         for place, run_id in enumerate(ids):
             examine.into(pipe, keys.of_run(run_id), whole=place == 0)  # the server may not know it

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import redis
-
 from flows.errors import HoldfastError
 from worker.store.scripts import Arguments, Transition
+from worker.store.wire import Wire, told
 
 #: The transitions that a client asks for, and whose answer it builds on; and an intent, after which something happens outside that no
 #: failover undoes. A round's claim and commit are not among them: the next round's message is out with the commit itself, so nobody
@@ -29,7 +28,7 @@ class Replication:
     seconds: float = 1.0
 
 
-def answer_and_wait(client: redis.Redis, script: Transition, keys: Sequence[str], argv: Arguments, wanted: Replication, mark: str) -> Any:
+def answer_and_wait(wire: Wire, script: Transition, keys: Sequence[str], argv: Arguments, wanted: Replication, mark: str) -> Any:
     """Run a transition and wait for replicas, in one exchange over one connection; its answer, and how many replicas have it.
 
     WAIT looks at the connection's own last write. An operation that was sent again, or found its work done, writes nothing, and
@@ -37,15 +36,6 @@ def answer_and_wait(client: redis.Redis, script: Transition, keys: Sequence[str]
     publication on the channel ``mark``. After it, "they have it" means that they have all that the answer was read from. One exchange:
     after a failover in between, the answer would be the old master's and the waiting the new one's.
     """
-    for whole in (False, True):
-        with client.pipeline(transaction=False) as pipe:
-            script.into(pipe, keys, argv, whole=whole)
-            pipe.publish(mark, "")
-            pipe.wait(wanted.replicas, round(wanted.seconds * 1000))
-            found = pipe.execute(raise_on_error=False)
-        if not isinstance(found[0], redis.exceptions.NoScriptError):
-            break
-    for each in found:
-        if isinstance(each, Exception):
-            raise each
-    return found[0], found[2]
+    waiting = ("PUBLISH", mark, ""), ("WAIT", wanted.replicas, round(wanted.seconds * 1000))
+    answer, _, count = map(told, script.exchange(wire, keys, argv, *waiting))
+    return answer, count

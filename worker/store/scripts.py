@@ -8,8 +8,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import redis
 from redis.exceptions import NoScriptError
+
+from worker.store.wire import Wire, packed, told
 
 #: One file a transition; the file's head is its contract.
 TRANSITIONS = (
@@ -32,35 +33,41 @@ TRANSITIONS = (
 
 #: What stands in front of each: arguments, reads and checks; then the moves that several transitions make.
 SHARED = ("reading.lua", "moving.lua")
+#: And in front of those that claim.
+CLAIMING: Mapping[str, tuple[str, ...]] = {"claim_round": ("claiming.lua",), "commit_round": ("claiming.lua", "fetching.lua")}
 
 #: ARGV of a script.
 Arguments = Sequence[str | bytes | int]
 
 
 class Transition:
-    """A script of a server, bound to a client.
+    """A script of a server.
 
     It is sent in full where the server does not know it (EVALSHA, then EVAL): a user who may run scripts needs no SCRIPT LOAD.
     One that writes nothing is sent as such (EVALSHA_RO), so that a user who may only read can run it.
     """
 
-    def __init__(self, client: redis.Redis, text: str) -> None:
+    def __init__(self, text: str) -> None:
         self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-        self._text = text
-        self._reads = "no-writes" in text.split("\n", 1)[0]
-        self._evalsha, self._eval = (client.evalsha_ro, client.eval_ro) if self._reads else (client.evalsha, client.eval)
+        suffix = "_RO" if "no-writes" in text.split("\n", 1)[0] else ""
+        self._by_digest, self._in_full = (f"EVALSHA{suffix}", self.sha), (f"EVAL{suffix}", text)
 
-    def __call__(self, keys: Sequence[str], args: Arguments) -> Any:
+    def __call__(self, wire: Wire, keys: Sequence[str], args: Arguments) -> Any:
         """Run it."""
-        try:
-            return self._evalsha(self.sha, len(keys), *keys, *args)
-        except NoScriptError:
-            return self._eval(self._text, len(keys), *keys, *args)
+        return told(self.exchange(wire, keys, args)[0])
+
+    def exchange(self, wire: Wire, keys: Sequence[str], args: Arguments, *behind: Sequence[str | int]) -> list[Any]:
+        """Run it, and these commands behind it over the same connection; the answers, errors among them."""
+        rest = b"".join(packed(words) for words in behind)
+        for head in (self._by_digest, self._in_full):
+            found = wire.exchange(packed([*head, len(keys), *keys, *args]) + rest, 1 + len(behind))
+            if not isinstance(found[0], NoScriptError):
+                break
+        return found
 
     def into(self, pipe: Any, keys: Sequence[str], args: Arguments = (), *, whole: bool = False) -> None:
         """Put it into a pipeline; ``whole`` sends it in full, after which the server knows it."""
-        command = ("EVAL" if whole else "EVALSHA") + ("_RO" if self._reads else "")
-        pipe.execute_command(command, self._text if whole else self.sha, len(keys), *keys, *args)
+        pipe.execute_command(*(self._in_full if whole else self._by_digest), len(keys), *keys, *args)
 
 
 @cache
@@ -68,7 +75,7 @@ def source(name: str) -> str:
     """The full text of transition ``name``: its shebang (the server wants it first), the shared parts, then its own lines."""
     folder = files("worker.store").joinpath("lua")
     shebang, body = folder.joinpath(f"{name}.lua").read_text("utf-8").split("\n", 1)
-    shared = "\n".join(folder.joinpath(part).read_text("utf-8") for part in SHARED)
+    shared = "\n".join(folder.joinpath(part).read_text("utf-8") for part in (*SHARED, *CLAIMING.get(name, ())))
     return f"{shebang}\n{shared}\n{body}"
 
 
@@ -84,6 +91,6 @@ def arguments(named: Mapping[str, Any], fields: Mapping[str, str] | None = None,
     return [*argv, "--", *items] if items else argv
 
 
-def load(client: redis.Redis) -> dict[str, Transition]:
-    """The scripts bound to ``client``."""
-    return {name: Transition(client, source(name)) for name in TRANSITIONS}
+def load() -> dict[str, Transition]:
+    """All of them, by name."""
+    return {name: Transition(source(name)) for name in TRANSITIONS}

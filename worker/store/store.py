@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from worker.store.pauses import Pauses
 from worker.store.reads import Reads
@@ -27,6 +28,40 @@ class Granted:
     fields: dict[str, str]
     newest: list[str]
     claim: str = ""
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """What a commit is to take too: the next message of these lists (of the first that has one), claimed as ``Store.claim`` would.
+
+    A commit sent again must bring the same ``claim``, an id made for this one alone.
+    """
+
+    lists: Sequence[str]
+    claim: str
+    owner: str
+    lease: int
+    known: Iterable[str]
+    schema: str | None = None
+
+    def named(self) -> dict[str, str | int | None]:
+        """As commit_round.lua takes it."""
+        told: dict[str, str | int | None] = {
+            "fetch": "\n".join(self.lists),
+            "fetch_claim": self.claim,
+            "owner": self.owner,
+            "lease": self.lease,
+        }
+        return {**told, "known": _known(self.known), "newest": NEWEST_TURNS, "schema": self.schema}
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A message that a commit took, and the claim of its round; None: its own delivery has to ask for one."""
+
+    list: str
+    text: str
+    claim: Granted | None
 
 
 @dataclass(frozen=True)
@@ -99,17 +134,17 @@ class Store(Reads):
     ) -> Granted | Refused:
         """Ask for the right to play a round; see claim_round.lua. Durations in ms."""
         named = {"epoch": epoch, "step": step, "claim": claim, "owner": owner, "lease": lease, "back": back, "back_max": back_max}
-        named |= {"known": f",{','.join(known)},", "newest": NEWEST_TURNS, "schema": schema, "hold": PAUSED_LOOK}
+        named |= {"known": _known(known), "newest": NEWEST_TURNS, "schema": schema, "hold": PAUSED_LOOK}
         answer = self._run("claim_round", run_id, named)
         if answer[0] != "ok":
             return Refused(answer[0], answer[1] if len(answer) > 1 else "")
-        _, token, attempt, lease_until, now, turns, flat, newest = answer
-        fields = dict(zip(flat[::2], flat[1::2], strict=True))
-        # The reply holds the hash as it was before the claim wrote; these are what it wrote.
-        fields |= {"phase": "leased", "token": token, "attempt": attempt, "lease_until": lease_until, "owner": owner}
-        return Granted(token, int(attempt), int(lease_until), int(now), int(turns), fields, list(newest), claim)
+        return _granted(answer[1:], claim, owner)
 
-    def commit(
+    def commit(self, run_id: str, **given: Any) -> tuple[str, str]:
+        """``commit_and_fetch`` that fetches nothing; its word and detail."""
+        return self.commit_and_fetch(run_id, **given)[:2]
+
+    def commit_and_fetch(
         self,
         run_id: str,
         *,
@@ -121,13 +156,17 @@ class Store(Reads):
         additions: Iterable[str] = (),
         artifacts: Mapping[str, str] | None = None,
         idempotency_key: str | None = None,
+        fetch: Fetch | None = None,
         **named: str | int | None,
-    ) -> tuple[str, str]:
-        """Make a round real, or learn that it is fenced; see commit_round.lua. Returns a word and its detail."""
+    ) -> tuple[str, str, Fetched | None]:
+        """Make a round real, or learn that it is fenced; see commit_round.lua. Returns a word, its detail, and what was fetched."""
         named = {"epoch": epoch, "step": step, "token": token, "kind": kind, **named}
+        if fetch is not None:
+            named |= fetch.named()
         named |= {f"artifact:{name}": text for name, text in (artifacts or {}).items()}
         answer = self._run("commit_round", run_id, named, fields, additions, idempotency_key)
-        return answer[0], answer[1] if len(answer) > 1 else ""
+        fetched = _fetched(answer[2], fetch) if fetch is not None and len(answer) > 2 else None
+        return answer[0], answer[1] if len(answer) > 1 else "", fetched
 
     def intend(self, run_id: str, *, epoch: int, step: int, token: str, claim: str | None, key: str) -> str:
         """Write down what is about to be carried out (a line each); the word of record_intent.lua, ``ok``: it may be."""
@@ -231,3 +270,20 @@ class Store(Reads):
         named |= {f"length:{queue}": length for queue, length in (lengths or {}).items()}
         report, handed = (list(zip(flat[::2], flat[1::2], strict=True)) for flat in self._call("sweep_due", self.keys.of_sweep(), named))
         return Swept(report, handed)
+
+
+def _known(flows: Iterable[str]) -> str:
+    return f",{','.join(flows)},"
+
+
+def _granted(told: Sequence[Any], claim: str, owner: str) -> Granted:
+    """What claiming.lua tells of a claim."""
+    token, attempt, lease_until, now, turns, flat, newest = told
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    # The reply holds the hash as it was before the claim wrote; these are what it wrote.
+    fields |= {"phase": "leased", "token": token, "attempt": attempt, "lease_until": lease_until, "owner": owner}
+    return Granted(token, int(attempt), int(lease_until), int(now), int(turns), fields, list(newest), claim)
+
+
+def _fetched(told: Sequence[Any], fetch: Fetch) -> Fetched:
+    return Fetched(told[0], told[1], _granted(told[2:], fetch.claim, fetch.owner) if len(told) > 2 else None)

@@ -9,7 +9,7 @@ from flows.base import Flow
 from flows.context import RoundContext
 from flows.outcomes import Command, Outcome
 from worker.heartbeat import Heartbeat, Lease
-from worker.store import Store
+from worker.store import Fetched, Store
 from worker.testing.boundaries import Place
 
 
@@ -80,15 +80,15 @@ class WatchedStore(Store):
 
     watcher: Watcher | None = None
 
-    def commit(self, run_id: str, *, kind: str, **named: Any) -> tuple[str, str]:
+    def commit_and_fetch(self, run_id: str, *, kind: str, **named: Any) -> tuple[str, str, Fetched | None]:
         """See Store."""
         if self.watcher is None:
-            return super().commit(run_id, kind=kind, **named)
+            return super().commit_and_fetch(run_id, kind=kind, **named)
         self.watcher.passed("committing")
-        word, detail = super().commit(run_id, kind=kind, **named)
+        word, detail, fetched = super().commit_and_fetch(run_id, kind=kind, **named)
         self.watcher.settled(kind, word, detail, named)
         self.watcher.passed("committed")
-        return word, detail
+        return word, detail, fetched
 
     def take(self) -> str | None:
         """The next message, as a worker receives it; None where there is none."""

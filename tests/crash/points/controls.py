@@ -8,7 +8,7 @@ from typing import Any
 from tests.crash.points.faults import transitions
 from worker.dispatch import Dispatcher
 from worker.store import Store
-from worker.store.scripts import source
+from worker.store.scripts import Transition, source
 
 TOKEN = "if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.step or run.epoch ~= arg.epoch then return { 'fenced' } end"
 CLAIM = "if arg.claim and run.claim_id ~= arg.claim then return { 'fenced' } end"
@@ -28,7 +28,7 @@ def without(text: str, *names: str, instead: str = "") -> Callable[[Store], None
         for name in names:
             whole = source(name)
             assert whole.count(text) == 1, f"{name}.lua has {text!r} {whole.count(text)} times; the control takes nothing away"
-            changed = store.redis.register_script(whole.replace(text, instead))
+            changed = Transition(whole.replace(text, instead))
             transitions()[changed.sha] = name
             store._scripts[name] = changed
 

@@ -181,5 +181,4 @@ def name_of(packed: str | bytes) -> str:
 @cache
 def transitions() -> dict[str, str]:
     """The transitions by the digest that the server knows them by."""
-    client = redis.Redis()
-    return {script.sha: name for name, script in scripts.load(client).items()}
+    return {script.sha: name for name, script in scripts.load().items()}

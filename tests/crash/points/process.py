@@ -18,8 +18,9 @@ from tests.crash.points.plot import FLOW
 from worker import Client
 from worker.engine import Engine
 from worker.heartbeat import Heartbeat
-from worker.store import Granted, Refused, Store, StoreUnavailable
+from worker.store import Fetched, Granted, Refused, Store, StoreUnavailable
 from worker.store.connection import RESENDS
+from worker.store.wire import Wire
 
 if TYPE_CHECKING:
     from tests.crash.points.story import Story
@@ -37,6 +38,7 @@ class WiredStore(Store):
         store = cls(story.url, story.settings.prefix, now=story.now, outbox=story.outbox)
         store.story = story
         wired(store.redis, resends)
+        store._wire = Wire(store.redis, resends, NoBackoff())
         story.stores.append(store)
         if story.change is not None:
             story.change(store)
@@ -50,13 +52,13 @@ class WiredStore(Store):
             self.story.tell("granted", token=int(answer.token), step=options["step"], epoch=options["epoch"], late=late)
         return answer
 
-    def commit(self, run_id: str, **options: Any) -> tuple[str, str]:
+    def commit_and_fetch(self, run_id: str, **options: Any) -> tuple[str, str, Fetched | None]:
         late = self.story.wire.late
-        word, detail = super().commit(run_id, **options)
+        word, detail, fetched = super().commit_and_fetch(run_id, **options)
         late = self.story.wire.late - late
         newest = int(self.story.inspector.redis.hget(self.keys.queues, "token") or 0)  # before anybody else moves
         self.story.tell("commit", word=word, detail=detail, token=int(options["token"]), newest=newest, late=late, **_where(options))
-        return word, detail
+        return word, detail, fetched
 
 
 def _where(options: dict[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,12 @@
 --       back: its command did nothing;
 --       where the round is done: [data] (JSON for the event), [took] (ms), [artifact:NAME] (a text, kept whole); after "--": the
 --       memory's additions
+--       with every kind but give_back: [fetch] (lists, one a line), and with it fetch_claim, owner, lease, known, newest, [schema] as in
+--       claim_round.lua (fetch_claim is the claim's id): the caller has a place free now, and takes the next message of these lists
 -- Returns ok continued | ok completed | ok interrupted | ok stopped | ok errored | ok waiting | ok queued | fenced | missing |
 --         damaged KEY | unknown_queue LIST
+--         After ok and its word, where a message was fetched: LIST TEXT, and where its round is claimed for the caller TOKEN ATTEMPT LEASE_UNTIL
+--         NOW TURNS FIELDS NEWEST
 -- Only the newest token of a leased run commits, and a commit repeated gets its first answer. A stop asked for meanwhile
 -- beats every outcome but `end`; the fields are written all the same. What was recorded before the commit goes when the round is done.
 -- A server that has forgotten claims (a failover, a loss of power) grants their tokens once more; so where the caller names its claim, the
@@ -27,7 +31,7 @@ if damaged then return { 'damaged', damaged } end
 local NEEDED = { 'id', 'flow', 'phase', 'epoch', 'step', 'token', 'attempt', 'failures', 'losses', 'current_node', 'last_node', 'created_at',
   'queue', 'message', 'number', 'grace', 'resend', 'retention', 'deadline', 'idem', 'held_token', 'waiting_for', 'last_token',
   'last_answer', 'stop_current_execution', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_id', 'i_status', 'i_node', 'i_reason',
-  'claim_id', 'lease_until', 'lease_granted', 'intent_token', 'once' }
+  'claim_id', 'lease_until', 'lease_granted', 'intent_token', 'once', 'last_fetched' }
 local read = redis.call('HMGET', k.run, unpack(NEEDED))
 local run = {}
 for i, name in ipairs(NEEDED) do run[name] = read[i] or nil end
@@ -35,7 +39,7 @@ if not run.id then return { redis.call('EXISTS', k.run) == 0 and 'missing' or 'd
 damaged = malformed(k, run)
 if damaged then return { 'damaged', damaged } end
 
-if run.last_token == arg.token then return { 'ok', run.last_answer } end
+if run.last_token == arg.token then return { 'ok', run.last_answer, fetched_before(k, now, run.last_fetched) } end
 if run.held_token == arg.token then
   redis.call('HDEL', k.run, 'held_token', 'held_until')
   if run.phase == 'waiting' and run.waiting_for == 'hold' then due_at(k, run, now) end
@@ -125,5 +129,7 @@ else
   set(k, 'quarantined', '1')
   answer = 'errored'
 end
-set(k, 'last_token', arg.token, 'last_answer', answer)
-return { 'ok', answer }
+local fetched, id
+if kind ~= 'give_back' then fetched, id = fetch(k, now) end
+set(k, 'last_token', arg.token, 'last_answer', answer, 'last_fetched', id or '')
+return { 'ok', answer, fetched }

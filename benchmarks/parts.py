@@ -1,0 +1,34 @@
+"""The parts of the benchmarks: each a module with ``measure(options)``, which returns its Report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import cast
+
+from benchmarks.report import Options, Report
+
+#: Name to what it measures. The module is ``benchmarks.NAME``.
+PARTS = {
+    "rounds": "rounds a second beside plain Celery, DBOS, LangGraph and Restate, and what each round costs",
+    "processes": "rounds a second with 1, 2 and 4 worker processes",
+    "latency": "one hop of a lone run, and submit to first round",
+    "stops": "stop to stopped, and until the slot is free",
+    "recovery": "kill -9 to the next round",
+    "start": "start-up of commands, worker and server",
+    "messages": "what a round's message costs",
+    "scripts": "what one Redis carries: the scripts, driven without Celery",
+    "fleet": "a simulated fleet: where the limit lies for 100, 1,000, 10,000 workers",
+    "growth": "how the cost of a round grows with the rounds of its run",
+    "parked": "what runs cost that wait for a person",
+    "backlog": "what a queue of 100,000 runs costs",
+    "waiting": "1 to 500 rounds that wait on a socket in one worker process",
+}
+
+
+def part(name: str) -> Callable[[Options], Report] | None:
+    """What measures the part; None where this version has no such module."""
+    if find_spec(f"benchmarks.{name}") is None:
+        return None
+    return cast(Callable[[Options], Report], import_module(f"benchmarks.{name}").measure)

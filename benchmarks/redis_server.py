@@ -1,0 +1,86 @@
+"""The Redis of a benchmark: an embedded server in a temporary directory, and what it tells of its work."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import redis
+
+from worker.embedded import EmbeddedServer
+from worker.embedded.launch import Fsync
+
+
+class RedisServer:
+    """A running server. ``redis`` is a client of its first database; ``url`` is as Holdfast takes it."""
+
+    def __init__(self, server: EmbeddedServer) -> None:
+        self.url = server.url
+        self.redis: redis.Redis = redis.Redis.from_url(server.url, decode_responses=True)
+        self.pid: int = self.redis.info("server")["process_id"]
+
+    def database(self, number: int) -> str:
+        """The URL of another database of the same server."""
+        return self.url.replace("db=0", f"db={number}")
+
+    def work(self) -> Work:
+        """What it has done since its start."""
+        info: dict[str, Any] = self.redis.info("everything")
+        commands = {name.removeprefix("cmdstat_"): value for name, value in info.items() if name.startswith("cmdstat_")}
+        scripts = [value for name, value in commands.items() if name in ("eval", "evalsha", "fcall")]
+        return Work(
+            cpu=info["used_cpu_user"] + info["used_cpu_sys"],
+            commands={name: value["calls"] for name, value in commands.items() if name not in ("info", "monitor")},
+            script_calls=sum(value["calls"] for value in scripts),
+            script_us=sum(value["usec"] for value in scripts),
+            received=info["total_net_input_bytes"],
+            sent=info["total_net_output_bytes"],
+        )
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a server has done: CPU seconds, calls by command (those that scripts make included), scripts and their microseconds,
+    bytes over its connections.
+    """
+
+    cpu: float
+    commands: dict[str, int]
+    script_calls: int
+    script_us: int
+    received: int
+    sent: int
+
+    def since(self, before: Work) -> Work:
+        """What of it was done after ``before``."""
+        commands = {name: calls - before.commands.get(name, 0) for name, calls in self.commands.items()}
+        return Work(
+            self.cpu - before.cpu,
+            {name: calls for name, calls in commands.items() if calls},
+            self.script_calls - before.script_calls,
+            self.script_us - before.script_us,
+            self.received - before.received,
+            self.sent - before.sent,
+        )
+
+
+@contextmanager
+def redis_server(appendfsync: Fsync = "everysec") -> Iterator[RedisServer]:
+    """A server of its own, ended and removed afterwards. Its log of writes is on, and synced every second: Redis's own default."""
+    directory = Path(tempfile.mkdtemp(prefix="hf-"))
+    server = EmbeddedServer(directory, appendfsync=appendfsync)
+    try:
+        server.start()
+        running = RedisServer(server)
+        try:
+            yield running
+        finally:
+            running.redis.close()
+    finally:
+        server.stop()
+        shutil.rmtree(directory)

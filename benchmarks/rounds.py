@@ -1,0 +1,154 @@
+"""Rounds a second: all sides do the same work in turns (A B C A B C ...), since these machines drift by a factor of three."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+
+from benchmarks.measure import Measure, best, ratio
+from benchmarks.playing import Played, play
+from benchmarks.plots import bars
+from benchmarks.report import Options, Report, number, table
+from benchmarks.sides.registry import BASE, sides
+from benchmarks.sides.side import Side
+from benchmarks.work import ROUNDS, SIZES, Work
+
+#: Runs of the fast sides in a pass, all started at once: some seconds of work, a queue that is never empty before the end.
+RUNS = 200
+QUICK_RUNS = 8
+
+#: What is measured of each side, with its unit; as attributes of what a pass found.
+FIGURES: dict[str, tuple[str, Callable[[Played], float | None]]] = {
+    "rounds": ("rounds/s", lambda played: played.rate),
+    "worker CPU": ("us/round", lambda played: played.worker_cpu),
+    "server CPU": ("us/round", lambda played: played.server_cpu),
+    "scripts": ("scripts/round", lambda played: played.redis.get("scripts")),
+    "script time": ("us/round", lambda played: played.redis.get("script us")),
+    "bytes in": ("bytes/round", lambda played: played.redis.get("bytes in")),
+    "bytes out": ("bytes/round", lambda played: played.redis.get("bytes out")),
+}
+
+
+def measure(options: Options) -> Report:
+    """Every side that is there, with each size of state."""
+    cores = os.cpu_count() or 1
+    runs = QUICK_RUNS if options.quick else RUNS
+    report = Report(
+        "rounds",
+        f"{runs} runs of {ROUNDS} empty rounds, at most {cores} worker processes that play them; "
+        f"{options.passes} passes in turns, medians; ratios within passes to: {BASE}.",
+        settings={"runs": runs, "rounds": ROUNDS, "sizes": SIZES, "processes": cores},
+    )
+    shown = [report.about]
+    for size in SIZES:
+        found = in_turns(present(options, report), Work(runs, size, cores), options, report)
+        report.measures += measures(found, f"{size} bytes")
+        shown += [f"\nstate of {size} bytes:", *rows(report, found, f"{size} bytes")]
+    report.notes += verdicts(report, f"{SIZES[0]} bytes")
+    report.shown = "\n".join(shown)
+    report.draw = partial(chart, report)
+    return report
+
+
+def present(options: Options, report: Report) -> list[Side]:
+    """The sides that are wanted and there; the report says why others are not."""
+    wanted = [side for side in sides() if options.wants(side.name)]
+    report.missing |= {side.name: why for side in wanted if (why := side.missing()) is not None}
+    return [side for side in wanted if side.name not in report.missing]
+
+
+def in_turns(there: Sequence[Side], work: Work, options: Options, report: Report) -> dict[str, list[Played]]:
+    """What each side needed in each pass. A side that fails is left out, and the report says how it failed."""
+    found: dict[str, list[Played]] = {side.name: [] for side in there}
+    for number_of_pass in range(options.passes):
+        for side in there:
+            if side.name in report.missing:
+                continue
+            began = time.monotonic()
+            try:
+                played = play(side, work, watch=number_of_pass == 0)
+            except Exception as error:
+                report.missing[side.name] = f"failed: {type(error).__name__}: {error}"
+                print(f"  {side.name}: {report.missing[side.name]}", flush=True)
+                continue
+            found[side.name].append(played)
+            took = time.monotonic() - began
+            print(f"  pass {number_of_pass + 1}, {work.size} bytes: {side.name}: {played.rate:.0f} rounds/s ({took:.0f} s)", flush=True)
+    return {name: values for name, values in found.items() if name not in report.missing}
+
+
+def measures(found: dict[str, list[Played]], size: str) -> list[Measure]:
+    """Every figure of every side as a measure, compared with the base where that was measured."""
+    made = []
+    for figure, (unit, of) in FIGURES.items():
+        for name, passes in found.items():
+            values = [value for played in passes if (value := of(played)) is not None]
+            if len(values) == len(passes) and values:
+                base = f"{figure}, {size}: {BASE}" if BASE in found else None
+                made.append(Measure(f"{figure}, {size}: {name}", unit, tuple(values), base))
+    return made
+
+
+def rows(report: Report, found: dict[str, list[Played]], size: str) -> list[str]:
+    """One line a side."""
+    made = [("side", "rounds/s", "from", "to", "ratio", "worker us", "server us", "script us", "in B", "out B", "commands a round")]
+    columns = ("worker CPU", "server CPU", "script time", "bytes in", "bytes out")
+    names = {measure.name: measure for measure in report.measures}
+    for name, passes in found.items():
+        rate = names[f"rounds, {size}: {name}"]
+        compared = report.ratio_of(rate)
+        cells = [names.get(f"{figure}, {size}: {name}") for figure in columns]
+        commands = ", ".join(f"{count:.1f} {command}" for command, count in passes[0].commands.items())
+        made.append(
+            (
+                name,
+                *(number(value) for value in (rate.median, rate.low, rate.high)),
+                "" if compared is None else f"{compared:.2f}",
+                *("" if cell is None else number(cell.median) for cell in cells),
+                f"{sum(passes[0].commands.values()):.1f}: {commands}" if commands else "",
+            )
+        )
+    return table(made, right=range(1, 10))
+
+
+#: What is to be shown: our side, the other (a pattern: the best of those that it fits stands for them), and the least ratio.
+AIMS = (
+    ("Holdfast, threads", BASE, 5.0),
+    ("Holdfast, threads", "Celery, * late acks*", 2.5),
+    ("Holdfast, threads", "Restate*", 2.0),
+    ("Holdfast, threads", "LangGraph*", 4.0),
+    ("Holdfast, threads", "DBOS, queued*", 10.0),
+    ("Holdfast, threads, without fetch", BASE, 3.0),
+    ("Holdfast, threads, without fetch", "Celery, * late acks*", 1.8),
+)
+
+
+def verdicts(report: Report, size: str) -> list[str]:
+    """Each aim beside what was found."""
+    rates = rates_of(report, size)
+    said = []
+    for ours, theirs, least in AIMS:
+        rivals = {one.name: name for name, one in rates.items() if fnmatchcase(name, theirs)}
+        if ours in rates and rivals:
+            rival = best(one for one in rates.values() if one.name in rivals)
+            reached = ratio(rates[ours], rival)
+            said.append(f"{ours}: {reached:.2f} x {rivals[rival.name]}; aim {least:g}: {'reached' if reached >= least else 'NOT reached'}")
+    return said
+
+
+def rates_of(report: Report, size: str) -> dict[str, Measure]:
+    """Rounds a second by side."""
+    beginning = f"rounds, {size}: "
+    return {one.name.removeprefix(beginning): one for one in report.measures if one.name.startswith(beginning)}
+
+
+def chart(report: Report, figure: Any) -> None:
+    """Rounds a second, one row of bars a size."""
+    figure.set_size_inches(14, 8)
+    plots = figure.subplots(1, len(SIZES), sharey=True)
+    for axis, size in zip(plots, SIZES, strict=True):
+        bars(axis, rates_of(report, f"{size} bytes"), f"rounds/s, {size} bytes of state")

@@ -1,0 +1,114 @@
+"""Holdfast: ``holdfast worker`` with its defaults (16 threads, log level and all), runs and messages in one Redis, or messages in another
+database of it (outbox). A round is the commit of one node; runs are submitted by the client.
+
+- threads: one or several processes of 16 threads.
+- solo: as many processes as there are cores, one round at a time each.
+- prefork: one worker with as many pool processes as there are cores.
+- "without fetch": the commit does not take the next round along (HOLDFAST_FETCH=0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.processes import process, python, until
+from benchmarks.redis_server import RedisServer, redis_server
+from benchmarks.sides.side import Session, Side
+from benchmarks.work import Work
+from worker.client import Client
+from worker.settings import Settings
+from worker.store.keys import Keys
+
+FLOWS = "benchmarks.flows"
+
+
+@dataclass(frozen=True)
+class Holdfast(Side):
+    """Holdfast.
+
+    Attributes:
+        pool: threads, solo or prefork.
+        single: one process, however many the work asks for.
+        fetch: whether the commit fetches; None for the default.
+        outbox: messages go through another database than the runs.
+    """
+
+    pool: str = "threads"
+    single: bool = False
+    fetch: bool | None = None
+    outbox: bool = False
+
+    def missing(self) -> str | None:
+        return "this version's commits do not fetch" if self.fetch and not can_fetch() else None
+
+    @contextmanager
+    def up(self, work: Work) -> Iterator[Session]:
+        with ExitStack() as stack:
+            server = stack.enter_context(redis_server())
+            client = stack.enter_context(closing(client_of(server)))
+            environment = {} if self.fetch is None or not can_fetch() else {"HOLDFAST_FETCH": str(int(self.fetch))}
+            if self.outbox:
+                environment["HOLDFAST_BROKER_URL"] = server.database(1)
+                client = stack.enter_context(closing(client_of(server, broker_url=server.database(1))))
+            forks = ("--concurrency", str(work.processes)) if self.pool == "prefork" else ()
+            count = 1 if self.single or self.pool == "prefork" else work.processes
+            workers = [
+                stack.enter_context(process(worker_command("--pool", self.pool, *forks), **worker_environment(server), **environment)).pid
+                for _ in range(count)
+            ]
+            until(lambda: alive(client) >= count, f"{count} workers")
+            yield HoldfastSession(workers, [server.pid], server, client=client, work=work)
+
+
+@dataclass
+class HoldfastSession(Session):
+    """Workers that are ready."""
+
+    client: Client | None = None
+    work: Work | None = None
+
+    def start(self, runs: int) -> None:
+        assert self.client is not None and self.work is not None
+        inputs = {"rounds": self.work.rounds, "bytes": self.work.size}
+        for _ in range(runs):
+            self.client.submit("empty", "go", inputs)
+
+    def ended(self) -> int:
+        assert self.redis is not None
+        return int(self.redis.redis.zcard(Keys().index("completed")))
+
+    def rounds(self) -> int:
+        assert self.redis is not None
+        ids = self.redis.redis.zrange(Keys().index("completed"), 0, -1)
+        pipeline = self.redis.redis.pipeline(transaction=False)
+        for run_id in ids:
+            pipeline.hget(Keys().run(run_id), "step")
+        return sum(map(int, pipeline.execute()))
+
+
+def can_fetch() -> bool:
+    """Whether this version has the setting."""
+    return "fetch" in Settings.model_fields
+
+
+def worker_command(*options: str) -> list[str]:
+    """``holdfast worker``."""
+    return python("-m", "worker.cli", "worker", *options)
+
+
+def worker_environment(server: RedisServer) -> dict[str, str]:
+    """What a worker finds the server and the flows by."""
+    return {"HOLDFAST_REDIS_URL": server.url, "HOLDFAST_FLOW_MODULES": FLOWS}
+
+
+def client_of(server: RedisServer, **settings: Any) -> Client:
+    """A client of the runs there."""
+    return Client(settings=Settings(redis_url=server.url, flow_modules=(FLOWS,), **settings))
+
+
+def alive(client: Client) -> int:
+    """How many workers have announced themselves."""
+    return sum(bool(worker["alive"]) for worker in client.workers())

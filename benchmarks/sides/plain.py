@@ -1,0 +1,97 @@
+"""Plain Celery: a task that enqueues the next round by itself, its state in the message. Nothing keeps a run but its message: what a
+worker that dies had taken is lost with early acks, and comes again after the visibility timeout (an hour) with late ones.
+
+Every setting in which people run it, as far as it is fair:
+- prefork (Celery's default) with as many processes as cores; as many solo workers as cores; one worker with 16 threads, and as many such
+  workers as cores. Not measured: gevent and eventlet, which need the whole application to be written for them.
+- early acks (the default) with the default prefetch of 4; late acks with a prefetch of 1, which is what is advised with them, and of 4.
+- without results (task_ignore_result), and with a Redis result backend, on the same server as the broker.
+Log level ERROR (at INFO Celery writes two lines a task), no gossip, no mingle, no event heartbeat: all in its favour. Everything else is
+as it comes: ack emulation on, remote control on, pools of 10 connections.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.processes import process, python, until
+from benchmarks.redis_server import redis_server
+from benchmarks.sides.celery_app import ROUND, make_app
+from benchmarks.sides.side import Session, Side
+from benchmarks.tally import VARIABLE, Tally, tally
+from benchmarks.work import THREADS, Work, state_after
+from worker.app import broker_url
+
+QUIET = ("--loglevel", "ERROR", "--without-gossip", "--without-mingle", "--without-heartbeat")
+
+
+@dataclass(frozen=True)
+class Plain(Side):
+    """Plain Celery.
+
+    Attributes:
+        pool: prefork, solo or threads.
+        late: late acks.
+        prefetch: Celery's worker_prefetch_multiplier.
+        results: whether each task's result is kept in Redis.
+        single: one process, however many the work asks for.
+    """
+
+    pool: str = "prefork"
+    late: bool = False
+    prefetch: int = 4
+    results: bool = False
+    single: bool = False
+
+    def missing(self) -> str | None:
+        return None
+
+    @contextmanager
+    def up(self, work: Work) -> Iterator[Session]:
+        with ExitStack() as stack:
+            server = stack.enter_context(redis_server())
+            listening = stack.enter_context(tally())
+            broker = broker_url(server.url).replace("holdfast+", "redis+")
+            settings = {"task_acks_late": self.late, "worker_prefetch_multiplier": self.prefetch, "task_ignore_result": not self.results}
+            if self.results:
+                settings["result_backend"] = broker
+            slots = {"prefork": work.processes, "solo": 1, "threads": THREADS}[self.pool]
+            command = python(
+                "-m", "celery", "-A", "benchmarks.sides.celery_app", "worker", *QUIET, "--pool", self.pool, "--concurrency", str(slots)
+            )
+            environment = {"BENCH_BROKER": broker, "BENCH_SETTINGS": json.dumps(settings), VARIABLE: str(listening.path)}
+            count = 1 if self.single or self.pool == "prefork" else work.processes
+            workers = [
+                stack.enter_context(process([*command, "--hostname", f"plain{number}@%h"], **environment)).pid for number in range(count)
+            ]
+            until(lambda: listening.ready == count, f"{count} plain workers")
+            app = make_app(broker, settings)
+            stack.callback(app.close)
+            yield PlainSession(workers, [server.pid], server, app=app, tally=listening, work=work)
+
+
+@dataclass
+class PlainSession(Session):
+    """Workers that are ready."""
+
+    app: Any = None
+    tally: Tally | None = None
+    work: Work | None = None
+
+    def start(self, runs: int) -> None:
+        assert self.work is not None
+        play = self.app.tasks[ROUND]
+        for _ in range(runs):
+            play.delay(state_after(0, self.work.size), 0, self.work.rounds)
+
+    def ended(self) -> int:
+        assert self.tally is not None
+        return self.tally.ended
+
+    def rounds(self) -> int:
+        assert self.tally is not None
+        return self.tally.rounds

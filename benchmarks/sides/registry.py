@@ -1,0 +1,44 @@
+"""All sides by name."""
+
+from __future__ import annotations
+
+from benchmarks.sides.holdfast import Holdfast
+from benchmarks.sides.plain import Plain
+from benchmarks.sides.side import Side
+
+#: What the others are compared with: the settings that people take who want no round lost, on Celery's default pool.
+BASE = "Celery, prefork, late acks"
+
+
+def sides() -> list[Side]:
+    """In the order of the table."""
+    return [*holdfast(), *plain()]
+
+
+def holdfast() -> list[Side]:
+    """Ours. Without the setting there is one kind, and it is without fetch."""
+    return [
+        Holdfast("Holdfast, threads", fetch=True),
+        Holdfast("Holdfast, threads, without fetch", fetch=False),
+        Holdfast("Holdfast, threads, one process", single=True),
+        Holdfast("Holdfast, solo", "solo"),
+        Holdfast("Holdfast, prefork", "prefork"),
+        Holdfast("Holdfast, threads, outbox", outbox=True),
+    ]
+
+
+def plain() -> list[Side]:
+    """Plain Celery."""
+    return [
+        Plain("Celery, prefork, early acks"),
+        Plain(BASE, late=True, prefetch=1),
+        Plain("Celery, prefork, late acks, prefetch 4", late=True),
+        Plain("Celery, prefork, late acks, results", late=True, prefetch=1, results=True),
+        Plain("Celery, solo, early acks", "solo"),
+        Plain("Celery, solo, late acks", "solo", late=True, prefetch=1),
+        Plain("Celery, solo, late acks, prefetch 4", "solo", late=True),
+        Plain("Celery, solo, late acks, results", "solo", late=True, prefetch=1, results=True),
+        Plain("Celery, threads, early acks", "threads"),
+        Plain("Celery, threads, late acks", "threads", late=True, prefetch=1),
+        Plain("Celery, threads, late acks, one process", "threads", late=True, prefetch=1, single=True),
+    ]

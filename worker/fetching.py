@@ -1,0 +1,190 @@
+"""Fetching: the commit of a round brings the next message, which goes through Celery's own consumer as if the broker had brought it.
+
+Only where Celery's worker plays rounds in its own process (threads, solo), over the guard's Redis channel. What it touches of kombu is
+not kombu's public face; ``unfit`` says where it is not as it is known here, and there workers go on without.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import logging
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kombu.transport import virtual
+
+from worker.guard.redis import Guarded, QoS
+from worker.guard.sifting import Malformed, sifted
+from worker.store import Fetched, Granted
+
+logger = logging.getLogger("holdfast.fetching")
+
+#: Every so many commits one fetches nothing, so that a message goes the long way: to a worker that is idle, or from another queue that this
+#: one consumes. A run's own next message would else stay with its process for ever.
+LEFT_TO_OTHERS = 8
+
+
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """One message that this process received: the claim that came with it, and what its round's commit fetched."""
+
+    claim: Granted | None = None
+    fetched: Fetched | None = None
+
+
+class Fetching:
+    """One process's fetching; off until ``begin``.
+
+    Args:
+        give_back: returns a claim whose round cannot be begun here.
+    """
+
+    def __init__(self, give_back: Callable[[Granted], None]) -> None:
+        self._give_back = give_back
+        self._orders: list[Sequence[str]] = []
+        self._turns = itertools.count(1)
+        self._slots = 0
+        self._inline = False
+        #: Claims of messages on their way through Celery's consumer, by delivery tag.
+        self._claims: dict[str, Granted] = {}
+        #: Fetched, not handed on yet.
+        self._kept: set[Delivery] = set()
+        self._line: deque[tuple[Fetched, Any]] = deque()
+        self._handing = False
+        self._fit: dict[int, bool] = {}
+
+    def begin(self, lists: Sequence[str], slots: int, inline: bool) -> None:
+        """Fetch from these lists from now on.
+
+        Args:
+            slots: rounds that the pool plays at once.
+            inline: whether the pool plays a round in the very call that hands it over (solo).
+        """
+        self._slots, self._inline = slots, inline
+        # In turns another list comes first: none of them waits for the others to be empty.
+        self._orders = [[*lists[place:], *lists[:place]] for place in range(len(lists))]
+
+    def end(self) -> None:
+        """Fetch no more."""
+        self._orders = []
+
+    @property
+    def on(self) -> bool:
+        """Whether commits fetch."""
+        return bool(self._orders)
+
+    def delivery(self, message: Any) -> Delivery | None:
+        """What this process knows of a message that it received; None where its round's commit is to fetch nothing."""
+        if not self._orders:
+            return None
+        channel = message.channel
+        fits = self._fit.get(id(channel))
+        if fits is None:
+            why = unfit(channel, self._slots)
+            fits = self._fit[id(channel)] = why is None
+            if why is not None:
+                logger.info("commits fetch nothing, each message is asked for: %s", why)
+        return Delivery(self._claims.get(message.delivery_tag)) if fits else None
+
+    def lists(self, in_flight: int) -> Sequence[str]:
+        """Where the next commit is to fetch from, in this order; empty for nothing.
+
+        Args:
+            in_flight: rounds that this process plays at the moment.
+        """
+        turn = next(self._turns)
+        orders = self._orders
+        if not orders or ((in_flight > 1 or self._inline) and turn % LEFT_TO_OTHERS == 0):
+            return ()
+        if len(self._kept) > self._slots:
+            logger.error(
+                "commits fetch no more: what they fetched is not handed on; this version of Celery does not end a task as others do"
+            )
+            self.end()
+            return ()
+        return orders[turn % len(orders)]
+
+    def keep(self, delivery: Delivery, fetched: Fetched) -> None:
+        """What a commit fetched, until its round's own message is done with."""
+        delivery.fetched = fetched
+        self._kept.add(delivery)
+
+    def hand_on(self, delivery: Delivery, channel: Any) -> None:
+        """Give what the delivery's round fetched to Celery's consumer."""
+        fetched, delivery.fetched = delivery.fetched, None
+        self._kept.discard(delivery)
+        if fetched is None:
+            return
+        if not self._inline:
+            self._deliver(fetched, channel)
+            return
+        # The pool plays a round in the call that delivers it, whose own commit then fetches: in a line, or the stack would grow with it.
+        self._line.append((fetched, channel))
+        if self._handing:
+            return
+        self._handing = True
+        try:
+            while self._line:
+                self._deliver(*self._line.popleft())
+        finally:
+            self._handing = False
+
+    def _deliver(self, fetched: Fetched, channel: Any) -> None:
+        try:
+            message = sifted(fetched.text, fetched.list)
+        except Malformed as error:
+            channel.put_aside(fetched.list, fetched.text, error)
+            self._not_here(fetched)
+            return
+        transport = channel.connection
+        if transport is None or fetched.list not in transport._callbacks:
+            self._not_here(fetched)  # the worker leaves, or its connection was lost
+            return
+        tag = message["properties"]["delivery_tag"]
+        if fetched.claim is not None:
+            self._claims[tag] = fetched.claim
+        try:
+            transport._deliver(message, fetched.list)
+        except Exception as error:
+            logger.warning(
+                "a message that was fetched could not be handed on, its round is offered again: %s: %s", type(error).__name__, error
+            )
+            self._not_here(fetched)
+        finally:
+            self._claims.pop(tag, None)
+
+    def _not_here(self, fetched: Fetched) -> None:
+        """To others: at once where it is claimed, else by the sweep."""
+        if fetched.claim is not None:
+            self._give_back(fetched.claim)
+
+
+def unfit(channel: Any, slots: int) -> str | None:
+    """Why what is fetched cannot be handed to the consumer of this channel; None where it can."""
+    if not isinstance(channel, Guarded) or channel.ack_emulation or type(channel.qos) is not QoS:
+        return "messages do not come by the guard's channel for Redis, without kombu's records of what is unacknowledged"
+    if not 0 < channel.qos.prefetch_count <= slots:
+        taken = channel.qos.prefetch_count or "any number of"
+        return f"the worker takes {taken} messages at once, and plays {slots} rounds; some would wait, claimed"
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return "threads of this Python run at once; kombu counts messages in one"
+    return changed_ground()
+
+
+def changed_ground() -> str | None:
+    """What of kombu is not as the hand-over knows it; None where all is."""
+    wanted = {
+        (virtual.Transport, "_deliver"): ["self", "message", "queue"],
+        (virtual.QoS, "append"): ["self", "message", "delivery_tag"],
+        (virtual.QoS, "ack"): ["self", "delivery_tag"],
+        (virtual.QoS, "can_consume"): ["self"],
+    }
+    for (owner, name), parameters in wanted.items():
+        found = getattr(owner, name, None)
+        if found is None or list(inspect.signature(found).parameters) != parameters:
+            return f"this version of kombu has another {owner.__name__}.{name}"
+    return None

@@ -1,0 +1,49 @@
+-- Third shared part, for the two transitions that claim: claim_round, and commit_round where it fetches. `wish` is who claims: the
+-- arguments claim, owner, lease, known, newest of claim_round.lua.
+
+local AHEAD = 1e12 -- tokens; at a thousand rounds a second, the work of thirty years
+
+-- Whether a worker of this wish plays the run's flow: a run that a newer worker wrote is for newer workers, like one whose flow is not known.
+local function plays(run, wish)
+  return not newer(run.schema) and string.find(wish.known, ',' .. run.flow .. ',', 1, true) ~= nil
+end
+
+-- The newest token of all runs, or nil where this run's is so far ahead of it that it must be damaged: the counter may have been lost, but
+-- granted, such a token would take all others' room to grow.
+local function newest_token(k, run)
+  local newest = number(redis.call('HGET', k.queues, 'token'))
+  if number(run.token) <= newest + AHEAD then return newest end
+end
+
+-- What a claim's holder is told after the word: token, attempt, lease_until, now, turns, fields, newest turns.
+local function grant_of(k, now, wish, token, attempt, lease_until)
+  return token, attempt, lease_until, whole(now), redis.call('LLEN', k.memory), redis.call('HGETALL', k.run),
+    redis.call('LRANGE', k.memory, -number(wish.newest), -1)
+end
+
+-- Lease a queued run.
+local function grant(k, run, now, wish, newest)
+  -- One counter for all runs: a worker of a run that was deleted and submitted again under its id holds no token of the new one.
+  local token, attempt = whole(math.max(newest, number(run.token)) + 1), whole(number(run.attempt) + 1)
+  local lease = math.max(number(run.lease), number(wish.lease))
+  local lease_until = now + lease
+  redis.call('HSET', k.queues, 'token', token)
+  enter(k, run, 'leased', now)
+  set(k, 'token', token, 'attempt', attempt, 'claim_id', wish.claim, 'owner', wish.owner, 'lease_until', whole(lease_until),
+    'lease_granted', whole(lease), 'claimed_at', whole(now), 'looked', '0', 'unknown', '0')
+  redis.call('HSETNX', k.run, 'started_at', whole(now))
+  redis.call('HDEL', k.run, 'spared')
+  local limit = math.huge
+  if run.round_timeout then limit = now + number(run.round_timeout) end
+  if run.deadline then limit = math.min(limit, number(run.deadline)) end
+  if limit < math.huge then
+    -- One lease beyond the round's own limit, so that a round which notices its end can still commit it.
+    set(k, 'round_until', whole(limit + lease))
+  end
+  due_at(k, run, lease_until)
+  local cursor = run.queue .. ':cursor'
+  -- Which of its messages this one is, nobody can tell: by the last one's number, all runs behind the first would be passed.
+  local place = run.first_number or run.number
+  if number(place) > number(redis.call('HGET', k.queues, cursor)) then redis.call('HSET', k.queues, cursor, place) end
+  return grant_of(k, now, wish, token, attempt, whole(lease_until))
+end
