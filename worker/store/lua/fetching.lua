@@ -31,6 +31,7 @@ local function claimed(k, now, list, text)
   if not newest then return unclaimed end
   -- A commit sent again finds by it what it fetched. Nothing takes it away: the claim's own id says whether it is still meant.
   redis.call('HSET', k.run, 'last_fetched', id)
+  if own.run == k.run then run.last_fetched = id end
   return { 'claimed', list, grant(own, run, now, wish(), newest) }
 end
 
