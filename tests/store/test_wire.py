@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import subprocess
 import sys
@@ -67,7 +68,7 @@ class Struck(BaseException):
 
 @contextmanager
 def strike(line: int) -> Iterator[None]:
-    """Raises Struck where the block comes to its line of that number, whatever file it is in."""
+    """Raises Struck where the block comes to its line of that number, whatever file it is in; not in what Python tidies up meanwhile."""
     lines = count(1)
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -77,11 +78,13 @@ def strike(line: int) -> Iterator[None]:
         return trace
 
     before = sys.gettrace()
+    gc.disable()
     sys.settrace(trace)
     try:
         yield
     finally:
         sys.settrace(before)
+        gc.enable()
 
 
 def test_wherever_an_exception_strikes_the_next_call_gets_its_own_answer(named: Store) -> None:
