@@ -5,40 +5,36 @@ Rounds are played in this process against a server of its own, one after the oth
 
 from __future__ import annotations
 
-import statistics
-import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable
-from pathlib import Path
+from contextlib import closing
 from typing import Any
 
+from benchmarks.measure import Measure
+from benchmarks.redis_server import redis_server
+from benchmarks.report import Options, Report
+from benchmarks.sides.holdfast import client_of
 from worker.client import Client
-from worker.embedded import EmbeddedServer
-from worker.settings import Settings
 
-PASSES = 5
 RUNS, ROUNDS = 10, 30
 #: Measured one by one; ``round`` is a whole round, these calls included.
-CALLS = ("claim", "commit")
+CALLS = ("claim", "commit_and_fetch")
+KINDS = ("CPU us", "us")
 
 
-def measure(passes: int = PASSES) -> dict[str, dict[str, float]]:
-    """For each call the medians of ``cpu_us`` and ``wall_us``, over the passes' means."""
-    found: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    with tempfile.TemporaryDirectory(prefix="hf-") as room, EmbeddedServer(Path(room), appendfsync="everysec") as server:
-        client = Client(settings=Settings(redis_url=server.url, flow_modules=("benchmarks.flows",)))
+def measure(options: Options) -> Report:
+    """The means of each pass."""
+    found: dict[tuple[str, str], list[float]] = {}
+    with redis_server() as server, closing(client_of(server)) as client:
         _play(client, 1, {})  # from here on the server knows the scripts
-        for _ in range(passes):
+        for _ in range(options.passes):
             spent: dict[str, list[float]] = {name: [0.0, 0.0] for name in (*CALLS, "round")}
             _play(client, RUNS, spent)
-            for name, (cpu, wall) in spent.items():
-                found[name].append((1e6 * cpu / (RUNS * ROUNDS), 1e6 * wall / (RUNS * ROUNDS)))
-        client.close()
-    return {
-        name: {"cpu_us": round(statistics.median(cpu for cpu, _ in each), 1), "wall_us": round(statistics.median(wall for _, wall in each), 1)}
-        for name, each in found.items()
-    }
+            for name, both in spent.items():
+                for kind, seconds in zip(KINDS, both, strict=True):
+                    found.setdefault((name, kind), []).append(1e6 * seconds / (RUNS * ROUNDS))
+    measures = [Measure(f"Holdfast, {name}, {kind}", kind, tuple(values)) for (name, kind), values in found.items()]
+    return Report("calls", "What the calls of a round cost the process that plays it.", measures)
 
 
 def _play(client: Client, runs: int, spent: dict[str, list[float]]) -> None:
@@ -65,12 +61,3 @@ def _timed(call: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
             spent[1] += time.perf_counter() - wall
 
     return timed
-
-
-def lines(found: dict[str, dict[str, float]]) -> list[str]:
-    """What was found, for people."""
-    return [f"{name:15} {each['cpu_us']:7.1f} us of the client's CPU, {each['wall_us']:.0f} us in all" for name, each in found.items()]
-
-
-if __name__ == "__main__":
-    print("\n".join(lines(measure())))

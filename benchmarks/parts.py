@@ -12,12 +12,13 @@ from benchmarks.report import Options, Report
 #: Name to what it measures. The module is ``benchmarks.NAME``.
 PARTS = {
     "rounds": "rounds a second beside plain Celery, DBOS, LangGraph and Restate, and what each round costs",
-    "processes": "rounds a second with 1, 2 and 4 worker processes",
+    "workers": "rounds a second with 1, 2 and 4 worker processes",
     "latency": "one hop of a lone run, and submit to first round",
     "stops": "stop to stopped, and until the slot is free",
     "recovery": "kill -9 to the next round",
     "start": "start-up of commands, worker and server",
     "messages": "what a round's message costs",
+    "calls": "what a claim and a commit cost their caller",
     "scripts": "what one Redis carries: the scripts, driven without Celery",
     "fleet": "a simulated fleet: where the limit lies for 100, 1,000, 10,000 workers",
     "growth": "how the cost of a round grows with the rounds of its run",
