@@ -152,6 +152,19 @@ def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]
     ]
 
 
+def matrix(report: Report) -> str:
+    """Measures that are named ``COLUMN: SIDE`` as one line a side: each column's median, and its ratio in brackets."""
+    columns: dict[str, str] = {}
+    cells: dict[str, dict[str, str]] = {}
+    for measure in report.measures:
+        column, _, side = measure.name.partition(": ")
+        columns[column] = f"{column} ({measure.unit})"
+        compared = report.ratio_of(measure)
+        cells.setdefault(side, {})[column] = number(measure.median) + ("" if compared is None else f" ({compared:.2f})")
+    rows = [("", *columns.values()), *((side, *(of.get(column, "") for column in columns)) for side, of in cells.items())]
+    return "\n".join([report.about, *table(rows, right=range(1, len(columns) + 1))])
+
+
 def _cell(text: str, width: int, right: bool) -> str:
     return text.rjust(width) if right else text.ljust(width)
 
