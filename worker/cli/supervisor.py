@@ -33,7 +33,7 @@ logger = logging.getLogger("holdfast.processes")
 METHOD = "spawn" if platform.system() == "Darwin" else "fork"
 #: What a worker imports before it meets its first flow.
 IMPORTED = (
-    "celery.apps.worker", "celery.bin.celery", "celery.bin.worker", "celery.concurrency.solo", "celery.concurrency.thread",
+    "celery.apps.worker", "celery.concurrency.solo", "celery.concurrency.thread",
     "celery.worker.components", "celery.worker.consumer", "flows.registry", "kombu.transport.redis", "worker.app", "worker.cli.leaving",
     "worker.consumer", "worker.doctor.at_start", "worker.guard", "worker.request",
 )  # fmt: skip
