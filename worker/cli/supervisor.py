@@ -33,10 +33,10 @@ logger = logging.getLogger("holdfast.processes")
 METHOD = "spawn" if platform.system() == "Darwin" else "fork"
 #: What every worker imports.
 IMPORTED = (
-    "celery.app.control", "celery.apps.worker", "celery.concurrency.solo", "celery.concurrency.thread",
-    "celery.worker.autoscale", "celery.worker.components", "celery.worker.consumer", "celery.worker.strategy", "flows.controllers.model", "flows.executors.mcp", "flows.library.bisect",
-    "flows.library.countdown", "flows.library.question", "flows.written.reading", "kombu.transport.redis", "worker.app",
-    "worker.cli.leaving", "worker.consumer", "worker.doctor.at_start", "worker.guard", "worker.request",
+    "celery.app.control", "celery.apps.worker", "celery.concurrency.solo", "celery.concurrency.thread", "celery.worker.autoscale",
+    "celery.worker.components", "celery.worker.consumer", "celery.worker.strategy", "flows.controllers.model", "flows.executors.mcp",
+    "flows.library.bisect", "flows.library.countdown", "flows.library.question", "flows.written.reading", "kombu.transport.redis",
+    "worker.app", "worker.cli.leaving", "worker.consumer", "worker.doctor.at_start", "worker.guard", "worker.request",
 )  # fmt: skip
 #: Seconds until another process takes the place of one that died: none the first time, then twice as long each time.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
