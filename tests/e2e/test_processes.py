@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,11 @@ def test_no_process_outlives_a_killed_supervisor_and_what_is_in_flight_is_commit
         ids, processes = two_rounds(client, seconds=2.5), children(supervisor.pid)
         assert len(processes) == 2
         supervisor.kill()
-        until(lambda: all(map(ended, processes)), "the processes to end")
+        try:
+            until(lambda: all(map(ended, processes)), "the processes to end")
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(supervisor.pid, signal.SIGKILL)
         assert [client.get(each).state.step for each in ids] == [1, 1] and client.workers() == []
 
 
