@@ -57,7 +57,7 @@ class Run:
     held_until: int | None
     last_token: int
     last_answer: str
-    last_fetched: int  # the run that the last commit's fetch claimed; -1 for none
+    last_fetched: int  # the run that the newest fetch of its commits claimed; -1 for none
     i_id: tuple[int, int] | None
     i_wait: int | None
     i_until: int | None
