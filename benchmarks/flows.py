@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.tally import stamp
 from benchmarks.work import state_after
 from flows import CircularFlow, Node, RoundContext, register
 
@@ -15,6 +16,7 @@ class Empty(CircularFlow):
     topology = (Node("Controller", "nothing", role="controller"), Node("Executor", "nothing"))
 
     def nothing(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        stamp()
         done = context.step + 1
         return {self.early_exit_key: done >= context.inputs["rounds"], "state": state_after(done, context.inputs.get("bytes", 500))}
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from benchmarks.processes import cpu_seconds, until
 from benchmarks.redis_server import RedisServer
 from benchmarks.sides.side import Session, Side
+from benchmarks.tally import tally
 from benchmarks.work import Work
 
 #: Runs before the clock starts, for each process: connections are open then, modules loaded, scripts known to the server.
@@ -50,7 +51,7 @@ def play(side: Side, work: Work, watch: bool = False) -> Played:
     """
     work = replace(work, runs=max(1, round(work.runs * side.share)))
     warm = max(1, round(WARM_UP * work.processes * side.share))
-    with side.up(work) as session:
+    with tally() as listening, side.up(work, listening) as session:
         session.start(warm)
         _await(session, warm, "warm-up")
         workers, servers = cpu_seconds(session.workers), cpu_seconds(session.servers)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PROC = Path("/proc")
+#: Of our own environment: settings for something else, and what would make each process compile every module anew.
+UNWANTED = ("HOLDFAST_", "CELERY_", "BENCH_", "PYTHONDONTWRITEBYTECODE")
 
 
 @contextmanager
@@ -22,12 +24,12 @@ def process(command: Sequence[str | Path], user: str | None = None, **environmen
 
     Args:
         user: whom it runs as; None for ourselves.
-        environment: beside what is there already, less what is set for Holdfast and Celery.
+        environment: beside what is there already, less what is not meant for it.
 
     Raises:
         RuntimeError: what is measured inside failed, and the process has ended by itself; with the last that it wrote.
     """
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "CELERY_", "BENCH_"))}
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(UNWANTED)}
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryFile() as said:
         started = subprocess.Popen(

@@ -1,6 +1,7 @@
-"""Tally: how workers of the other sides tell that they are ready, and that a run has ended: one datagram, the cheapest word there is.
+"""Tally: how workers tell that they are ready, that a run has ended, and, where latency is measured, that a round begins: one datagram
+each, the cheapest word there is.
 
-Holdfast's own runs are asked for in its store, which knows an end only once it is written.
+The ends of Holdfast's own runs are asked for in its store, which knows of an end only once it is written.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import shutil
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,6 +19,8 @@ from pathlib import Path
 
 #: Names the socket to a worker.
 VARIABLE = "BENCH_TALLY"
+#: Set where each round is to tell when it began.
+STAMPING = "BENCH_STAMPING"
 
 
 class Tally:
@@ -26,11 +30,15 @@ class Tally:
         ready: workers that said so.
         ended: runs that have ended.
         rounds: of these runs, as each counted them itself.
+        began: when rounds began, in order, in seconds of ``time.monotonic``, which all processes share.
+        environment: what makes a worker tell.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, stamping: bool) -> None:
         self.ready = self.ended = self.rounds = 0
+        self.began: list[float] = []
         self.path = path
+        self.environment = {VARIABLE: str(path), **({STAMPING: "1"} if stamping else {})}
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.bind(str(path))
         threading.Thread(target=self._listen, name="tally", daemon=True).start()
@@ -45,15 +53,17 @@ class Tally:
             while (said := self._socket.recv(64)) != b"close":
                 if said == b"ready":
                     self.ready += 1
+                elif said.startswith(b"began "):
+                    self.began.append(float(said[6:]))
                 else:
                     self.ended, self.rounds = self.ended + 1, self.rounds + int(said)
 
 
 @contextmanager
-def tally() -> Iterator[Tally]:
-    """One that listens at a socket of its own."""
+def tally(stamping: bool = False) -> Iterator[Tally]:
+    """One that listens at a socket of its own; with ``stamping`` to the beginning of each round, too."""
     directory = Path(tempfile.mkdtemp(prefix="hf-"))
-    listening = Tally(directory / "tally")
+    listening = Tally(directory / "tally", stamping)
     try:
         yield listening
     finally:
@@ -69,6 +79,17 @@ def tell_ready() -> None:
 def tell_end(rounds: int) -> None:
     """Said by a worker at the end of a run that had so many rounds."""
     _socket().send(b"%d" % rounds)
+
+
+def stamp() -> None:
+    """Said by a round as the first thing it does; nothing where latency is not measured."""
+    if _stamping():
+        _socket().send(b"began %.9f" % time.monotonic())
+
+
+@cache
+def _stamping() -> bool:
+    return STAMPING in os.environ
 
 
 @cache

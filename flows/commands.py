@@ -189,18 +189,24 @@ def spec_of(offered: CommandSpec | Callable[..., Any], name: str | None = None, 
     )
 
 
+@cache
+def _marked(cls: type) -> dict[str, _Options]:
+    """The attributes of a class that are marked, in order. (A fresh flow plays every round; its class is looked through once.)"""
+    marked: dict[str, _Options] = {}
+    for owner in reversed(cls.__mro__):
+        for attribute, value in vars(owner).items():
+            options = getattr(value, _MARK, None) or getattr(getattr(value, "__func__", None), _MARK, None)
+            if isinstance(options, _Options):
+                marked[attribute] = options
+    return marked
+
+
 def commands_of(flow: object, offered: Iterable[CommandSpec | Callable[..., Any]] = ()) -> dict[str, CommandSpec]:
     """All commands of a flow by name: its methods marked ``@command``, in order, and those ``offered`` beside them.
 
     A subclass may override a command without marking it again, or take it away by setting it to None.
     """
-    marked: dict[str, _Options] = {}
-    for owner in reversed(type(flow).__mro__):
-        for attribute, value in vars(owner).items():
-            options = getattr(value, _MARK, None) or getattr(getattr(value, "__func__", None), _MARK, None)
-            if isinstance(options, _Options):
-                marked[attribute] = options
-    methods = [(name, getattr(flow, name), options) for name, options in marked.items()]
+    methods = [(name, getattr(flow, name), options) for name, options in _marked(type(flow)).items()]
     specs = [spec_of(method, name, options) for name, method, options in methods if method is not None]
     found: dict[str, CommandSpec] = {}
     for spec in [*specs, *(spec_of(each) for each in offered)]:

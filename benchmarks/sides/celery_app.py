@@ -8,7 +8,7 @@ from typing import Any
 
 from celery import Celery, signals
 
-from benchmarks.tally import tell_end, tell_ready
+from benchmarks.tally import stamp, tell_end, tell_ready
 from benchmarks.work import state_after
 
 ROUND = "plain.round"
@@ -22,6 +22,7 @@ def make_app(broker: str, settings: dict[str, Any]) -> Celery:
     @app.task(name=ROUND, shared=False)  # type: ignore[untyped-decorator]
     def play(state: str, done: int, rounds: int) -> None:
         """One empty round that carries its state in the message, as code without an engine does."""
+        stamp()
         done += 1
         if done < rounds:
             play.delay(state_after(done, len(state)), done, rounds)

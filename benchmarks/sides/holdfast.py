@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.processes import process, python, until
 from benchmarks.redis_server import RedisServer, redis_server
 from benchmarks.sides.side import Session, Side
+from benchmarks.tally import Tally
 from benchmarks.work import Work
 from worker.client import Client
 from worker.settings import Settings
@@ -45,11 +46,11 @@ class Holdfast(Side):
         return "this version's commits do not fetch" if self.fetch and not can_fetch() else None
 
     @contextmanager
-    def up(self, work: Work) -> Iterator[Session]:
+    def up(self, work: Work, tally: Tally) -> Iterator[Session]:
         with ExitStack() as stack:
             server = stack.enter_context(redis_server())
             client = stack.enter_context(closing(client_of(server)))
-            environment = {} if self.fetch is None or not can_fetch() else {"HOLDFAST_FETCH": str(int(self.fetch))}
+            environment = tally.environment | ({} if self.fetch is None or not can_fetch() else {"HOLDFAST_FETCH": str(int(self.fetch))})
             if self.outbox:
                 environment["HOLDFAST_BROKER_URL"] = server.database(1)
                 client = stack.enter_context(closing(client_of(server, broker_url=server.database(1))))

@@ -22,7 +22,7 @@ from benchmarks.processes import process, python, until
 from benchmarks.redis_server import redis_server
 from benchmarks.sides.celery_app import ROUND, make_app
 from benchmarks.sides.side import Session, Side
-from benchmarks.tally import VARIABLE, Tally, tally
+from benchmarks.tally import Tally
 from benchmarks.work import THREADS, Work, state_after
 from worker.app import broker_url
 
@@ -51,10 +51,9 @@ class Plain(Side):
         return None
 
     @contextmanager
-    def up(self, work: Work) -> Iterator[Session]:
+    def up(self, work: Work, tally: Tally) -> Iterator[Session]:
         with ExitStack() as stack:
             server = stack.enter_context(redis_server())
-            listening = stack.enter_context(tally())
             broker = broker_url(server.url).replace("holdfast+", "redis+")
             settings = {"task_acks_late": self.late, "worker_prefetch_multiplier": self.prefetch, "task_ignore_result": not self.results}
             if self.results:
@@ -63,15 +62,15 @@ class Plain(Side):
             command = python(
                 "-m", "celery", "-A", "benchmarks.sides.celery_app", "worker", *QUIET, "--pool", self.pool, "--concurrency", str(slots)
             )
-            environment = {"BENCH_BROKER": broker, "BENCH_SETTINGS": json.dumps(settings), VARIABLE: str(listening.path)}
+            environment = {"BENCH_BROKER": broker, "BENCH_SETTINGS": json.dumps(settings), **tally.environment}
             count = 1 if self.single or self.pool == "prefork" else work.processes
             workers = [
                 stack.enter_context(process([*command, "--hostname", f"plain{number}@%h"], **environment)).pid for number in range(count)
             ]
-            until(lambda: listening.ready == count, f"{count} plain workers")
+            until(lambda: tally.ready == count, f"{count} plain workers")
             app = make_app(broker, settings)
             stack.callback(app.close)
-            yield PlainSession(workers, [server.pid], server, app=app, tally=listening, work=work)
+            yield PlainSession(workers, [server.pid], server, app=app, tally=tally, work=work)
 
 
 @dataclass

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from benchmarks.sides.dbos import Dbos
 from benchmarks.sides.holdfast import Holdfast
+from benchmarks.sides.langgraph import LangGraph
 from benchmarks.sides.plain import Plain
+from benchmarks.sides.restate import Restate
 from benchmarks.sides.side import Side
 
 #: What the others are compared with: the settings that people take who want no round lost, on Celery's default pool.
@@ -12,7 +15,7 @@ BASE = "Celery, prefork, late acks"
 
 def sides() -> list[Side]:
     """In the order of the table."""
-    return [*holdfast(), *plain()]
+    return [*holdfast(), *plain(), *others()]
 
 
 def holdfast() -> list[Side]:
@@ -41,4 +44,16 @@ def plain() -> list[Side]:
         Plain("Celery, threads, early acks", "threads"),
         Plain("Celery, threads, late acks", "threads", late=True, prefetch=1),
         Plain("Celery, threads, late acks, one process", "threads", late=True, prefetch=1, single=True),
+    ]
+
+
+def others() -> list[Side]:
+    """The other engines."""
+    return [
+        Restate("Restate, steps"),
+        Restate("Restate, queued", "one_round"),
+        LangGraph("LangGraph, sync"),
+        LangGraph("LangGraph, async", "async"),
+        Dbos("DBOS, queued"),
+        Dbos("DBOS, steps", "all_rounds"),
     ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from benchmarks.redis_server import RedisServer
+from benchmarks.tally import Tally
 from benchmarks.work import Work
 
 
@@ -57,5 +58,5 @@ class Side(ABC):
         """Why it cannot be measured here; None where it can."""
 
     @abstractmethod
-    def up(self, work: Work) -> AbstractContextManager[Session]:
-        """Start servers and workers; end them afterwards."""
+    def up(self, work: Work, tally: Tally) -> AbstractContextManager[Session]:
+        """Start servers and workers, which tell the tally; end them afterwards."""

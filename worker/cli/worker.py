@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worker.cli import output
-from worker.cli.options import json_option, model_options, url_option
+from worker.cli.options import json_option, model_options, processes_option, url_option
 from worker.cli.server import settings_for
 
 if TYPE_CHECKING:
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
 #: What a worker is, as JSON data, and where its messages are, as the end of a sentence.
 Ready = tuple[dict[str, Any], str]
 ROLES = ("controller", "executor", "all")
-
-
-def count(value: str | int) -> int:
-    """A number of processes; ``auto`` is one for each processor that this process may use."""
-    if value == "auto":
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not str(value).isdecimal() or int(value) < 1:
-        raise click.BadParameter(f"{value!r} is neither a number from 1 on nor auto.")
-    return int(value)
 
 
 @click.command("worker")
@@ -45,7 +36,7 @@ def count(value: str | int) -> int:
     show_default=True,
     help="What plays them: threads, processes (for rounds that compute), or the worker itself, one at a time.",
 )
-@click.option("--processes", metavar="N|auto", type=count, default=1, help="How many such workers, watched over by one process more.")
+@processes_option
 @click.option("--enable", metavar="FLOW", multiple=True, help="Play this flow too, although it runs shell commands of whoever submits.")
 @model_options
 @click.option("--log-format", type=click.Choice(("text", "json")), help="json: one object a line, with run, step and attempt.")

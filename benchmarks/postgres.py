@@ -1,0 +1,97 @@
+"""The PostgreSQL of a benchmark: a new cluster in a temporary directory with the settings that initdb makes, so every commit is synced to
+the disk; only more connections are allowed, and it listens on a unix socket alone.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.processes import process, until
+
+#: Where Debian keeps the programs that are not on PATH.
+DEBIAN = Path("/usr/lib/postgresql")
+#: Its server does not run as root; then it runs as one of these.
+USERS = ("postgres", "nobody")
+CONNECTIONS = 200
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """A running server: its main process, and where its socket is."""
+
+    pid: int
+    socket: Path
+    user: str
+
+    def url(self, driver: str = "postgresql") -> str:
+        """Of the database that is there from the beginning."""
+        return f"{driver}://{self.user}@/postgres?host={self.socket}"
+
+
+def missing() -> str | None:
+    """Why there can be none; None where there can."""
+    if _programs() is None:
+        return "PostgreSQL is missing: neither initdb nor postgres is on PATH (on Debian and Ubuntu: apt install postgresql)"
+    if os.geteuid() == 0 and _other_user() is None:
+        return f"PostgreSQL does not run as root, and there is no user {' or '.join(USERS)}"
+    return None
+
+
+@contextmanager
+def postgres() -> Iterator[Postgres]:
+    """A server of its own, ended and removed afterwards."""
+    programs = _programs()
+    assert programs is not None
+    user = _other_user() if os.geteuid() == 0 else None
+    directory = Path(tempfile.mkdtemp(prefix="pg-"))
+    try:
+        if user is not None:
+            shutil.chown(directory, user)
+        data, name = directory / "data", user or getpass.getuser()
+        make = [programs / "initdb", "--pgdata", data, "--username", name, "--auth", "trust", "--encoding", "UTF8", "--locale", "C"]
+        subprocess.run(make, user=user, cwd=directory, check=True, stdout=subprocess.DEVNULL)
+        settings = {"listen_addresses": "", "unix_socket_directories": directory, "max_connections": CONNECTIONS}
+        command = [programs / "postgres", "-D", data, *(part for key, value in settings.items() for part in ("-c", f"{key}={value}"))]
+        with process(command, user=user) as server:
+            running = Postgres(server.pid, directory, name)
+            until(lambda: _ready(running), "PostgreSQL", 30, every=0.02)
+            try:
+                yield running
+            finally:
+                server.send_signal(signal.SIGINT)  # a fast shutdown: killed, it would leave its shared memory behind
+                server.wait(60)
+    finally:
+        shutil.rmtree(directory)
+
+
+def _ready(server: Postgres) -> bool:
+    import psycopg
+
+    try:
+        psycopg.connect(server.url()).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _programs() -> Path | None:
+    """The directory of initdb and postgres, the newest that Debian has before any on PATH."""
+    versions = sorted((place for place in DEBIAN.glob("*/bin") if (place / "initdb").exists()), key=lambda place: int(place.parent.name))
+    on_path = shutil.which("initdb")
+    found = versions[-1] if versions else Path(on_path).resolve().parent if on_path else None
+    return found if found is not None and (found / "postgres").exists() else None
+
+
+def _other_user() -> str | None:
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return next((name for name in USERS if name in known), None)

@@ -1,0 +1,63 @@
+"""DBOS on PostgreSQL.
+
+- queued: each round is a workflow of its own that enqueues the next one, which any process may take: what Holdfast does with every round.
+- steps: a run is one workflow, each round a step in it; the process that has a run keeps it. Less is asked of the engine.
+
+Runs are enqueued by DBOSClient. The queue is polled every 50 ms instead of DBOS's second, which would idle; each worker process has the
+library's own defaults otherwise: its pool of threads and connections, LISTEN/NOTIFY, its serializer. PostgreSQL as initdb makes it,
+over a unix socket. A run's end is told from within its last workflow, so the commit of that one is not waited for: in its favour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from benchmarks import postgres
+from benchmarks.processes import process, python, until
+from benchmarks.sides.side import Session, Side
+from benchmarks.sides.telling import NUMBER, Told, lacking
+from benchmarks.tally import Tally
+from benchmarks.work import Work, state_after
+
+URL = "BENCH_DATABASE"
+QUEUE = "rounds"
+#: Of the application: workers only take runs of their own version.
+VERSION = "1"
+POLLING = 0.05
+
+
+@dataclass(frozen=True)
+class Dbos(Side):
+    """DBOS; ``workflow`` is what is enqueued, of dbos_worker.py: one_round or all_rounds."""
+
+    workflow: str = "one_round"
+    share: ClassVar[float] = 0.3
+
+    def missing(self) -> str | None:
+        return lacking("dbos", "psycopg") or postgres.missing()
+
+    @contextmanager
+    def up(self, work: Work, tally: Tally) -> Iterator[Session]:
+        from dbos import DBOSClient
+
+        with ExitStack() as stack:
+            database = stack.enter_context(postgres.postgres())
+            url = database.url("postgresql+psycopg")
+            environment = {URL: url, **tally.environment}
+            workers: list[int] = []
+            for number in range(work.processes):  # one after the other: the first one makes the tables
+                command = python("-m", "benchmarks.sides.dbos_worker")
+                workers.append(stack.enter_context(process(command, **environment, **{NUMBER: str(number)})).pid)
+                until(lambda: tally.ready == len(workers), "a worker of DBOS")
+            client = DBOSClient(system_database_url=url)
+            stack.callback(client.destroy)
+            options: Any = {"queue_name": QUEUE, "workflow_name": self.workflow, "app_version": VERSION}
+
+            def begin(runs: int) -> None:
+                for _ in range(runs):
+                    client.enqueue(options, state_after(0, work.size), 0, work.rounds)
+
+            yield Told(workers, [database.pid], tally=tally, begin=begin)

@@ -1,0 +1,67 @@
+"""LangGraph with its PostgreSQL checkpointer: a graph of one node that goes back to itself, a run is a thread of the graph.
+
+LangGraph itself has no queue and no workers: as many processes as cores get the same share of the runs each, and play them with
+16 threads, the number that Holdfast's workers have. Nothing is enqueued, nobody takes over the runs of a process that dies.
+
+- sync: the checkpoint of a round is written before the next one begins, as everywhere else here.
+- async: LangGraph's default; the checkpoint is written while the next round plays, so a crash may lose it.
+
+Connections as its documentation wants them (autocommit, rows as dicts), a pool with one a thread; PostgreSQL as initdb makes it, over a
+unix socket.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
+
+from benchmarks import postgres
+from benchmarks.processes import process, python, until
+from benchmarks.sides.side import Session, Side
+from benchmarks.sides.telling import NUMBER, Told, lacking
+from benchmarks.tally import Tally
+from benchmarks.work import Work
+
+URL = "BENCH_DATABASE"
+DURABILITY = "BENCH_DURABILITY"
+SIZE = "BENCH_SIZE"
+ROUNDS = "BENCH_ROUNDS"
+
+
+@dataclass(frozen=True)
+class LangGraph(Side):
+    """LangGraph; ``durability`` is its own word: sync or async."""
+
+    durability: str = "sync"
+    share: ClassVar[float] = 0.5
+
+    def missing(self) -> str | None:
+        return lacking("langgraph", "psycopg", "psycopg_pool") or postgres.missing()
+
+    @contextmanager
+    def up(self, work: Work, tally: Tally) -> Iterator[Session]:
+        with ExitStack() as stack:
+            database = stack.enter_context(postgres.postgres())
+            environment = {
+                URL: database.url(),
+                **tally.environment,
+                DURABILITY: self.durability,
+                SIZE: str(work.size),
+                ROUNDS: str(work.rounds),
+            }
+            workers: list[int] = []
+            for number in range(work.processes):  # one after the other: the first one makes the tables
+                command = python("-m", "benchmarks.sides.langgraph_worker")
+                workers.append(stack.enter_context(process(command, **environment, **{NUMBER: str(number)})).pid)
+                until(lambda: tally.ready == len(workers), "a worker of LangGraph")
+            speaking = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+
+            def begin(runs: int) -> None:
+                for number in range(work.processes):
+                    share = len(range(number, runs, work.processes))
+                    speaking.sendto(b"%d" % share, f"{tally.path}.{number}")
+
+            yield Told(workers, [database.pid], tally=tally, begin=begin)

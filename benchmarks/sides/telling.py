@@ -1,0 +1,60 @@
+"""What the sides have in common whose workers tell the ends of their runs themselves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+
+from benchmarks.sides.side import Session
+from benchmarks.tally import Tally, tell_ready
+from benchmarks.work import Work
+
+#: Which of several workers this process is, from 0.
+NUMBER = "BENCH_NUMBER"
+PROCESSES = "BENCH_PROCESSES"
+
+
+@dataclass
+class Told(Session):
+    """Workers that tell.
+
+    Attributes:
+        begin: starts that many runs.
+    """
+
+    tally: Tally | None = None
+    work: Work | None = None
+    begin: Callable[[int], None] = field(default=lambda runs: None)
+
+    def start(self, runs: int) -> None:
+        self.begin(runs)
+
+    def ended(self) -> int:
+        assert self.tally is not None
+        return self.tally.ended
+
+    def rounds(self) -> int:
+        assert self.tally is not None
+        return self.tally.rounds
+
+
+def lacking(*modules: str) -> str | None:
+    """Which of the modules that the extra brings are not installed, as a sentence."""
+    absent = [name for name in modules if find_spec(name.split(".")[0]) is None]
+    return f"{', '.join(absent)} is not installed (pip install 'holdfast[bench]')" if absent else None
+
+
+def number() -> int:
+    """Which worker this process is."""
+    return int(os.environ[NUMBER])
+
+
+def stay() -> None:
+    """Say that this worker is ready, and stay until it is killed."""
+    tell_ready()
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Event().wait()
