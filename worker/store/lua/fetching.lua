@@ -37,8 +37,9 @@ end
 
 local function fetch(k, now)
   for list in string.gmatch(arg.fetch or '', '[^\n]+') do
-    local text = k.lists[list] and redis.call('RPOP', list)
-    if text then return claimed(k, now, list, text) end
+    -- Where the user may not pop, by rights given before workers fetched, nothing is fetched: the commit stands, and must not fail for it.
+    local text = k.lists[list] and redis.pcall('RPOP', list)
+    if type(text) == 'string' then return claimed(k, now, list, text) end
   end
 end
 
