@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar, overload
+from weakref import WeakKeyDictionary
 
 from flows.approvals import Approval, approval_of
 from flows.arguments import Takes, arguments_of
@@ -189,15 +190,20 @@ def spec_of(offered: CommandSpec | Callable[..., Any], name: str | None = None, 
     )
 
 
-@cache
+#: The attributes of a class that are marked, in order. A fresh flow plays every round; its class is looked through once.
+_known_marks: WeakKeyDictionary[type, dict[str, _Options]] = WeakKeyDictionary()
+
+
 def _marked(cls: type) -> dict[str, _Options]:
-    """The attributes of a class that are marked, in order. (A fresh flow plays every round; its class is looked through once.)"""
+    if cls in _known_marks:
+        return _known_marks[cls]
     marked: dict[str, _Options] = {}
     for owner in reversed(cls.__mro__):
         for attribute, value in vars(owner).items():
             options = getattr(value, _MARK, None) or getattr(getattr(value, "__func__", None), _MARK, None)
             if isinstance(options, _Options):
                 marked[attribute] = options
+    _known_marks[cls] = marked
     return marked
 
 

@@ -339,7 +339,7 @@ WIDE: dict[str, Config] = {
             "operations": (*BOTH_STOPS, "resume:answer", "retry"),
         },
         "fetches": {"mute": True},
-        "fetches of another": {"mute": True, "steps": 2, "kinds": ("next", "end")},
+        "fetches of another": {"mute": True, "longest": 3},
         "fetches of the deleted": {"longest": 2, "max_losses": 1},
         "fetches of the paused": {"max_losses": 1, "hold": 2},
         "fetches from two queues": {"max_losses": 1},

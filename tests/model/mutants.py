@@ -121,9 +121,8 @@ EQUIVALENT = {
     # A stop that is asked for and not yet carried out is only ever found on a leased run (law I8 says so of every state), and a
     # leased run is not claimed. The branch is a second line of defence.
     "claim_stops_where_asked": "forfeits",
+    # The same where a commit fetches.
     "fetch_stops_where_asked": "fetches of another",
-    # What the commit before had fetched is leased under that commit's claim id, if at all; it is forgotten so that nobody looks for it.
-    "commit_forgets_the_last_fetch": "fetches of another",
     # A token is granted for one epoch and one step; an epoch only begins where no lease is, and only the token's own commit moves the
     # step: the token tells both. The checks are kept for damaged state.
     "commit_checks_epoch": "forfeits",

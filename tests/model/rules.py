@@ -52,7 +52,6 @@ class Rules:
     repeat_pops_nothing: bool = True
     fetch_is_remembered: bool = True
     repeat_checks_the_fetch_claim: bool = True
-    commit_forgets_the_last_fetch: bool = True
     # record_intent, record_once, and what becomes of both
     intent_checks_phase: bool = True  # decision 17
     intent_checks_token: bool = True  # decision 17

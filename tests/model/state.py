@@ -57,7 +57,7 @@ class Run:
     held_until: int | None
     last_token: int
     last_answer: str
-    last_fetched: int  # the run that the last commit's fetch claimed; -1 for none
+    last_fetched: int  # the run that the newest fetch of its commits claimed; -1 for none
     i_id: tuple[int, int] | None
     i_wait: int | None
     i_until: int | None
@@ -87,7 +87,16 @@ def new_run(**fields: Any) -> Run:
     """A run that has just been made; everything not given is absent."""
     empty: dict[str, Any] = dict.fromkeys(RUN)
     empty |= {"epoch": 0, "step": 0, "token": 0, "attempt": 0, "failures": 0, "losses": 0, "stop": "none", "number": 0, "first_number": 0}
-    empty |= {"looked": False, "age": 0, "queue": 0, "waiting_for": "", "held_token": 0, "last_token": 0, "last_answer": "", "last_fetched": -1}
+    empty |= {
+        "looked": False,
+        "age": 0,
+        "queue": 0,
+        "waiting_for": "",
+        "held_token": 0,
+        "last_token": 0,
+        "last_answer": "",
+        "last_fetched": -1,
+    }
     empty |= {"expires": False, "nonce": 0, "log": 0, "was_spared": False, "forfeited": False, "message": (0, 0), "grace": 1}
     empty |= {"intent": 0, "result": 0, "begun": (), "returned": 0, "unknown": 0}
     return Run(tuple((empty | fields).values()))

@@ -166,8 +166,6 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
         fail(run)
         answer = "errored"
     run.last_token, run.last_answer = token, answer
-    if rules.commit_forgets_the_last_fetch:
-        run.last_fetched = -1
     return answer
 
 

@@ -139,7 +139,7 @@ class Store(Reads):
         answer = self._run("claim_round", run_id, named)
         if answer[0] != "ok":
             return Refused(answer[0], answer[1] if len(answer) > 1 else "")
-        return _granted(answer[1], claim, owner)
+        return _granted(answer[1], claim)
 
     def commit(self, run_id: str, **given: Any) -> tuple[str, str]:
         """``commit_and_fetch`` that fetches nothing; its word and detail."""
@@ -277,11 +277,9 @@ def _known(flows: Iterable[str]) -> str:
     return f",{','.join(flows)},"
 
 
-def _granted(text: str, claim: str, owner: str) -> Granted:
+def _granted(text: str, claim: str) -> Granted:
     """What claiming.lua tells of a claim."""
     token, attempt, lease_until, now, turns, fields, newest = json.loads(text)
-    # The reply holds the hash as it was before the claim wrote; these are what it wrote.
-    fields |= {"phase": "leased", "token": token, "attempt": attempt, "lease_until": lease_until, "owner": owner}
     return Granted(token, int(attempt), int(lease_until), int(now), int(turns), fields, list(newest), claim)
 
 
@@ -289,5 +287,5 @@ def _fetched(told: Sequence[Any], fetch: Fetch) -> Fetched:
     word, queue, text = told
     if word == "message":
         return Fetched(queue, text, None)
-    claim = _granted(text, fetch.claim, fetch.owner)
+    claim = _granted(text, fetch.claim)
     return Fetched(queue, claim.fields["message"], claim)

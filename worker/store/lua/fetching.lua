@@ -31,13 +31,15 @@ local function claimed(k, now, list, text)
   if not newest then return unclaimed end
   -- A commit sent again finds by it what it fetched. Nothing takes it away: the claim's own id says whether it is still meant.
   redis.call('HSET', k.run, 'last_fetched', id)
+  if own.run == k.run then run.last_fetched = id end
   return { 'claimed', list, grant(own, run, now, wish(), newest) }
 end
 
 local function fetch(k, now)
   for list in string.gmatch(arg.fetch or '', '[^\n]+') do
-    local text = k.lists[list] and redis.call('RPOP', list)
-    if text then return claimed(k, now, list, text) end
+    -- Where the user may not pop, by rights given before workers fetched, nothing is fetched: the commit stands, and must not fail for it.
+    local text = k.lists[list] and redis.pcall('RPOP', list)
+    if type(text) == 'string' then return claimed(k, now, list, text) end
   end
 end
 
