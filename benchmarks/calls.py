@@ -1,63 +1,100 @@
-"""What a transition costs its caller: microseconds of one call, of the client's own CPU time and until the answer is there.
-
-Rounds are played in this process against a server of its own, one after the other, so that the calls are those of real rounds.
-"""
+"""What a call of a transition costs its caller: over a connection kept for the next call, as the store does, and by redis-py's client."""
 
 from __future__ import annotations
 
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Measure
-from benchmarks.redis_server import redis_server
-from benchmarks.report import Options, Report
-from benchmarks.sides.holdfast import client_of
-from worker.client import Client
+import redis.connection
 
-RUNS, ROUNDS = 10, 30
-#: Measured one by one; ``round`` is a whole round, these calls included.
-CALLS = ("claim", "commit_and_fetch")
-KINDS = ("CPU us", "us")
+from benchmarks.measure import Measure
+from benchmarks.report import Options, Report
+from worker.client import Client
+from worker.embedded import EmbeddedServer
+from worker.settings import Settings
+from worker.store import Store
+from worker.store.scripts import Transition
+
+#: Calls in a row that are timed together, and how often: the least of them is what the call costs, the others were interrupted.
+CALLS, TIMES = 50, 20
+#: The transitions that are called, and how many words their answers hold.
+ANSWERS = {"claim_round": "100 words", "examine_run": "a word"}
 
 
 def measure(options: Options) -> Report:
-    """The means of each pass."""
-    found: dict[tuple[str, str], list[float]] = {}
-    with redis_server() as server, closing(client_of(server)) as client:
-        _play(client, 1, {})  # from here on the server knows the scripts
-        for _ in range(options.passes):
-            spent: dict[str, list[float]] = {name: [0.0, 0.0] for name in (*CALLS, "round")}
-            _play(client, RUNS, spent)
-            for name, both in spent.items():
-                for kind, seconds in zip(KINDS, both, strict=True):
-                    found.setdefault((name, kind), []).append(1e6 * seconds / (RUNS * ROUNDS))
-    measures = [Measure(f"Holdfast, {name}, {kind}", kind, tuple(values)) for (name, kind), values in found.items()]
-    return Report("calls", "What the calls of a round cost the process that plays it.", measures)
+    """Each way, in turns. Repeated, both transitions do nothing but answer."""
+    report = Report("calls", "What a call costs its caller: CPU time of the client's thread, packing and reading included.")
+    spent: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory(prefix="hf-") as room, EmbeddedServer(Path(room), appendfsync="everysec") as server:
+        client = Client(settings=Settings(redis_url=server.url, flow_modules=("benchmarks.flows",)))
+        with closing(client):
+            run_id = client.submit("empty", "go", {"rounds": 30}).id
+            client._engine.rounds.play(run_id, 0, 0)
+            given = _arguments(client, run_id)
+            for _ in range(options.passes):
+                for parser in _parsers():
+                    store = Store(server.url)
+                    if parser == "Python":
+                        store.redis.connection_pool.connection_kwargs["parser_class"] = redis.connection._RESP3Parser
+                    for transition, (keys, argv) in given.items():
+                        for way, call in _ways(store, transition, keys, argv).items():
+                            name = f"{transition} ({ANSWERS[transition]}), {way}, read in {parser}"
+                            spent.setdefault(name, []).append(_cost(call))
+                    store.close()
+    for name, costs in spent.items():
+        base = next(other for other in spent if other.split()[0] == name.split()[0])
+        report.measures.append(Measure(name, "CPU us", tuple(costs), base))
+    if "C" not in _parsers():
+        report.missing["read in C"] = "hiredis is not installed"
+    return report
 
 
-def _play(client: Client, runs: int, spent: dict[str, list[float]]) -> None:
-    rounds, store = client._engine.rounds, client._engine.store
-    for name in CALLS:
-        if name in spent:
-            setattr(store, name, _timed(getattr(store, name), spent[name]))
-    play = _timed(rounds.play, spent.get("round", [0.0, 0.0]))
-    for _ in range(runs):
-        run_id = client.submit("empty", "go", {"rounds": ROUNDS}).id
-        for step in range(ROUNDS):
-            play(run_id, 0, step)
-    for name in CALLS:
-        vars(store).pop(name, None)
+def _parsers() -> list[str]:
+    return ["Python", "C"] if find_spec("hiredis") else ["Python"]
 
 
-def _timed(call: Callable[..., Any], spent: list[float]) -> Callable[..., Any]:
-    def timed(*args: Any, **options: Any) -> Any:
-        cpu, wall = time.thread_time(), time.perf_counter()
-        try:
-            return call(*args, **options)
-        finally:
-            spent[0] += time.thread_time() - cpu
-            spent[1] += time.perf_counter() - wall
+def _arguments(client: Client, run_id: str) -> dict[str, tuple[Sequence[str], Sequence[Any]]]:
+    """KEYS and ARGV of both, as the store sends them."""
+    store, given = client._store, {}
 
-    return timed
+    class Told:
+        def __init__(self, name: str, script: Transition) -> None:
+            self.name, self.script = name, script
+
+        def __call__(self, wire: Any, keys: Sequence[str], args: Sequence[Any]) -> Any:
+            given[self.name] = keys, args
+            return self.script(wire, keys, args)
+
+    for name in ANSWERS:
+        store._scripts[name] = Told(name, store._scripts[name])  # type: ignore[assignment]
+    store.claim(run_id, epoch=0, step=1, claim="host:1:1.0123456789abcdef", owner="host:1", lease=600_000, known=("empty", "sleeper"))
+    store.examine(run_id)
+    return given
+
+
+def _ways(store: Store, transition: str, keys: Sequence[str], argv: Sequence[Any]) -> dict[str, Callable[[], Any]]:
+    script = store._scripts[transition]
+    return {
+        "by redis-py's client": lambda: store.redis.evalsha(script.sha, len(keys), *keys, *argv),
+        "over a connection kept": lambda: script(store._wire, keys, argv),
+    }
+
+
+def _cost(call: Callable[[], Any]) -> float:
+    call()
+    found = []
+    for _ in range(TIMES):
+        began = time.thread_time()
+        for _ in range(CALLS):
+            call()
+        found.append(time.thread_time() - began)
+    return 1e6 * min(found) / CALLS
+
+
+if __name__ == "__main__":
+    print(measure(Options()).text())

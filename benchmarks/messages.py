@@ -8,8 +8,8 @@ from collections.abc import Callable
 from benchmarks.measure import Measure
 from benchmarks.report import Options, Report
 from worker.app import engine_of, make_app
-from worker.dispatch import TASKS
 from worker.settings import Settings
+from worker.task_names import TASKS
 
 MESSAGES = 500
 

@@ -18,7 +18,7 @@ PARTS = {
     "recovery": "kill -9 to the next round",
     "start": "start-up of commands, worker and server",
     "messages": "what a round's message costs",
-    "calls": "what a claim and a commit cost their caller",
+    "calls": "what a call of a transition costs its caller",
     "scripts": "what one Redis carries: the scripts, driven without Celery",
     "fleet": "a simulated fleet: where the limit lies for 100, 1,000, 10,000 workers",
     "growth": "how the cost of a round grows with the rounds of its run",

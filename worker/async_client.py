@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from worker.client import Client, Inbox, Page, arguments
 from worker.client.many import Done
-from worker.doctor import Finding
 from worker.event import LAST, Event
 from worker.receipt import StopMode, StopReceipt
 from worker.run import Run, RunStatus
@@ -20,6 +19,8 @@ from worker.verdict import Verdict
 
 if TYPE_CHECKING:
     from celery import Celery
+
+    from worker.doctor import Finding
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -18,13 +18,11 @@ from worker.errors import InvalidSettings
 from worker.meddling import is_listened_to, is_plain, way
 from worker.store.keys import Keys
 from worker.submission import RUN_ID
+from worker.task_names import TASKS
 from worker.template import Template, learned, new_ids
 
 if TYPE_CHECKING:
     from celery import Celery
-
-#: Celery's name of the task that plays a node, by the node's role.
-TASKS = {"controller": "holdfast.controller_round", "executor": "holdfast.executor_round"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from worker.rounds import Rounds
 from worker.settings import Settings
 from worker.state_place import with_state_server
 from worker.store import Granted, Replication, Store, StoreUnavailable
+from worker.store.address import LOCALHOST
 from worker.store.keys import Keys
 from worker.sweep import Sweeper
 
@@ -34,8 +35,6 @@ logger = logging.getLogger("holdfast.worker")
 
 #: The exit code by which Celery's pool knows a child that ended in good order and is to be replaced (billiard.pool.EX_RECYCLE).
 EX_RECYCLE = 0x9B
-#: Where a worker looks for its server when nothing says otherwise.
-LOCALHOST = "redis://localhost:6379/0"
 
 
 class Engine:

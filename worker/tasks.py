@@ -6,9 +6,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from worker.carrier import NEVER, RoundTask
-from worker.dispatch import TASKS
 from worker.engine import Engine
 from worker.store import StoreUnavailable
+from worker.task_names import TASKS
 
 if TYPE_CHECKING:
     from celery import Celery, Task

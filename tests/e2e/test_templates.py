@@ -10,7 +10,7 @@ import pytest
 from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
 from tests.support.workers import workers
 from worker import Client, Settings
-from worker.dispatch import TASKS
+from worker.task_names import TASKS
 from worker.template import SAMPLES
 
 RUNS, ROUNDS = 4, 12

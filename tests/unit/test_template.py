@@ -24,10 +24,11 @@ from tests.support.theirs_task import Stubborn
 from worker import Settings, install
 from worker.app import engine_of, make_app
 from worker.carrier import _carrier, sender
-from worker.dispatch import TASKS, Dispatcher
+from worker.dispatch import Dispatcher
 from worker.guard.sifting import sift, stored_round
 from worker.meddling import way
 from worker.record import SCHEMA
+from worker.task_names import TASKS
 from worker.template import BLANKS
 from worker.unplayable import unplayable
 

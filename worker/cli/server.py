@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from worker.client import Client
     from worker.settings import Settings
 
-LOCALHOST = "redis://localhost:6379/0"
-
 
 def settings_for(url: str | None, **overrides: Any) -> Settings:
     """The settings in force, with the server they lead to.
@@ -61,6 +59,7 @@ def client_for(url: str | None) -> Iterator[Client]:
 def _found(settings: Settings) -> Settings:
     from worker.doctor.unnamed import unsafe_because
     from worker.embedded import EmbeddedServer
+    from worker.store.address import LOCALHOST
 
     running = EmbeddedServer.running()
     if running is not None:

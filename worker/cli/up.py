@@ -12,7 +12,7 @@ import click
 
 from worker.cli import output
 from worker.cli.exits import Failed
-from worker.cli.options import json_option, model_options
+from worker.cli.options import json_option, model_options, processes_option
 from worker.cli.worker import ROLES
 
 if TYPE_CHECKING:
@@ -27,12 +27,19 @@ DEATHS, SOON = 4, 10.0
 
 @click.command("up")
 @click.option("--role", type=click.Choice(ROLES), default="all", show_default=True, help="Which rounds the worker plays.")
-@click.option("--concurrency", metavar="N", type=click.IntRange(min=1), help="How many rounds at once.")
+@click.option("--concurrency", metavar="N", type=click.IntRange(min=1), help="How many rounds at once, in each process.")
+@processes_option
 @click.option("--enable", metavar="FLOW", multiple=True, help="Play this flow too; bisect is enabled in any case.")
 @model_options
 @json_option
 def up_command(
-    role: str, concurrency: int | None, enable: tuple[str, ...], model: str | None, model_url: str | None, as_json: bool
+    role: str,
+    concurrency: int | None,
+    processes: int,
+    enable: tuple[str, ...],
+    model: str | None,
+    model_url: str | None,
+    as_json: bool,
 ) -> None:
     """Start a server of your own and a worker, and keep both alive until Ctrl-C. Other commands find them by themselves.
 
@@ -48,7 +55,7 @@ def up_command(
     try:
         server.start()
         enabled = [part for name in dict.fromkeys(("bisect", *enable)) for part in ("--enable", name)]
-        slots = ["--concurrency", str(concurrency)] if concurrency else []
+        slots = ["--processes", str(processes), *(["--concurrency", str(concurrency)] if concurrency else [])]
         models = [part for flag, value in (("--model", model), ("--model-url", model_url)) if value for part in (flag, value)]
         # A broker named here is for another server's runs.
         child = Child(["--url", server.url, "--role", role, *slots, *enabled, *models], {"HOLDFAST_BROKER_URL": server.url})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worker.cli import output
-from worker.cli.options import json_option, model_options, url_option
+from worker.cli.options import json_option, model_options, processes_option, url_option
 from worker.cli.server import settings_for
 
 if TYPE_CHECKING:
@@ -24,15 +24,6 @@ if TYPE_CHECKING:
 #: What a worker is, as JSON data, and where its messages are, as the end of a sentence.
 Ready = tuple[dict[str, Any], str]
 ROLES = ("controller", "executor", "all")
-
-
-def count(value: str | int) -> int:
-    """A number of processes; ``auto`` is one for each processor that this process may use."""
-    if value == "auto":
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not str(value).isdecimal() or int(value) < 1:
-        raise click.BadParameter(f"{value!r} is neither a number from 1 on nor auto.")
-    return int(value)
 
 
 @click.command("worker")
@@ -45,7 +36,7 @@ def count(value: str | int) -> int:
     show_default=True,
     help="What plays them: threads, processes (for rounds that compute), or the worker itself, one at a time.",
 )
-@click.option("--processes", metavar="N|auto", type=count, default=1, help="How many such workers, watched over by one process more.")
+@processes_option
 @click.option("--enable", metavar="FLOW", multiple=True, help="Play this flow too, although it runs shell commands of whoever submits.")
 @model_options
 @click.option("--log-format", type=click.Choice(("text", "json")), help="json: one object a line, with run, step and attempt.")
@@ -98,6 +89,7 @@ class Play:
     def __call__(self, say_ready: Callable[[Ready], None], alone: bool = True) -> None:
         """``say_ready`` is told what this worker is, again after each loss of the broker. ``alone``: no supervisor speaks to it."""
         from celery import signals
+        from celery.utils.nodenames import host_format
 
         from flows import registry
         from worker.app import engine_of, make_app
@@ -126,16 +118,20 @@ class Play:
         signals.worker_ready.connect(Leaving(engine, alone).watch, weak=False)
         signals.worker_ready.connect(lambda **_: say_ready((told, messages)), weak=False)
         signals.celeryd_after_setup.connect(lambda **_: _hide_warnings(), weak=False)  # setting up its logging, Celery shows them again
-        controllers: list[Any] = []
-        signals.worker_init.connect(lambda sender, **_: controllers.append(sender), weak=False)
-        app.worker_main(
-            [
-                "--quiet", "worker", "--hostname", f"holdfast-{role}-{os.getpid()}@%h", "--queues", ",".join(queues), "--pool", pool,
-                "--concurrency", str(slots), "--without-gossip", "--without-mingle", "--without-heartbeat",
-            ]
-        )  # fmt: skip
-        # Celery's command line drops it: a worker that could not go on must not look like one that was told to leave.
-        if any(controller.exitcode for controller in controllers):
+        # Not by Celery's command line: what that imports (a shell of its own, colours) is a fifth of a worker's start.
+        worker = app.Worker(
+            hostname=host_format(f"holdfast-{role}-{os.getpid()}@%h"),
+            queues=queues,
+            concurrency=slots,
+            pool_cls=pool,
+            loglevel="WARNING",
+            quiet=True,
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+        )
+        worker.start()
+        if worker.exitcode:  # a worker that could not go on must not look like one that was told to leave
             sys.exit(INTERNAL)
 
     def say_ready(self, ready: Ready, processes: Sequence[int] = ()) -> None:

@@ -4,32 +4,54 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from worker.app import engine_of, make_app
 from worker.client import arguments
-from worker.dispatch import TASKS
 from worker.errors import DamagedRun, RunNotFound
 from worker.record import Record
 from worker.settings import Settings, current
-from worker.store.address import check_url
+from worker.store import Replication, Store
+from worker.store.address import LOCALHOST, check_url
+from worker.task_names import TASKS
 
 if TYPE_CHECKING:
     from celery import Celery
 
+    from worker.engine import Engine
+
 
 class Connected:
-    """The settings, the engine and its store."""
+    """The settings, the store, and the engine: made when a message is, as importing Celery takes longer than most of what is asked."""
 
     def __init__(self, url: str | None = None, settings: Settings | None = None, app: Celery | None = None) -> None:
         arguments.settings(settings)
         arguments.app(app, url, settings)
-        self._engine = engine_of(app or _app_of(url, settings or current()))
-        self.settings, self._store = self._engine.settings, self._engine.store
+        self._app = app
+        self.settings = _settings_of(url, settings or current())
+        if app is not None or self.settings.broker_url not in (None, self.settings.redis_url):
+            self.settings, self._store = self._engine.settings, self._engine.store
+            return
+        place = self.settings.redis_url or LOCALHOST
+        check_url(place)
+        replication = Replication(self.settings.wait_replicas, self.settings.wait_timeout_seconds)
+        self._store = Store(place, self.settings.prefix, replication=replication)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        from worker.app import engine_of, make_app
+
+        engine = engine_of(self._app or make_app(self.settings))
+        if hasattr(self, "_store"):
+            engine.store = self._store
+        return engine
 
     def close(self) -> None:
         """Close the connections."""
-        self._engine.close()
+        if "_engine" in vars(self):
+            self._engine.close()
+        else:
+            self._store.close()
 
     def _record(self, run_id: str) -> Record:
         fields = self._store.fields(run_id) if arguments.is_run_id(run_id) else None
@@ -49,13 +71,13 @@ class Connected:
             self._engine.dispatcher.hand_over([(record.fields["queue"], message)])
 
 
-def _app_of(url: str | None, settings: Settings) -> Celery:
-    """An app of Holdfast's own; ``url`` takes the place of ``redis_url``, and of the broker where that is the same."""
-    if url is not None:
-        check_url(url)
-        broker = None if settings.broker_url == settings.redis_url else settings.broker_url
-        settings = settings.model_copy(update={"redis_url": url, "broker_url": broker})
-    return make_app(settings)
+def _settings_of(url: str | None, settings: Settings) -> Settings:
+    """``url`` takes the place of ``redis_url``, and of the broker where that is the same."""
+    if url is None:
+        return settings
+    check_url(url)
+    broker = None if settings.broker_url == settings.redis_url else settings.broker_url
+    return settings.model_copy(update={"redis_url": url, "broker_url": broker})
 
 
 def operation() -> str:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flows import registry
 from worker.announcement import describe
 from worker.client import arguments
 from worker.client.reading import Reading
 from worker.config_files import find_flows
-from worker.doctor import Finding, examine
 from worker.errors import UnknownFlow
 from worker.standing import ALIVE_BEATS
+
+if TYPE_CHECKING:
+    from worker.doctor import Finding
 
 
 class Fleet(Reading):
@@ -74,4 +76,6 @@ class Fleet(Reading):
 
     def doctor(self) -> list[Finding]:
         """What voids or endangers the promises on this server and in this process, each with its remedy."""
+        from worker.doctor import examine
+
         return examine(self._engine)

@@ -154,7 +154,8 @@ class Reading(Connected):
 
     def why(self, run_id: str) -> Verdict:
         """Why the run is where it is: one code, one sentence, since when; raises RunNotFound."""
-        standing = look(self._store, run_id, self._engine.dispatcher.lengths()) if arguments.is_run_id(run_id) else None
+        lengths = self._engine.dispatcher.lengths() if self._store.outbox else None
+        standing = look(self._store, run_id, lengths) if arguments.is_run_id(run_id) else None
         if standing is None:
             raise not_found(run_id)
         return verdict_of(standing, self.settings)

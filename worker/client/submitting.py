@@ -13,11 +13,11 @@ from worker.announcement import check_announced, describe
 from worker.client import arguments
 from worker.client.fleet import Fleet
 from worker.config_files import find_flows
-from worker.dispatch import TASKS
 from worker.errors import Conflict, DamagedRun, InvalidInput, RunExists, RunNotFound, UnknownFlow
 from worker.run import Run
 from worker.store import StoreUnavailable
 from worker.submission import OWN_KEYS, RUN_ID, Submission, When, from_now
+from worker.task_names import TASKS
 
 
 class Submitting(Fleet):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from reprlib import Repr
 from typing import Any
 
-from worker.dispatch import TASKS
+from worker.task_names import TASKS
 
 #: A round's message is about 1 KiB; nothing longer is parsed.
 MAX_BYTES = 16 * 1024

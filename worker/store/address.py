@@ -13,16 +13,17 @@ from worker.sentinel_url import is_sentinel, read
 from worker.store.reaching import client_of, close
 
 SCHEMES = ("redis", "rediss", "unix", *SENTINEL_SCHEMES)
-EXAMPLE = "redis://localhost:6379/0"
+#: Where a server is looked for when nothing says otherwise.
+LOCALHOST = "redis://localhost:6379/0"
 
 
 def check_url(url: object) -> None:
     """Raise InvalidSettings unless this can be the URL of a server; a password in it is not repeated."""
     if not isinstance(url, str):
-        raise InvalidSettings(f"the URL of a server should be a text like {EXAMPLE}; it is a {type(url).__name__}")
+        raise InvalidSettings(f"the URL of a server should be a text like {LOCALHOST}; it is a {type(url).__name__}")
     fault = _fault(url)
     if fault:
-        raise InvalidSettings(f"{place_of(url)!r} is no URL of a server: {fault}; expected something like {EXAMPLE}")
+        raise InvalidSettings(f"{place_of(url)!r} is no URL of a server: {fault}; expected something like {LOCALHOST}")
 
 
 def _fault(url: str) -> str | None:

@@ -1,0 +1,6 @@
+"""The names of the two Celery tasks: what a message says first, and a run's hash keeps."""
+
+from __future__ import annotations
+
+#: Celery's name of the task that plays a node, by the node's role.
+TASKS = {"controller": "holdfast.controller_round", "executor": "holdfast.executor_round"}
