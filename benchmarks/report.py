@@ -115,7 +115,7 @@ class Report:
         return "\n".join([*lines, *self.notes])
 
     def _table(self) -> list[str]:
-        rows = [("", "median", "from", "to", "unit", "ratio", "to")]
+        rows: list[tuple[str, ...]] = [("", "median", "from", "to", "unit", "ratio", "to")]
         for measure in self.measures:
             compared = self.ratio_of(measure)
             against = ("", "") if compared is None else (f"{compared:.2f}", measure.base or "")

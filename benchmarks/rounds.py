@@ -104,7 +104,9 @@ def measures(found: dict[str, list[Played]], size: str, figures: Iterable[str] =
 
 def rows(report: Report, found: dict[str, list[Played]], size: str) -> list[str]:
     """One line a side."""
-    made = [("side", "rounds/s", "from", "to", "ratio", "worker us", "server us", "script us", "in B", "out B", "commands a round")]
+    made: list[tuple[str, ...]] = [
+        ("side", "rounds/s", "from", "to", "ratio", "worker us", "server us", "script us", "in B", "out B", "commands a round")
+    ]
     columns = ("worker CPU", "server CPU", "script time", "bytes in", "bytes out")
     names = {measure.name: measure for measure in report.measures}
     for name, passes in found.items():
