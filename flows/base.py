@@ -47,6 +47,7 @@ class Flow(ABC):
     runs_shell: bool = False
     budgets: Mapping[str, float] = MappingProxyType({})
     Inputs: ClassVar[type[BaseModel] | None] = None
+    _passed: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -84,6 +85,16 @@ class Flow(ABC):
         It follows from what is committed alone: every attempt of the round gets the same.
         """
         return {}
+
+    @classmethod
+    def is_checked(cls) -> bool:
+        """Whether one of exactly this class, as the class defines it, has passed ``check_definition``."""
+        return cls.__dict__.get("_passed", False) is True
+
+    @classmethod
+    def mark_checked(cls) -> None:
+        """One of exactly this class has passed. A fresh object plays every round, and is not checked each time."""
+        cls._passed = True
 
     def check_definition(self) -> None:
         """Refuse a definition that contradicts itself; called when a flow is registered. Raises InvalidFlow."""

@@ -68,7 +68,8 @@ class CircularFlow(Flow):
             if setting not in self.settings:
                 raise InvalidFlow(f"{title(self)} has no setting {setting!r}; {known(setting, self.settings)}")
             setattr(self, setting, value)
-        self.check_definition()
+        if settings or not self.is_checked():
+            self.check_definition()
 
     def check_definition(self) -> None:
         """Also: node names are unique, every node can be played, every interface is known, the early exit has a name."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar, overload
+from weakref import WeakKeyDictionary
 
 from flows.approvals import Approval, approval_of
 from flows.arguments import Takes, arguments_of
@@ -189,18 +190,29 @@ def spec_of(offered: CommandSpec | Callable[..., Any], name: str | None = None, 
     )
 
 
+#: The attributes of a class that are marked, in order. A fresh flow plays every round; its class is looked through once.
+_known_marks: WeakKeyDictionary[type, dict[str, _Options]] = WeakKeyDictionary()
+
+
+def _marked(cls: type) -> dict[str, _Options]:
+    if cls in _known_marks:
+        return _known_marks[cls]
+    marked: dict[str, _Options] = {}
+    for owner in reversed(cls.__mro__):
+        for attribute, value in vars(owner).items():
+            options = getattr(value, _MARK, None) or getattr(getattr(value, "__func__", None), _MARK, None)
+            if isinstance(options, _Options):
+                marked[attribute] = options
+    _known_marks[cls] = marked
+    return marked
+
+
 def commands_of(flow: object, offered: Iterable[CommandSpec | Callable[..., Any]] = ()) -> dict[str, CommandSpec]:
     """All commands of a flow by name: its methods marked ``@command``, in order, and those ``offered`` beside them.
 
     A subclass may override a command without marking it again, or take it away by setting it to None.
     """
-    marked: dict[str, _Options] = {}
-    for owner in reversed(type(flow).__mro__):
-        for attribute, value in vars(owner).items():
-            options = getattr(value, _MARK, None) or getattr(getattr(value, "__func__", None), _MARK, None)
-            if isinstance(options, _Options):
-                marked[attribute] = options
-    methods = [(name, getattr(flow, name), options) for name, options in marked.items()]
+    methods = [(name, getattr(flow, name), options) for name, options in _marked(type(flow)).items()]
     specs = [spec_of(method, name, options) for name, method, options in methods if method is not None]
     found: dict[str, CommandSpec] = {}
     for spec in [*specs, *(spec_of(each) for each in offered)]:

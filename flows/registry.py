@@ -131,7 +131,11 @@ def _made(name: str, source: Any) -> Flow:
     if not isinstance(flow, Flow):
         raise InvalidFlow(f"flow {name!r}: {_described(source)} gives a {type(flow).__name__}; expected a Flow")
     flow.name = name
-    flow.check_definition()
+    plain = source is type(flow)
+    if not (plain and source.is_checked()):
+        flow.check_definition()
+        if plain:
+            source.mark_checked()
     return flow
 
 

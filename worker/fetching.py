@@ -10,6 +10,7 @@ import inspect
 import itertools
 import logging
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,9 +24,9 @@ from worker.store import Fetched, Granted
 
 logger = logging.getLogger("holdfast.fetching")
 
-#: Every so many commits one fetches nothing, so that a message goes the long way: to a worker that is idle, or from another queue that this
-#: one consumes. A run's own next message would else stay with its process for ever.
-LEFT_TO_OTHERS = 8
+#: Of so many commits one fetches nothing, but no more often than every so many seconds: a message then goes the long way, to a worker
+#: that is idle. A run's own next message would else stay with its process for ever.
+LEFT_TO_OTHERS, LEFT_SECONDS = 8, 0.02
 
 
 @dataclass(slots=True, eq=False)
@@ -47,6 +48,7 @@ class Fetching:
         self._give_back = give_back
         self._orders: list[Sequence[str]] = []
         self._turns = itertools.count(1)
+        self._left = 0.0
         self._slots = 0
         self._inline = False
         #: Claims of messages on their way through Celery's consumer, by delivery tag.
@@ -98,7 +100,10 @@ class Fetching:
         """
         turn = next(self._turns)
         orders = self._orders
-        if not orders or ((in_flight > 1 or self._inline) and turn % LEFT_TO_OTHERS == 0):
+        if not orders:
+            return ()
+        if turn % LEFT_TO_OTHERS == 0 and (in_flight > 1 or self._inline) and (now := time.monotonic()) - self._left >= LEFT_SECONDS:
+            self._left = now
             return ()
         if len(self._kept) > self._slots:
             logger.error(

@@ -87,6 +87,10 @@ class Heartbeat:
         with self._changed:
             return list(self._leases)
 
+    def __len__(self) -> int:
+        """How many are held now."""
+        return len(self._leases)
+
     def beat(self) -> None:
         """Extend all leases once, and pass on what the store says of each."""
         leases = self.leases

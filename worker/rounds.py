@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import signal
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from flows.base import Flow
+from flows.base import Flow, Role
 from flows.budgets import COMMANDS, sum_of
 from flows.context import History, RoundContext
 from flows.endpoint import Endpoint
@@ -91,7 +91,7 @@ class Rounds:
     def give_back(self, claim: Granted) -> None:
         """Return a claim that was fetched and whose round is not begun here."""
         try:
-            self._commit(Record(claim.fields), claim, GIVE_BACK, 0, None)
+            self._commit(Record(claim.fields), claim, GIVE_BACK, {}, 0, None)
         except (StoreUnavailable, DamagedRun) as error:
             logger.warning("run %s: its claim could not be given back and will lapse: %s", claim.fields.get("id"), error)
 
@@ -116,12 +116,13 @@ class Rounds:
         try:
             started = time.monotonic()
             with about(attempt=claim.attempt, node=claim.fields.get("current_node")):
-                settlement = self._settlement(record, claim, lease)
-                return self._commit(record, claim, settlement, _ms(time.monotonic() - started), delivery)
+                settlement, nodes = self._settlement(record, claim, lease)
+                return self._commit(record, claim, settlement, nodes, _ms(time.monotonic() - started), delivery)
         finally:
             self._heartbeat.release(lease)
 
-    def _settlement(self, record: Record, claim: Granted, lease: Lease) -> Settlement:
+    def _settlement(self, record: Record, claim: Granted, lease: Lease) -> tuple[Settlement, Mapping[str, Role]]:
+        """What the round comes to, and the nodes of its flow."""
         try:
             record.check()
             if record.turns != claim.turns:
@@ -129,17 +130,18 @@ class Rounds:
             flow = self._flows[record.fields["flow"]]()
             context = self._context(record, claim, lease, flow)
         except DamagedRun as error:
-            return quarantine(error)
+            return quarantine(error), {}
         except InvalidInput as error:
-            return failure(record, FatalError(str(error)), self._settings, 0.0)
+            return failure(record, FatalError(str(error)), self._settings, 0.0), {}
         try:
             estimate = dict(flow.estimate(context.node, context))
         except Exception as error:
-            return self._failure(record, lease, error)
+            return self._failure(record, lease, error), {}
         ledger = Ledger(record, claim.attempt, claim.now)
         context = replace(context, budgets=ledger.budgets(estimate))
         # A round that a person has answered is under way already, and their answer must not be lost to another question.
-        limit = None if answers_node(record) else ledger.exhausted(estimate, flow.nodes[context.node])
+        nodes = flow.nodes
+        limit = None if answers_node(record) else ledger.exhausted(estimate, nodes[context.node])
         used: dict[str, float] = {}
         if self._draining():
             settlement = GIVE_BACK
@@ -151,7 +153,7 @@ class Rounds:
         accounts = ledger.fields(estimate, used, settlement.is_done)
         if context.journal.is_behind and not settlement.is_done:
             accounts["intent"] = context.journal.text
-        return with_accounts(record, settlement, accounts)
+        return with_accounts(record, settlement, accounts), nodes
 
     def _played(self, record: Record, claim: Granted, lease: Lease, flow: Flow, context: RoundContext) -> Settlement:
         try:
@@ -184,14 +186,15 @@ class Rounds:
             logger.warning("%s: the round failed: %s: %s", where, type(error).__name__, error, exc_info=error)
         return failure(record, error, self._settings, random.random())
 
-    def _commit(self, record: Record, claim: Granted, settlement: Settlement, took: int, delivery: Delivery | None) -> str:
+    def _commit(
+        self, record: Record, claim: Granted, settlement: Settlement, nodes: Mapping[str, Role], took: int, delivery: Delivery | None
+    ) -> str:
         options = dict(settlement.options)
         fields = dict(settlement.fields)
         handed = record.fields["queue"], record.fields["message"]  # of a round that is given back
         if settlement.message is not None:
             wanted = settlement.message
-            role = self._flows[record.fields["flow"]]().nodes[wanted.node]
-            message = self._dispatcher.message(role, record.id, wanted.epoch, wanted.step)
+            message = self._dispatcher.message(nodes[wanted.node], record.id, wanted.epoch, wanted.step)
             options["message"] = message.text
             fields |= {"task": message.task, "queue": message.queue}
             handed = message.queue, message.text
@@ -236,7 +239,7 @@ class Rounds:
         return detail if word == "ok" else word
 
     def _fetch(self) -> Fetch | None:
-        lists = self._fetching.lists(len(self._heartbeat.leases)) if self._fetching is not None else ()
+        lists = self._fetching.lists(len(self._heartbeat)) if self._fetching is not None else ()
         if not lists:
             return None
         return Fetch(lists, _new_claim(), self._owner, _ms(self._settings.lease_seconds), self._flows, SCHEMA)
@@ -311,7 +314,7 @@ def answers_node(record: Record) -> bool:
 
 def _new_claim() -> str:
     """The id of one claim; by its beginning forfeit_lease.lua knows whose it is."""
-    return f"{process_name()}.{uuid.uuid4().hex}"
+    return f"{process_name()}.{os.urandom(16).hex()}"
 
 
 def _ms(seconds: float) -> int:

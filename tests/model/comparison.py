@@ -29,7 +29,7 @@ def difference(store: Store, w: World) -> str:
     if not w.config.outbox:
         for queue, line in enumerate(w.lists):
             there = runs.messages(store, ROLES[queue])
-            same = [pair == STALE or text == runs.message(f"r{place}", *pair) for text, (place, pair) in zip(there, line, strict=False)]
+            same = [pair == STALE or text == runs.named(f"r{place}", *pair) for text, (place, pair) in zip(there, line, strict=False)]
             if len(there) != len(line) or not all(same):
                 return f"list {queue}: the real server has {there}, the model {line}"
     return ""
@@ -59,12 +59,11 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     queue = found["queue"]
     line = {run_id for role in ROLES for run_id in _line(store, role, found, f"r{place}")}
     cursor = int(store.redis.hget(store.keys.queues, f"{queue}:cursor") or 0)
-    message = found["message"].split("/")
     interrupt = found.get("i_id")
     seen: dict[str, Any] = {name: int(found[name]) for name in ("epoch", "step", "failures", "losses")}
     seen |= {"phase": phase, "attempt": min(int(found["attempt"]), MOST_ATTEMPTS), "stop": STOPS[found["stop_current_execution"]]}
     seen |= {"queue": [store.keys.queue(role) for role in ROLES].index(queue), "due": ticks(runs.due(store, f"r{place}"))}
-    seen |= {"lease": ticks(found.get("lease_until")), "message": (message[0], int(message[1]), int(message[2]))}
+    seen |= {"lease": ticks(found.get("lease_until")), "message": runs.parts(found["message"])}
     seen["expires"] = store.redis.pexpiretime(store.keys.run(f"r{place}")) > 0
     seen["i_id"] = None if interrupt is None else tuple(map(int, interrupt.split(":")))
     seen["answered"] = "i_answer" in found

@@ -34,12 +34,16 @@ class Config:
     late: tuple[str, ...] = ()  # operations that arrive long after the look they rest on
     mute: bool = False  # replies are lost, and requests sent again
     again: bool = False  # messages come twice, late, forged
+    doubles: bool = False  # messages stand in their list twice
+    fetches: bool = False  # commits fetch the next message, and claim its run
+    unheard: bool = False  # replies of commits that fetch are lost, those of other requests need not be
     beats: bool = False
     forfeits: bool = False
     intents: bool = False  # rounds carry out a command that is not idempotent, and record results
     ignorant: bool = False  # workers that do not know the flow
     pauses: bool = False
     deletes: bool = False
+    kept: int = 0  # so many runs, the first ones, are never deleted, and there from the beginning
     outbox: bool = False
     in_order: bool = False  # outbox: published at once, and handed out again at the head; nothing overtakes
     told: tuple[int | None, ...] = (None,)  # what the sweep hears of the broker's lengths: the truth, 0, or nothing
@@ -72,7 +76,10 @@ class Config:
         """Where it begins: every run submitted, in each way that it may be."""
         empty = ((None,) * self.runs, (), (), ((),) * self.queues, (), (0,) * self.queues, (frozenset(),) * self.queues, False, 0, None)
         if self.deletes:
-            return [empty]
+            world = World(empty, self, rules)
+            for place in range(self.kept):
+                submit(world, place, 1, "queued")
+            return [world.frozen()]
         states = []
         for start in self.starts:
             world = World(empty, self, rules)
@@ -251,6 +258,65 @@ CONFIGURATIONS: dict[str, Config] = {
         kinds=("end", "give_back"),
         operations=("stop:now",),
     ),
+    "fetches": Config(
+        "commits that fetch the run's own next message: lost replies, both stops, late messages twice, rounds given back unbegun",
+        fetches=True,
+        unheard=True,
+        doubles=True,
+        operations=(*BOTH_STOPS, "resume"),
+    ),
+    "fetches of another": Config(
+        "a commit of one run claims the other, which is swept, claimed by another, committed before the reply is asked for again",
+        fetches=True,
+        unheard=True,
+        runs=2,
+        steps=1,
+        kinds=("end",),
+    ),
+    "fetches of the deleted": Config(
+        "the same while one of them is deleted and submitted again under its id",
+        fetches=True,
+        unheard=True,
+        deletes=True,
+        kept=1,
+        runs=2,
+        steps=1,
+        kinds=("end",),
+        max_losses=0,
+        longest=1,
+    ),
+    "fetches of the paused": Config(
+        "commits that fetch runs of paused flows, and of flows that the worker does not know",
+        fetches=True,
+        pauses=True,
+        ignorant=True,
+        runs=2,
+        steps=1,
+        kinds=("end",),
+        slots=1,
+        max_losses=0,
+        hold=1,
+    ),
+    "fetches from two queues": Config(
+        "commits that fetch from two lists, the one first or the other",
+        fetches=True,
+        unheard=True,
+        runs=2,
+        queues=2,
+        slots=1,
+        max_losses=0,
+    ),
+    "fetches after any outcome": Config(
+        "rounds that fail, pause or end, and fetch, and are resumed before the reply is asked for again",
+        fetches=True,
+        unheard=True,
+        doubles=True,
+        queues=2,
+        slots=1,
+        kinds=("next", "end", "failed", "fatal", "pause_next", "pause_here_deadline"),
+        operations=("resume",),
+        max_losses=0,
+    ),
 }
 
 #: The same with more of everything, for `python -m tests.model --wide`: minutes, not seconds.
@@ -272,6 +338,12 @@ WIDE: dict[str, Config] = {
             "kinds": ("next", "end", "failed", "try_again", "give_back", "pause_here"),
             "operations": (*BOTH_STOPS, "resume:answer", "retry"),
         },
+        "fetches": {"mute": True},
+        "fetches of another": {"mute": True, "longest": 3},
+        "fetches of the deleted": {"longest": 2, "max_losses": 1},
+        "fetches of the paused": {"max_losses": 1, "hold": 2},
+        "fetches from two queues": {"max_losses": 1},
+        "fetches after any outcome": {"max_losses": 1, "beats": True, "operations": ("resume", "retry")},
         "deleted": {"submissions": 3, "steps": 2, "kinds": ("next", "end", "give_back")},
     }.items()
 }

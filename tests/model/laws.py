@@ -78,7 +78,7 @@ def moved(before: Run, after: Run, name: str, kind: str) -> None:
     """Of every move of one run; ``name`` and ``kind`` say which move it was."""
     same_step = after.step == before.step
     law("I3", after.epoch >= before.epoch and after.step >= before.step and after.token >= before.token, "an epoch, step or token fell")
-    law("I1", same_step or (after.step == before.step + 1 and name == "commit"), "{} moved step {} to {}", name, before.step, after.step)
+    law("I1", same_step or (after.step == before.step + 1 and name in COMMITS), "{} moved step {} to {}", name, before.step, after.step)
     law("I3", after.token == before.token or name in CLAIMS, "{} made a token", name)
     law("I16", after.attempt >= before.attempt or not same_step, "the attempts of a step began anew")
     forgot = same_step and after.epoch == before.epoch and after.failures + after.losses < before.failures + before.losses
@@ -96,6 +96,7 @@ def moved(before: Run, after: Run, name: str, kind: str) -> None:
     law("I4", now != "leased" or was == "queued", "a run that was {} was claimed", was)
 
 
-#: The moves that may claim, and the moves of people.
-CLAIMS = ("take", "again", "resend_claim")
+#: The moves that may claim, those that may commit, and the moves of people.
+CLAIMS = ("take", "again", "resend_claim", "fetch", "deliver")
+COMMITS = ("commit", "fetch")
 PEOPLE = ("op", "send")

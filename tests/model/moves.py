@@ -14,14 +14,31 @@ from tests.model.sweeping import sweep
 Move = tuple[Any, ...]
 
 #: The moves by which a run comes to rest with nobody's luck: nothing is lost from here on, and workers do what they should.
-GOOD = ("tick", "sweep", "take", "commit", "die", "publish", "beat", "unpause", "offer", "resend_claim", "resend_commit")
+GOOD = (
+    "tick",
+    "sweep",
+    "take",
+    "commit",
+    "die",
+    "publish",
+    "beat",
+    "unpause",
+    "offer",
+    "resend_claim",
+    "resend_commit",
+    "fetch",
+    "begin",
+    "deliver",
+)
 
 
 def is_good(move: Move) -> bool:
     """Whether a healthy deployment makes this move by itself; people are not asked for anything."""
     match move:
-        case ("take", _, how):
+        case ("take" | "deliver", _, how):
             return how == "heard"
+        case ("fetch", _, kind, heard, how, _):
+            return kind in ("next", "end") and heard and how == "heard"
         case ("commit", _, kind, heard):
             return kind in ("next", "end") and heard
         case ("sweep", told):

@@ -46,6 +46,14 @@ MUTANTS = [
     Mutant("push_is_due", "stops", "V2"),
     Mutant("give_back_counts_nothing", "failures", "I16"),
     Mutant("failures_are_bounded", "limits", "I16"),
+    Mutant("fetch_compares_the_message", "fetches", "I4"),
+    Mutant("fetch_checks_phase", "fetches", "I4"),
+    Mutant("fetch_holds_paused_flows", "fetches of the paused", "V4"),
+    Mutant("fetch_leaves_unknown_flows", "fetches of the paused", "I4"),
+    Mutant("refused_commits_fetch_nothing", "fetches of another", "I13"),
+    Mutant("repeat_pops_nothing", "fetches of another", "I13"),
+    Mutant("fetch_is_remembered", "fetches", "I13"),
+    Mutant("repeat_checks_the_fetch_claim", "fetches of another", "I13"),
     Mutant("intent_checks_phase", "intents", "L1"),
     Mutant("intent_checks_token", "intents", "L1"),
     Mutant("intent_stays_the_firsts", "intents", "L1"),
@@ -113,6 +121,8 @@ EQUIVALENT = {
     # A stop that is asked for and not yet carried out is only ever found on a leased run (law I8 says so of every state), and a
     # leased run is not claimed. The branch is a second line of defence.
     "claim_stops_where_asked": "forfeits",
+    # The same where a commit fetches.
+    "fetch_stops_where_asked": "fetches of another",
     # A token is granted for one epoch and one step; an epoch only begins where no lease is, and only the token's own commit moves the
     # step: the token tells both. The checks are kept for damaged state.
     "commit_checks_epoch": "forfeits",

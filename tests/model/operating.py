@@ -27,7 +27,7 @@ def possible(w: World) -> list[Move]:
                     moves.append(("op", place, kind, False))
                 if kind in config.late and waiting:
                     moves.append(("look", place, kind))
-        if config.deletes:
+        if config.deletes and place >= config.kept:
             moves.append(("delete", place))
             moves += _submissions(w, place, run.nonce + 1)
     for place, client in enumerate(w.clients):

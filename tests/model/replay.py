@@ -17,7 +17,7 @@ from tests.model.rules import Rules
 from tests.model.state import STALE, World
 from tests.model.sweeping import NO_ANSWER
 from tests.support import runs
-from worker.store import Granted, Store
+from worker.store import Fetch, Granted, Store
 from worker.store import store as store_module
 
 TICK = 1_000
@@ -35,6 +35,9 @@ LIKELY = {
     "offer": 4.0,
     "intend": 4.0,
     "record": 4.0,
+    "fetch": 60.0,
+    "begin": 8.0,
+    "deliver": 4.0,
 }
 ROLES = ("controller", "executor")
 FLOW = "ring"
@@ -47,6 +50,8 @@ class Process:
     name: str
     again: Callable[[], Any]
     granted: Granted | None = None
+    holds: str = ""  # a message that a commit fetched for it, unclaimed
+    fetches: runs.Fetches | None = None  # of a commit whose reply was lost
 
 
 @dataclass
@@ -71,8 +76,8 @@ class Replay:
         return f"{kind}{self.names}"
 
     def begin(self, start: str) -> None:
-        """Submit every run."""
-        for place in range(self.config.runs):
+        """Submit every run that is there at first."""
+        for place in range(self.config.kept if self.config.deletes else self.config.runs):
             assert self.submit(place, 1, start) == "ok"
 
     def submit(self, place: int, nonce: int, phase: str = "queued") -> str:
@@ -80,7 +85,7 @@ class Replay:
         fields = {"resend": str(config.grace * TICK)}
         if config.round_timeout is not None:
             fields["round_timeout"] = str(config.round_timeout * TICK)
-        options: dict[str, Any] = {"phase": phase, "fields": fields, "nonce": f"nonce-{place}-{nonce}"}
+        options: dict[str, Any] = {"phase": phase, "fields": fields, "nonce": f"nonce-{place}-{nonce}", "fetchable": True}
         options["deadline"] = None if config.deadline is None else config.deadline * TICK
         options["delay"] = config.start * TICK if phase == "waiting" else None
         return runs.submit(self.store, _id(place), **options)[0]
@@ -100,8 +105,8 @@ class Replay:
         place, pair = w.lists[queue][0]
         if not self.config.outbox:
             text = runs.take(self.store, ROLES[queue])
-            assert text is not None and (pair == STALE or text == runs.message(_id(place), *pair)), f"{text} was popped, not {pair}"
-            pair = tuple(int(part) for part in text.split("/")[1:])
+            assert text is not None and (pair == STALE or text == runs.named(_id(place), *pair)), f"{text} was popped, not {pair}"
+            pair = runs.parts(text)[1:]
         return "lost" if how == "lost" else self._again(w, place, pair, how)
 
     def _again(self, w: World, place: int, pair: tuple[int, int], how: str) -> str:
@@ -136,8 +141,40 @@ class Replay:
             self.processes.append(Process(process.name, call))
         return answer
 
-    def _settlement(self, process: Process, kind: str) -> Callable[[], str]:
-        granted, config, store = process.granted, self.config, self.store
+    def _fetch(self, w: World, place: int, kind: str, heard: bool, how: str, first: int) -> str:
+        process, name, queues = self.processes.pop(place), self.name("p"), self.config.queues
+        lists = [self.store.keys.queue(ROLES[(first + more) % queues]) for more in range(queues)]
+        known = (FLOW,) if how == "heard" else ("other",)
+        fetches = runs.Fetches(self.store, Fetch(lists, f"{name}.0", name, self.config.lease * TICK, known))
+        commit = self._settlement(process, kind, fetches)
+
+        def call() -> str:
+            answer, fetched = commit(), fetches.fetched
+            if fetched is None:
+                return answer
+            return f"{answer}, {'claimed' if fetched.claim else 'popped'} {runs.parts(fetched.text)[0][1:]}"
+
+        reply = call()
+        fetched = fetches.fetched
+        if not heard and reply not in ("fenced", "missing"):
+            self.processes.append(Process(name, call, fetches=fetches))
+        elif heard and fetched is not None:
+            self.processes.append(Process(name, call, fetched.claim, fetched.text))
+        return reply
+
+    def _begin(self, w: World, place: int) -> None:
+        """Nobody is told of it."""
+
+    def _deliver(self, w: World, place: int, how: str) -> str:
+        return self._again(w, w.slots[place].run, runs.parts(self.processes.pop(place).holds)[1:], how)
+
+    def _double(self, w: World, place: int, pair: tuple[int, int]) -> None:
+        run = w.runs[place]
+        assert run is not None
+        self.store.redis.rpush(self.store.keys.queue(ROLES[run.queue]), runs.named(_id(place), *pair))
+
+    def _settlement(self, process: Process, kind: str, fetches: runs.Fetches | None = None) -> Callable[[], str]:
+        granted, config, store = process.granted, self.config, fetches or self.store
         assert granted is not None
         node = ("Controller", "Executor")[(int(granted.fields["step"]) + 1) % config.queues]
         wait = {"i_wait": str(config.answer_within * TICK), "i_default": '"default"'}
@@ -161,7 +198,11 @@ class Replay:
         return call
 
     def _resend_commit(self, w: World, place: int) -> Any:
-        return self.processes.pop(place).again()
+        process = self.processes.pop(place)
+        reply = process.again()
+        if process.fetches is not None and process.fetches.fetched is not None:
+            self.processes.append(Process(process.name, process.again, process.fetches.fetched.claim))
+        return reply
 
     def _die(self, w: World, place: int) -> None:
         del self.processes[place]
@@ -217,7 +258,7 @@ class Replay:
         seen = runs.hash_of(store, run_id)
         epoch, step = int(seen["epoch"]), int(seen["step"])
         named: dict[str, Any] = {"op": op, "epoch": epoch, "step": step}
-        named |= {"message": runs.message(run_id, epoch + 1, step), "after": runs.message(run_id, epoch + 2, step)}
+        named |= {"message": runs.named(run_id, epoch + 1, step), "after": runs.named(run_id, epoch + 2, step)}
         name, _, option = kind.partition(":")
 
         def call() -> str:
@@ -291,8 +332,7 @@ def walk(store: Store, config: Config, seed: int, length: int) -> list[Move]:
     real, made, kept = Replay(store, config), [], store_module.PAUSED_LOOK
     store_module.PAUSED_LOOK = config.hold * TICK
     try:
-        if not config.deletes:
-            real.begin(start)
+        real.begin(start)
         for _ in range(length):
             w = World(state, config, rules)
             by_name: dict[str, list[Move]] = {}

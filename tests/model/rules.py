@@ -42,6 +42,16 @@ class Rules:
     push_is_due: bool = True  # the promise
     give_back_counts_nothing: bool = True
     failures_are_bounded: bool = True
+    # the commit fetches, decision 19
+    fetch_compares_the_message: bool = True
+    fetch_checks_phase: bool = True
+    fetch_stops_where_asked: bool = True
+    fetch_holds_paused_flows: bool = True
+    fetch_leaves_unknown_flows: bool = True
+    refused_commits_fetch_nothing: bool = True
+    repeat_pops_nothing: bool = True
+    fetch_is_remembered: bool = True
+    repeat_checks_the_fetch_claim: bool = True
     # record_intent, record_once, and what becomes of both
     intent_checks_phase: bool = True  # decision 17
     intent_checks_token: bool = True  # decision 17

@@ -16,12 +16,14 @@ MOST_ATTEMPTS = 2
 GONE = -1
 #: A message that no hash will ever want again; which one it was does not matter.
 STALE = (-1, -1)
+#: Of a commit: its fetch claimed nothing, or nothing that still stands.
+NOTHING = (-1, 0)
 
 #: What a run's hash holds, and behind it the ghosts: what only the laws read.
 RUN = (
     "phase", "epoch", "step", "token", "attempt", "failures", "losses", "stop", "due", "lease_until", "spared", "round_until",
     "number", "first_number", "grace", "looked", "age", "message", "queue", "waiting_for", "waiting_until", "held_token", "held_until",
-    "last_token", "last_answer", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown", "expires", "nonce",
+    "last_token", "last_answer", "last_fetched", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown", "expires", "nonce",
     "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
 )  # fmt: skip
 TIMES = ("due", "lease_until", "spared", "round_until", "waiting_until", "held_until", "i_until", "deadline", "not_before")
@@ -55,6 +57,7 @@ class Run:
     held_until: int | None
     last_token: int
     last_answer: str
+    last_fetched: int  # the run that the newest fetch of its commits claimed; -1 for none
     i_id: tuple[int, int] | None
     i_wait: int | None
     i_until: int | None
@@ -84,17 +87,28 @@ def new_run(**fields: Any) -> Run:
     """A run that has just been made; everything not given is absent."""
     empty: dict[str, Any] = dict.fromkeys(RUN)
     empty |= {"epoch": 0, "step": 0, "token": 0, "attempt": 0, "failures": 0, "losses": 0, "stop": "none", "number": 0, "first_number": 0}
-    empty |= {"looked": False, "age": 0, "queue": 0, "waiting_for": "", "held_token": 0, "last_token": 0, "last_answer": "", "unknown": 0}
+    empty |= {
+        "looked": False,
+        "age": 0,
+        "queue": 0,
+        "waiting_for": "",
+        "held_token": 0,
+        "last_token": 0,
+        "last_answer": "",
+        "last_fetched": -1,
+    }
     empty |= {"expires": False, "nonce": 0, "log": 0, "was_spared": False, "forfeited": False, "message": (0, 0), "grace": 1}
-    empty |= {"intent": 0, "result": 0, "begun": (), "returned": 0}
+    empty |= {"intent": 0, "result": 0, "begun": (), "returned": 0, "unknown": 0}
     return Run(tuple((empty | fields).values()))
 
 
 class Slot(NamedTuple):
     """One worker process in the middle of a round; a killed one is no longer there.
 
-    ``state``: plays · asks (its claim was sent, the reply was lost) · sent:ANSWER (its commit was answered, the reply was lost).
+    ``state``: plays · asks (its claim was sent, the reply was lost) · sent:KIND:ANSWER (its commit was answered, the reply was lost) ·
+    fetched (a commit claimed it, and it has not begun) · holds (a commit popped this message, and it is not claimed yet).
     ``until`` is what it knows of its lease; ``own`` is false where its run was deleted meanwhile.
+    ``fetched``: the run and the token that the commit whose reply was lost was granted under its fetch claim.
     """
 
     run: int
@@ -104,6 +118,7 @@ class Slot(NamedTuple):
     state: str
     until: int
     own: bool
+    fetched: tuple[int, int] = NOTHING
 
 
 class Client(NamedTuple):
@@ -147,6 +162,8 @@ class World:
         for run in self.runs:
             if run is not None:
                 self._forget(run)
+        if self.config.fetches:
+            self._forget_fetches()
         self._rename_numbers()
         self._rename_tokens()
         return (
@@ -184,7 +201,7 @@ class World:
         if run.begun or run.result:
             self._forget_the_dead(run)
         if run.last_token and all(slot.token != run.last_token for slot in self.slots):
-            run.last_token, run.last_answer = 0, ""
+            run.last_token, run.last_answer, run.last_fetched = 0, "", -1
 
     def _forget_the_dead(self, run: Run) -> None:
         """Of an intent and a result it only matters whether a process that lives wrote them."""
@@ -194,6 +211,25 @@ class World:
         run.intent = run.intent if run.intent in alive or not run.intent else GONE
         if run.result == run.returned and run.result not in alive:
             run.result = run.returned = GONE if run.result else 0
+
+    def _forget_fetches(self) -> None:
+        """Of a fetch whose reply was lost it only matters what still stands; of a message that a worker holds, what it can still claim."""
+        slots = [slot if slot.fetched == NOTHING or self.stands(slot.fetched) else slot._replace(fetched=NOTHING) for slot in self.slots]
+        for place, slot in enumerate(slots):
+            if slot.state == "holds":
+                epoch, step = self._hint(slot.run, (slot.epoch, slot.step))[1]
+                slots[place] = slot._replace(epoch=epoch, step=step, own=True)
+        self.slots = slots
+        if self.rules.repeat_checks_the_fetch_claim:
+            known = {(slot.run, slot.token, slot.fetched[0]) for slot in slots if slot.fetched != NOTHING}
+            for place, run in enumerate(self.runs):
+                if run is not None and (place, run.last_token, run.last_fetched) not in known:
+                    run.last_fetched = -1
+
+    def stands(self, fetched: tuple[int, int]) -> bool:
+        """Whether what a fetch claimed is still leased under its claim: a token is granted to one claim only."""
+        run = self.runs[fetched[0]] if fetched[0] >= 0 else None
+        return run is not None and run.phase == "leased" and run.token == fetched[1]
 
     def _hint(self, run: int, message: tuple[int, int]) -> tuple[int, tuple[int, int]]:
         """A message, or STALE where its epoch or step has passed; where runs are deleted an old one may fit a new run."""
@@ -224,7 +260,7 @@ class World:
                 run.number, run.first_number = rank[run.number], rank[run.first_number]
 
     def _rename_tokens(self) -> None:
-        tokens = {slot.token for slot in self.slots}
+        tokens = {slot.token for slot in self.slots} | {slot.fetched[1] for slot in self.slots}
         for run in self.runs:
             if run is not None:
                 tokens |= {run.token, run.last_token, run.held_token}
@@ -235,7 +271,7 @@ class World:
             return
         rank = {token: place for place, token in enumerate(ranked, 1)}
         rank[0], rank[GONE] = 0, GONE
-        self.slots = [slot._replace(token=rank[slot.token]) for slot in self.slots]
+        self.slots = [slot._replace(token=rank[slot.token], fetched=(slot.fetched[0], rank[slot.fetched[1]])) for slot in self.slots]
         for run in self.runs:
             if run is not None:
                 run.token, run.last_token, run.held_token = rank[run.token], rank[run.last_token], rank[run.held_token]

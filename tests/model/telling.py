@@ -33,6 +33,13 @@ def sentence(move: Move) -> str:
             return f"a message of run {run} for epoch {pair[0]}, step {pair[1]} comes (again): {HOWS[how]}"
         case ("commit", worker, kind, heard):
             return f"worker {worker} commits {kind}{_unheard(heard)}"
+        case ("fetch", worker, kind, heard, how, first):
+            does = "commits and fetches" if how == "heard" else "commits and fetches, of flows that it does not know,"
+            return f"worker {worker} {does} from list {first} on, {kind}{_unheard(heard)}"
+        case ("deliver", worker, how):
+            return f"the message that worker {worker} fetched unclaimed: {HOWS[how]}"
+        case ("double", run, pair):
+            return f"a message of run {run} for epoch {pair[0]}, step {pair[1]} is in its list once more"
         case ("op", run, kind, heard):
             return f"somebody looks at run {run} and sends {_operation(kind)}{_unheard(heard)}"
         case ("look", run, kind):
@@ -54,6 +61,7 @@ WORDS = {
     "resend_claim": "worker {} sends its claim again",
     "resend_commit": "worker {} sends its commit again",
     "die": "worker {} is killed",
+    "begin": "worker {} begins the round that it fetched",
     "forfeit": "worker {} dies, and its parent tells",
     "forfeit_other": "another process that had run {}'s message dies, and its parent tells",
     "beat": "worker {} beats",

@@ -45,15 +45,16 @@ def test_the_protocol_holds_and_every_state_can_settle_in_the_smallest_configura
     assert explored(QUICK).states > 1_000
 
 
-@pytest.mark.parametrize("rule", ["resume_checks_step", "stop_now_holds_the_token"])
+@pytest.mark.parametrize("rule", ["resume_checks_step", "stop_now_holds_the_token", "repeat_checks_the_fetch_claim"])
 def test_without_the_rule_the_search_finds_a_trace(rule: str) -> None:
     mutant = next(mutant for mutant in MUTANTS if mutant.rule == rule)
     found = search(rule, mutant.configuration)
     assert found.violation is not None and found.violation.law == mutant.law
 
 
-def test_a_walk_on_the_real_lua_goes_where_the_model_goes(server: CrashableServer, prefix: str) -> None:
-    assert walked(server, prefix, CONFIGURATIONS["stops"], 1).total() == LENGTH
+@pytest.mark.parametrize("name", ["stops", "fetches"])
+def test_a_walk_on_the_real_lua_goes_where_the_model_goes(name: str, server: CrashableServer, prefix: str) -> None:
+    assert walked(server, prefix, CONFIGURATIONS[name], 1).total() == LENGTH
 
 
 def test_every_rule_has_a_mutant_or_a_reason_why_it_has_none() -> None:

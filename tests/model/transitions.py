@@ -73,7 +73,13 @@ def claim(w: World, place: int, epoch: int, step: int, own_token: int = 0, known
         run.unknown = min(run.unknown + 1, 2)
         wait(w, run, "flow", min(2 ** (run.unknown - 1), 2) * config.delay)
         return "unknown", 0
-    tokens = [slot.token for slot in w.slots]
+    return "ok", grant(w, run)
+
+
+def grant(w: World, run: Run) -> int:
+    """What a claim that is granted writes; the token."""
+    rules, config = w.rules, w.config
+    tokens = [slot.token for slot in w.slots] + [slot.fetched[1] for slot in w.slots]
     for other in w.runs:
         if other is not None:
             tokens += other.token, other.last_token, other.held_token
@@ -90,7 +96,7 @@ def claim(w: World, place: int, epoch: int, step: int, own_token: int = 0, known
     if number > cursor or not rules.cursor_never_goes_back:
         w.cursor[run.queue] = number
     law("I3", w.cursor[run.queue] >= cursor, "the cursor of a list never goes back")
-    return "ok", run.token
+    return run.token
 
 
 def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -> str:

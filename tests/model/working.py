@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.model import fetching
+from tests.model.fetching import REFUSED
 from tests.model.laws import law
-from tests.model.state import Run, Slot, World, server_of
+from tests.model.state import NOTHING, Run, Slot, World, server_of
 from tests.model.transitions import claim, commit, extend, forfeit, record_intent, record_once
 
 Move = tuple[Any, ...]
@@ -29,6 +31,8 @@ def possible(w: World) -> list[Move]:
                 ]
     for place, slot in enumerate(w.slots):
         moves += _of_slot(w, place, slot)
+    if config.doubles:
+        moves += fetching.doubles(w)
     if config.forfeits:
         moves += [("forfeit_other", place) for place, run in enumerate(w.runs) if run is not None and run.phase == "leased"]
     return moves
@@ -49,8 +53,10 @@ def _of_slot(w: World, place: int, slot: Slot) -> list[Move]:
     moves: list[Move] = [("die", place)]
     if slot.state == "asks":
         return [*moves, ("resend_claim", place)]
-    if slot.state != "plays":
+    if slot.state.startswith("sent"):
         return [*moves, ("resend_commit", place)]
+    if slot.state != "plays":
+        return moves + fetching.of_slot(config, place, slot)
     if config.forfeits:
         moves.append(("forfeit", place))
     if config.intents:
@@ -65,6 +71,8 @@ def _of_slot(w: World, place: int, slot: Slot) -> list[Move]:
         moves.append(("commit", place, kind, True))
         if config.mute:
             moves.append(("commit", place, kind, False))
+        if config.fetches and kind != "give_back":
+            moves += fetching.possible(w, place, kind)
     return moves
 
 
@@ -94,9 +102,10 @@ def _granted(w: World, place: int, pair: Pair, before: Run | None, token: int, h
     law("V3", not run.not_before, "a round is played before the time that was asked for")
     law("V4", not w.paused, "a round of a paused flow was granted")
     law("I4", how != "ignorant", "a worker that does not know the flow was granted its round")
+    state = {"mute": "asks", "fetched": "fetched"}.get(how, "plays")
     others = [slot for slot in w.slots if slot.run == place and slot.own and slot.until > 0 and not slot.state.startswith("sent")]
     law("I5", not others, "two workers are in step {}, both with a lease that has not ended", run.step)
-    return Slot(place, token, *pair, "asks" if how == "mute" else "plays", w.config.lease, own=True)
+    return Slot(place, token, *pair, state, w.config.lease, own=True)
 
 
 def resend_claim(w: World, place: int) -> str:
@@ -118,15 +127,43 @@ def resend_claim(w: World, place: int) -> str:
 
 def settle(w: World, place: int, kind: str, heard: bool) -> str:
     """A worker commits what its round came to; its reply may be lost."""
+    return _settle(w, place, kind, heard)[0]
+
+
+def fetch(w: World, place: int, kind: str, heard: bool, how: str, first: int) -> str:
+    """A worker commits, and has the next message fetched in the same script; the reply to all of it may be lost."""
+    slot = w.slots[place]
+    answer, refused = _settle(w, place, kind, heard)
+    if refused and w.rules.refused_commits_fetch_nothing:
+        return answer
+    fetched = fetching.pop(w, slot.run, how, first)
+    if fetched is None:
+        return answer
+    number, pair, before, token = fetched
+    granted = Slot(number, 0, *pair, "holds", 0, own=True) if before is None else _granted(w, number, pair, before, token, "fetched")
+    if how == "ignorant":
+        law("I4", before is None or number == slot.run, "a worker that does not know the flow was granted its round")
+    claimed = NOTHING if before is None else (number, token)
+    if heard:
+        w.slots.append(granted)
+    elif refused:
+        w.slots.append(slot._replace(state=f"sent:{kind}:{answer}", until=0, fetched=claimed))
+    else:
+        w.slots[-1] = w.slots[-1]._replace(fetched=claimed)
+    return f"{answer}, claimed {number}" if before is not None else f"{answer}, popped {number}"
+
+
+def _settle(w: World, place: int, kind: str, heard: bool) -> tuple[str, bool]:
+    """The commit of ``settle``: its answer, and whether it was refused."""
     slot = w.slots[place]
     run = w.runs[slot.run]
     before = w.before(slot.run)
     answer = commit(w, slot.run, slot.epoch, slot.step, slot.token, kind)
     del w.slots[place]
     if before is None or run is None:
-        return answer
+        return answer, True
     holder = before.phase == "leased" and before.token == slot.token and slot.own
-    refused = answer in ("fenced", "missing")
+    refused = answer in REFUSED
     law("I4", refused or holder, "a commit of {} was accepted from a worker that is not the newest in a lease of this run", kind)
     law("I4", not refused or not holder, "a commit was refused though nobody has taken the lease away")
     if holder and kind in ("next", "end", "pause_next"):
@@ -145,7 +182,7 @@ def settle(w: World, place: int, kind: str, heard: bool) -> str:
         law("V1", run.due is not None and run.due <= 0, "the old worker is done, and the run waits for its lease all the same")
     if not heard and not refused:
         w.slots.append(slot._replace(state=f"sent:{kind}:{answer}", until=0))
-    return answer
+    return answer, refused
 
 
 def resend_commit(w: World, place: int) -> str:
@@ -154,12 +191,32 @@ def resend_commit(w: World, place: int) -> str:
     _, kind, first = slot.state.split(":")
     unmoved = server_of(w)
     run = w.runs[slot.run]
-    newest = run is not None and slot.own and run.token == slot.token
+    mine = (slot.token, slot.fetched[1]) if slot.fetched[0] == slot.run else (slot.token,)
+    newest = run is not None and slot.own and run.token in mine
     answer = commit(w, slot.run, slot.epoch, slot.step, slot.token, kind)
+    fetched = fetching.fetched_again(w, slot, answer) if w.config.fetches else NOTHING
     law("I13", answer == first or not newest, "a commit that was answered {} is answered {} when it is sent again", first, answer)
     law("I13", server_of(w) == unmoved, "a commit sent again changed something")
     del w.slots[place]
-    return answer
+    if fetched == NOTHING:
+        law("I13", answer in REFUSED or not w.stands(slot.fetched), "a commit sent again keeps what it fetched to itself")
+        return answer
+    law("I13", fetched == slot.fetched, "a commit that fetched {} is told of {} when it is sent again", slot.fetched, fetched)
+    fresh = w.runs[fetched[0]]
+    assert fresh is not None and fresh.lease_until is not None
+    w.slots.append(Slot(fetched[0], fresh.token, fresh.epoch, fresh.step, "fetched", max(0, fresh.lease_until), own=True))
+    return f"{answer}, claimed {fetched[0]}"
+
+
+def deliver(w: World, place: int, how: str) -> str:
+    """What a commit popped and did not claim is claimed, or refused, by its own delivery."""
+    slot = w.slots.pop(place)
+    return again(w, slot.run, (slot.epoch, slot.step), how)
+
+
+def begin(w: World, place: int) -> None:
+    """A fetched round begins: from now on its lease is beaten."""
+    w.slots[place] = w.slots[place]._replace(state="plays")
 
 
 def die(w: World, place: int) -> None:
@@ -244,7 +301,11 @@ MOVES = {
     "again": again,
     "resend_claim": resend_claim,
     "commit": settle,
+    "fetch": fetch,
     "resend_commit": resend_commit,
+    "deliver": deliver,
+    "begin": begin,
+    "double": fetching.double,
     "die": die,
     "forfeit": die_and_tell,
     "forfeit_other": another_died,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ from tests.support.reference import Reference
 from tests.support.runs import (
     LEASE,
     START,
+    Fetches,
     advance,
     assert_lawful,
     clock,
@@ -33,8 +34,9 @@ from tests.support.runs import (
     fail_round,
     hash_of,
     later,
-    message,
     messages,
+    named,
+    parts,
     pause_here,
     pause_next,
     submit,
@@ -43,7 +45,9 @@ from tests.support.runs import (
     try_claim,
 )  # fmt: skip
 from tests.support.servers import CrashableServer
-from worker.store import Granted, Store
+from worker.store import Fetch, Fetched, Granted, Store
+
+message = named  # as Celery writes them: a commit that fetches finds the run in them
 
 ROLES = ("controller", "executor")
 ENDS = {"completed": (), "errored": ("retried",), "stopped": ("resumed",)}
@@ -76,6 +80,8 @@ class Machine(RuleBasedStateMachine):
         self.processes: dict[str, str] = {}
         self.seen: set[tuple[int, int]] = {(0, 0)}
         self.sent: list[Sent] = []
+        self.popped: list[str] = []  # what commits fetched unclaimed, not delivered yet
+        self.unheard: list[tuple[Granted, str, Fetch]] = []  # commits that fetched, and whose replies were lost
         self.answers: dict[str, str] = {}
         self.consumed: list[str] = []
         self.hold: tuple[str, int] | None = None
@@ -96,9 +102,10 @@ class Machine(RuleBasedStateMachine):
     def submitted(self, phase: str, deadline: int | None, timeout: int | None) -> None:
         fields = {} if timeout is None else {"round_timeout": str(timeout)}
         options: dict[str, Any] = {"phase": phase, "deadline": deadline, "fields": fields, "delay": 3_000 if phase == "waiting" else None}
-        reply = submit(self.store, **options)
+        again = {**options, "fetchable": True}
+        reply = submit(self.store, **again)
         assert reply == ("ok", "r") == self.reference.submit(phase, options["delay"], deadline, timeout)
-        self.sent.append(Sent(lambda: submit(self.store, **options), reply))
+        self.sent.append(Sent(lambda: submit(self.store, **again), reply))
 
     # What workers do.
 
@@ -106,8 +113,7 @@ class Machine(RuleBasedStateMachine):
     def a_worker_takes_a_message(self, role: str) -> None:
         text = self.taken(role)
         if text is not None:
-            _, epoch, step = text.split("/")
-            self.deliver(int(epoch), int(step))
+            self.deliver(*parts(text)[1:])
 
     @rule(role=st.sampled_from(ROLES))
     def a_message_is_lost(self, role: str) -> None:
@@ -121,10 +127,10 @@ class Machine(RuleBasedStateMachine):
     def a_worker_that_does_not_know_the_flow_takes_a_message(self, role: str) -> None:
         text = self.taken(role)
         if text is not None:
-            _, epoch, step = text.split("/")
-            reply = try_claim(self.store, epoch=int(epoch), step=int(step), known=("other",))
+            _, epoch, step = parts(text)
+            reply = try_claim(self.store, epoch=epoch, step=step, known=("other",))
             assert not isinstance(reply, Granted)
-            assert (reply.word, reply.detail) == self.reference.claim(int(epoch), int(step), "", known=False)
+            assert (reply.word, reply.detail) == self.reference.claim(epoch, step, "", known=False)
 
     def taken(self, role: str) -> str | None:
         text = take(self.store, role)
@@ -143,17 +149,22 @@ class Machine(RuleBasedStateMachine):
             return
         assert ("ok", reply.token, reply.attempt, reply.lease_until) == expected
         assert before["phase"] == "queued" and (before["epoch"], before["step"]) == (str(epoch), str(step))
-        assert int(reply.token) > int(before["token"]), "I3: tokens only grow"
         assert reply.attempt == int(before["attempt"]) + 1
+        self.received(before, reply, process)
+        unchanged = everything(self.store)
+        again = try_claim(self.store, epoch=epoch, step=step, claim=claim)
+        assert isinstance(again, Granted) and (again.token, again.attempt) == (reply.token, reply.attempt), "I13"
+        assert everything(self.store) == unchanged, "I13"
+
+    def received(self, before: dict[str, str], reply: Granted, process: str) -> None:
+        """A worker has learned of its claim; ``before``: the run before that was granted."""
+        assert int(reply.token) > int(before["token"]), "I3: tokens only grow"
+        step = int(reply.fields["step"])
         assert self.hold is None or clock(self.store) >= self.hold[1], f"I5: token {self.hold} still holds this step"
         self.hold = None
         assert ("intent" in reply.fields) == bool(self.begun.get(step)), "L1: no silent repeat, and no doubt where nothing was begun"
         for name, value in results_in(reply.fields).items():
             self.told(step, name, value)
-        unchanged = everything(self.store)
-        again = try_claim(self.store, epoch=epoch, step=step, claim=claim)
-        assert isinstance(again, Granted) and (again.token, again.attempt) == (reply.token, reply.attempt), "I13"
-        assert everything(self.store) == unchanged, "I13"
         self.grants.append(reply)
         self.processes[reply.token] = process
 
@@ -163,12 +174,73 @@ class Machine(RuleBasedStateMachine):
         grant = self.grants[-1] if newest else data.draw(st.sampled_from(self.grants))
         self.settle(grant, kind)
 
-    def settle(self, grant: Granted, kind: str) -> tuple[str, str]:
+    @precondition(lambda self: self.grants)
+    @rule(
+        data=st.data(),
+        kind=st.sampled_from(KINDS),
+        newest=st.sampled_from([True, True, True, False]),
+        first=st.sampled_from(ROLES),
+        known=st.sampled_from([True, True, True, False]),
+        heard=st.sampled_from([True, True, False]),
+    )
+    def a_worker_commits_and_fetches(self, data: st.DataObject, kind: str, newest: bool, first: str, known: bool, heard: bool) -> None:
+        """In the same script; of what comes with a reply that was lost the worker knows nothing."""
+        grant = self.grants[-1] if newest else data.draw(st.sampled_from(self.grants))
+        lists = [self.store.keys.queue(role) for role in sorted(ROLES, key=lambda role: role != first)]
+        process = self.name("process")
+        wish = Fetch(lists, f"{process}.0", "w1", LEASE, ("ring",) if known else ("other",))
+        before = hash_of(self.store)
+        reply, fetched = self.settle(grant, kind, wish)
+        if reply[0] != "ok" or kind == "give_back":
+            assert fetched is None, "what is refused, or given back, fetches nothing"
+        elif not heard:
+            self.unheard.append((grant, kind, wish))
+        else:
+            self.brought(before, fetched, process)
+
+    def brought(self, before: dict[str, str], fetched: Fetched | None, process: str) -> None:
+        """A worker hears what its commit fetched."""
+        if fetched is None:
+            return
+        self.seen.add(parts(fetched.text)[1:])
+        if fetched.claim is None:
+            self.popped.append(fetched.text)
+        else:
+            assert fetched.text == fetched.claim.fields["message"], "I4: nothing else than the stored message is claimed"
+            self.received(before, fetched.claim, process)
+
+    @precondition(lambda self: self.unheard)
+    @rule(data=st.data(), same=st.sampled_from([True, True, True, False]))
+    def a_commit_that_fetched_is_sent_again(self, data: st.DataObject, same: bool) -> None:
+        """Long after, it may be; under another claim id it is told of nothing."""
+        grant, kind, wish = data.draw(st.sampled_from(self.unheard))
+        before, all_before = hash_of(self.store), everything(self.store)
+        asked = wish if same else replace(wish, claim=f"{self.name('process')}.0")
+        stands = same and before.get("claim_id") == wish.claim and before.get("last_token") == grant.token
+        reply, fetched = self.asked(grant, kind, asked)
+        assert (fetched is not None) == stands and everything(self.store) == all_before, "I13"
+        if fetched is not None:
+            assert fetched.claim is not None and fetched.claim.token == before["token"]
+            self.unheard.remove((grant, kind, wish))
+            self.brought({**before, "token": grant.token}, fetched, wish.claim.removesuffix(".0"))
+
+    def asked(self, grant: Granted, kind: str, wish: Fetch | None) -> tuple[tuple[str, str], Fetched | None]:
+        """A commit, made on both sides."""
+        (word, detail), fetched = self.commit_of(grant, kind, wish)()
+        assert (word, detail, told_of(fetched)) == self.reference_settles(grant, kind, wish)
+        return (word, detail), fetched
+
+    @precondition(lambda self: self.popped)
+    @rule(data=st.data())
+    def what_was_fetched_unclaimed_is_delivered(self, data: st.DataObject) -> None:
+        text = data.draw(st.sampled_from(self.popped))
+        self.popped.remove(text)
+        self.deliver(*parts(text)[1:])
+
+    def settle(self, grant: Granted, kind: str, wish: Fetch | None = None) -> tuple[tuple[str, str], Fetched | None]:
         before = hash_of(self.store)
         all_before = everything(self.store)
-        call = self.commit_of(grant, kind)
-        reply = call()
-        assert reply == self.reference_settles(grant, kind)
+        reply, fetched = self.asked(grant, kind, wish)
         after = hash_of(self.store)
         if self.hold is not None and self.hold[0] == grant.token:
             assert reply[0] == "fenced", "I8: nothing is committed after stop now"
@@ -195,16 +267,22 @@ class Machine(RuleBasedStateMachine):
                     self.consumed.append(before["i_answer"])
                     assert len(set(self.consumed)) == len(self.consumed), "I10: once"
             unchanged = everything(self.store)
-            assert call() == reply and everything(self.store) == unchanged, "I13"
-        return reply
+            repeated, found = self.asked(grant, kind, wish)
+            claimed = fetched if fetched is not None and fetched.claim is not None else None
+            assert repeated == reply and told_of(found) == told_of(claimed) and everything(self.store) == unchanged, "I13"
+        return reply, fetched
 
-    def reference_settles(self, grant: Granted, kind: str) -> tuple[str, str]:
+    def reference_settles(self, grant: Granted, kind: str, wish: Fetch | None) -> tuple[str, str, tuple[Any, ...] | None]:
         epoch, step = int(grant.fields["epoch"]), int(grant.fields["step"])
         asks: dict[str, Any] = {"wait": 2_500, "default": self.default()} if kind == "pause_here_deadline" else {}
         if kind == "try_again":
             kind, asks = "failed", {"retracts": True}
         kind = kind.removesuffix("_deadline")
-        return self.reference.commit(int(grant.token), epoch, step, kind, self.other(grant), **asks)
+        given = int(grant.token), epoch, step, kind, self.other(grant)
+        if wish is None:
+            return *self.reference.commit(*given, **asks), None
+        roles = sorted(ROLES, key=lambda role: role not in wish.lists[0])
+        return self.reference.commit_and_fetch(*given, roles=roles, claim=wish.claim, known="ring" in wish.known, **asks)
 
     def other(self, grant: Granted) -> str:
         return "Executor" if grant.fields["current_node"] == "Controller" else "Controller"
@@ -213,8 +291,8 @@ class Machine(RuleBasedStateMachine):
         """The default answer of the question that was asked last."""
         return f'"default-{self.ids}"'
 
-    def commit_of(self, grant: Granted, kind: str) -> Callable[[], tuple[str, str]]:
-        store = self.store
+    def commit_of(self, grant: Granted, kind: str, wish: Fetch | None) -> Callable[[], tuple[tuple[str, str], Fetched | None]]:
+        store = self.store if wish is None else Fetches(self.store, wish)
         self.ids += 1
         other, default = self.other(grant), self.default()
         calls: dict[str, Callable[[], tuple[str, str]]] = {
@@ -229,7 +307,7 @@ class Machine(RuleBasedStateMachine):
             "give_back": lambda: commit(store, grant, "give_back"),
             "damaged": lambda: commit(store, grant, "damaged", error="bad"),
         }
-        return calls[kind]
+        return lambda: (calls[kind](), store.fetched if isinstance(store, Fetches) else None)
 
     @precondition(lambda self: self.grants)
     @rule()
@@ -422,7 +500,7 @@ class Machine(RuleBasedStateMachine):
             assert fields["message"] == message("r", epoch + 1, step)
         for role in ROLES:
             for text in messages(self.store, role):
-                sent = tuple(int(part) for part in text.split("/")[1:])
+                sent = parts(text)[1:]
                 assert sent[0] <= epoch and sent[1] <= step, f"I6: {text} is ahead of epoch {epoch}, step {step}"
 
     def the_state_tells_the_phase(self) -> None:
@@ -468,6 +546,8 @@ class Machine(RuleBasedStateMachine):
                     self.resumed(seen, int(seen["epoch"]), int(seen["step"]), '"go on"', back=0)
                 case "errored":
                     self.somebody_retries_it(back=0)
+                case "leased" if not self.grants or self.grants[-1].token != hash_of(self.store)["token"]:
+                    self.its_time_comes()  # a claim of which its worker never heard
                 case "leased":
                     self.settle(self.grants[-1], "end")
                 case _:
@@ -482,6 +562,13 @@ class Machine(RuleBasedStateMachine):
 def results_in(fields: dict[str, str]) -> dict[str, str]:
     """The results that were recorded in the step."""
     return {name.removeprefix("o:"): value for name, value in fields.items() if name.startswith("o:")}
+
+
+def told_of(fetched: Fetched | None) -> tuple[Any, ...] | None:
+    """What of a fetch is the same however often it is told; the reference's."""
+    if fetched is None or fetched.claim is None:
+        return None if fetched is None else (fetched.text,)
+    return fetched.text, fetched.claim.token, fetched.claim.attempt, fetched.claim.lease_until
 
 
 def visible(store: Store) -> dict[str, Any]:

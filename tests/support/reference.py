@@ -6,10 +6,12 @@ transition and returns what the store should answer; ``visible`` is what a look 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.runs import GRACE, LEASE, message
+from tests.support.runs import GRACE, LEASE
+from tests.support.runs import named as message
 
 LIVE, ENDED = ("queued", "leased", "waiting"), ("completed", "errored")
 MAX_FAILURES, RETRY_DELAY = 3, 1_000
@@ -202,6 +204,9 @@ class Reference:
             self.refused += 1
             self._wait("flow", min(REFUSED_DELAY * 2 ** (self.refused - 1), REFUSED_DELAY_MAX))
             return "unknown", "ring"
+        return self._grant(claim)
+
+    def _grant(self, claim: str) -> tuple[Any, ...]:
         self.token, self.attempt, self.refused = self.token + 1, self.attempt + 1, 0
         ends = [end for end in (self.timeout and self.now + self.timeout, self.deadline) if end is not None]
         self.lease = Lease(claim, self.now + LEASE, min(ends) + LEASE if ends else None)
@@ -252,6 +257,23 @@ class Reference:
         answer = self._stopped(doubt) if stopping else self._came_to(kind)
         self.last = token, answer
         return "ok", answer
+
+    def commit_and_fetch(
+        self, token: int, epoch: int, step: int, kind: str, node: str, *, roles: Sequence[str], claim: str, known: bool = True, **asks: Any
+    ) -> tuple[str, str, tuple[Any, ...] | None]:
+        """A commit that fetches from these lists, in this order; the message, and the grant where there is one."""
+        repeated = self.last is not None and self.last[0] == token
+        word, detail = self.commit(token, epoch, step, kind, node, **asks)
+        if word != "ok" or (kind == "give_back" and not repeated):
+            return word, detail, None
+        if repeated:
+            stands = self.lease is not None and self.lease.claim == claim
+            return word, detail, (self.message, *self._granted()[1:]) if stands else None
+        text = next((text for text in map(self.take, roles) if text is not None), None)
+        if text is None:
+            return word, detail, None
+        claimed = text == self.message and self.phase == "queued" and known
+        return word, detail, (text, *self._grant(claim)[1:]) if claimed else (text,)
 
     def _came_to(self, kind: str) -> str:
         match kind:

@@ -9,7 +9,7 @@ from typing import Any
 
 from worker.execution_state import ExecutionState
 from worker.record import SCHEMA, digest_of
-from worker.store import Granted, Refused, Store
+from worker.store import Fetch, Fetched, Granted, Refused, Store
 from worker.store.keys import INDEXES
 
 #: The clock of tests starts here (ms), and moves when a test says so. In the future: servers expire keys by their own clock.
@@ -31,6 +31,29 @@ def message(run_id: str, epoch: int, step: int) -> str:
     return f"{run_id}/{epoch}/{step}"
 
 
+def named(run_id: str, epoch: int, step: int) -> str:
+    """The same where the commit that fetches finds the run's id, as it does in Celery's own."""
+    return f'"argsrepr": "(\'{run_id}\' {message(run_id, epoch, step)}'
+
+
+def parts(text: str) -> tuple[str, int, int]:
+    """The run, the epoch and the step of such a message, of either kind."""
+    run_id, epoch, step = text.rpartition(" ")[2].split("/")
+    return run_id, int(epoch), int(step)
+
+
+class Fetches:
+    """A store whose commits fetch what ``wish`` asks for; ``fetched`` is what the last one brought."""
+
+    def __init__(self, store: Store, wish: Fetch) -> None:
+        self.store, self.wish, self.keys = store, wish, store.keys
+        self.fetched: Fetched | None = None
+
+    def commit(self, run_id: str, **given: Any) -> tuple[str, str]:
+        word, detail, self.fetched = self.store.commit_and_fetch(run_id, fetch=self.wish, **given)
+        return word, detail
+
+
 def record(store: Store, role: str = "controller", **extra: str) -> dict[str, str]:
     """The fields of a new run at node Controller."""
     fields = {**ExecutionState(current_node="Controller").to_fields(), **DIGEST_FREE, "goal": "g", "inputs": "{}"}
@@ -40,15 +63,14 @@ def record(store: Store, role: str = "controller", **extra: str) -> dict[str, st
 
 
 def submit(store: Store, run_id: str = "r", *, nonce: str | None = None, role: str = "controller", **options: Any) -> tuple[str, str]:
-    """Submit a run; ``fields`` are added to its hash, the other options are Store.submit's."""
+    """Submit a run; ``fields`` are added to its hash, ``fetchable``: with messages like Celery's; the other options are Store.submit's."""
     extra = dict(options.pop("fields", {}))
     epoch = 0
     if options.get("phase") == "interrupted":
         extra = {**pause_at("Controller", "before"), "i_id": "0:0", **extra}
         epoch = 1
-    return store.submit(
-        run_id, record(store, role, **extra), nonce=nonce or f"nonce-{run_id}", message=message(run_id, epoch, 0), **options
-    )
+    text = (named if options.pop("fetchable", False) else message)(run_id, epoch, 0)
+    return store.submit(run_id, record(store, role, **extra), nonce=nonce or f"nonce-{run_id}", message=text, **options)
 
 
 def new_run(store: Store, run_id: str = "r", **options: Any) -> str:
@@ -108,7 +130,7 @@ def by_token_alone(granted: Granted) -> Granted:
     return replace(granted, claim="")
 
 
-def commit(store: Store, granted: Granted, kind: str, **options: Any) -> tuple[str, str]:
+def commit(store: Store | Fetches, granted: Granted, kind: str, **options: Any) -> tuple[str, str]:
     """Commit the round that was granted, whatever has become of the run meanwhile."""
     fields = granted.fields
     return store.commit(
@@ -118,7 +140,7 @@ def commit(store: Store, granted: Granted, kind: str, **options: Any) -> tuple[s
 
 
 def commit_next(
-    store: Store, granted: Granted, node: str = "Executor", additions: tuple[str, ...] = ("turn",), **fields: str
+    store: Store | Fetches, granted: Granted, node: str = "Executor", additions: tuple[str, ...] = ("turn",), **fields: str
 ) -> tuple[str, str]:
     """The round is done, ``node`` is next."""
     return commit(
@@ -126,25 +148,25 @@ def commit_next(
     )
 
 
-def commit_end(store: Store, granted: Granted, additions: tuple[str, ...] = (), **fields: str) -> tuple[str, str]:
+def commit_end(store: Store | Fetches, granted: Granted, additions: tuple[str, ...] = (), **fields: str) -> tuple[str, str]:
     """The round is done, and so is the run."""
     return commit(store, granted, "end", fields={"answer": '"42"', "output": "{}", **fields}, additions=additions)
 
 
-def pause_next(store: Store, granted: Granted, node: str = "Executor", kind: str = "before", **fields: str) -> tuple[str, str]:
+def pause_next(store: Store | Fetches, granted: Granted, node: str = "Executor", kind: str = "before", **fields: str) -> tuple[str, str]:
     """The round is done; a person is asked at the boundary to ``node``."""
     pause = pause_at(node if kind == "before" else granted.fields["current_node"], kind)
     fields = {**_next(store, granted, node, ("turn",), {}), **pause, **fields}
     return commit(store, granted, "pause_next", message=_message(granted, 1, 1), fields=fields, additions=("turn",))
 
 
-def pause_here(store: Store, granted: Granted, **fields: str) -> tuple[str, str]:
+def pause_here(store: Store | Fetches, granted: Granted, **fields: str) -> tuple[str, str]:
     """The node asks a person, and has committed nothing."""
     pause = {**pause_at(granted.fields["current_node"], "node"), "i_reason": "may I?", **fields}
     return commit(store, granted, "pause_here", message=_message(granted, 1, 0), fields=pause)
 
 
-def fail_round(store: Store, granted: Granted, max_failures: int = 3, delay: int = 1_000, **options: Any) -> tuple[str, str]:
+def fail_round(store: Store | Fetches, granted: Granted, max_failures: int = 3, delay: int = 1_000, **options: Any) -> tuple[str, str]:
     """The round raised."""
     return commit(store, granted, "failed", error="boom", delay=delay, max_failures=max_failures, **options)
 
@@ -267,7 +289,7 @@ def pause_at(node: str, kind: str) -> dict[str, str]:
     return {"i_kind": kind, "i_status": status, "i_node": node, "i_reason": f"interrupt_{kind}: {node}"}
 
 
-def _next(store: Store, granted: Granted, node: str, additions: tuple[str, ...], fields: Mapping[str, str]) -> dict[str, str]:
+def _next(store: Store | Fetches, granted: Granted, node: str, additions: tuple[str, ...], fields: Mapping[str, str]) -> dict[str, str]:
     role = "executor" if node == "Executor" else "controller"
     turns = str(int(granted.fields["turns"]) + len(additions))
     return {"current_node": node, "task": f"holdfast.{role}_round", "queue": store.keys.queue(role), "turns": turns, **fields}
@@ -275,9 +297,14 @@ def _next(store: Store, granted: Granted, node: str, additions: tuple[str, ...],
 
 def _message(granted: Granted, epochs: int, steps: int) -> str:
     fields = granted.fields
-    return message(fields["id"], int(fields["epoch"]) + epochs, int(fields["step"]) + steps)
+    return _like(fields, int(fields["epoch"]) + epochs, int(fields["step"]) + steps)
 
 
 def _messages(seen: Mapping[str, str], epoch: int) -> dict[str, Any]:
     step = int(seen["step"])
-    return {"step": step, "message": message(seen["id"], epoch + 1, step), "after": message(seen["id"], epoch + 2, step)}
+    return {"step": step, "message": _like(seen, epoch + 1, step), "after": _like(seen, epoch + 2, step)}
+
+
+def _like(fields: Mapping[str, str], epoch: int, step: int) -> str:
+    """A message of the kind that the run has had so far."""
+    return (named if " " in fields["message"] else message)(fields["id"], epoch, step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -138,7 +139,7 @@ class Store(Reads):
         answer = self._run("claim_round", run_id, named)
         if answer[0] != "ok":
             return Refused(answer[0], answer[1] if len(answer) > 1 else "")
-        return _granted(answer[1:], claim, owner)
+        return _granted(answer[1], claim)
 
     def commit(self, run_id: str, **given: Any) -> tuple[str, str]:
         """``commit_and_fetch`` that fetches nothing; its word and detail."""
@@ -276,14 +277,15 @@ def _known(flows: Iterable[str]) -> str:
     return f",{','.join(flows)},"
 
 
-def _granted(told: Sequence[Any], claim: str, owner: str) -> Granted:
+def _granted(text: str, claim: str) -> Granted:
     """What claiming.lua tells of a claim."""
-    token, attempt, lease_until, now, turns, flat, newest = told
-    fields = dict(zip(flat[::2], flat[1::2], strict=True))
-    # The reply holds the hash as it was before the claim wrote; these are what it wrote.
-    fields |= {"phase": "leased", "token": token, "attempt": attempt, "lease_until": lease_until, "owner": owner}
+    token, attempt, lease_until, now, turns, fields, newest = json.loads(text)
     return Granted(token, int(attempt), int(lease_until), int(now), int(turns), fields, list(newest), claim)
 
 
 def _fetched(told: Sequence[Any], fetch: Fetch) -> Fetched:
-    return Fetched(told[0], told[1], _granted(told[2:], fetch.claim, fetch.owner) if len(told) > 2 else None)
+    word, queue, text = told
+    if word == "message":
+        return Fetched(queue, text, None)
+    claim = _granted(text, fetch.claim)
+    return Fetched(queue, claim.fields["message"], claim)

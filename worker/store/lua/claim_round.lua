@@ -4,7 +4,7 @@
 -- ARGV  epoch, step (what the message says), claim (id made once a delivery), owner (worker), lease,
 --       known (flows this worker plays, ",a,b,"), [schema] (the newest it reads), back, back_max (waits before a run of another flow is offered again), newest (turns wanted),
 --       hold (until a run of a paused flow is looked at, should nobody unpause it)
--- Returns ok TOKEN ATTEMPT LEASE_UNTIL NOW TURNS FIELDS NEWEST | missing | stale | finished PHASE | early PHASE | leased |
+-- Returns ok GRANT (see claiming.lua) | missing | stale | finished PHASE | early PHASE | leased |
 --         stopped | paused FLOW | unknown FLOW | damaged WHAT
 -- It is granted only to a queued run, for exactly its epoch and step; it never judges time: a lapsed lease is the sweep's.
 local k = keys_of_one_run()
@@ -14,7 +14,7 @@ if not run then return refusal end
 
 local this_round = run.epoch == arg.epoch and run.step == arg.step
 if this_round and run.phase == 'leased' and run.claim_id == arg.claim then
-  return { 'ok', grant_of(k, now, arg, run.token, run.attempt, run.lease_until) }
+  return { 'ok', grant_of(k, now, run, arg, run.token, run.attempt, run.lease_until) }
 end
 if not this_round then return { 'stale' } end
 if ENDED[run.phase] or run.phase == 'stopped' then return { 'finished', run.phase } end

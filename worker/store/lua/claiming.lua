@@ -15,24 +15,24 @@ local function newest_token(k, run)
   if number(run.token) <= newest + AHEAD then return newest end
 end
 
--- What a claim's holder is told after the word: token, attempt, lease_until, now, turns, fields, newest turns.
-local function grant_of(k, now, wish, token, attempt, lease_until)
-  return token, attempt, lease_until, whole(now), redis.call('LLEN', k.memory), redis.call('HGETALL', k.run),
-    redis.call('LRANGE', k.memory, -number(wish.newest), -1)
+-- What a claim's holder is told: [token, attempt, lease_until, now, turns, fields, newest turns (an object where there are none)]. In JSON, as a client reads one long text in a tenth of the time that it takes for a hundred short ones.
+local function grant_of(k, now, run, wish, token, attempt, lease_until)
+  local newest = redis.call('LRANGE', k.memory, -number(wish.newest), -1)
+  return cjson.encode({ token, attempt, lease_until, whole(now), redis.call('LLEN', k.memory), run, newest })
 end
 
--- Lease a queued run.
+-- Lease a queued run, none of whose keys is of a wrong type.
 local function grant(k, run, now, wish, newest)
   -- One counter for all runs: a worker of a run that was deleted and submitted again under its id holds no token of the new one.
   local token, attempt = whole(math.max(newest, number(run.token)) + 1), whole(number(run.attempt) + 1)
   local lease = math.max(number(run.lease), number(wish.lease))
   local lease_until = now + lease
-  redis.call('HSET', k.queues, 'token', token)
+  gather(k)
   enter(k, run, 'leased', now)
   set(k, 'token', token, 'attempt', attempt, 'claim_id', wish.claim, 'owner', wish.owner, 'lease_until', whole(lease_until),
     'lease_granted', whole(lease), 'claimed_at', whole(now), 'looked', '0', 'unknown', '0')
-  redis.call('HSETNX', k.run, 'started_at', whole(now))
-  redis.call('HDEL', k.run, 'spared')
+  if not run.started_at then set(k, 'started_at', whole(now)) end
+  if run.spared then unset(k, 'spared') end
   local limit = math.huge
   if run.round_timeout then limit = now + number(run.round_timeout) end
   if run.deadline then limit = math.min(limit, number(run.deadline)) end
@@ -44,6 +44,12 @@ local function grant(k, run, now, wish, newest)
   local cursor = run.queue .. ':cursor'
   -- Which of its messages this one is, nobody can tell: by the last one's number, all runs behind the first would be passed.
   local place = run.first_number or run.number
-  if number(place) > number(redis.call('HGET', k.queues, cursor)) then redis.call('HSET', k.queues, cursor, place) end
-  return grant_of(k, now, wish, token, attempt, whole(lease_until))
+  if number(place) > number(redis.call('HGET', k.queues, cursor)) then
+    redis.call('HSET', k.queues, 'token', token, cursor, place)
+  else
+    redis.call('HSET', k.queues, 'token', token)
+  end
+  for name, value in pairs(k.changes) do run[name] = value or nil end
+  write(k)
+  return grant_of(k, now, run, wish, token, attempt, whole(lease_until))
 end

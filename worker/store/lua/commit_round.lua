@@ -17,31 +17,33 @@
 --       claim_round.lua (fetch_claim is the claim's id): the caller has a place free now, and takes the next message of these lists
 -- Returns ok continued | ok completed | ok interrupted | ok stopped | ok errored | ok waiting | ok queued | fenced | missing |
 --         damaged KEY | unknown_queue LIST
---         After ok and its word, where a message was fetched: LIST TEXT, and where its round is claimed for the caller TOKEN ATTEMPT LEASE_UNTIL
---         NOW TURNS FIELDS NEWEST
+--         After ok and its word, where a message was fetched: message LIST TEXT | claimed LIST GRANT (see claiming.lua)
 -- Only the newest token of a leased run commits, and a commit repeated gets its first answer. A stop asked for meanwhile
 -- beats every outcome but `end`; the fields are written all the same. What was recorded before the commit goes when the round is done.
 -- A server that has forgotten claims (a failover, a loss of power) grants their tokens once more; so where the caller names its claim, the
 -- lease must be that claim's.
 local k = keys_of_one_run()
 local now = clock()
-local damaged = mistyped(k)
-if damaged then return { 'damaged', damaged } end
-
 local NEEDED = { 'id', 'flow', 'phase', 'epoch', 'step', 'token', 'attempt', 'failures', 'losses', 'current_node', 'last_node', 'created_at',
   'queue', 'message', 'number', 'grace', 'resend', 'retention', 'deadline', 'idem', 'held_token', 'waiting_for', 'last_token',
   'last_answer', 'stop_current_execution', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_id', 'i_status', 'i_node', 'i_reason',
   'claim_id', 'lease_until', 'lease_granted', 'intent_token', 'once', 'last_fetched' }
-local read = redis.call('HMGET', k.run, unpack(NEEDED))
+local read = redis.pcall('HMGET', k.run, unpack(NEEDED))
+if read.err then return { 'damaged', k.run } end
 local run = {}
 for i, name in ipairs(NEEDED) do run[name] = read[i] or nil end
+-- A round that is followed by another, the most frequent move by far, touches no index. What was read is what it should be.
+local plain = arg.kind == 'next' and run.stop_current_execution ~= 'stop_requested'
+local damaged = mistyped(plain and { memory = k.memory, events = k.events, due = k.due, queues = k.queues, lists = k.lists,
+  artifacts = k.artifacts } or k)
+if damaged then return { 'damaged', damaged } end
 if not run.id then return { redis.call('EXISTS', k.run) == 0 and 'missing' or 'damaged', 'id' } end
 damaged = malformed(k, run)
 if damaged then return { 'damaged', damaged } end
 
 if run.last_token == arg.token then return { 'ok', run.last_answer, fetched_before(k, now, run.last_fetched) } end
 if run.held_token == arg.token then
-  redis.call('HDEL', k.run, 'held_token', 'held_until')
+  unset(k, 'held_token', 'held_until')
   if run.phase == 'waiting' and run.waiting_for == 'hold' then due_at(k, run, now) end
   return { 'fenced' }
 end
@@ -66,16 +68,17 @@ local queue = given.queue or run.queue
 local refusal = unpushable(k, queue)
 if refusal then return refusal end
 
+gather(k)
 free_lease(k)
 if done then
-  for i = 1, #rest, 200 do redis.call('RPUSH', k.memory, unpack(rest, i, math.min(i + 199, #rest))) end
+  in_parts('RPUSH', k.memory, rest)
   event(k, run, now, 'committed', 'took', arg.took or '', 'data', arg.data or 'null')
   forget_interrupt(k)
   run.last_node = run.current_node
   run.step = whole(number(run.step) + 1)
   set(k, 'step', run.step, 'last_node', run.last_node, 'attempt', '0', 'failures', '0', 'losses', '0')
-  redis.call('HDEL', k.run, 'last_error', 'once')
-  for name in string.gmatch(run.once or '', '[^\n]+') do redis.call('HDEL', k.run, 'o:' .. name) end
+  unset(k, 'last_error', 'once')
+  for name in string.gmatch(run.once or '', '[^\n]+') do unset(k, 'o:' .. name) end
   run.attempt = '0'
   for name, text in pairs(arg) do
     local artifact = string.match(name, '^artifact:(.+)$')
@@ -83,7 +86,7 @@ if done then
   end
 end
 if done or retracted == '' then
-  redis.call('HDEL', k.run, 'intent', 'intent_token')
+  unset(k, 'intent', 'intent_token')
 elseif retracted then
   set(k, 'intent', retracted)
 end
@@ -129,7 +132,6 @@ else
   set(k, 'quarantined', '1')
   answer = 'errored'
 end
-local fetched, id
-if kind ~= 'give_back' then fetched, id = fetch(k, now) end
-set(k, 'last_token', arg.token, 'last_answer', answer, 'last_fetched', id or '')
-return { 'ok', answer, fetched }
+set(k, 'last_token', arg.token, 'last_answer', answer)
+write(k)
+return { 'ok', answer, kind ~= 'give_back' and fetch(k, now) or nil }

@@ -5,31 +5,34 @@
 -- All else is handed over unclaimed, and its delivery is judged like any other. That the run cannot be claimed is no reason not to hand
 -- over: the delivery's own claim says why, and moves what has to be moved.
 
--- The keys of another run than the one that the transition is of.
-local function keys_of_another(k, id)
-  local other = {}
-  for name, key in pairs(k) do other[name] = key end
-  other.run = key_of(k.due, id)
-  other.memory, other.events, other.artifacts, other.idem = other.run .. ':memory', other.run .. ':events', other.run .. ':artifacts', other.run
-  return other
+-- Another run than the one that the transition is of, as far as claims touch it, or nil where it is not what it should be: its keys, its fields.
+local function another(k, id)
+  local run = key_of(k.due, id)
+  local own = { run = run, memory = run .. ':memory', due = k.due, queues = k.queues, lists = k.lists, paused = k.paused }
+  local read = redis.pcall('HGETALL', own.run)
+  run = not read.err and table_of(read)
+  if run and not mistyped({ memory = own.memory, paused = own.paused, lists = {} }) and not malformed(own, run) then return own, run end
 end
 
 local function wish()
   return { claim = arg.fetch_claim, owner = arg.owner, lease = arg.lease, known = arg.known, newest = arg.newest }
 end
 
--- LIST TEXT, the grant where there is one; then the id of the run that was claimed.
+-- message LIST TEXT, or where its round could be claimed for the caller: claimed LIST GRANT (the text is in the run's fields)
 local function claimed(k, now, list, text)
   -- Where Celery wrote the arguments for people to read; only a place to find the id, which is not relied on.
   local id = string.match(text, '"argsrepr": "%(\'([%w_.:@-]+)\'')
-  local own = id and keys_of_another(k, id)
-  if not own or redis.call('TYPE', own.run).ok ~= 'hash' or redis.call('HGET', own.run, 'message') ~= text then return { list, text } end
-  local run = read_run(own)
-  if not run or run.phase ~= 'queued' or run.stop_current_execution == 'stop_requested' or not plays(run, wish())
-    or redis.call('HEXISTS', k.paused, run.flow) == 1 then return { list, text } end
+  local own, run
+  if id then own, run = another(k, id) end
+  local unclaimed = { 'message', list, text }
+  if not own or run.message ~= text or run.phase ~= 'queued' or run.stop_current_execution == 'stop_requested' or not plays(run, wish())
+    or redis.call('HEXISTS', k.paused, run.flow) == 1 then return unclaimed end
   local newest = newest_token(k, run)
-  if not newest then return { list, text } end
-  return { list, text, grant(own, run, now, wish(), newest) }, id
+  if not newest then return unclaimed end
+  -- A commit sent again finds by it what it fetched. Nothing takes it away: the claim's own id says whether it is still meant.
+  redis.call('HSET', k.run, 'last_fetched', id)
+  if own.run == k.run then run.last_fetched = id end
+  return { 'claimed', list, grant(own, run, now, wish(), newest) }
 end
 
 local function fetch(k, now)
@@ -42,8 +45,7 @@ end
 -- What this commit fetched when it was made: its reply may have been lost, and with it a claim.
 local function fetched_before(k, now, id)
   if not arg.fetch or not id or id == '' then return nil end
-  local own = keys_of_another(k, id)
-  local run = read_run(own)
+  local own, run = another(k, id)
   if not run or run.phase ~= 'leased' or run.claim_id ~= arg.fetch_claim then return nil end
-  return { run.queue, run.message, grant_of(own, now, wish(), run.token, run.attempt, run.lease_until) }
+  return { 'claimed', run.queue, grant_of(own, now, run, wish(), run.token, run.attempt, run.lease_until) }
 end

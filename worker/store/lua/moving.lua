@@ -2,11 +2,46 @@
 
 local KEPT_OPERATIONS = 16 -- how many replies to operations a run remembers, so that each can be repeated
 
-local function set(k, ...) redis.call('HSET', k.run, ...) end
+-- A transition that moves a run in many small steps gathers what changes in its hash, and writes it at once. Whoever has begun to gather
+-- must write before anything reads the hash.
+local function gather(k) k.changes = {} end
+
+local function set(k, ...)
+  if not k.changes then redis.call('HSET', k.run, ...) return end
+  local given = { ... }
+  for i = 1, #given, 2 do k.changes[given[i]] = given[i + 1] end
+end
+
+local function unset(k, ...)
+  if not k.changes then redis.call('HDEL', k.run, ...) return end
+  for _, name in ipairs({ ... }) do k.changes[name] = false end
+end
+
+-- Lua's unpack is bounded by its stack (about 8,000); a run may hold more values than that.
+local MOST_AT_ONCE = 200
+
+local function in_parts(command, key, list)
+  for i = 1, #list, MOST_AT_ONCE do redis.call(command, key, unpack(list, i, math.min(i + MOST_AT_ONCE - 1, #list))) end
+end
+
+local function write(k)
+  local values, names = {}, {}
+  for name, value in pairs(k.changes) do
+    if value then
+      values[#values + 1] = name
+      values[#values + 1] = value
+    else
+      names[#names + 1] = name
+    end
+  end
+  k.changes = nil
+  in_parts('HSET', k.run, values)
+  in_parts('HDEL', k.run, names)
+end
 
 local function set_fields(k)
-  -- Lua's unpack is bounded by its stack (about 8,000); a run may hold more values than that.
-  for i = 1, #fields, 200 do redis.call('HSET', k.run, unpack(fields, i, math.min(i + 199, #fields))) end
+  if not k.changes then in_parts('HSET', k.run, fields) return end
+  for i = 1, #fields, 2 do k.changes[fields[i]] = fields[i + 1] end
 end
 
 local function event(k, run, now, type, ...)
@@ -55,7 +90,7 @@ local function push(k, run, now)
   if outbox and not again then set(k, 'first_number', run.number) end
   enter(k, run, 'queued', now)
   set(k, 'number', run.number, 'queued_at', whole(now), 'looked', '0')
-  redis.call('HDEL', k.run, 'waiting_for', 'waiting_until')
+  unset(k, 'waiting_for', 'waiting_until')
   due_at(k, run, now + number(run.grace))
 end
 
@@ -71,10 +106,10 @@ local function fresh_message(k, run, message)
   set(k, 'message', message, 'number', '0', 'grace', run.resend)
 end
 
-local function free_lease(k) redis.call('HDEL', k.run, 'claim_id', 'owner', 'lease_until', 'round_until', 'claimed_at', 'progress', 'spared') end
+local function free_lease(k) unset(k, 'claim_id', 'owner', 'lease_until', 'round_until', 'claimed_at', 'progress', 'spared') end
 
 local function forget_interrupt(k)
-  redis.call('HDEL', k.run, 'i_id', 'i_kind', 'i_status', 'i_node', 'i_reason', 'i_data', 'i_wait', 'i_until', 'i_default', 'i_answer')
+  unset(k, 'i_id', 'i_kind', 'i_status', 'i_node', 'i_reason', 'i_data', 'i_wait', 'i_until', 'i_default', 'i_answer')
 end
 
 -- Whether the idempotency key is this run's: what its hash says of it may be damaged, or the key another run's by now.
@@ -115,7 +150,7 @@ local function stop_here(k, run, now, doubt)
   enter(k, run, 'stopped', now)
   set(k, 'stop_current_execution', 'stopped', 'status', 'interrupted_after', 'interrupted_node', run.last_node or run.current_node,
     'interrupt_reason', 'stop_requested', 'stopped_at', whole(now), 'in_doubt', doubt)
-  redis.call('HDEL', k.run, 'interrupt_data', 'waiting_for', 'waiting_until')
+  unset(k, 'interrupt_data', 'waiting_for', 'waiting_until')
   never_due(k, run)
 end
 
@@ -123,7 +158,7 @@ end
 local function pause(k, run, now)
   enter(k, run, 'interrupted', now)
   set(k, 'status', run.i_status, 'interrupted_node', run.i_node, 'interrupt_reason', run.i_reason)
-  if run.i_data then set(k, 'interrupt_data', run.i_data) else redis.call('HDEL', k.run, 'interrupt_data') end
+  if run.i_data then set(k, 'interrupt_data', run.i_data) else unset(k, 'interrupt_data') end
   event(k, run, now, 'interrupted', 'interrupt', run.i_id, 'reason', run.i_reason, 'data', run.i_data or 'null')
   local answered_at = run.i_wait and now + number(run.i_wait)
   if answered_at then set(k, 'i_until', whole(answered_at)) end
@@ -135,7 +170,7 @@ local function new_epoch(k, run, message)
   run.epoch, run.failures, run.losses = whole(number(run.epoch) + 1), '0', '0'
   fresh_message(k, run, message)
   set(k, 'epoch', run.epoch, 'failures', '0', 'losses', '0', 'status', 'running', 'stop_current_execution', 'none')
-  redis.call('HDEL', k.run, 'interrupted_node', 'interrupt_reason', 'interrupt_data', 'in_doubt', 'error', 'ended_at', 'quarantined',
+  unset(k, 'interrupted_node', 'interrupt_reason', 'interrupt_data', 'in_doubt', 'error', 'ended_at', 'quarantined',
     'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'stop_seen_at', 'stopped_at')
 end
 

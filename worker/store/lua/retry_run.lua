@@ -21,7 +21,7 @@ event(k, run, now, 'retried', 'error', run.error or '')
 persist(k, run)
 -- A deadline that has passed would end the run again at once: asking for a retry takes it down.
 if run.deadline and number(run.deadline) <= now then
-  redis.call('HDEL', k.run, 'deadline')
+  unset(k, 'deadline')
   run.deadline = nil
 end
 start_again(k, run, now, arg.message, arg.after)

@@ -210,7 +210,7 @@ for order, id in ipairs(ids) do
       wait(k, run, now, 'paused', math.floor(number(arg.hold) * (0.5 + (jitter + order * 0.618) % 1)))
       word = 'in_line'
     else
-      redis.call('HDEL', k.run, 'held_token', 'held_until')
+      unset(k, 'held_token', 'held_until')
       push(k, run, now)
       word = 'woken'
     end

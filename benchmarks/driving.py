@@ -1,0 +1,215 @@
+"""Drives the real scripts without Celery, to find what a server carries when everybody else is fast.
+
+Each process has many connections, and more runs than connections. Over each connection one slot of a worker is played, one command at a
+time: a message is taken (BRPOP), its round claimed and committed; where commits fetch, all but each eighth take the next message along,
+claimed, as a worker's do. Processes have a prefix, and so queues, of their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import re
+import select
+import socket
+import time
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+
+from benchmarks.recorded import Messages, Packed, Recording, record
+from worker.client import Client
+from worker.fetching import LEFT_TO_OTHERS
+from worker.settings import Settings
+from worker.store import scripts
+from worker.store.wire import packed
+
+#: Rounds of a run, which does not end while it is driven.
+ENDLESS = 1_000_000
+#: Runs a connection, so that nobody waits for a message.
+RUNS = 3
+READ = 1 << 18
+RUN_ID = re.compile(rb'"argsrepr": "\(\'([^\']+)\'')
+
+
+@dataclass(frozen=True)
+class Driven:
+    """What is driven, at the server of this unix socket: rounds that leave so many bytes of state."""
+
+    path: str
+    size: int = 500
+    fetch: bool = True
+    processes: int = 2
+    connections: int = 16
+
+
+class DrivenRun:
+    """One run: the commands of its rounds."""
+
+    def __init__(self, recording: Recording, run_id: str) -> None:
+        told = ("step", "token", "claim", "message")
+        self.id, self.step = run_id, 0
+        self._claims = [Packed(call, run_id, ("step", "claim")) for call in recording.claims]
+        self._commits = [Packed(call, run_id, told) for call in recording.commits]
+        self._fetches = [Packed(call, run_id, (*told, "fetch_claim")) for call in recording.fetches]
+        self._messages = [Messages(call) for call in recording.commits]
+
+    def claim(self, claim: str) -> bytes:
+        """Claim the round that is next."""
+        return self._claims[self.step % 2].fill(step=self.step, claim=claim)
+
+    def commit(self, token: str, claim: str, fetch_claim: str | None) -> bytes:
+        """Commit it, and fetch the next message with ``fetch_claim``, if that is given."""
+        place = self.step % 2
+        kind = self._commits if fetch_claim is None else self._fetches
+        message = self._messages[place].of(self.id, self.step + 1)
+        return kind[place].fill(step=self.step, token=token, claim=claim, message=message, fetch_claim=fetch_claim)
+
+
+class Slot:
+    """One slot of a worker over its connection: what it sends next, given what it was answered.
+
+    ``rounds`` is how many it has committed.
+    """
+
+    def __init__(self, runs: Mapping[str, DrivenRun], lists: list[str], fetch: bool) -> None:
+        self.rounds = 0
+        self._runs, self._fetch = runs, fetch
+        self._take = packed(["BRPOP", *lists, 1])
+        self._ids = (f"driver:1.{id(self):016x}{number:016x}" for number in itertools.count())
+        self._turn = self._play()
+        self.sends = next(self._turn)
+
+    def hear(self, answer: bytes) -> bool:
+        """What came in answer to ``sends``; False where that was not all of it. From then on ``sends`` is what comes next."""
+        if answer.startswith(b"-"):
+            raise RuntimeError(f"the server said {answer[:500]!r} to {self.sends[:500]!r}")
+        if not _is_whole(answer):
+            return False
+        self.sends = self._turn.send(answer)
+        return True
+
+    def _play(self) -> Generator[bytes, bytes, None]:
+        held: tuple[DrivenRun, str, str] | None = None
+        while True:
+            if held is None:
+                answer = yield self._take
+                found = RUN_ID.search(answer)
+                if found is None:
+                    continue  # a second without a message
+                run, claim = self._runs[found[1].decode()], next(self._ids)
+                answer = yield run.claim(claim)
+                words = answer.split(b"\r\n", 5)
+                assert words[2] == b"ok", f"{run.id}, step {run.step}: the claim got {answer[:200]!r}"
+                held = run, words[4].decode(), claim
+            run, token, claim = held
+            fetch_claim = next(self._ids) if self._fetch and (self.rounds + 1) % LEFT_TO_OTHERS else None
+            answer = yield run.commit(token, claim, fetch_claim)
+            self.rounds, run.step, held = self.rounds + 1, run.step + 1, None
+            words = answer.split(b"\r\n", 12)
+            assert words[4] == b"continued", f"{run.id}, step {run.step}: the commit got {answer[:200]!r}"
+            if answer.startswith(b"*3"):
+                found = RUN_ID.search(words[9])
+                assert found is not None and fetch_claim is not None and words[5] != b"*2", f"not claimed: {answer[:2000]!r}"
+                held = self._runs[found[1].decode()], words[11].decode(), fetch_claim
+
+
+def _is_whole(answer: bytes) -> bool:
+    """Whether this is all of an answer. No parser, which would cost more than all else here: each kind has an end of its own."""
+    if answer.startswith((b"*8", b"*3")):  # a claim, fetched or not: the newest turns are its last part, and there are none
+        return answer.endswith(b"\r\n*0\r\n")
+    return answer.endswith((b"continued\r\n", b"}}\r\n", b"_\r\n", b"*-1\r\n"))  # a commit, a message, none
+
+
+def drive(driven: Driven, number: int, rounds: Any, stopping: Any) -> None:
+    """One process: play rounds until ``stopping`` is set; how many is told in ``rounds[number]``."""
+    settings = Settings(redis_url=f"unix://{driven.path}", prefix=f"drive{number}", flow_modules=("benchmarks.flows",))
+    inputs = {"rounds": ENDLESS, "bytes": driven.size}
+    recording = record(settings, "empty", inputs)
+    client = Client(settings=settings)
+    client._store.redis.delete(*client._store.keys.queue_names)  # the recorded run's own
+    runs = {name: DrivenRun(recording, name) for name in (f"driven-run-{place:05}" for place in range(RUNS * driven.connections))}
+    for run_id in runs:
+        client.submit("empty", "go", inputs, run_id=run_id)
+    for name in ("claim_round", "commit_round"):
+        client._store.redis.script_load(scripts.source(name))
+    slots: dict[int, tuple[socket.socket, Slot, bytearray]] = {}
+    with select.epoll() as poll:
+        for _ in range(driven.connections):
+            connection = socket.socket(socket.AF_UNIX)
+            connection.connect(driven.path)
+            slots[connection.fileno()] = connection, Slot(runs, client._store.keys.queue_names, driven.fetch), bytearray()
+            poll.register(connection, select.EPOLLIN)
+        client.close()
+        for connection, slot, _ in slots.values():
+            connection.sendall(slot.sends)
+        while not stopping.is_set():
+            for place, _ in poll.poll(1.0):
+                connection, slot, heard = slots[place]
+                heard += connection.recv(READ)
+                before = slot.rounds
+                if slot.hear(bytes(heard)):
+                    heard.clear()
+                    rounds[number] += slot.rounds - before
+                    connection.sendall(slot.sends)
+    for connection, _, _ in slots.values():
+        connection.close()
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What the server did in the measured time: rounds, seconds by the clock, and CPU seconds.
+
+    ``main`` are those of the server's one thread for commands, ``whole`` those of its whole process (syncs of the log, frees). ``calls``
+    are microseconds a round by command, as the server counts them itself: without sockets and log.
+    """
+
+    rounds: int
+    seconds: float
+    main: float
+    whole: float
+    calls: Mapping[str, float]
+
+
+def carried(driven: Driven, seconds: float, settle: float = 0.5) -> Carried:
+    """Drive for ``seconds``, after a time to get going."""
+    server = redis.Redis(unix_socket_path=driven.path, decode_responses=True)
+    with _driving(driven) as rounds:
+        time.sleep(settle)
+        (*before, told), count = _look(server), sum(rounds)
+        time.sleep(seconds)
+        (*after, now), done = _look(server), sum(rounds) - count
+    server.close()
+    clock, main, whole = (b - a for a, b in zip(before, after, strict=True))
+    return Carried(done, clock, main, whole, {name: (now[name] - told.get(name, 0)) / done for name in now})
+
+
+@contextmanager
+def _driving(driven: Driven) -> Iterator[Any]:
+    """The processes at work; yields the counts of rounds, one a process."""
+    context = multiprocessing.get_context("spawn")
+    rounds, stopping = context.Array("Q", driven.processes, lock=False), context.Event()
+    processes = [context.Process(target=drive, args=(driven, number, rounds, stopping)) for number in range(driven.processes)]
+    for process in processes:
+        process.start()
+    try:
+        while not all(rounds):
+            assert all(process.is_alive() for process in processes), "a driving process ended; it says above why"
+            time.sleep(0.01)
+        yield rounds
+        assert all(process.is_alive() for process in processes), "a driving process ended; it says above why"
+    finally:
+        stopping.set()
+        for process in processes:
+            process.join(10)
+            process.kill()
+
+
+def _look(server: redis.Redis) -> tuple[float, float, float, dict[str, float]]:
+    cpu: Any = server.info("cpu")
+    stats: Any = server.info("commandstats")
+    main, whole = (cpu[f"used_cpu_user{part}"] + cpu[f"used_cpu_sys{part}"] for part in ("_main_thread", ""))
+    return time.perf_counter(), main, whole, {name.removeprefix("cmdstat_"): stat["usec"] for name, stat in stats.items()}
