@@ -14,7 +14,22 @@ from tests.model.sweeping import sweep
 Move = tuple[Any, ...]
 
 #: The moves by which a run comes to rest with nobody's luck: nothing is lost from here on, and workers do what they should.
-GOOD = ("tick", "sweep", "take", "commit", "die", "publish", "beat", "unpause", "offer", "resend_claim", "resend_commit", "fetch", "begin", "deliver")
+GOOD = (
+    "tick",
+    "sweep",
+    "take",
+    "commit",
+    "die",
+    "publish",
+    "beat",
+    "unpause",
+    "offer",
+    "resend_claim",
+    "resend_commit",
+    "fetch",
+    "begin",
+    "deliver",
+)
 
 
 def is_good(move: Move) -> bool:

@@ -23,8 +23,8 @@ NOTHING = (-1, 0)
 RUN = (
     "phase", "epoch", "step", "token", "attempt", "failures", "losses", "stop", "due", "lease_until", "spared", "round_until",
     "number", "first_number", "grace", "looked", "age", "message", "queue", "waiting_for", "waiting_until", "held_token", "held_until",
-    "last_token", "last_answer", "last_fetched", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown", "expires", "nonce",
-    "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
+    "last_token", "last_answer", "last_fetched", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown",
+    "expires", "nonce", "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
 )  # fmt: skip
 TIMES = ("due", "lease_until", "spared", "round_until", "waiting_until", "held_until", "i_until", "deadline", "not_before")
 
@@ -87,7 +87,16 @@ def new_run(**fields: Any) -> Run:
     """A run that has just been made; everything not given is absent."""
     empty: dict[str, Any] = dict.fromkeys(RUN)
     empty |= {"epoch": 0, "step": 0, "token": 0, "attempt": 0, "failures": 0, "losses": 0, "stop": "none", "number": 0, "first_number": 0}
-    empty |= {"looked": False, "age": 0, "queue": 0, "waiting_for": "", "held_token": 0, "last_token": 0, "last_answer": "", "last_fetched": -1}
+    empty |= {
+        "looked": False,
+        "age": 0,
+        "queue": 0,
+        "waiting_for": "",
+        "held_token": 0,
+        "last_token": 0,
+        "last_answer": "",
+        "last_fetched": -1,
+    }
     empty |= {"expires": False, "nonce": 0, "log": 0, "was_spared": False, "forfeited": False, "message": (0, 0), "grace": 1}
     empty |= {"intent": 0, "result": 0, "begun": (), "returned": 0, "unknown": 0}
     return Run(tuple((empty | fields).values()))

@@ -33,7 +33,7 @@ def message(run_id: str, epoch: int, step: int) -> str:
 
 def named(run_id: str, epoch: int, step: int) -> str:
     """The same where the commit that fetches finds the run's id, as it does in Celery's own."""
-    return f"\"argsrepr\": \"('{run_id}' {message(run_id, epoch, step)}"
+    return f'"argsrepr": "(\'{run_id}\' {message(run_id, epoch, step)}'
 
 
 def parts(text: str) -> tuple[str, int, int]:
