@@ -1,133 +1,194 @@
-"""Drives the real scripts without Celery: what a server carries, when nobody but the server works.
+"""Drives the real scripts without Celery, to find what a server carries when everybody else is fast.
 
-Each process has many connections, each of which plays the rounds of one run after the other has ended: take a message (as a worker's
-BRPOP), claim, commit. One command is on its way per connection. Processes have a prefix, and so queues, of their own.
+Each process has many connections, and more runs than connections. Over each connection one slot of a worker is played, one command at a
+time: a message is taken (BRPOP), its round claimed and committed; where commits fetch, all but each eighth take the next message along,
+claimed, as a worker's do. Processes have a prefix, and so queues, of their own.
 """
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
+import re
 import select
 import socket
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import redis
 
-from benchmarks.recorded import Messages, Packed, Recording, bulk, record
+from benchmarks.recorded import Messages, Packed, Recording, record
 from worker.client import Client
+from worker.fetching import LEFT_TO_OTHERS
 from worker.settings import Settings
 from worker.store import scripts
+from worker.store.wire import packed
 
-ENDLESS = 1_000_000  # rounds of a run that does not end while it is driven
+#: Rounds of a run, which does not end while it is driven.
+ENDLESS = 1_000_000
+#: Runs a connection, so that nobody waits for a message.
+RUNS = 3
 READ = 1 << 18
+RUN_ID = re.compile(rb'"argsrepr": "\(\'([^\']+)\'')
 
 
 @dataclass(frozen=True)
 class Driven:
-    """What is driven: by ``processes`` with so many ``connections`` each, runs whose rounds carry ``state`` bytes.
-
-    ``takes``: whether each round takes its message from the queue first, as a worker without the fetch does.
-    """
+    """What is driven, at the server of this unix socket: rounds that leave so many bytes of state."""
 
     path: str
-    state: int = 500
+    size: int = 500
+    fetch: bool = True
     processes: int = 2
     connections: int = 16
-    takes: bool = True
 
 
-class RunOnWire:
-    """One run, played over one connection: what is to be sent next, given what was answered.
+class DrivenRun:
+    """One run: the commands of its rounds."""
 
-    ``ends`` is how a whole answer to ``sends`` can end. (No parser: it would cost more than all else that is done here.)
+    def __init__(self, recording: Recording, run_id: str) -> None:
+        told = ("step", "token", "claim", "message")
+        self.id, self.step = run_id, 0
+        self._claims = [Packed(call, run_id, ("step", "claim")) for call in recording.claims]
+        self._commits = [Packed(call, run_id, told) for call in recording.commits]
+        self._fetches = [Packed(call, run_id, (*told, "fetch_claim")) for call in recording.fetches]
+        self._messages = [Messages(call) for call in recording.commits]
+
+    def claim(self, claim: str) -> bytes:
+        """Claim the round that is next."""
+        return self._claims[self.step % 2].fill(step=self.step, claim=claim)
+
+    def commit(self, token: str, claim: str, fetch_claim: str | None) -> bytes:
+        """Commit it, and fetch the next message with ``fetch_claim``, if that is given."""
+        place = self.step % 2
+        kind = self._commits if fetch_claim is None else self._fetches
+        message = self._messages[place].of(self.id, self.step + 1)
+        return kind[place].fill(step=self.step, token=token, claim=claim, message=message, fetch_claim=fetch_claim)
+
+
+class Slot:
+    """One slot of a worker over its connection: what it sends next, given what it was answered.
+
+    ``rounds`` is how many it has committed.
     """
 
-    def __init__(self, recording: Recording, run_id: str, shas: dict[str, str], takes: bool) -> None:
-        self._run_id, self.step = run_id, 0
-        self._claims = [Packed(call, shas["claim_round"], run_id, ("step", "claim")) for call in recording.claims]
-        self._commits = [Packed(call, shas["commit_round"], run_id, ("step", "token", "claim", "message")) for call in recording.commits]
-        self._messages = [Messages(call) for call in recording.commits]
-        *_, controller, executor = recording.claims[0].keys
-        words = ("BRPOP", controller, executor, "1")
-        self._take = b"*4\r\n" + b"".join(map(bulk, words)) if takes else None
-        self._turn = self._rounds()
-        self.sends, self.ends = next(self._turn)
+    def __init__(self, runs: Mapping[str, DrivenRun], lists: list[str], fetch: bool) -> None:
+        self.rounds = 0
+        self._runs, self._fetch = runs, fetch
+        self._take = packed(["BRPOP", *lists, 1])
+        self._ids = (f"driver:1.{id(self):016x}{number:016x}" for number in itertools.count())
+        self._turn = self._play()
+        self.sends = next(self._turn)
 
-    def hear(self, answer: bytes) -> None:
-        """What the server said to ``sends``; from then on ``sends`` is what comes next."""
+    def hear(self, answer: bytes) -> bool:
+        """What came in answer to ``sends``; False where that was not all of it. From then on ``sends`` is what comes next."""
         if answer.startswith(b"-"):
-            raise RuntimeError(f"{self._run_id}, step {self.step}: the server said {answer[:500]!r}")
-        self.sends, self.ends = self._turn.send(answer)
+            raise RuntimeError(f"the server said {answer[:500]!r} to {self.sends[:500]!r}")
+        if not _is_whole(answer):
+            return False
+        self.sends = self._turn.send(answer)
+        return True
 
-    def _rounds(self) -> Generator[tuple[bytes, bytes], bytes, None]:
+    def _play(self) -> Generator[bytes, bytes, None]:
+        held: tuple[DrivenRun, str, str] | None = None
         while True:
-            if self._take is not None:
-                yield self._take, b"}}\r\n"  # the message's text
-            claim, place = f"driver:1.{self._run_id}{self.step:016}", self.step % 2
-            answer = yield self._claims[place].fill(step=self.step, claim=claim), b"\r\n*0\r\n"  # the newest turns: none
-            _, _, word, _, token, _ = answer.split(b"\r\n", 5)
-            assert word == b"ok", f"{self._run_id}, step {self.step}: the claim got {answer[:200]!r}"
-            message = self._messages[place].of(self._run_id, self.step + 1)
-            filled = self._commits[place].fill(step=self.step, token=token.decode(), claim=claim, message=message)
-            yield filled, b"continued\r\n"
-            self.step += 1
+            if held is None:
+                answer = yield self._take
+                found = RUN_ID.search(answer)
+                if found is None:
+                    continue  # a second without a message
+                run, claim = self._runs[found[1].decode()], next(self._ids)
+                answer = yield run.claim(claim)
+                words = answer.split(b"\r\n", 5)
+                assert words[2] == b"ok", f"{run.id}, step {run.step}: the claim got {answer[:200]!r}"
+                held = run, words[4].decode(), claim
+            run, token, claim = held
+            fetch_claim = next(self._ids) if self._fetch and (self.rounds + 1) % LEFT_TO_OTHERS else None
+            answer = yield run.commit(token, claim, fetch_claim)
+            self.rounds, run.step, held = self.rounds + 1, run.step + 1, None
+            words = answer.split(b"\r\n", 12)
+            assert words[4] == b"continued", f"{run.id}, step {run.step}: the commit got {answer[:200]!r}"
+            if answer.startswith(b"*3"):
+                found = RUN_ID.search(words[9])
+                assert found is not None and fetch_claim is not None and words[5] != b"*2", f"not claimed: {answer[:2000]!r}"
+                held = self._runs[found[1].decode()], words[11].decode(), fetch_claim
+
+
+def _is_whole(answer: bytes) -> bool:
+    """Whether this is all of an answer. No parser, which would cost more than all else here: each kind has an end of its own."""
+    if answer.startswith((b"*8", b"*3")):  # a claim, fetched or not: the newest turns are its last part, and there are none
+        return answer.endswith(b"\r\n*0\r\n")
+    return answer.endswith((b"continued\r\n", b"}}\r\n", b"_\r\n", b"*-1\r\n"))  # a commit, a message, none
 
 
 def drive(driven: Driven, number: int, rounds: Any, stopping: Any) -> None:
-    """One process: play rounds until ``stopping`` is set, and count them in ``rounds[number]``."""
-    prefix = f"drive{number}"
-    settings = Settings(redis_url=f"unix://{driven.path}", prefix=prefix, flow_modules=("benchmarks.loads",))
-    recording = record(settings, "carrying", {"rounds": ENDLESS, "bytes": driven.state})
+    """One process: play rounds until ``stopping`` is set; how many is told in ``rounds[number]``."""
+    settings = Settings(redis_url=f"unix://{driven.path}", prefix=f"drive{number}", flow_modules=("benchmarks.flows",))
+    inputs = {"rounds": ENDLESS, "bytes": driven.size}
+    recording = record(settings, "empty", inputs)
     client = Client(settings=settings)
-    client._store.redis.delete(*client._store.keys.queue_names)
-    shas = {name: client._store.redis.script_load(scripts.source(name)) for name in ("claim_round", "commit_round")}
-    poll, runs, socks, pieces = select.epoll(), {}, {}, {}
-    for place in range(driven.connections):
-        run_id = f"driven-run-{place:05}"
-        client.submit("carrying", "go", {"rounds": ENDLESS, "bytes": driven.state}, run_id=run_id)
-        sock = socket.socket(socket.AF_UNIX)
-        sock.connect(driven.path)
-        socks[sock.fileno()], runs[sock.fileno()] = sock, RunOnWire(recording, run_id, shas, driven.takes)
-        poll.register(sock, select.EPOLLIN)
-    client.close()
-    for place, sock in socks.items():
-        sock.sendall(runs[place].sends)
-    while not stopping.is_set():
-        for place, _ in poll.poll(1.0):
-            sock, run = socks[place], runs[place]
-            answer = pieces.pop(place, b"") + sock.recv(READ)
-            if not answer.endswith(run.ends) and not answer.startswith(b"-"):
-                pieces[place] = answer
-                continue
-            step = run.step
-            run.hear(answer)
-            rounds[number] += run.step - step
-            sock.sendall(run.sends)
-    for sock in socks.values():
-        sock.close()
+    client._store.redis.delete(*client._store.keys.queue_names)  # the recorded run's own
+    runs = {name: DrivenRun(recording, name) for name in (f"driven-run-{place:05}" for place in range(RUNS * driven.connections))}
+    for run_id in runs:
+        client.submit("empty", "go", inputs, run_id=run_id)
+    for name in ("claim_round", "commit_round"):
+        client._store.redis.script_load(scripts.source(name))
+    slots: dict[int, tuple[socket.socket, Slot, bytearray]] = {}
+    with select.epoll() as poll:
+        for _ in range(driven.connections):
+            connection = socket.socket(socket.AF_UNIX)
+            connection.connect(driven.path)
+            slots[connection.fileno()] = connection, Slot(runs, client._store.keys.queue_names, driven.fetch), bytearray()
+            poll.register(connection, select.EPOLLIN)
+        client.close()
+        for connection, slot, _ in slots.values():
+            connection.sendall(slot.sends)
+        while not stopping.is_set():
+            for place, _ in poll.poll(1.0):
+                connection, slot, heard = slots[place]
+                heard += connection.recv(READ)
+                before = slot.rounds
+                if slot.hear(bytes(heard)):
+                    heard.clear()
+                    rounds[number] += slot.rounds - before
+                    connection.sendall(slot.sends)
+    for connection, _, _ in slots.values():
+        connection.close()
 
 
 @dataclass(frozen=True)
 class Carried:
     """What the server did in the measured time: rounds, seconds by the clock, and CPU seconds.
 
-    ``main`` are those of the server's one thread for commands, ``whole`` those of its whole process (syncs of the log, frees).
-    ``calls`` tells microseconds a round by command, as the server itself counts them: without reading and writing sockets and log.
+    ``main`` are those of the server's one thread for commands, ``whole`` those of its whole process (syncs of the log, frees). ``calls``
+    are microseconds a round by command, as the server counts them itself: without sockets and log.
     """
 
     rounds: int
     seconds: float
     main: float
     whole: float
-    calls: dict[str, float]
+    calls: Mapping[str, float]
+
+
+def carried(driven: Driven, seconds: float, settle: float = 0.5) -> Carried:
+    """Drive for ``seconds``, after a time to get going."""
+    server = redis.Redis(unix_socket_path=driven.path, decode_responses=True)
+    with _driving(driven) as rounds:
+        time.sleep(settle)
+        (*before, told), count = _look(server), sum(rounds)
+        time.sleep(seconds)
+        (*after, now), done = _look(server), sum(rounds) - count
+    server.close()
+    clock, main, whole = (b - a for a, b in zip(before, after, strict=True))
+    return Carried(done, clock, main, whole, {name: (now[name] - told.get(name, 0)) / done for name in now})
 
 
 @contextmanager
-def driving(driven: Driven) -> Iterator[Any]:
+def _driving(driven: Driven) -> Iterator[Any]:
     """The processes at work; yields the counts of rounds, one a process."""
     context = multiprocessing.get_context("spawn")
     rounds, stopping = context.Array("Q", driven.processes, lock=False), context.Event()
@@ -147,22 +208,8 @@ def driving(driven: Driven) -> Iterator[Any]:
             process.kill()
 
 
-def carried(driven: Driven, seconds: float, settle: float = 0.5) -> Carried:
-    """Drive for ``seconds``, after a time to get going."""
-    server = redis.Redis(unix_socket_path=driven.path, decode_responses=True)
-    with driving(driven) as rounds:
-        time.sleep(settle)
-        before = _look(server, rounds)
-        time.sleep(seconds)
-        after = _look(server, rounds)
-    done, clock, main, whole = (b - a for a, b in zip(before[0], after[0], strict=True))
-    spent = {name: (after[1][name] - before[1].get(name, 0)) / done for name in after[1]}
-    return Carried(int(done), clock, main, whole, {name: round(each, 2) for name, each in spent.items() if each > 0.01})
-
-
-def _look(server: redis.Redis, rounds: Any) -> tuple[tuple[float, ...], dict[str, float]]:
+def _look(server: redis.Redis) -> tuple[float, float, float, dict[str, float]]:
     cpu: Any = server.info("cpu")
-    main, whole = (cpu[f"used_cpu_user{part}"] + cpu[f"used_cpu_sys{part}"] for part in ("_main_thread", ""))
-    now, done = time.perf_counter(), sum(rounds)
     stats: Any = server.info("commandstats")
-    return (done, now, main, whole), {name.removeprefix("cmdstat_"): stat["usec"] for name, stat in stats.items()}
+    main, whole = (cpu[f"used_cpu_user{part}"] + cpu[f"used_cpu_sys{part}"] for part in ("_main_thread", ""))
+    return time.perf_counter(), main, whole, {name.removeprefix("cmdstat_"): stat["usec"] for name, stat in stats.items()}

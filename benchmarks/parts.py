@@ -12,7 +12,7 @@ from benchmarks.report import Options, Report
 #: Name to what it measures. The module is ``benchmarks.NAME``.
 PARTS = {
     "rounds": "rounds a second beside plain Celery, DBOS, LangGraph and Restate, and what each round costs",
-    "processes": "rounds a second with 1, 2 and 4 worker processes",
+    "workers": "rounds a second with 1, 2 and 4 worker processes",
     "latency": "one hop of a lone run, and submit to first round",
     "stops": "stop to stopped, and until the slot is free",
     "recovery": "kill -9 to the next round",

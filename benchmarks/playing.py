@@ -50,7 +50,7 @@ def play(side: Side, work: Work, watch: bool = False) -> Played:
         AssertionError: it did not play the rounds that it was to play.
     """
     work = replace(work, runs=max(1, round(work.runs * side.share)))
-    warm = max(1, round(WARM_UP * work.processes * side.share))
+    warm = min(work.runs, max(1, round(WARM_UP * work.processes * side.share)))
     with tally() as listening, side.up(work, listening) as session:
         session.start(warm)
         _await(session, warm, "warm-up")

@@ -1,6 +1,6 @@
 """The commands of a real round, noted while a real run is played in this process; from them, those of any round of any run.
 
-What drives the scripts without Celery (driving.py) sends exactly what a worker would, without the worker's own work.
+What drives the scripts without Celery (driving.py) sends what a worker would, without a worker's own work.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Any
 from worker.app import engine_of, make_app
 from worker.carrier import Sender
 from worker.client import Client
+from worker.fetching import Delivery
 from worker.settings import Settings
 from worker.store import scripts
+from worker.store.wire import packed
 from worker.template import Template, new_ids
 
 #: The run that is played for the record; its id is as long as those of the runs that are driven.
@@ -36,26 +38,44 @@ class Call:
 
 @dataclass(frozen=True)
 class Recording:
-    """What a run's submission and its rounds sent; of claims and commits one of a controller's round and one of an executor's."""
+    """What a run's submission and its rounds sent; of each kind of call one of a controller's round and one of an executor's.
+
+    ``fetches`` are the commits that fetch, ``commits`` those that do not.
+    """
 
     submit: Call
     claims: Sequence[Call]
     commits: Sequence[Call]
+    fetches: Sequence[Call]
 
 
 def record(settings: Settings, flow: str, inputs: Mapping[str, Any]) -> Recording:
-    """Play the first rounds of a run of ``flow`` in this process, and tell what was sent. The run stays as it is then."""
+    """Play the first rounds of a run of ``flow`` in this process, once without fetching and once with it, and tell what was sent."""
+    submits, claims, commits = _played(settings, flow, inputs, fetch=False)
+    _, _, fetches = _played(settings, flow, inputs, fetch=True)
+    return Recording(submits[0], claims[WARM_UP:], commits[WARM_UP:], fetches[WARM_UP:])
+
+
+def _played(settings: Settings, flow: str, inputs: Mapping[str, Any], fetch: bool) -> tuple[list[Call], list[Call], list[Call]]:
+    """Submits, claims, and commits of rounds."""
     engine, client = engine_of(make_app(settings)), Client(settings=settings)
-    submitted, calls = noted(client._store), noted(engine.store)
+    submits, calls = noted(client._store), noted(engine.store)
+    keys = client._store.keys
+    client._store.redis.delete(*keys.of_run(RECORDED_RUN)[:4])
     client.submit(flow, "go", inputs, run_id=RECORDED_RUN)
+    client._store.redis.delete(*keys.queue_names)  # the first message is delivered below
+    if fetch:
+        engine.fetching.begin(keys.queue_names, slots=16, inline=False)
+    delivery = Delivery()
     for step in range(WARM_UP + 2):
-        word = engine.rounds.play(RECORDED_RUN, 0, step)
+        word = engine.rounds.play(RECORDED_RUN, 0, step, delivery)
         assert word == "continued", f"step {step} of the recorded run came to {word!r}; give it more rounds"
+        fetched = delivery.fetched
+        assert (fetched is not None and fetched.claim is not None) == fetch, f"step {step} fetched {fetched!r}"
+        delivery = Delivery(fetched.claim if fetched is not None else None)
     client.close()
     engine.close()
-    kept = calls[2 * WARM_UP :]
-    assert [call.transition for call in kept] == ["claim_round", "commit_round"] * 2, [call.transition for call in kept]
-    return Recording(submitted[0], kept[::2], kept[1::2])
+    return submits, *([call for call in calls if call.transition == name] for name in ("claim_round", "commit_round"))
 
 
 def noted(store: Any) -> list[Call]:
@@ -73,10 +93,11 @@ def noted(store: Any) -> list[Call]:
 
 
 class Packed:
-    """A call in the server's wire format, for another run, with blanks for some of its arguments."""
+    """A call as it is sent, for another run, with blanks for some of its arguments."""
 
-    def __init__(self, call: Call, sha: str, run_id: str, blanks: Sequence[str]) -> None:
-        named = {name: _Blank(name) if name in blanks else value for name, value in call.named.items()}
+    def __init__(self, call: Call, run_id: str, blanks: Sequence[str] = ()) -> None:
+        named = {name: _Blank(name) if name in blanks else value for name, value in call.named.items() if value is not None}
+        sha = scripts.Transition(scripts.source(call.transition)).sha
         words = ["EVALSHA", sha, len(call.keys), *call.keys, *scripts.arguments(named, call.fields, call.rest)]
         parts: list[bytes | str] = []
         known = b"*%d\r\n" % len(words)
@@ -89,18 +110,18 @@ class Packed:
         self._parts = [*parts, known]
 
     def fill(self, **values: object) -> bytes:
-        """The command, with these texts in its blanks."""
+        """The command, with these in its blanks."""
         return b"".join([part if isinstance(part, bytes) else bulk(str(values[part])) for part in self._parts])
 
 
 class Messages:
-    """The messages that the rounds of a run have, as Celery's would be; one call's, so one role's."""
+    """The messages of rounds, as Celery's would be; of those of one role."""
 
     def __init__(self, commit: Call) -> None:
-        told = json.loads(commit.named["message"])
-        headers, properties = told["headers"], told["properties"]
-        self._template = Template(commit.named["message"], (RECORDED_RUN, 0, int(commit.named["step"]) + 1))
-        self._sender = Sender(None, headers["parent_id"], properties["reply_to"])
+        text = commit.named["message"]
+        told = json.loads(text)
+        self._template = Template(text, (RECORDED_RUN, 0, int(commit.named["step"]) + 1))
+        self._sender = Sender(None, told["headers"]["parent_id"], told["properties"]["reply_to"])
 
     def of(self, run_id: str, step: int) -> str:
         """The message of this round."""
@@ -113,6 +134,5 @@ class _Blank:
 
 
 def bulk(text: str) -> bytes:
-    """A text in the server's wire format."""
-    raw = text.encode()
-    return b"$%d\r\n%b\r\n" % (len(raw), raw)
+    """A text as it is sent."""
+    return packed([text]).partition(b"\r\n")[2]

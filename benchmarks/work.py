@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: Rounds of a run.
 ROUNDS = 30
@@ -27,6 +27,10 @@ class Work:
     size: int = SIZES[0]
     processes: int = 2
     rounds: int = ROUNDS
+
+    def of(self, **changes: int) -> Work:
+        """The same with these changes."""
+        return replace(self, **changes)
 
 
 def state_after(done: int, size: int) -> str:

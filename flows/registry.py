@@ -9,7 +9,7 @@ import importlib.util
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -150,10 +150,16 @@ def _load_all() -> None:
     library = importlib.import_module(_LIBRARY)
     for found in pkgutil.iter_modules(library.__path__, f"{_LIBRARY}."):
         _try(found.name, partial(importlib.import_module, found.name))
-    for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
+    for entry in _entry_points(tuple(sys.path)):
         _try(f"entry point {entry.name} = {entry.value}", partial(_load_entry, entry))
     _load_files(shipped=True)  # after all modules: these register what files name
     _load_files(shipped=False)
+
+
+@cache
+def _entry_points(_path: tuple[str, ...]) -> importlib.metadata.EntryPoints:
+    """Those of the packages on the path: all their metadata is read, which takes longer than all else here."""
+    return importlib.metadata.entry_points(group=ENTRY_POINTS)
 
 
 def _load_files(shipped: bool) -> None:

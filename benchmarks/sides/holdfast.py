@@ -1,10 +1,12 @@
 """Holdfast: ``holdfast worker`` with its defaults (16 threads, log level and all), runs and messages in one Redis, or messages in another
 database of it (outbox). A round is the commit of one node; runs are submitted by the client.
 
-- threads: one or several processes of 16 threads.
+- threads: as many processes as there are cores (``--processes``), of 16 threads each; or one.
 - solo: as many processes as there are cores, one round at a time each.
 - prefork: one worker with as many pool processes as there are cores.
 - "without fetch": the commit does not take the next round along (HOLDFAST_FETCH=0).
+- "synced": the server's log is synced before each answer (appendfsync always, what the embedded server does if nothing else is said). The
+  other engines sync at every commit too; plain Celery and the other sides of ours run on everysec, Redis's own default.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from benchmarks.sides.side import Session, Side
 from benchmarks.tally import Tally
 from benchmarks.work import Work
 from worker.client import Client
+from worker.embedded.launch import Fsync
 from worker.settings import Settings
 from worker.store.keys import Keys
 
@@ -35,12 +38,14 @@ class Holdfast(Side):
         single: one process, however many the work asks for.
         fetch: whether the commit fetches; None for the default.
         outbox: messages go through another database than the runs.
+        fsync: how the server syncs its log of writes; ``everysec`` as for plain Celery.
     """
 
     pool: str = "threads"
     single: bool = False
     fetch: bool | None = None
     outbox: bool = False
+    fsync: Fsync = "everysec"
 
     def missing(self) -> str | None:
         return "this version's commits do not fetch" if self.fetch and not can_fetch() else None
@@ -48,18 +53,22 @@ class Holdfast(Side):
     @contextmanager
     def up(self, work: Work, tally: Tally) -> Iterator[Session]:
         with ExitStack() as stack:
-            server = stack.enter_context(redis_server())
+            server = stack.enter_context(redis_server(self.fsync))
             client = stack.enter_context(closing(client_of(server)))
             environment = tally.environment | ({} if self.fetch is None or not can_fetch() else {"HOLDFAST_FETCH": str(int(self.fetch))})
             if self.outbox:
                 environment["HOLDFAST_BROKER_URL"] = server.database(1)
                 client = stack.enter_context(closing(client_of(server, broker_url=server.database(1))))
-            forks = ("--concurrency", str(work.processes)) if self.pool == "prefork" else ()
+            options = ["--pool", self.pool]
             count = 1 if self.single or self.pool == "prefork" else work.processes
-            workers = [
-                stack.enter_context(process(worker_command("--pool", self.pool, *forks), **worker_environment(server), **environment)).pid
-                for _ in range(count)
-            ]
+            if self.pool == "prefork":
+                options += ["--concurrency", str(work.processes)]
+            supervised = count > 1 and has_supervisor()
+            if supervised:
+                options += ["--processes", str(count)]
+            command = worker_command(*options)
+            started = 1 if supervised else count
+            workers = [stack.enter_context(process(command, **worker_environment(server), **environment)).pid for _ in range(started)]
             until(lambda: alive(client) >= count, f"{count} workers")
             yield HoldfastSession(workers, [server.pid], server, client=client, work=work)
 
@@ -93,6 +102,13 @@ class HoldfastSession(Session):
 def can_fetch() -> bool:
     """Whether this version has the setting."""
     return "fetch" in Settings.model_fields
+
+
+def has_supervisor() -> bool:
+    """Whether this version starts several processes under one supervisor."""
+    from worker.cli.worker import worker_command
+
+    return any(option.name == "processes" for option in worker_command.params)
 
 
 def worker_command(*options: str) -> list[str]:

@@ -19,10 +19,11 @@ def sides() -> list[Side]:
 
 
 def holdfast() -> list[Side]:
-    """Ours. Without the setting there is one kind, and it is without fetch."""
+    """Ours."""
     return [
         Holdfast("Holdfast, threads", fetch=True),
         Holdfast("Holdfast, threads, without fetch", fetch=False),
+        Holdfast("Holdfast, threads, synced", fsync="always"),
         Holdfast("Holdfast, threads, one process", single=True),
         Holdfast("Holdfast, solo", "solo"),
         Holdfast("Holdfast, prefork", "prefork"),

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 
@@ -43,6 +44,15 @@ def two_rounds(client: Client, seconds: float) -> list[str]:
     return ids
 
 
+def threads(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
+def sockets(pid: int) -> list[str]:
+    opened = [os.readlink(descriptor) for descriptor in Path(f"/proc/{pid}/fd").iterdir()]
+    return [name for name in opened if name.startswith("socket:")]
+
+
 @pytest.mark.slow
 def test_each_process_is_a_worker_and_the_command_tells_of_all_in_one_document(holdfast: CommandLine, client: Client) -> None:
     with holdfast.running(*TWO, "--json") as supervisor:
@@ -50,6 +60,7 @@ def test_each_process_is_a_worker_and_the_command_tells_of_all_in_one_document(h
         told = json.loads(supervisor.stdout.readline())
         assert told["pid"] == supervisor.pid and sorted(told["processes"]) == sorted(children(supervisor.pid))
         assert {os.getpgid(pid) for pid in told["processes"]} == {supervisor.pid}, "one process group"
+        assert threads(supervisor.pid) == 1 and sockets(supervisor.pid) == [], "what is forked has modules and nothing else to copy"
         assert sorted(worker["pid"] for worker in client.workers()) == sorted(told["processes"])
 
 
@@ -149,6 +160,19 @@ def test_where_no_process_can_be_started_any_more_the_command_ends(tmp_path: Pat
             os.kill(process, signal.SIGKILL)
         _, said = supervisor.communicate(timeout=30)
     assert supervisor.returncode not in (0, None) and "no_such_module" in said
+
+
+@pytest.mark.slow
+def test_the_processes_leave_when_who_started_them_is_gone(holdfast: CommandLine, client: Client) -> None:
+    command = [*COMMAND, *TWO, "--until-stdin-ends"]
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+    with subprocess.Popen(command, cwd=holdfast.directory, env=holdfast.environment, text=True, **pipes) as supervisor:
+        wait_for_line(supervisor, "worker ready")
+        processes = children(supervisor.pid)
+        assert supervisor.stdin is not None
+        supervisor.stdin.close()
+        assert supervisor.wait(30) == 0 and all(map(ended, processes))
+    assert client.workers() == []
 
 
 def test_processes_do_not_go_with_a_pool_of_processes_nor_below_one(holdfast: CommandLine) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
+import gc
 import logging
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -59,39 +62,43 @@ def test_a_call_that_is_interrupted_leaves_no_answer_for_the_next(store: Store) 
     assert phase(store, "other") == "queued", "it was sent, and carried out"
 
 
-# In the middle of making a connection it leaves redis-py's socket to be closed by Python.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_wherever_an_exception_strikes_every_answer_is_that_of_its_own_call(named: Store) -> None:
-    """Exceptions from another thread, as Celery's pools and timeouts throw them, at any instruction of a call."""
-    wrong: list[tuple[str, str]] = []
-    struck, over = 0, False
+class Struck(BaseException):
+    """What another thread throws into this one, as Celery does where a time limit is over: at any instruction."""
 
-    class Struck(BaseException):
-        pass
 
-    def call() -> None:
-        nonlocal struck
-        number = 0
-        while not over:
-            try:
-                while not over:
-                    number += 1
-                    answer = ask(named, "ECHO", number)
-                    if answer != str(number):
-                        wrong.append((str(number), answer))
-            except Struck:
-                struck += 1
+@contextmanager
+def strike(line: int) -> Iterator[None]:
+    """Raises Struck where the block comes to its line of that number, whatever file it is in; not in what Python tidies up meanwhile."""
+    lines = count(1)
 
-    thread = threading.Thread(target=call, daemon=True)
-    thread.start()
-    for strike in range(100):
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Struck))
-        until(lambda strike=strike: struck > strike or not thread.is_alive(), "the exception to strike")  # type: ignore[misc]
-        if not thread.is_alive():
-            break  # it struck while the one before was handled
-    over = True
-    thread.join(10)
-    assert wrong == [] and struck > 10
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if event == "line" and next(lines) == line:
+            sys.settrace(None)
+            raise Struck
+        return trace
+
+    before = sys.gettrace()
+    gc.disable()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+        gc.enable()
+
+
+def test_wherever_an_exception_strikes_the_next_call_gets_its_own_answer(named: Store) -> None:
+    struck = 0
+    for line in count(1):
+        assert ask(named, "ECHO", f"before {line}") == f"before {line}"
+        try:
+            with strike(line):
+                ask(named, "ECHO", f"struck {line}")
+            break
+        except Struck:
+            struck += 1
+        assert ask(named, "ECHO", f"after {line}") == f"after {line}"
+    assert struck > 20, "a call has more lines than that"
 
 
 def test_an_answer_that_came_too_late_is_not_read_as_the_next_ones(any_server: CrashableServer, prefix: str) -> None:

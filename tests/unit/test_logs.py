@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from worker.logs import JsonFormatter, TextFormatter, about, round_logger
 
 
@@ -78,3 +80,15 @@ def test_what_the_pool_of_processes_says_is_one_json_line_too() -> None:
     script = "from worker.logs import set_up_logging as up; up('json'); from billiard.util import get_logger; get_logger().error('gone')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert json.loads(done.stderr)["message"] == "gone"
+
+
+@pytest.mark.parametrize(("level", "celery"), [("", False), (", logging.INFO", True)])
+def test_celery_tells_nothing_of_each_round_unless_it_is_asked_to(level: str, celery: bool) -> None:
+    """Two lines a round, which cost more than its message; what Holdfast itself says at INFO stands."""
+    script = (
+        f"import logging; from worker.logs import set_up_logging as up; up('text'{level}); "
+        "from celery.worker.strategy import logger as received; from celery.app.trace import logger as succeeded; "
+        "print([each.isEnabledFor(logging.INFO) for each in (received, succeeded, logging.getLogger('holdfast.rounds'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str([celery, celery, True])

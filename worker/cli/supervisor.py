@@ -27,15 +27,16 @@ from worker.logs import set_up_logging
 logger = logging.getLogger("holdfast.processes")
 
 #: Fork: the processes share what was imported once, which is half their memory and three quarters of their start. That is safe where
-#: nothing but modules is there to be copied: the supervisor has one thread and no connection, and it imports no flow, as a flow's
-#: module may bring threads and connections along; each process imports those itself. macOS's own libraries do not live through a
+#: nothing but modules is there to be copied: the supervisor has one thread and no connection, and imports nobody else's flows, as their
+#: modules may bring threads and connections along; each process imports those itself. macOS's own libraries do not live through a
 #: fork, so there each process is a new one.
 METHOD = "spawn" if platform.system() == "Darwin" else "fork"
-#: What a worker imports before it meets its first flow.
+#: What every worker imports.
 IMPORTED = (
-    "celery.apps.worker", "celery.bin.celery", "celery.bin.worker", "celery.concurrency.solo", "celery.concurrency.thread",
-    "celery.worker.components", "celery.worker.consumer", "flows.registry", "kombu.transport.redis", "worker.app", "worker.cli.leaving",
-    "worker.consumer", "worker.doctor.at_start", "worker.guard", "worker.request",
+    "celery.app.control", "celery.apps.worker", "celery.concurrency.solo", "celery.concurrency.thread", "celery.worker.autoscale",
+    "celery.worker.components", "celery.worker.consumer", "celery.worker.strategy", "flows.controllers.model", "flows.executors.mcp",
+    "flows.library.bisect", "flows.library.countdown", "flows.library.question", "flows.written.reading", "kombu.transport.redis",
+    "worker.app", "worker.cli.leaving", "worker.consumer", "worker.doctor.at_start", "worker.guard", "worker.request",
 )  # fmt: skip
 #: Seconds until another process takes the place of one that died: none the first time, then twice as long each time.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0

@@ -89,6 +89,7 @@ class Play:
     def __call__(self, say_ready: Callable[[Ready], None], alone: bool = True) -> None:
         """``say_ready`` is told what this worker is, again after each loss of the broker. ``alone``: no supervisor speaks to it."""
         from celery import signals
+        from celery.utils.nodenames import host_format
 
         from flows import registry
         from worker.app import engine_of, make_app
@@ -117,16 +118,20 @@ class Play:
         signals.worker_ready.connect(Leaving(engine, alone).watch, weak=False)
         signals.worker_ready.connect(lambda **_: say_ready((told, messages)), weak=False)
         signals.celeryd_after_setup.connect(lambda **_: _hide_warnings(), weak=False)  # setting up its logging, Celery shows them again
-        controllers: list[Any] = []
-        signals.worker_init.connect(lambda sender, **_: controllers.append(sender), weak=False)
-        app.worker_main(
-            [
-                "--quiet", "worker", "--hostname", f"holdfast-{role}-{os.getpid()}@%h", "--queues", ",".join(queues), "--pool", pool,
-                "--concurrency", str(slots), "--without-gossip", "--without-mingle", "--without-heartbeat",
-            ]
-        )  # fmt: skip
-        # Celery's command line drops it: a worker that could not go on must not look like one that was told to leave.
-        if any(controller.exitcode for controller in controllers):
+        # Not by Celery's command line: what that imports (a shell of its own, colours) is a fifth of a worker's start.
+        worker = app.Worker(
+            hostname=host_format(f"holdfast-{role}-{os.getpid()}@%h"),
+            queues=queues,
+            concurrency=slots,
+            pool_cls=pool,
+            loglevel="WARNING",
+            quiet=True,
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+        )
+        worker.start()
+        if worker.exitcode:  # a worker that could not go on must not look like one that was told to leave
             sys.exit(INTERNAL)
 
     def say_ready(self, ready: Ready, processes: Sequence[int] = ()) -> None:

@@ -1,0 +1,37 @@
+"""How the rounds a second grow with worker processes: 1, 2 and 4 of them, whatever cores there are."""
+
+from __future__ import annotations
+
+import os
+
+from benchmarks.report import Options, Report, matrix
+from benchmarks.rounds import QUICK_RUNS, RUNS, in_turns, measures
+from benchmarks.sides.registry import BASE, sides
+from benchmarks.work import SIZES, Work
+
+COUNTS = (1, 2, 4)
+#: Those that take as many processes as they are told.
+SIDES = (
+    "Holdfast, threads", "Holdfast, threads, without fetch", "Holdfast, solo", "Holdfast, prefork",
+    BASE, "Celery, solo, late acks", "Celery, threads, late acks",
+)  # fmt: skip
+
+
+def measure(options: Options) -> Report:
+    """Each side with each count, in turns."""
+    runs = QUICK_RUNS if options.quick else RUNS
+    report = Report(
+        "workers",
+        f"Rounds a second with {', '.join(map(str, COUNTS))} worker processes on {os.cpu_count()} cores; "
+        f"medians of {options.passes} passes; "
+        f"in brackets the ratio to: {BASE}.",
+        settings={"runs": runs, "size": SIZES[0]},
+    )
+    wanted = [side for side in sides() if side.name in SIDES and options.wants(side.name)]
+    report.missing |= {side.name: why for side in wanted if (why := side.missing()) is not None}
+    for count in COUNTS:
+        there = [side for side in wanted if side.name not in report.missing]
+        found = in_turns(there, Work(runs, processes=count), options, report)
+        report.measures += measures(found, f"{count} process{'es' if count > 1 else ''}", ("rounds", "worker CPU"))
+    report.shown = matrix(report)
+    return report
