@@ -94,7 +94,8 @@ def kill_groups_and_throw_messages(settings: Settings, runs: int, kills: int, op
         assert lost > 0, "leases must have lapsed"
         assert [run_id for run_id in ids if not exact(client, run_id, ROUNDS)] == []
         assert client._store.counts()["due"] == 0
-        faults = f"{kills} kills ({hit} in flight), {sum(thrown.values())} messages and {sum(dropped.values())} fetched rounds thrown away, {lost} leases lapsed"
+        gone_all = f"{sum(thrown.values())} messages and {sum(dropped.values())} fetched rounds thrown away"
+        faults = f"{kills} kills ({hit} in flight), {gone_all}, {lost} leases lapsed"
         print(f"{runs} runs exact, none due; {faults}")
         late = []
         for run_id in ids:

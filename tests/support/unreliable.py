@@ -3,8 +3,8 @@
 Set by the environment: ``LOSE_SHARE`` of the messages are thrown away, of each message ``COPIES`` more are delivered; a worker
 that is to publish ``DIES_ONCE`` (any word; once for all workers that were given it) is killed before it does. Where
 the scripts push, that happens between the pop and the claim: neither list nor hash has the message then. Where messages are
-published, it happens between the commit and the publishing. What a commit fetched is thrown away once it is claimed. What was done is counted by the round it was for, in the server
-that holds the runs, so that a test can tell that its fault happened.
+published, it happens between the commit and the publishing. What a commit fetched is thrown away when it is claimed already. What was
+done is counted by the round it was for, in the server that holds the runs, so that a test can tell that its fault happened.
 """
 
 from __future__ import annotations
