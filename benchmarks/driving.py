@@ -57,7 +57,7 @@ class DrivenRun:
         self._claims = [Packed(call, run_id, ("step", "claim")) for call in recording.claims]
         self._commits = [Packed(call, run_id, told) for call in recording.commits]
         self._fetches = [Packed(call, run_id, (*told, "fetch_claim")) for call in recording.fetches]
-        self._messages = [Messages(call) for call in recording.commits]
+        self._messages = [Messages(call.named["message"], 0, call.named["step"] + 1) for call in recording.commits]
 
     def claim(self, claim: str) -> bytes:
         """Claim the round that is next."""
@@ -67,7 +67,7 @@ class DrivenRun:
         """Commit it, and fetch the next message with ``fetch_claim``, if that is given."""
         place = self.step % 2
         kind = self._commits if fetch_claim is None else self._fetches
-        message = self._messages[place].of(self.id, self.step + 1)
+        message = self._messages[place].of(self.id, 0, self.step + 1)
         return kind[place].fill(step=self.step, token=token, claim=claim, message=message, fetch_claim=fetch_claim)
 
 

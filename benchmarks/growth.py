@@ -73,7 +73,12 @@ def measure(options: Options) -> Report:
         for depth, passes in found.items():
             base = f"{title}: round {depths[0]:,}"
             report.measures.append(
-                Measure(f"{title}: round {depth:,}", UNITS[figure], tuple(getattr(one, figure) for one in passes), base if depth != depths[0] else None)
+                Measure(
+                    f"{title}: round {depth:,}",
+                    UNITS[figure],
+                    tuple(getattr(one, figure) for one in passes),
+                    base if depth != depths[0] else None,
+                )
             )
         last = report.ratio_of(report.measures[-1])
         if last is not None:
