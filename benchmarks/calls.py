@@ -22,8 +22,8 @@ from worker.store.scripts import Transition
 
 #: Calls in a row that are timed together, and how often: the least of them is what the call costs, the others were interrupted.
 CALLS, TIMES = 50, 20
-#: The transitions that are called, and how many words their answers hold.
-ANSWERS = {"claim_round": "100 words", "examine_run": "a word"}
+#: The transitions that are called: one that answers with a run's whole hash, one with a word.
+CALLED = ("claim_round", "examine_run")
 
 
 def measure(options: Options) -> Report:
@@ -43,11 +43,11 @@ def measure(options: Options) -> Report:
                         store.redis.connection_pool.connection_kwargs["parser_class"] = redis.connection._RESP3Parser
                     for transition, (keys, argv) in given.items():
                         for way, call in _ways(store, transition, keys, argv).items():
-                            name = f"{transition} ({ANSWERS[transition]}), {way}, read in {parser}"
+                            name = f"{transition}, {way}, read in {parser}"
                             spent.setdefault(name, []).append(_cost(call))
                     store.close()
     for name, costs in spent.items():
-        base = next(other for other in spent if other.split()[0] == name.split()[0])
+        base = next(other for other in spent if other.split(",")[0] == name.split(",")[0])
         report.measures.append(Measure(name, "CPU us", tuple(costs), base))
     if "C" not in _parsers():
         report.missing["read in C"] = "hiredis is not installed"
@@ -70,7 +70,7 @@ def _arguments(client: Client, run_id: str) -> dict[str, tuple[Sequence[str], Se
             given[self.name] = keys, args
             return self.script(wire, keys, args)
 
-    for name in ANSWERS:
+    for name in CALLED:
         store._scripts[name] = Told(name, store._scripts[name])  # type: ignore[assignment]
     store.claim(run_id, epoch=0, step=1, claim="host:1:1.0123456789abcdef", owner="host:1", lease=600_000, known=("empty", "sleeper"))
     store.examine(run_id)

@@ -89,11 +89,14 @@ class Rounds:
             return self._play(run_id, epoch, step, claim or self._claim(run_id, epoch, step), delivery)
 
     def give_back(self, claim: Granted) -> None:
-        """Return a claim that was fetched and whose round is not begun here."""
+        """Return a claim that was fetched and whose round is not begun here; nobody is charged for it."""
+        record = Record(claim.fields)
+        unheld = Lease(record.id, claim.token, claim.claim)
         try:
-            self._commit(Record(claim.fields), claim, GIVE_BACK, {}, 0, None)
-        except (StoreUnavailable, DamagedRun) as error:
-            logger.warning("run %s: its claim could not be given back and will lapse: %s", claim.fields.get("id"), error)
+            settlement, nodes = self._settlement(record, claim, unheld, begin=False)
+            self._commit(record, claim, settlement, nodes, 0, None)
+        except StoreUnavailable as error:
+            logger.warning("run %s: its claim could not be given back and will lapse: %s", record.id, error)
 
     def _claim(self, run_id: str, epoch: int, step: int) -> Granted | Refused:
         return self._store.claim(
@@ -121,8 +124,8 @@ class Rounds:
         finally:
             self._heartbeat.release(lease)
 
-    def _settlement(self, record: Record, claim: Granted, lease: Lease) -> tuple[Settlement, Mapping[str, Role]]:
-        """What the round comes to, and the nodes of its flow."""
+    def _settlement(self, record: Record, claim: Granted, lease: Lease, begin: bool = True) -> tuple[Settlement, Mapping[str, Role]]:
+        """What the round comes to, and the nodes of its flow; where it is not to begin, it is given back."""
         try:
             record.check()
             if record.turns != claim.turns:
@@ -138,12 +141,13 @@ class Rounds:
         except Exception as error:
             return self._failure(record, lease, error), {}
         ledger = Ledger(record, claim.attempt, claim.now)
-        context = replace(context, budgets=ledger.budgets(estimate))
+        if record.budgets:
+            context = replace(context, budgets=ledger.budgets(estimate))
         # A round that a person has answered is under way already, and their answer must not be lost to another question.
         nodes = flow.nodes
         limit = None if answers_node(record) else ledger.exhausted(estimate, nodes[context.node])
         used: dict[str, float] = {}
-        if self._draining():
+        if self._draining() or not begin:
             settlement = GIVE_BACK
         elif limit is not None:
             settlement = hold_up(record, limit)

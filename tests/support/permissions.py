@@ -102,11 +102,11 @@ ROLES = {
         scripts=SHARED | {"idem", "line"},
         writes=by_command(
             {
-                OF_A_RUN: "hset hsetnx hdel xadd rpush pexpireat",
+                OF_A_RUN: "hset hdel xadd rpush pexpireat",
                 only("idem"): "get pexpireat",
                 only("due", "index", "line"): "zadd zrem",
                 only("queues"): "hset hincrby",
-                only("list", "priorities"): "lpush rpush brpop",
+                only("list", "priorities"): "lpush rpush rpop brpop",
                 only("workers"): "zadd zrem zremrangebyscore",
                 only("announcements"): "hset hdel",
                 only("letters"): "lpush ltrim",
@@ -132,7 +132,8 @@ EXAMPLES = {
     "zrevrank": "zrevrank KEY x", "zscore": "zscore KEY x",
     "eval_ro": "eval_ro return 1 KEY", "evalsha_ro": "evalsha_ro sha 1 KEY", "eval": "eval return 1 KEY", "evalsha": "evalsha sha 1 KEY",
     "hdel": "hdel KEY f", "hincrby": "hincrby KEY f 1", "hset": "hset KEY f 1", "hsetnx": "hsetnx KEY f 1", "hkeys": "hkeys KEY",
-    "lpush": "lpush KEY x", "rpush": "rpush KEY x", "ltrim": "ltrim KEY 0 1", "brpop": "brpop KEY 1", "xadd": "xadd KEY * f 1",
+    "lpush": "lpush KEY x", "rpush": "rpush KEY x", "ltrim": "ltrim KEY 0 1", "brpop": "brpop KEY 1",
+    "rpop": "rpop KEY", "xadd": "xadd KEY * f 1",
     "zadd": "zadd KEY 1 x", "zrem": "zrem KEY x", "zrangebyscore": "zrangebyscore KEY 0 1", "zremrangebyscore": "zremrangebyscore KEY 0 1",
     "zscan": "zscan KEY 0", "get": "get KEY", "set": "set KEY 1", "del": "del KEY", "persist": "persist KEY",
     "pexpireat": "pexpireat KEY 9",

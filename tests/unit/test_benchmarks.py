@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import latency, workers
 from benchmarks.measure import Measure, best, percentile, ratio
 from benchmarks.parts import PARTS
 from benchmarks.processes import cpu_seconds, family, process, python, until
 from benchmarks.report import Options, Report, matrix, number, table
+from benchmarks.rounds import MAIN
 from benchmarks.sides.registry import BASE, sides
 from benchmarks.work import SIZES, state_after
 
@@ -119,7 +121,7 @@ def test_states_are_of_the_size_that_is_asked_for_and_no_two_are_equal() -> None
 def test_every_side_has_a_name_of_its_own_and_the_base_is_one_of_them() -> None:
     names = [side.name for side in sides()]
     assert len(set(names)) == len(names)
-    assert BASE in names
+    assert {BASE, *MAIN, *latency.SIDES, *workers.SIDES} <= set(names)
 
 
 def test_a_side_whose_package_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,3 +158,9 @@ def test_what_ended_before_it_should_says_what_it_wrote() -> None:
 
     with pytest.raises(RuntimeError, match=r"(?s)ended with 3; it said: .*no such thing"):
         waits_in_vain()
+
+
+def test_sides_are_chosen_by_name_or_pattern() -> None:
+    chosen = [side.name for side in sides() if Options(only=(BASE, "restate*")).wants(side.name)]
+    assert chosen == [BASE, "Restate, steps", "Restate, queued"]
+    assert all(Options().wants(side.name) for side in sides())

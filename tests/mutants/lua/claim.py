@@ -59,7 +59,7 @@ MUTANTS = (
         "a stop asked is honoured at the claim", "test_claim.py::test_a_stop_asked_is_honoured_at_the_claim",
     ),
     Mutant(
-        "claim.of_a_paused_flow", "claim_round", "if redis.call('HEXISTS', k.paused, run.flow) == 1 then", "if false then",
+        "claim.of_a_paused_flow", "claim_round", "if call('HEXISTS', k.paused, run.flow) == 1 then", "if false then",
         "no round of a paused flow is claimed", "test_paused.py::test_a_run_of_a_paused_flow_waits_without_lease_or_attempt",
     ),
     Mutant(
@@ -106,7 +106,7 @@ MUTANTS = (
         "I3: tokens grow though the counter was lost", "test_claim.py::test_tokens_grow_though_their_counter_was_lost",
     ),
     Mutant(
-        "claim.counter_stands", "claim_round", "redis.call('HSET', k.queues, 'token', token)\n", "",
+        "claim.counter_stands", "claim_round", "call('HSET', k.queues, 'token', token)\n", "",
         "no token is used twice, also not by a run of the same id",
         "test_retention.py::test_a_zombie_of_a_deleted_run_cannot_commit_into_a_new_run_of_the_same_id",
     ),
@@ -124,7 +124,7 @@ MUTANTS = (
         "a flow may ask for a longer lease", "test_claim.py::test_a_flow_may_ask_for_a_longer_lease_than_the_workers",
     ),
     Mutant(
-        "claim.still_spared", "claim_round", "redis.call('HDEL', k.run, 'spared')\n", "", "each lease may be spared once",
+        "claim.still_spared", "claim_round", "call('HDEL', k.run, 'spared')\n", "", "each lease may be spared once",
         equivalent=(
             "free_lease has taken it out already: a queued run has never had a lease, or has lost it by a move that calls "
             "free_lease"
@@ -144,11 +144,11 @@ MUTANTS = (
         "test_claim.py::test_a_claim_takes_the_lease_and_a_greater_token",
     ),
     Mutant(
-        "claim.cursor_back", "claim_round", "if number(place) > number(redis.call('HGET', k.queues, cursor)) then", "if true then",
+        "claim.cursor_back", "claim_round", "if number(place) > number(call('HGET', k.queues, cursor)) then", "if true then",
         "a cursor never goes back", "test_claim.py::test_a_claim_moves_the_cursor_of_its_list_forward_and_never_back",
     ),
     Mutant(
-        "claim.cursor_stands", "claim_round", "redis.call('HSET', k.queues, cursor, place) end", "end",
+        "claim.cursor_stands", "claim_round", "call('HSET', k.queues, cursor, place) end", "end",
         "a claim moves its list's cursor", "test_claim.py::test_a_claim_moves_the_cursor_of_its_list_forward_and_never_back",
     ),
     Mutant(

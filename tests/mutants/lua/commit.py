@@ -25,7 +25,7 @@ MUTANTS = (
         "test_commit.py::test_a_commit_repeated_with_the_last_token_gets_the_last_answer",
     ),
     Mutant(
-        "commit.hold_stays", "commit_round", "  redis.call('HDEL', k.run, 'held_token', 'held_until')\n", "",
+        "commit.hold_stays", "commit_round", "  call('HDEL', k.run, 'held_token', 'held_until')\n", "",
         "the late commit lifts the hold", "test_commit.py::test_the_late_commit_of_the_held_token_is_fenced_and_lifts_the_hold",
     ),
     Mutant(
@@ -55,7 +55,7 @@ MUTANTS = (
     ),
     Mutant(
         "commit.by_time", "commit_round", FENCE,
-        FENCE.replace("then", "or number(redis.call('HGET', k.run, 'lease_until')) <= now then"),
+        FENCE.replace("then", "or number(call('HGET', k.run, 'lease_until')) <= now then"),
         "a lease that lapsed but was not swept is still good",
         "test_commit.py::test_a_lease_that_lapsed_but_was_not_swept_is_still_good",
     ),
@@ -69,7 +69,7 @@ MUTANTS = (
         "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
     ),
     Mutant(
-        "commit.memory_unwritten", "commit_round", "do redis.call('RPUSH', k.memory, unpack(rest, i, math.min(i + 199, #rest))) end",
+        "commit.memory_unwritten", "commit_round", "do call('RPUSH', k.memory, unpack(rest, i, math.min(i + 199, #rest))) end",
         "do end", "I2: a round's additions are kept",
         "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
     ),

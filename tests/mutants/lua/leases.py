@@ -13,7 +13,7 @@ MUTANTS = (
     ),
     Mutant(
         "extend.by_time", "extend_leases", "if phase ~= 'leased' or held ~= token or",
-        "if phase ~= 'leased' or held ~= token or number(redis.call('HGET', key, 'lease_until')) <= now or",
+        "if phase ~= 'leased' or held ~= token or number(call('HGET', key, 'lease_until')) <= now or",
         "a lease that lapsed but was not swept is still extended",
         "test_heartbeat.py::test_a_lease_that_lapsed_but_was_not_swept_is_still_extended",
     ),
@@ -47,7 +47,7 @@ MUTANTS = (
         "the earlier limit holds", "test_heartbeat.py::test_a_limit_that_only_the_worker_knew_binds_the_lease_from_the_next_beat_on",
     ),
     Mutant(
-        "extend.due_unmoved", "extend_leases", "      redis.call('ZADD', KEYS[1], extended, id)\n", "", "a beat moves the due time",
+        "extend.due_unmoved", "extend_leases", "      call('ZADD', KEYS[1], extended, id)\n", "", "a beat moves the due time",
         "test_heartbeat.py::test_a_beat_moves_lease_and_due_time_of_all_rounds_of_the_process",
     ),
     Mutant(

@@ -5,16 +5,16 @@ from tests.mutants.mutant import Mutant
 MUTANTS = (
     Mutant(
         "submit.not_repeatable", "submit_run",
-        "redis.call('EXISTS', k.run) == 1 and redis.call('HGET', k.run, 'nonce') == arg.nonce then", "false then",
+        "call('EXISTS', k.run) == 1 and call('HGET', k.run, 'nonce') == arg.nonce then", "false then",
         "a submit repeated with its nonce gets its first reply",
         "test_submit.py::test_a_submit_repeated_with_its_nonce_changes_nothing",
     ),
     Mutant(
-        "submit.any_nonce", "submit_run", " and redis.call('HGET', k.run, 'nonce') == arg.nonce then", " then",
+        "submit.any_nonce", "submit_run", " and call('HGET', k.run, 'nonce') == arg.nonce then", " then",
         "a run id in use is refused to another submission", "test_submit.py::test_a_run_id_in_use_is_refused_to_another_submission",
     ),
     Mutant(
-        "submit.over_another_run", "submit_run", "if redis.call('EXISTS', k.run) == 1 then return { 'exists', arg.id } end\n", "",
+        "submit.over_another_run", "submit_run", "if call('EXISTS', k.run) == 1 then return { 'exists', arg.id } end\n", "",
         "I11: no run is overwritten", "test_submit.py::test_a_run_id_in_use_is_refused_to_another_submission",
     ),
     Mutant(
@@ -26,7 +26,7 @@ MUTANTS = (
         "the same key with other content is a conflict", "test_submit.py::test_the_same_key_with_other_content_is_a_conflict",
     ),
     Mutant(
-        "submit.key_unkept", "submit_run", "  redis.call('SET', k.idem, arg.content .. ' ' .. arg.id)\n", "",
+        "submit.key_unkept", "submit_run", "  call('SET', k.idem, arg.content .. ' ' .. arg.id)\n", "",
         "I11: one idempotency key, one run", "test_submit.py::test_the_same_key_with_the_same_content_gets_the_same_run",
     ),
     Mutant(
@@ -34,7 +34,7 @@ MUTANTS = (
         "an idempotency key holds as long as its run", "test_retention.py::test_an_errored_run_expires_with_all_its_keys_at_one_time",
     ),
     Mutant(
-        "submit.inherits", "submit_run", "if redis.call('EXISTS', left_over) == 1 then return { 'damaged', left_over } end", "",
+        "submit.inherits", "submit_run", "if call('EXISTS', left_over) == 1 then return { 'damaged', left_over } end", "",
         "a new run does not inherit what is left of another",
         "test_damage.py::test_a_submit_onto_what_is_left_of_another_run_does_not_inherit_it",
     ),
@@ -70,7 +70,7 @@ MUTANTS = (
         "test_damage.py::test_a_wrong_type_at_any_key_is_answered_before_any_write",
     ),
     Mutant(
-        "delete.leaves_its_index", "delete_run", "do redis.call('ZREM', index, arg.id) end", "do end",
+        "delete.leaves_its_index", "delete_run", "do call('ZREM', index, arg.id) end", "do end",
         "a deleted run is listed nowhere", "test_retention.py::test_delete_removes_an_ended_run_altogether",
     ),
     Mutant(
@@ -79,7 +79,7 @@ MUTANTS = (
         "test_retention.py::test_delete_leaves_an_idempotency_key_that_another_run_has_by_now",
     ),
     Mutant(
-        "delete.key_stays", "delete_run", "then redis.call('DEL', k.idem) end", "then end", "an idempotency key goes with its run",
+        "delete.key_stays", "delete_run", "then call('DEL', k.idem) end", "then end", "an idempotency key goes with its run",
         "test_retention.py::test_an_idempotency_key_holds_as_long_as_its_run",
     ),
     Mutant(
@@ -100,11 +100,11 @@ MUTANTS = (
         "test_paused.py::test_unpausing_moves_no_run_that_waits_for_something_else",
     ),
     Mutant(
-        "offer.due_later", "offer_again", "redis.call('ZADD', k.due, 'XX', now, id)", "", "an unpaused run is due at once",
+        "offer.due_later", "offer_again", "call('ZADD', k.due, 'XX', now, id)", "", "an unpaused run is due at once",
         "test_paused.py::test_unpausing_makes_the_held_runs_due_at_once",
     ),
     Mutant(
-        "offer.waits_on", "offer_again", "redis.call('HSET', KEYS[i], 'waiting_until', whole(now))\n", "",
+        "offer.waits_on", "offer_again", "call('HSET', KEYS[i], 'waiting_until', whole(now))\n", "",
         "an unpaused run is woken by the next sweep", "test_paused.py::test_unpausing_makes_the_held_runs_due_at_once",
     ),
 )  # fmt: skip

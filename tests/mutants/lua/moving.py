@@ -14,12 +14,12 @@ MUTANTS = (
     ),
     Mutant(
         "moving.fields_at_once", "moving",
-        "for i = 1, #fields, 200 do redis.call('HSET', k.run, unpack(fields, i, math.min(i + 199, #fields))) end",
-        "if #fields > 0 then redis.call('HSET', k.run, unpack(fields)) end", "a run may hold more values than Lua's stack",
+        "for i = 1, #fields, 200 do call('HSET', k.run, unpack(fields, i, math.min(i + 199, #fields))) end",
+        "if #fields > 0 then call('HSET', k.run, unpack(fields)) end", "a run may hold more values than Lua's stack",
         "test_commit.py::test_more_additions_and_values_than_luas_stack_holds_are_all_kept",
     ),
     Mutant(
-        "moving.listed_twice", "moving", "if from then redis.call('ZREM', k[from], run.id) end", "", "a run is listed once",
+        "moving.listed_twice", "moving", "if from then call('ZREM', k[from], run.id) end", "", "a run is listed once",
         "test_commit.py::test_end_completes_the_run_and_ends_its_promise",
     ),
     Mutant(
@@ -48,12 +48,12 @@ MUTANTS = (
         "test_sweep.py::test_a_round_in_flight_is_not_ended_by_the_runs_deadline_before_its_lease",
     ),
     Mutant(
-        "moving.due_for_ever", "moving", "redis.call('ZADD', k.due, time, run.id) else redis.call('ZREM', k.due, run.id) end",
-        "redis.call('ZADD', k.due, time, run.id) end", "a pause without a deadline is not due",
+        "moving.due_for_ever", "moving", "call('ZADD', k.due, time, run.id) else call('ZREM', k.due, run.id) end",
+        "call('ZADD', k.due, time, run.id) end", "a pause without a deadline is not due",
         "test_commit.py::test_a_pause_without_a_deadline_is_not_due",
     ),
     Mutant(
-        "moving.stopped_stays_due", "moving", "local function never_due(k, run) redis.call('ZREM', k.due, run.id) end",
+        "moving.stopped_stays_due", "moving", "local function never_due(k, run) call('ZREM', k.due, run.id) end",
         "local function never_due(k, run) end", "what has ended is not due",
         "test_stop.py::test_a_run_that_nobody_holds_is_stopped_inside_the_request",
     ),
@@ -66,11 +66,11 @@ MUTANTS = (
         "in the outbox each push takes a number of its own", "test_outbox.py::test_each_push_takes_a_number_of_its_own",
     ),
     Mutant(
-        "moving.again_to_the_far_end", "moving", "redis.call(again and 'RPUSH' or 'LPUSH'", "redis.call('LPUSH'",
+        "moving.again_to_the_far_end", "moving", "call(again and 'RPUSH' or 'LPUSH'", "call('LPUSH'",
         "a recovered run does not wait through the backlog", "test_push.py::test_a_recovered_run_does_not_wait_through_the_backlog",
     ),
     Mutant(
-        "moving.first_to_the_consuming_end", "moving", "redis.call(again and 'RPUSH' or 'LPUSH'", "redis.call('RPUSH'",
+        "moving.first_to_the_consuming_end", "moving", "call(again and 'RPUSH' or 'LPUSH'", "call('RPUSH'",
         "first come, first served", "test_push.py::test_each_first_push_takes_the_lists_next_number_and_the_end_of_the_line",
     ),
     Mutant(
@@ -87,7 +87,7 @@ MUTANTS = (
         "one grace for each push", "test_sweep.py::test_a_message_that_is_lost_again_gets_its_grace_again",
     ),
     Mutant(
-        "moving.wait_stays", "moving", "  redis.call('HDEL', k.run, 'waiting_for', 'waiting_until')\n  due_at", "  due_at",
+        "moving.wait_stays", "moving", "  call('HDEL', k.run, 'waiting_for', 'waiting_until')\n  due_at", "  due_at",
         "what is queued does not wait", "test_sweep.py::test_a_waiting_run_is_woken_at_its_time",
     ),
     Mutant(
@@ -125,28 +125,28 @@ MUTANTS = (
         "test_commit.py::test_an_answer_is_consumed_by_the_commit",
     ),
     Mutant(
-        "moving.question_stays", "moving", "redis.call('HDEL', k.run, 'i_id', 'i_kind',", "redis.call('HDEL', k.run, 'i_kind',",
+        "moving.question_stays", "moving", "call('HDEL', k.run, 'i_id', 'i_kind',", "call('HDEL', k.run, 'i_kind',",
         "a question is closed by the commit", "test_commit.py::test_an_answer_is_consumed_by_the_commit",
     ),
     Mutant(
-        "moving.key_outlives_its_run", "moving", "  if has_key(k, run) then redis.call('PEXPIREAT', k.idem, time) end\n", "",
+        "moving.key_outlives_its_run", "moving", "  if has_key(k, run) then call('PEXPIREAT', k.idem, time) end\n", "",
         "an idempotency key holds as long as its run",
         "test_commit.py::test_an_ending_sets_one_absolute_expiry_on_all_keys_of_the_run",
     ),
     Mutant(
         "moving.history_outlives_its_run", "moving",
-        "for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do redis.call('PEXPIREAT', key, time) end",
-        "redis.call('PEXPIREAT', k.run, time)", "an ended run expires with all its keys",
+        "for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do call('PEXPIREAT', key, time) end",
+        "call('PEXPIREAT', k.run, time)", "an ended run expires with all its keys",
         "test_commit.py::test_an_ending_sets_one_absolute_expiry_on_all_keys_of_the_run",
     ),
     Mutant(
-        "moving.key_expires_after_a_retry", "moving", "  if has_key(k, run) then redis.call('PERSIST', k.idem) end\n", "",
+        "moving.key_expires_after_a_retry", "moving", "  if has_key(k, run) then call('PERSIST', k.idem) end\n", "",
         "I11: a retried run keeps its key", "test_retry.py::test_a_retry_keeps_the_keys_again",
     ),
     Mutant(
         "moving.memory_expires_after_a_retry", "moving",
-        "for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do redis.call('PERSIST', key) end",
-        "redis.call('PERSIST', k.run)",
+        "for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do call('PERSIST', key) end",
+        "call('PERSIST', k.run)",
         "a retried run keeps its memory", "test_retention.py::test_a_retry_keeps_the_run_and_its_next_end_counts_from_then",
     ),
     Mutant(
@@ -177,8 +177,8 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "moving.stopped_but_asks", "moving", "redis.call('HDEL', k.run, 'interrupt_data', 'waiting_for', 'waiting_until')",
-        "redis.call('HDEL', k.run, 'interrupt_data')", "a stopped run does not wait",
+        "moving.stopped_but_asks", "moving", "call('HDEL', k.run, 'interrupt_data', 'waiting_for', 'waiting_until')",
+        "call('HDEL', k.run, 'interrupt_data')", "a stopped run does not wait",
         "test_stop.py::test_a_stopped_run_does_not_tell_what_it_waited_for",
     ),
     Mutant(
@@ -191,7 +191,7 @@ MUTANTS = (
         "test_sweep.py::test_an_interrupt_at_its_deadline_gets_the_default_answer",
     ),
     Mutant(
-        "moving.data_of_the_last_question", "moving", " else redis.call('HDEL', k.run, 'interrupt_data') end", " end",
+        "moving.data_of_the_last_question", "moving", " else call('HDEL', k.run, 'interrupt_data') end", " end",
         "a question shows its own data only",
         equivalent=(
             "interrupt_data is gone before any pause: new_epoch takes it out whenever a run goes on, and stop_here when it "

@@ -4,7 +4,7 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        "reading.any_number", "reading", "return text and #text <= 15 and string.match(text, '^%d+$') ~= nil end",
+        "reading.any_number", "reading", "return text and #text <= 15 and match(text, '^%d+$') ~= nil end",
         "return text and tonumber(text) ~= nil end", "nan, inf, 0x10 and 1e3 are no counts",
         "test_damage.py::test_a_garbled_control_field_is_damaged_and_nothing_is_written",
     ),

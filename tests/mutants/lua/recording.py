@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         "intent.of_any_run", "record_intent", "local run, refusal = read_run(k)\nif not run then return refusal end\n",
-        "local run = table_of(redis.call('HGETALL', k.run)) or {}\n", "a wrong type is answered before any write", DAMAGED,
+        "local run = table_of(call('HGETALL', k.run)) or {}\n", "a wrong type is answered before any write", DAMAGED,
     ),
     Mutant(
         "commit.intent_stays", "commit_round", "if done or retracted == '' then", "if retracted == '' then",
@@ -86,7 +86,7 @@ MUTANTS = (
     ),
     Mutant(
         "commit.results_stay", "commit_round",
-        "  for name in string.gmatch(run.once or '', '[^\\n]+') do redis.call('HDEL', k.run, 'o:' .. name) end\n", "",
+        "  for name in string.gmatch(run.once or '', '[^\\n]+') do call('HDEL', k.run, 'o:' .. name) end\n", "",
         "a round that is done leaves no results", "test_once.py::test_a_round_that_is_done_leaves_no_results_and_takes_none",
     ),
     Mutant(
@@ -94,12 +94,12 @@ MUTANTS = (
         "a round that is done leaves no names of results", "test_once.py::test_a_round_that_is_done_leaves_no_results_and_takes_none",
     ),
     Mutant(
-        "commit.artifacts_unwritten", "commit_round", "if artifact then redis.call('HSET', k.artifacts, artifact, text) end", "",
+        "commit.artifacts_unwritten", "commit_round", "if artifact then call('HSET', k.artifacts, artifact, text) end", "",
         "a round that is done keeps its artifacts", "test_artifacts.py::test_a_round_that_is_done_keeps_its_artifacts_whole",
     ),
     Mutant(
-        "commit.artifacts_in_the_hash", "commit_round", "redis.call('HSET', k.artifacts, artifact, text)",
-        "redis.call('HSET', k.run, artifact, text)", "a claim does not read artifacts",
+        "commit.artifacts_in_the_hash", "commit_round", "call('HSET', k.artifacts, artifact, text)",
+        "call('HSET', k.run, artifact, text)", "a claim does not read artifacts",
         "test_artifacts.py::test_a_claim_does_not_read_them",
     ),
     Mutant(
@@ -141,7 +141,7 @@ MUTANTS = (
     ),
     Mutant(
         "once.of_any_run", "record_once", "local run, refusal = read_run(k)\nif not run then return refusal end\n",
-        "local run = table_of(redis.call('HGETALL', k.run)) or {}\n", "a wrong type is answered before any write", DAMAGED,
+        "local run = table_of(call('HGETALL', k.run)) or {}\n", "a wrong type is answered before any write", DAMAGED,
     ),
     Mutant(
         "submit.inherits_artifacts", "submit_run", "{ k.memory, k.events, k.artifacts }) do -- of", "{ k.memory, k.events }) do -- of",
@@ -149,13 +149,13 @@ MUTANTS = (
         "test_artifacts.py::test_a_new_run_does_not_inherit_what_is_left_of_another",
     ),
     Mutant(
-        "moving.artifacts_outlive_their_run", "moving", "k.events, k.artifacts }) do redis.call('PEXPIREAT'",
-        "k.events }) do redis.call('PEXPIREAT'", "an ended run expires with all its keys",
+        "moving.artifacts_outlive_their_run", "moving", "k.events, k.artifacts }) do call('PEXPIREAT'",
+        "k.events }) do call('PEXPIREAT'", "an ended run expires with all its keys",
         "test_artifacts.py::test_they_expire_with_their_run_and_are_kept_again_by_a_retry",
     ),
     Mutant(
-        "moving.artifacts_expire_after_a_retry", "moving", "k.events, k.artifacts }) do redis.call('PERSIST'",
-        "k.events }) do redis.call('PERSIST'", "a retried run keeps its artifacts",
+        "moving.artifacts_expire_after_a_retry", "moving", "k.events, k.artifacts }) do call('PERSIST'",
+        "k.events }) do call('PERSIST'", "a retried run keeps its artifacts",
         "test_artifacts.py::test_they_expire_with_their_run_and_are_kept_again_by_a_retry",
     ),
     Mutant(

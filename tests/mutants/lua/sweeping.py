@@ -21,7 +21,7 @@ MUTANTS = (
         "a clock set back is a silence", "test_silence.py::test_a_clock_set_back_is_a_silence",
     ),
     Mutant(
-        "sweep.untimed", "sweep_due", "redis.call('HSET', base.queues, 'swept_at', whole(now))\n", "",
+        "sweep.untimed", "sweep_due", "call('HSET', base.queues, 'swept_at', whole(now))\n", "",
         "V2: sweeps that follow each other are no silence", "test_silence.py::test_sweeps_that_follow_each_other_are_no_silence",
     ),
     Mutant(
@@ -48,11 +48,11 @@ MUTANTS = (
     ),
     Mutant(
         "sweep.line_counts_its_own", "sweep_due", "  local length = lengths[run.queue]\n",
-        "  local length = redis.call('LLEN', run.queue)\n", "what a sweep pushes puts no other in line",
+        "  local length = call('LLEN', run.queue)\n", "what a sweep pushes puts no other in line",
         "test_sweep.py::test_what_a_sweep_resends_puts_no_other_lost_message_in_line",
     ),
     Mutant(
-        "sweep.nobody_promoted", "sweep_due", "redis.call('ZADD', base.due, 'XX', 'LT', now, ids[i]) end", "end",
+        "sweep.nobody_promoted", "sweep_due", "call('ZADD', base.due, 'XX', 'LT', now, ids[i]) end", "end",
         "a run that its line has passed is looked at now",
         "test_line.py::test_a_run_that_its_line_has_passed_is_found_within_two_graces",
     ),
@@ -67,7 +67,7 @@ MUTANTS = (
         "test_line.py::test_a_run_that_was_claimed_is_not_due_for_having_left_its_line",
     ),
     Mutant(
-        "sweep.line_never_leaves", "sweep_due", "      redis.call('ZREM', line, ids[i])\n", "",
+        "sweep.line_never_leaves", "sweep_due", "      call('ZREM', line, ids[i])\n", "",
         "a run that left its line leaves the set", "test_line.py::test_a_run_that_left_its_line_in_good_order_is_not_looked_at_for_it",
     ),
     Mutant(
@@ -158,12 +158,12 @@ MUTANTS = (
     ),
     Mutant(
         "sweep.cursor_unseen", "sweep_due",
-        "if length > 0 and number(run.number) > number(redis.call('HGET', k.queues, run.queue .. ':cursor')) then",
+        "if length > 0 and number(run.number) > number(call('HGET', k.queues, run.queue .. ':cursor')) then",
         "if length > 0 then", "V1: a message that its line has passed is sent again",
         "test_sweep.py::test_a_message_lost_from_a_list_that_goes_on_is_marked_then_resent",
     ),
     Mutant(
-        "sweep.line_unkept", "sweep_due", "    redis.call('ZADD', line_of[run.queue], number(run.number), run.id)\n", "",
+        "sweep.line_unkept", "sweep_due", "    call('ZADD', line_of[run.queue], number(run.number), run.id)\n", "",
         "V1: a run that its line passes is found at once",
         "test_line.py::test_a_run_that_its_line_has_passed_is_found_within_two_graces",
     ),
@@ -172,7 +172,7 @@ MUTANTS = (
         "V4: who waits long is looked at seldom", "test_sweep.py::test_a_run_in_line_is_looked_at_again_after_the_time_it_has_waited",
     ),
     Mutant(
-        "sweep.unsearched", "sweep_due", "if not outbox and redis.call('LPOS'", "if false and redis.call('LPOS'",
+        "sweep.unsearched", "sweep_due", "if not outbox and call('LPOS'", "if false and call('LPOS'",
         "V4: a message that lies there is not pushed a third time",
         "test_line.py::test_a_message_pushed_again_is_looked_for_every_grace_and_never_doubled",
     ),
@@ -199,11 +199,11 @@ MUTANTS = (
         "test_sweep.py::test_every_run_looked_at_is_moved_or_removed_so_that_none_hides_others",
     ),
     Mutant(
-        "sweep.ended_stay_due", "sweep_due", "    redis.call('ZREM', base.due, id)\n    word = (not run", "    word = (not run",
+        "sweep.ended_stay_due", "sweep_due", "    call('ZREM', base.due, id)\n    word = (not run", "    word = (not run",
         "ended and missing runs are removed", "test_sweep.py::test_ended_and_missing_runs_are_removed",
     ),
     Mutant(
-        "sweep.damaged_stay_due", "sweep_due", "    redis.call('ZREM', base.due, id)\n    word = 'damaged'", "    word = 'damaged'",
+        "sweep.damaged_stay_due", "sweep_due", "    call('ZREM', base.due, id)\n    word = 'damaged'", "    word = 'damaged'",
         "damage is not looked at again", "test_damage.py::test_damage_that_the_sweep_finds_is_told_and_not_looked_at_again",
     ),
     Mutant(
@@ -229,11 +229,11 @@ MUTANTS = (
     ),
     Mutant(
         "sweep.wakes_the_paused", "sweep_due",
-        "elseif run.waiting_for == 'paused' and redis.call('HEXISTS', k.paused, run.flow) == 1 then", "elseif false then",
+        "elseif run.waiting_for == 'paused' and call('HEXISTS', k.paused, run.flow) == 1 then", "elseif false then",
         "no message is sent for a held run", "test_paused.py::test_while_a_flow_is_paused_no_message_is_sent_for_its_held_runs",
     ),
     Mutant(
-        "sweep.hold_stays", "sweep_due", "      redis.call('HDEL', k.run, 'held_token', 'held_until')\n", "",
+        "sweep.hold_stays", "sweep_due", "      call('HDEL', k.run, 'held_token', 'held_until')\n", "",
         "a hold ends with its lease", "test_stop.py::test_a_resume_before_the_hold_ends_makes_the_run_wait",
     ),
     Mutant(
@@ -256,7 +256,7 @@ MUTANTS = (
         "test_sweep.py::test_an_answer_that_came_after_the_deadlines_default_is_stale",
     ),
     Mutant(
-        "sweep.index_keeps_the_gone", "sweep_due", "then redis.call('ZREM', index, id) end", "then end",
+        "sweep.index_keeps_the_gone", "sweep_due", "then call('ZREM', index, id) end", "then end",
         "an ended run leaves its index when its keys are gone",
         "test_sweep.py::test_an_ended_run_leaves_its_index_when_its_keys_are_gone",
     ),

@@ -25,11 +25,11 @@ if run.stop_current_execution == 'stop_requested' then
   return { 'stopped' }
 end
 -- Before the flow is asked for: no worker is offered a round of a paused one. It waits without lease or attempt.
-if redis.call('HEXISTS', k.paused, run.flow) == 1 then
+if call('HEXISTS', k.paused, run.flow) == 1 then
   wait(k, run, now, 'paused', number(arg.hold))
   return { 'paused', run.flow }
 end
-local newest = newest_token(k, run)
+local newest, passed = counters(k, run)
 if not newest then return { 'damaged', 'token' } end
 if not plays(run, arg) then
   -- Offered again after a wait that doubles: soon, should another worker know the flow, and cheaply, should nobody.
@@ -38,4 +38,4 @@ if not plays(run, arg) then
   wait(k, run, now, 'flow', math.min(number(arg.back) * 2 ^ (refused - 1), number(arg.back_max)))
   return { 'unknown', run.flow }
 end
-return { 'ok', grant(k, run, now, arg, newest) }
+return { 'ok', grant(k, run, now, arg, newest, passed) }

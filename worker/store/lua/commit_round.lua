@@ -37,7 +37,7 @@ local plain = arg.kind == 'next' and run.stop_current_execution ~= 'stop_request
 local damaged = mistyped(plain and { memory = k.memory, events = k.events, due = k.due, queues = k.queues, lists = k.lists,
   artifacts = k.artifacts } or k)
 if damaged then return { 'damaged', damaged } end
-if not run.id then return { redis.call('EXISTS', k.run) == 0 and 'missing' or 'damaged', 'id' } end
+if not run.id then return { call('EXISTS', k.run) == 0 and 'missing' or 'damaged', 'id' } end
 damaged = malformed(k, run)
 if damaged then return { 'damaged', damaged } end
 
@@ -73,16 +73,20 @@ free_lease(k)
 if done then
   in_parts('RPUSH', k.memory, rest)
   event(k, run, now, 'committed', 'took', arg.took or '', 'data', arg.data or 'null')
-  forget_interrupt(k)
+  if run.i_id then forget_interrupt(k) end
   run.last_node = run.current_node
   run.step = whole(number(run.step) + 1)
-  set(k, 'step', run.step, 'last_node', run.last_node, 'attempt', '0', 'failures', '0', 'losses', '0')
-  unset(k, 'last_error', 'once')
-  for name in string.gmatch(run.once or '', '[^\n]+') do unset(k, 'o:' .. name) end
+  set(k, 'step', run.step, 'last_node', run.last_node, 'attempt', '0')
+  if run.failures ~= '0' or run.losses ~= '0' then set(k, 'failures', '0', 'losses', '0') end
+  unset(k, 'last_error')
+  if run.once then
+    unset(k, 'once')
+    for name in string.gmatch(run.once, '[^\n]+') do unset(k, 'o:' .. name) end
+  end
   run.attempt = '0'
   for name, text in pairs(arg) do
-    local artifact = string.match(name, '^artifact:(.+)$')
-    if artifact then redis.call('HSET', k.artifacts, artifact, text) end
+    local artifact = match(name, '^artifact:(.+)$')
+    if artifact then call('HSET', k.artifacts, artifact, text) end
   end
 end
 if done or retracted == '' then

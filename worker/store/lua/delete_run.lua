@@ -8,16 +8,16 @@
 local k = keys_of_one_run()
 local run = read_run(k) -- nil where no claim, commit, stop or resume reads it either
 if run and not ENDED[run.phase] and run.phase ~= 'stopped' then return { 'live', run.phase } end
-local schema = not run and redis.call('TYPE', k.run).ok == 'hash' and redis.call('HGET', k.run, 'schema')
+local schema = not run and call('TYPE', k.run).ok == 'hash' and call('HGET', k.run, 'schema')
 if schema and newer(schema) then return { 'newer', schema } end
 local own = { k.run, k.memory, k.events, k.artifacts }
 k.run, k.memory, k.events, k.artifacts = nil, nil, nil, nil
 local damaged = mistyped(k)
 if damaged then return { 'damaged', damaged } end
-if redis.call('EXISTS', unpack(own)) == 0 then return { 'missing' } end
-local owner = redis.call('TYPE', k.idem).ok == 'string' and string.match(redis.call('GET', k.idem), '^%S+ (%S+)$')
+if call('EXISTS', unpack(own)) == 0 then return { 'missing' } end
+local owner = call('TYPE', k.idem).ok == 'string' and match(call('GET', k.idem), '^%S+ (%S+)$')
 -- First what a user may not have been granted: refused here, nothing is written.
-redis.call('DEL', unpack(own))
-if not owner or owner == arg.id then redis.call('DEL', k.idem) end -- else it is another run's by now
-for _, index in ipairs({ k.due, k.live, k.interrupted, k.stopped, k.completed, k.errored }) do redis.call('ZREM', index, arg.id) end
+call('DEL', unpack(own))
+if not owner or owner == arg.id then call('DEL', k.idem) end -- else it is another run's by now
+for _, index in ipairs({ k.due, k.live, k.interrupted, k.stopped, k.completed, k.errored }) do call('ZREM', index, arg.id) end
 return { 'ok' }

@@ -5,15 +5,15 @@
 --       after "--", for each run: its token, and its progress (JSON, or "" for none)
 -- Returns one word a run: ok | stop (asked to stop, gracefully) | lost (the lease is no longer this token's) | damaged
 local now = clock()
-local due_type = redis.call('TYPE', KEYS[1]).ok
+local due_type = call('TYPE', KEYS[1]).ok
 local answers = {}
 for i = 2, #KEYS do
   local key, token, progress = KEYS[i], rest[2 * i - 3], rest[2 * i - 2]
-  local found = redis.call('TYPE', key).ok
+  local found = call('TYPE', key).ok
   if found ~= 'hash' or (due_type ~= 'zset' and due_type ~= 'none') then
     answers[#answers + 1] = found == 'none' and 'lost' or 'damaged'
   else
-    local id, phase, held, granted, limit, stop, seen, claim, spared = unpack(redis.call('HMGET', key, 'id', 'phase', 'token',
+    local id, phase, held, granted, limit, stop, seen, claim, spared = unpack(call('HMGET', key, 'id', 'phase', 'token',
       'lease_granted', 'round_until', 'stop_current_execution', 'stop_seen_at', 'claim_id', 'spared'))
     local named = arg['claim:' .. (i - 1)]
     if phase ~= 'leased' or held ~= token or (named and claim ~= named) then
@@ -25,17 +25,17 @@ for i = 2, #KEYS do
       if own and (not limit or now + number(own) + number(granted) < number(limit)) then
         -- A limit that only the worker knew of (a command's own): from here on the sweep knows it too.
         limit = whole(now + number(own) + number(granted))
-        redis.call('HSET', key, 'round_until', limit)
+        call('HSET', key, 'round_until', limit)
       end
       local extended = now + number(granted)
       if limit then extended = math.min(extended, number(limit)) end
-      redis.call('HSET', key, 'lease_until', whole(extended), 'beat_at', whole(now))
+      call('HSET', key, 'lease_until', whole(extended), 'beat_at', whole(now))
       -- Spared for its own sake: in the very millisecond of the sweep, the new end would look like the one that was spared.
-      if spared then redis.call('HDEL', key, 'spared') end
-      redis.call('ZADD', KEYS[1], extended, id)
-      if progress ~= '' then redis.call('HSET', key, 'progress', progress) end
+      if spared then call('HDEL', key, 'spared') end
+      call('ZADD', KEYS[1], extended, id)
+      if progress ~= '' then call('HSET', key, 'progress', progress) end
       if stop == 'stop_requested' then
-        if not seen then redis.call('HSET', key, 'stop_seen_at', whole(now)) end
+        if not seen then call('HSET', key, 'stop_seen_at', whole(now)) end
         answers[#answers + 1] = 'stop'
       else
         answers[#answers + 1] = 'ok'

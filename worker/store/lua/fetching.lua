@@ -21,24 +21,25 @@ end
 -- message LIST TEXT, or where its round could be claimed for the caller: claimed LIST GRANT (the text is in the run's fields)
 local function claimed(k, now, list, text)
   -- Where Celery wrote the arguments for people to read; only a place to find the id, which is not relied on.
-  local id = string.match(text, '"argsrepr": "%(\'([%w_.:@-]+)\'')
+  local id = match(text, '"argsrepr": "%(\'([%w_.:@-]+)\'')
   local own, run
   if id then own, run = another(k, id) end
   local unclaimed = { 'message', list, text }
   if not own or run.message ~= text or run.phase ~= 'queued' or run.stop_current_execution == 'stop_requested' or not plays(run, wish())
-    or redis.call('HEXISTS', k.paused, run.flow) == 1 then return unclaimed end
-  local newest = newest_token(k, run)
+    or call('HEXISTS', k.paused, run.flow) == 1 then return unclaimed end
+  local newest, passed = counters(k, run)
   if not newest then return unclaimed end
   -- A commit sent again finds by it what it fetched. Nothing takes it away: the claim's own id says whether it is still meant.
-  redis.call('HSET', k.run, 'last_fetched', id)
+  call('HSET', k.run, 'last_fetched', id)
   if own.run == k.run then run.last_fetched = id end
-  return { 'claimed', list, grant(own, run, now, wish(), newest) }
+  return { 'claimed', list, grant(own, run, now, wish(), newest, passed) }
 end
 
 local function fetch(k, now)
   for list in string.gmatch(arg.fetch or '', '[^\n]+') do
-    local text = k.lists[list] and redis.call('RPOP', list)
-    if text then return claimed(k, now, list, text) end
+    -- Where the user may not pop, by rights given before workers fetched, nothing is fetched: the commit stands, and must not fail for it.
+    local text = k.lists[list] and redis.pcall('RPOP', list)
+    if type(text) == 'string' then return claimed(k, now, list, text) end
   end
 end
 

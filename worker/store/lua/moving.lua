@@ -2,50 +2,46 @@
 
 local KEPT_OPERATIONS = 16 -- how many replies to operations a run remembers, so that each can be repeated
 
--- A transition that moves a run in many small steps gathers what changes in its hash, and writes it at once. Whoever has begun to gather
--- must write before anything reads the hash.
-local function gather(k) k.changes = {} end
+-- A transition that moves a run in many small steps gathers what changes in its hash, and writes it at once: what is taken away, then what
+-- is set. So nothing may be set that is taken away later, and whoever has begun to gather must write before anything reads the hash.
+local function gather(k) k.gone, k.values = {}, {} end
 
 local function set(k, ...)
-  if not k.changes then redis.call('HSET', k.run, ...) return end
-  local given = { ... }
-  for i = 1, #given, 2 do k.changes[given[i]] = given[i + 1] end
+  local values = k.values
+  if not values then call('HSET', k.run, ...) return end
+  local given, count = { ... }, #values
+  for i = 1, #given do values[count + i] = given[i] end
 end
 
 local function unset(k, ...)
-  if not k.changes then redis.call('HDEL', k.run, ...) return end
-  for _, name in ipairs({ ... }) do k.changes[name] = false end
+  local gone = k.gone
+  if not gone then call('HDEL', k.run, ...) return end
+  local given, count = { ... }, #gone
+  for i = 1, #given do gone[count + i] = given[i] end
 end
 
 -- Lua's unpack is bounded by its stack (about 8,000); a run may hold more values than that.
 local MOST_AT_ONCE = 200
 
 local function in_parts(command, key, list)
-  for i = 1, #list, MOST_AT_ONCE do redis.call(command, key, unpack(list, i, math.min(i + MOST_AT_ONCE - 1, #list))) end
+  for i = 1, #list, MOST_AT_ONCE do call(command, key, unpack(list, i, math.min(i + MOST_AT_ONCE - 1, #list))) end
 end
 
 local function write(k)
-  local values, names = {}, {}
-  for name, value in pairs(k.changes) do
-    if value then
-      values[#values + 1] = name
-      values[#values + 1] = value
-    else
-      names[#names + 1] = name
-    end
-  end
-  k.changes = nil
-  in_parts('HSET', k.run, values)
-  in_parts('HDEL', k.run, names)
+  in_parts('HDEL', k.run, k.gone)
+  in_parts('HSET', k.run, k.values)
+  k.gone, k.values = nil, nil
 end
 
 local function set_fields(k)
-  if not k.changes then in_parts('HSET', k.run, fields) return end
-  for i = 1, #fields, 2 do k.changes[fields[i]] = fields[i + 1] end
+  local values = k.values
+  if not values then in_parts('HSET', k.run, fields) return end
+  local count = #values
+  for i = 1, #fields do values[count + i] = fields[i] end
 end
 
 local function event(k, run, now, type, ...)
-  redis.call('XADD', k.events, '*', 'type', type, 'at', whole(now), 'step', run.step, 'attempt', run.attempt or '0',
+  call('XADD', k.events, '*', 'type', type, 'at', whole(now), 'step', run.step, 'attempt', run.attempt or '0',
     'node', run.current_node, ...)
 end
 
@@ -53,8 +49,8 @@ end
 local function enter(k, run, phase, now)
   local from, to = PHASES[run.phase], PHASES[phase]
   if from ~= to then
-    if from then redis.call('ZREM', k[from], run.id) end
-    redis.call('ZADD', k[to], ENDED[phase] and now or number(run.created_at), run.id)
+    if from then call('ZREM', k[from], run.id) end
+    call('ZADD', k[to], ENDED[phase] and now or number(run.created_at), run.id)
   end
   if from and from ~= 'live' then -- it rested: that is no time that the run has gone on
     set(k, 'idle', whole(number(run.idle) + math.max(0, now - number(run.updated_at))))
@@ -65,10 +61,10 @@ end
 
 local function due_at(k, run, time)
   if run.deadline and run.phase ~= 'leased' then time = math.min(time or math.huge, number(run.deadline)) end
-  if time and time < math.huge then redis.call('ZADD', k.due, time, run.id) else redis.call('ZREM', k.due, run.id) end
+  if time and time < math.huge then call('ZADD', k.due, time, run.id) else call('ZREM', k.due, run.id) end
 end
 
-local function never_due(k, run) redis.call('ZREM', k.due, run.id) end
+local function never_due(k, run) call('ZREM', k.due, run.id) end
 
 local outbox = arg.outbox ~= nil -- the broker is elsewhere: whoever called this script publishes what it handed over
 local handed = {} -- flat: list, message
@@ -79,18 +75,18 @@ local handed = {} -- flat: list, message
 local function push(k, run, now)
   local place = number(run.number)
   local again = place > 0
-  if outbox or not again then place = redis.call('HINCRBY', k.queues, run.queue .. ':pushed', 1) end
+  if outbox or not again then place = call('HINCRBY', k.queues, run.queue .. ':pushed', 1) end
   if outbox then
     handed[#handed + 1] = run.queue
     handed[#handed + 1] = run.message
   else
-    redis.call(again and 'RPUSH' or 'LPUSH', run.queue, run.message)
+    call(again and 'RPUSH' or 'LPUSH', run.queue, run.message)
   end
   run.number = whole(place)
   if outbox and not again then set(k, 'first_number', run.number) end
   enter(k, run, 'queued', now)
   set(k, 'number', run.number, 'queued_at', whole(now), 'looked', '0')
-  unset(k, 'waiting_for', 'waiting_until')
+  if run.waiting_for then unset(k, 'waiting_for', 'waiting_until') end
   due_at(k, run, now + number(run.grace))
 end
 
@@ -114,17 +110,17 @@ end
 
 -- Whether the idempotency key is this run's: what its hash says of it may be damaged, or the key another run's by now.
 local function has_key(k, run)
-  return run.idem and redis.call('TYPE', k.idem).ok == 'string' and string.match(redis.call('GET', k.idem), '^%S+ (%S+)$') == run.id
+  return run.idem and call('TYPE', k.idem).ok == 'string' and match(call('GET', k.idem), '^%S+ (%S+)$') == run.id
 end
 
 local function expire_at(k, run, time)
-  for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do redis.call('PEXPIREAT', key, time) end
-  if has_key(k, run) then redis.call('PEXPIREAT', k.idem, time) end
+  for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do call('PEXPIREAT', key, time) end
+  if has_key(k, run) then call('PEXPIREAT', k.idem, time) end
 end
 
 local function persist(k, run)
-  for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do redis.call('PERSIST', key) end
-  if has_key(k, run) then redis.call('PERSIST', k.idem) end
+  for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do call('PERSIST', key) end
+  if has_key(k, run) then call('PERSIST', k.idem) end
 end
 
 local function complete(k, run, now)

@@ -13,11 +13,11 @@ if damaged then return { 'damaged', damaged } end
 local words = {}
 for i = 2, #KEYS do
   local word = 'other'
-  if redis.call('TYPE', KEYS[i]).ok == 'hash' then
-    local id, flow, phase, waiting_for = unpack(redis.call('HMGET', KEYS[i], 'id', 'flow', 'phase', 'waiting_for'))
+  if call('TYPE', KEYS[i]).ok == 'hash' then
+    local id, flow, phase, waiting_for = unpack(call('HMGET', KEYS[i], 'id', 'flow', 'phase', 'waiting_for'))
     if id and key_of(k.due, id) == KEYS[i] and flow == arg.flow and phase == 'waiting' and waiting_for == 'paused' then
-      redis.call('HSET', KEYS[i], 'waiting_until', whole(now))
-      redis.call('ZADD', k.due, 'XX', now, id)
+      call('HSET', KEYS[i], 'waiting_until', whole(now))
+      call('ZADD', k.due, 'XX', now, id)
       word = 'due'
     end
   end

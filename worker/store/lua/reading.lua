@@ -10,12 +10,14 @@
 -- Answers are arrays whose first element is a word. Scripts read and check everything first and write last: a server
 -- undoes nothing of a script that fails half-way.
 
+local call, format, byte, match = redis.call, string.format, string.byte, string.match -- a third less time than by name
+
 local arg, fields, rest = {}, {}, {}
 do
   local i = 1
   while i <= #ARGV and ARGV[i] ~= '--' do
     local name = ARGV[i]
-    if string.byte(name) == 61 then -- =
+    if byte(name) == 61 then -- =
       fields[#fields + 1] = string.sub(name, 2)
       fields[#fields + 1] = ARGV[i + 1]
     else
@@ -34,14 +36,18 @@ local ENDED = { completed = true, errored = true }
 
 local function clock()
   if arg.now then return tonumber(arg.now) end
-  local time = redis.call('TIME')
+  local time = call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local function whole(number) return string.format('%.0f', number) end
+local written, text_of_it -- a script writes the same time in many places
+local function whole(number)
+  if number ~= written then written, text_of_it = number, format('%.0f', number) end
+  return text_of_it
+end
 
 -- Lua reads nan, inf, 0x10 and 1e3 as numbers, and counts exactly only to 2^53: none of these is a count or a time.
-local function is_count(text) return text and #text <= 15 and string.match(text, '^%d+$') ~= nil end
+local function is_count(text) return text and #text <= 15 and match(text, '^%d+$') ~= nil end
 
 local function number(text) return is_count(text) and tonumber(text) or 0 end
 
@@ -61,12 +67,12 @@ local TYPES = { run = 'hash', memory = 'list', events = 'stream', artifacts = 'h
 local function mistyped(k)
   for name, wanted in pairs(TYPES) do
     if k[name] then
-      local found = redis.call('TYPE', k[name]).ok
+      local found = call('TYPE', k[name]).ok
       if found ~= 'none' and found ~= wanted then return k[name] end
     end
   end
   for list in pairs(k.lists) do
-    local found = redis.call('TYPE', list).ok
+    local found = call('TYPE', list).ok
     if found ~= 'none' and found ~= 'list' then return list end
   end
 end
@@ -76,6 +82,7 @@ local OPTIONAL_COUNTS = { 'failures', 'losses', 'number', 'first_number', 'grace
   'unknown', 'idle' }
 local TIMES = { 'created_at', 'updated_at', 'started_at', 'queued_at', 'not_before', 'waiting_until', 'claimed_at', 'beat_at', 'lease_until',
   'round_until', 'held_until', 'deadline', 'i_until', 'stop_asked_at', 'stop_seen_at', 'stopped_at', 'ended_at' }
+local TEXTS = { 'id', 'flow', 'queue', 'message', 'current_node' }
 local YEAR_10000 = '253402300800000' -- ms; no clock goes there, and nobody can read such a time
 
 -- The key that belongs to a run of this id: whatever is under another one is a copy, and would move the other's due time and index.
@@ -89,13 +96,21 @@ local function malformed(k, run)
     if not text or text == '' or #text > 15 then return COUNTS[i] end
     all[i] = text
   end
-  for _, names in ipairs({ OPTIONAL_COUNTS, TIMES }) do
-    for i = 1, #names do
-      local text = run[names[i]]
-      if text then
-        if text == '' or #text > 15 or (names == TIMES and #text == 15 and text >= YEAR_10000) then return names[i] end
-        all[#all + 1] = text
-      end
+  local count = #COUNTS
+  for i = 1, #OPTIONAL_COUNTS do
+    local text = run[OPTIONAL_COUNTS[i]]
+    if text then
+      if text == '' or #text > 15 then return OPTIONAL_COUNTS[i] end
+      count = count + 1
+      all[count] = text
+    end
+  end
+  for i = 1, #TIMES do
+    local text = run[TIMES[i]]
+    if text then
+      if text == '' or #text > 15 or (#text == 15 and text >= YEAR_10000) then return TIMES[i] end
+      count = count + 1
+      all[count] = text
     end
   end
   if string.find(table.concat(all), '%D') then -- looked at together: one by one takes ten times as long
@@ -105,8 +120,8 @@ local function malformed(k, run)
       end
     end
   end
-  for _, name in ipairs({ 'id', 'flow', 'queue', 'message', 'current_node' }) do
-    if not run[name] then return name end
+  for i = 1, #TEXTS do
+    if not run[TEXTS[i]] then return TEXTS[i] end
   end
   if k.run ~= key_of(k.due, run.id) then return 'id' end
   if not PHASES[run.phase or ''] then return 'phase' end
@@ -129,7 +144,7 @@ local function newer(schema) return arg.schema and is_count(schema) and number(s
 -- Why no message can be pushed to this list, as an answer; nil where one can.
 local function unpushable(k, list)
   if not k.lists[list] then return { 'unknown_queue', list } end
-  local pushed = redis.call('HGET', k.queues, list .. ':pushed')
+  local pushed = call('HGET', k.queues, list .. ':pushed')
   if pushed and not is_count(pushed) then return { 'damaged', k.queues .. ' ' .. list .. ':pushed' } end
 end
 
@@ -144,7 +159,7 @@ end
 local function read_run(k)
   local damaged = mistyped(k)
   if damaged then return nil, { 'damaged', damaged } end
-  local run = table_of(redis.call('HGETALL', k.run))
+  local run = table_of(call('HGETALL', k.run))
   if not run then return nil, { 'missing' } end
   damaged = malformed(k, run)
   if damaged then return nil, { 'damaged', damaged } end
@@ -154,7 +169,7 @@ end
 -- The first reply to operation `op`, or nil: operations are done once, however often they are sent.
 local function reply_of(run, op)
   for line in string.gmatch(run.ops or '', '[^\n]+') do
-    local id, reply = string.match(line, '^(%S+) (.*)$')
+    local id, reply = match(line, '^(%S+) (.*)$')
     if id == op then
       local words = {}
       for word in string.gmatch(reply, '%S+') do words[#words + 1] = word end

@@ -13,7 +13,7 @@ local repeated = reply_of(run, arg.op)
 if repeated then return repeated end
 
 local function reply(word, phase)
-  local doubt = redis.call('HGET', k.run, 'in_doubt') or ''
+  local doubt = call('HGET', k.run, 'in_doubt') or ''
   local words = { word, phase, run.stop_asked_at or '0', run.stop_seen_at or '0', word == 'stopped' and whole(now) or (run.stopped_at or '0'),
     run.step, doubt == '' and '-' or doubt }
   return remember_reply(k, run, arg.op, words)

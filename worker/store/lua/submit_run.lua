@@ -10,21 +10,21 @@ local now = clock()
 local damaged = mistyped(k)
 if damaged then return { 'damaged', damaged } end
 
-if redis.call('EXISTS', k.run) == 1 and redis.call('HGET', k.run, 'nonce') == arg.nonce then return { 'ok', arg.id } end
+if call('EXISTS', k.run) == 1 and call('HGET', k.run, 'nonce') == arg.nonce then return { 'ok', arg.id } end
 
 if arg.content then
-  local found = redis.call('TYPE', k.idem).ok
+  local found = call('TYPE', k.idem).ok
   if found ~= 'none' and found ~= 'string' then return { 'damaged', k.idem } end
-  local known = redis.call('GET', k.idem)
+  local known = call('GET', k.idem)
   if known then
-    local content, id = string.match(known, '^(%S+) (%S+)$')
+    local content, id = match(known, '^(%S+) (%S+)$')
     if not id then return { 'damaged', k.idem } end
     return { content == arg.content and 'existing' or 'conflict', id }
   end
 end
-if redis.call('EXISTS', k.run) == 1 then return { 'exists', arg.id } end
+if call('EXISTS', k.run) == 1 then return { 'exists', arg.id } end
 for _, left_over in ipairs({ k.memory, k.events, k.artifacts }) do -- of a run whose hash is gone: not this run's history
-  if redis.call('EXISTS', left_over) == 1 then return { 'damaged', left_over } end
+  if call('EXISTS', left_over) == 1 then return { 'damaged', left_over } end
 end
 
 local run = table_of(fields)
@@ -37,7 +37,7 @@ set(k, 'id', arg.id, 'nonce', arg.nonce, 'created_at', run.created_at, 'epoch', 
   'failures', '0', 'losses', '0', 'number', '0', 'grace', run.resend, 'message', arg.message)
 if run.deadline then set(k, 'deadline', run.deadline) end
 if arg.content then
-  redis.call('SET', k.idem, arg.content .. ' ' .. arg.id)
+  call('SET', k.idem, arg.content .. ' ' .. arg.id)
   set(k, 'idem', arg.idempotency_key)
 end
 run.step, run.message, run.number, run.grace = '0', arg.message, '0', run.resend

@@ -19,7 +19,7 @@ end
 -- A shared key overwritten by hand must not cost every due run its promise: nothing is touched.
 local damaged = mistyped(base)
 for list, line in pairs(line_of) do
-  local found = redis.call('TYPE', line).ok
+  local found = call('TYPE', line).ok
   damaged = damaged or (unpushable(base, list) or {})[2] or found ~= 'none' and found ~= 'zset' and line or nil
 end
 if damaged then return { { damaged, 'damaged' }, {} } end
@@ -30,18 +30,18 @@ local AHEAD = 10000 -- runs that are looked at when the clock was set back; abou
 local PROMOTED = 1000 -- runs a list that are taken out of their line in one sweep; about 3 microseconds each
 
 -- Silence: nobody swept for so long that leases may have lapsed under live workers (the server or all sweepers stood still).
-local swept_at, silent_from, silent_until = unpack(redis.call('HMGET', base.queues, 'swept_at', 'silent_from', 'silent_until'))
+local swept_at, silent_from, silent_until = unpack(call('HMGET', base.queues, 'swept_at', 'silent_from', 'silent_until'))
 -- Before the first sweep ever, and where its time does not read, nobody swept: all of the past was silent.
 local gap = now - number(swept_at)
 if gap > lease / 2 or gap < 0 then
   silent_from, silent_until = whole(math.min(now, number(swept_at))), whole(now)
-  redis.call('HSET', base.queues, 'silent_from', silent_from, 'silent_until', silent_until)
+  call('HSET', base.queues, 'silent_from', silent_from, 'silent_until', silent_until)
 end
-redis.call('HSET', base.queues, 'swept_at', whole(now))
+call('HSET', base.queues, 'swept_at', whole(now))
 -- The clock was ahead and has been set back: what it put off is looked at now, or a dead worker's lease would last until then.
 if gap < -lease / 2 then
-  for _, id in ipairs(redis.call('ZRANGEBYSCORE', base.due, '(' .. whole(now + lease), '+inf', 'LIMIT', 0, AHEAD)) do
-    redis.call('ZADD', base.due, 'XX', now, id)
+  for _, id in ipairs(call('ZRANGEBYSCORE', base.due, '(' .. whole(now + lease), '+inf', 'LIMIT', 0, AHEAD)) do
+    call('ZADD', base.due, 'XX', now, id)
   end
 end
 
@@ -52,20 +52,20 @@ end
 -- How long the lines were before this sweep pushed anything: what it pushes itself is no line that others stand in.
 local lengths = {}
 for list in pairs(base.lists) do
-  if outbox then lengths[list] = tonumber(arg['length:' .. list]) else lengths[list] = redis.call('LLEN', list) end
+  if outbox then lengths[list] = tonumber(arg['length:' .. list]) else lengths[list] = call('LLEN', list) end
 end
 
 -- The cursor passed them, or nothing is left in their line: whoever of them still waits is looked at now, not when its time has come.
 for list, line in pairs(line_of) do
   if lengths[list] then
-    local passed = lengths[list] == 0 and '+inf' or whole(number(redis.call('HGET', base.queues, list .. ':cursor')))
-    local ids = redis.call('ZRANGEBYSCORE', line, '-inf', passed, 'WITHSCORES', 'LIMIT', 0, PROMOTED)
+    local passed = lengths[list] == 0 and '+inf' or whole(number(call('HGET', base.queues, list .. ':cursor')))
+    local ids = call('ZRANGEBYSCORE', line, '-inf', passed, 'WITHSCORES', 'LIMIT', 0, PROMOTED)
     for i = 1, #ids, 2 do
-      redis.call('ZREM', line, ids[i])
+      call('ZREM', line, ids[i])
       local key = arg.prefix .. ':run:' .. ids[i]
-      if redis.call('TYPE', key).ok == 'hash' then
-        local phase, queue, place = unpack(redis.call('HMGET', key, 'phase', 'queue', 'number'))
-        if phase == 'queued' and queue == list and place == ids[i + 1] then redis.call('ZADD', base.due, 'XX', 'LT', now, ids[i]) end
+      if call('TYPE', key).ok == 'hash' then
+        local phase, queue, place = unpack(call('HMGET', key, 'phase', 'queue', 'number'))
+        if phase == 'queued' and queue == list and place == ids[i + 1] then call('ZADD', base.due, 'XX', 'LT', now, ids[i]) end
       end
     end
   end
@@ -151,15 +151,15 @@ local function sweep_queued(k, run)
     due_at(k, run, now + grace)
     return 'in_line'
   end
-  if length > 0 and number(run.number) > number(redis.call('HGET', k.queues, run.queue .. ':cursor')) then
+  if length > 0 and number(run.number) > number(call('HGET', k.queues, run.queue .. ':cursor')) then
     -- Looked at again when the cursor has passed it (above), and, should the line stand still, ever more seldom.
     set(k, 'looked', '0')
-    redis.call('ZADD', line_of[run.queue], number(run.number), run.id)
+    call('ZADD', line_of[run.queue], number(run.number), run.id)
     due_at(k, run, now + math.max(grace, run.queued_at and now - number(run.queued_at) or 0))
     return 'in_line'
   end
   -- A message pushed again stands at the consuming end, where its number says nothing.
-  if not outbox and redis.call('LPOS', run.queue, run.message, 'RANK', -1, 'MAXLEN', SEARCHED) then
+  if not outbox and call('LPOS', run.queue, run.message, 'RANK', -1, 'MAXLEN', SEARCHED) then
     set(k, 'looked', '0')
     due_at(k, run, now + grace)
     return 'in_line'
@@ -179,21 +179,21 @@ local function sweep_queued(k, run)
   return 'resent'
 end
 
-local ids = redis.call('ZRANGEBYSCORE', base.due, '-inf', now, 'LIMIT', 0, arg.batch)
+local ids = call('ZRANGEBYSCORE', base.due, '-inf', now, 'LIMIT', 0, arg.batch)
 for order, id in ipairs(ids) do
   local k = keys_of(id)
   local run, word
-  if redis.call('TYPE', k.run).ok == 'hash' then run = table_of(redis.call('HGETALL', k.run)) end
+  if call('TYPE', k.run).ok == 'hash' then run = table_of(call('HGETALL', k.run)) end
   if run and run.idem then k.idem = arg.prefix .. ':idem:' .. run.idem end
   if run and newer(run.schema) and (not PHASES[run.phase] or mistyped(k) or malformed(k, run) or not base.lists[run.queue]) then
     -- By the rules of the newer worker that wrote it, it need not be damaged: it stays due, for those who can read it.
-    redis.call('ZADD', base.due, now + lease, id)
+    call('ZADD', base.due, now + lease, id)
     word = 'in_line'
   elseif not run or ENDED[run.phase] or run.phase == 'stopped' or not PHASES[run.phase] then
-    redis.call('ZREM', base.due, id)
-    word = (not run and redis.call('EXISTS', k.run) == 0 or run and PHASES[run.phase]) and 'removed' or 'damaged'
+    call('ZREM', base.due, id)
+    word = (not run and call('EXISTS', k.run) == 0 or run and PHASES[run.phase]) and 'removed' or 'damaged'
   elseif mistyped(k) or malformed(k, run) or not base.lists[run.queue] then
-    redis.call('ZREM', base.due, id)
+    call('ZREM', base.due, id)
     word = 'damaged'
   elseif run.phase == 'leased' then
     word = sweep_leased(k, run, order)
@@ -205,7 +205,7 @@ for order, id in ipairs(ids) do
     if run.waiting_until and number(run.waiting_until) > now and not (run.waiting_for == 'hold' and not run.held_token) then
       due_at(k, run, number(run.waiting_until))
       word = 'in_line'
-    elseif run.waiting_for == 'paused' and redis.call('HEXISTS', k.paused, run.flow) == 1 then
+    elseif run.waiting_for == 'paused' and call('HEXISTS', k.paused, run.flow) == 1 then
       -- A message for it would only be given back; spread, so that a flow's runs do not come all at once.
       wait(k, run, now, 'paused', math.floor(number(arg.hold) * (0.5 + (jitter + order * 0.618) % 1)))
       word = 'in_line'
@@ -230,10 +230,10 @@ end
 -- An ended run leaves its index when its keys are gone; each run says itself how long they are kept. Mostly the oldest go first;
 -- some anywhere else are looked at too, so that those which are kept for longer hide nobody.
 for _, index in ipairs({ base.completed, base.errored }) do
-  local anywhere = math.floor(jitter * redis.call('ZCARD', index))
+  local anywhere = math.floor(jitter * call('ZCARD', index))
   for _, first in ipairs({ 0, anywhere }) do
-    for _, id in ipairs(redis.call('ZRANGE', index, first, first + FORGOTTEN - 1)) do
-      if redis.call('EXISTS', arg.prefix .. ':run:' .. id) == 0 then redis.call('ZREM', index, id) end
+    for _, id in ipairs(call('ZRANGE', index, first, first + FORGOTTEN - 1)) do
+      if call('EXISTS', arg.prefix .. ':run:' .. id) == 0 then call('ZREM', index, id) end
     end
   end
 end
