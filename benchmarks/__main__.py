@@ -22,7 +22,9 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="parts, of those below; all by default")
     parser.add_argument("--passes", type=int, default=5, help="how often each is measured, in turns (default 5)")
     parser.add_argument("--quick", action="store_true", help="one short pass, to see that it works; stored apart, since it shows nothing")
-    parser.add_argument("--only", action="append", default=[], metavar="TEXT", help="sides whose name holds this; may be given again")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="PATTERN", help="sides by name, as in 'Holdfast*'; may be given again"
+    )
     parser.add_argument("--into", type=Path, help="directory for the results (default: benchmarks/results)")
     given = parser.parse_args()
     if unknown := [name for name in given.names if name not in PARTS]:

@@ -32,7 +32,9 @@ ENDLESS = 1_000_000
 #: Runs a connection, so that nobody waits for a message.
 RUNS = 3
 READ = 1 << 18
-RUN_ID = re.compile(rb'"argsrepr": "\(\'([^\']+)\'')
+#: The run that a message is for; the run and the token of a grant (claiming.lua).
+MESSAGE = re.compile(rb'"argsrepr": "\(\'([^\']+)\'')
+GRANT = re.compile(rb'\["(\d+)",.*?"id":"([^"]+)"', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class DrivenRun:
         self._claims = [Packed(call, run_id, ("step", "claim")) for call in recording.claims]
         self._commits = [Packed(call, run_id, told) for call in recording.commits]
         self._fetches = [Packed(call, run_id, (*told, "fetch_claim")) for call in recording.fetches]
-        self._messages = [Messages(call) for call in recording.commits]
+        self._messages = [Messages(call.named["message"], 0, call.named["step"] + 1) for call in recording.commits]
 
     def claim(self, claim: str) -> bytes:
         """Claim the round that is next."""
@@ -65,7 +67,7 @@ class DrivenRun:
         """Commit it, and fetch the next message with ``fetch_claim``, if that is given."""
         place = self.step % 2
         kind = self._commits if fetch_claim is None else self._fetches
-        message = self._messages[place].of(self.id, self.step + 1)
+        message = self._messages[place].of(self.id, 0, self.step + 1)
         return kind[place].fill(step=self.step, token=token, claim=claim, message=message, fetch_claim=fetch_claim)
 
 
@@ -75,7 +77,7 @@ class Slot:
     ``rounds`` is how many it has committed.
     """
 
-    def __init__(self, runs: Mapping[str, DrivenRun], lists: list[str], fetch: bool) -> None:
+    def __init__(self, runs: Mapping[bytes, DrivenRun], lists: list[str], fetch: bool) -> None:
         self.rounds = 0
         self._runs, self._fetch = runs, fetch
         self._take = packed(["BRPOP", *lists, 1])
@@ -93,35 +95,33 @@ class Slot:
         return True
 
     def _play(self) -> Generator[bytes, bytes, None]:
-        held: tuple[DrivenRun, str, str] | None = None
+        held: tuple[bytes, bytes, str] | None = None
         while True:
+            claim = next(self._ids)
             if held is None:
-                answer = yield self._take
-                found = RUN_ID.search(answer)
-                if found is None:
-                    continue  # a second without a message
-                run, claim = self._runs[found[1].decode()], next(self._ids)
-                answer = yield run.claim(claim)
-                words = answer.split(b"\r\n", 5)
-                assert words[2] == b"ok", f"{run.id}, step {run.step}: the claim got {answer[:200]!r}"
-                held = run, words[4].decode(), claim
-            run, token, claim = held
-            fetch_claim = next(self._ids) if self._fetch and (self.rounds + 1) % LEFT_TO_OTHERS else None
-            answer = yield run.commit(token, claim, fetch_claim)
-            self.rounds, run.step, held = self.rounds + 1, run.step + 1, None
-            words = answer.split(b"\r\n", 12)
-            assert words[4] == b"continued", f"{run.id}, step {run.step}: the commit got {answer[:200]!r}"
-            if answer.startswith(b"*3"):
-                found = RUN_ID.search(words[9])
-                assert found is not None and fetch_claim is not None and words[5] != b"*2", f"not claimed: {answer[:2000]!r}"
-                held = self._runs[found[1].decode()], words[11].decode(), fetch_claim
+                message = MESSAGE.search((yield self._take))
+                if message is None:
+                    continue  # a second without one
+                held = self._granted((yield self._runs[message[1]].claim(claim)), claim)
+            run_id, token, held_claim = held
+            run = self._runs[run_id]
+            fetch = self._fetch and (self.rounds + 1) % LEFT_TO_OTHERS != 0
+            answer = yield run.commit(token.decode(), held_claim, claim if fetch else None)
+            self.rounds, run.step = self.rounds + 1, run.step + 1
+            assert b"\r\ncontinued\r\n" in answer[:40], f"{run.id}, step {run.step - 1}: the commit got {answer[:200]!r}"
+            held = self._granted(answer, claim) if answer.startswith(b"*3") else None
+
+    def _granted(self, answer: bytes, claim: str) -> tuple[bytes, bytes, str]:
+        grant = GRANT.search(answer)
+        assert grant is not None, f"nothing was claimed: {answer[:500]!r}"
+        return grant[2], grant[1], claim
 
 
 def _is_whole(answer: bytes) -> bool:
     """Whether this is all of an answer. No parser, which would cost more than all else here: each kind has an end of its own."""
-    if answer.startswith((b"*8", b"*3")):  # a claim, fetched or not: the newest turns are its last part, and there are none
-        return answer.endswith(b"\r\n*0\r\n")
-    return answer.endswith((b"continued\r\n", b"}}\r\n", b"_\r\n", b"*-1\r\n"))  # a commit, a message, none
+    if answer.startswith(b"*2") and answer.endswith(b"continued\r\n"):  # a commit that fetched nothing
+        return True
+    return answer.endswith((b"]\r\n", b"}}\r\n", b"_\r\n", b"*-1\r\n"))  # a grant, a message, none
 
 
 def drive(driven: Driven, number: int, rounds: Any, stopping: Any) -> None:
@@ -131,9 +131,9 @@ def drive(driven: Driven, number: int, rounds: Any, stopping: Any) -> None:
     recording = record(settings, "empty", inputs)
     client = Client(settings=settings)
     client._store.redis.delete(*client._store.keys.queue_names)  # the recorded run's own
-    runs = {name: DrivenRun(recording, name) for name in (f"driven-run-{place:05}" for place in range(RUNS * driven.connections))}
-    for run_id in runs:
-        client.submit("empty", "go", inputs, run_id=run_id)
+    runs = {f"driven-run-{place:05}".encode(): DrivenRun(recording, f"driven-run-{place:05}") for place in range(RUNS * driven.connections)}
+    for run in runs.values():
+        client.submit("empty", "go", inputs, run_id=run.id)
     for name in ("claim_round", "commit_round"):
         client._store.redis.script_load(scripts.source(name))
     slots: dict[int, tuple[socket.socket, Slot, bytearray]] = {}

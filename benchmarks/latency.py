@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 
-from benchmarks.measure import Measure, percentile
+from benchmarks.measure import Measure, percentile, ratio
 from benchmarks.processes import until
 from benchmarks.report import Options, Report, matrix
 from benchmarks.sides.registry import BASE, sides
@@ -20,10 +20,17 @@ from benchmarks.tally import Tally, tally
 from benchmarks.work import Work
 
 #: Rounds of the lone run, and runs submitted one after the other; a side that takes long for few has its share of them.
-HOPS, SUBMITS = 500, 100
+HOPS, SUBMITS = 300, 100
 QUICK_HOPS, QUICK_SUBMITS = 30, 5
+#: The sides of which this is measured: a lone run has no use for more than one setting of how many rounds are taken at once.
+SIDES = (
+    "Holdfast, threads", "Holdfast, threads, without fetch", "Holdfast, threads, one process", "Holdfast, solo", "Holdfast, prefork",
+    BASE, "Celery, prefork, early acks", "Celery, solo, late acks", "Celery, threads, late acks",
+    "Restate, steps", "Restate, queued", "LangGraph, sync", "DBOS, queued", "DBOS, steps",
+)  # fmt: skip
 #: Seconds between two looks at the end of a run: the looking must not cost the run.
 LOOK = 0.05
+OURS, AIM = "Holdfast, threads", 0.35
 PARTS = {"p50": 0.5, "p99": 0.99}
 
 
@@ -34,7 +41,7 @@ def measure(options: Options) -> Report:
         "Milliseconds of one hop of a lone run, and from submit to its first round; medians of the passes, ratios within passes.",
         settings={"hops": QUICK_HOPS if options.quick else HOPS, "submits": QUICK_SUBMITS if options.quick else SUBMITS},
     )
-    wanted = [side for side in sides() if options.wants(side.name)]
+    wanted = [side for side in sides() if side.name in SIDES and options.wants(side.name)]
     report.missing |= {side.name: why for side in wanted if (why := side.missing()) is not None}
     found: dict[str, list[dict[str, float]]] = {side.name: [] for side in wanted if side.name not in report.missing}
     for number in range(options.passes):
@@ -52,7 +59,18 @@ def measure(options: Options) -> Report:
         base = f"{what}: {BASE}" if BASE in found else None
         report.measures += [Measure(f"{what}: {name}", "ms", tuple(each[what] for each in passes), base) for name, passes in found.items()]
     report.shown = matrix(report)
+    report.notes += verdicts(report)
     return report
+
+
+def verdicts(report: Report) -> list[str]:
+    """The hop of a lone run beside that of plain Celery, in the setting that all is compared with and in its fastest."""
+    hops = {one.name.removeprefix("hop, p50: "): one for one in report.measures if one.name.startswith("hop, p50: ")}
+    plain = {name: one for name, one in hops.items() if name.startswith("Celery")}
+    if OURS not in hops or not plain:
+        return []
+    rivals = {min(plain, key=lambda name: plain[name].median), *({BASE} & set(plain))}
+    return [f"{OURS}: a hop takes {ratio(hops[OURS], plain[name]):.2f} of that of {name}; aim at most {AIM:g}" for name in sorted(rivals)]
 
 
 def one_pass(side: Side, hops: int, submits: int) -> dict[str, float]:

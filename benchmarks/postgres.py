@@ -58,10 +58,23 @@ def postgres() -> Iterator[Postgres]:
         if user is not None:
             shutil.chown(directory, user)
         data, name = directory / "data", user or getpass.getuser()
-        make = [programs / "initdb", "--pgdata", data, "--username", name, "--auth", "trust", "--encoding", "UTF8", "--locale", "C"]
+        make: list[str | Path] = [
+            programs / "initdb",
+            "--pgdata",
+            data,
+            "--username",
+            name,
+            "--auth",
+            "trust",
+            "--encoding",
+            "UTF8",
+            "--locale",
+            "C",
+        ]
         subprocess.run(make, user=user, cwd=directory, check=True, stdout=subprocess.DEVNULL)
         settings = {"listen_addresses": "", "unix_socket_directories": directory, "max_connections": CONNECTIONS}
-        command = [programs / "postgres", "-D", data, *(part for key, value in settings.items() for part in ("-c", f"{key}={value}"))]
+        options = (part for key, value in settings.items() for part in ("-c", f"{key}={value}"))
+        command: list[str | Path] = [programs / "postgres", "-D", data, *options]
         with process(command, user=user) as server:
             running = Postgres(server.pid, directory, name)
             until(lambda: _ready(running), "PostgreSQL", 30, every=0.02)
@@ -72,6 +85,12 @@ def postgres() -> Iterator[Postgres]:
                 server.wait(60)
     finally:
         shutil.rmtree(directory)
+
+
+def server() -> Path | None:
+    """The server's program; None where there is none."""
+    programs = _programs()
+    return programs / "postgres" if programs is not None else None
 
 
 def _ready(server: Postgres) -> bool:

@@ -75,7 +75,8 @@ def _played(settings: Settings, flow: str, inputs: Mapping[str, Any], fetch: boo
         delivery = Delivery(fetched.claim if fetched is not None else None)
     client.close()
     engine.close()
-    return submits, *([call for call in calls if call.transition == name] for name in ("claim_round", "commit_round"))
+    claims, commits = ([call for call in calls if call.transition == name] for name in ("claim_round", "commit_round"))
+    return submits, claims, commits
 
 
 def noted(store: Any) -> list[Call]:
@@ -115,17 +116,16 @@ class Packed:
 
 
 class Messages:
-    """The messages of rounds, as Celery's would be; of those of one role."""
+    """The messages of rounds like that of the recorded run's whose message is ``text``."""
 
-    def __init__(self, commit: Call) -> None:
-        text = commit.named["message"]
+    def __init__(self, text: str, epoch: int, step: int) -> None:
         told = json.loads(text)
-        self._template = Template(text, (RECORDED_RUN, 0, int(commit.named["step"]) + 1))
+        self._template = Template(text, (RECORDED_RUN, epoch, step))
         self._sender = Sender(None, told["headers"]["parent_id"], told["properties"]["reply_to"])
 
-    def of(self, run_id: str, step: int) -> str:
+    def of(self, run_id: str, epoch: int, step: int) -> str:
         """The message of this round."""
-        return self._template.fill((run_id, 0, step), self._sender, *new_ids())
+        return self._template.fill((run_id, epoch, step), self._sender, *new_ids())
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ class Options:
     Attributes:
         passes: how often everything is measured, in turns.
         quick: as little work as still shows that everything works; such figures mean nothing.
-        only: parts of names; the sides to measure, where a part has several. Empty for all.
+        only: names of the sides to measure, or patterns of them, where a part has several; empty for all.
         into: the directory that results are stored in.
     """
 
@@ -41,7 +42,7 @@ class Options:
 
     def wants(self, name: str) -> bool:
         """Whether the side of this name is to be measured."""
-        return not self.only or any(part.lower() in name.lower() for part in self.only)
+        return not self.only or any(fnmatchcase(name.lower(), pattern.lower()) for pattern in self.only)
 
 
 @dataclass
@@ -114,7 +115,7 @@ class Report:
         return "\n".join([*lines, *self.notes])
 
     def _table(self) -> list[str]:
-        rows = [("", "median", "from", "to", "unit", "ratio", "to")]
+        rows: list[tuple[str, ...]] = [("", "median", "from", "to", "unit", "ratio", "to")]
         for measure in self.measures:
             compared = self.ratio_of(measure)
             against = ("", "") if compared is None else (f"{compared:.2f}", measure.base or "")

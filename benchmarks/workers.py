@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 
 from benchmarks.report import Options, Report, matrix
-from benchmarks.rounds import QUICK_RUNS, RUNS, in_turns, measures
+from benchmarks.rounds import QUICK_RUNS, in_turns, measures
 from benchmarks.sides.registry import BASE, sides
 from benchmarks.work import SIZES, Work
 
 COUNTS = (1, 2, 4)
+RUNS = 80
 #: Those that take as many processes as they are told.
 SIDES = (
     "Holdfast, threads", "Holdfast, threads, without fetch", "Holdfast, solo", "Holdfast, prefork",

@@ -12,6 +12,10 @@ from pydantic import BaseModel
 
 from flows.errors import UnstorableValue
 
+#: Made once: ``json.dumps`` makes an encoder for each call that asks for anything special.
+_plainly = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
+_canonically = json.JSONEncoder(allow_nan=False, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
+
 #: Deeper nesting is refused: JSON readers (pydantic's among them) give up near 200 levels.
 MAX_DEPTH = 100
 
@@ -28,7 +32,7 @@ def storable(value: Any, what: str) -> Any:
     """
     plain = _plain(value, what, "", 0)
     try:
-        text = json.dumps(plain, allow_nan=False, ensure_ascii=False)
+        text = _plainly(plain)
         text.encode("utf-8")
         back = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -40,7 +44,7 @@ def storable(value: Any, what: str) -> Any:
 
 def canonical(value: Any) -> str:
     """The one JSON text of a storable value: sorted keys, no spaces; for digests and for storage."""
-    return json.dumps(value, allow_nan=False, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return _canonically(value)
 
 
 def _plain(value: Any, what: str, path: str, depth: int) -> Any:

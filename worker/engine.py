@@ -109,11 +109,11 @@ class Engine:
     @cached_property
     def fetching(self) -> Fetching:
         """Off, but in a worker that plays rounds in its own process."""
+        return Fetching(self.give_back)
 
-        def give_back(claim: Granted) -> None:
-            self.rounds.give_back(claim)  # which is made with this
-
-        return Fetching(give_back)
+    def give_back(self, claim: Granted) -> None:
+        """Return a claim that was fetched and whose round is not begun here."""
+        self.rounds.give_back(claim)
 
     def _lingers(self, lease: Lease) -> None:
         """A round that nobody wants any more holds a place: where it has a process of its own, that process is ended."""
@@ -154,6 +154,7 @@ class Engine:
                 "handover": self.dispatcher.name,
                 "rounds": len(in_flight()),
                 "draining": self.draining.is_set(),
+                "fetching": self.fetching.on,
                 "flows": {name: describe(factory()) for name, factory in self.flows.items()},
                 "disabled": self.disabled,
             }

@@ -26,7 +26,7 @@ logger = logging.getLogger("holdfast.fetching")
 
 #: Of so many commits one fetches nothing, but no more often than every so many seconds: a message then goes the long way, to a worker
 #: that is idle. A run's own next message would else stay with its process for ever.
-LEFT_TO_OTHERS, LEFT_SECONDS = 8, 0.02
+LEFT_TO_OTHERS, LEFT_SECONDS = 8, 0.1
 
 
 @dataclass(slots=True, eq=False)

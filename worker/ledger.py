@@ -46,6 +46,8 @@ class Ledger:
 
     def budgets(self, estimate: Mapping[str, float] | None = None) -> dict[str, Budget]:
         """Each limit, with what was spent of it before this attempt."""
+        if not self.record.budgets:
+            return {}
         spent = self.before(estimate or {}) | {"cycles": self.record.cycles, "seconds": self.seconds}
         return {name: Budget(limit, spent.get(name, 0)) for name, limit in self.record.budgets.items()}
 

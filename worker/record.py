@@ -20,26 +20,28 @@ SCHEMA = "1"
 VALUE = "v:"
 #: The fields that only Python writes and that decide what a round does, and after which of them a person is asked; the digest
 #: covers these and the values.
-CONTENT = (
-    "flow",
-    "goal",
-    "inputs",
-    "inputs_checked",
-    "labels",
-    "thread_id",
-    "interrupt_before",
-    "interrupt_after",
-    "max_rounds",
-    "round_timeout",
-    "current_node",
-    "cycles",
-    "turns",
-    "internal_data",
-    "answer",
-    "output",
-    "budgets",
-    "spent",
-    "settled",
+CONTENT = frozenset(
+    {
+        "flow",
+        "goal",
+        "inputs",
+        "inputs_checked",
+        "labels",
+        "thread_id",
+        "interrupt_before",
+        "interrupt_after",
+        "max_rounds",
+        "round_timeout",
+        "current_node",
+        "cycles",
+        "turns",
+        "internal_data",
+        "answer",
+        "output",
+        "budgets",
+        "spent",
+        "settled",
+    }
 )
 
 

@@ -141,7 +141,8 @@ class Rounds:
         except Exception as error:
             return self._failure(record, lease, error), {}
         ledger = Ledger(record, claim.attempt, claim.now)
-        context = replace(context, budgets=ledger.budgets(estimate))
+        if record.budgets:
+            context = replace(context, budgets=ledger.budgets(estimate))
         # A round that a person has answered is under way already, and their answer must not be lost to another question.
         nodes = flow.nodes
         limit = None if answers_node(record) else ledger.exhausted(estimate, nodes[context.node])

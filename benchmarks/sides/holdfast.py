@@ -70,7 +70,7 @@ class Holdfast(Side):
             started = 1 if supervised else count
             workers = [stack.enter_context(process(command, **worker_environment(server), **environment)).pid for _ in range(started)]
             until(lambda: alive(client) >= count, f"{count} workers")
-            yield HoldfastSession(workers, [server.pid], server, client=client, work=work)
+            yield HoldfastSession(workers, [server.pid], server, every=0.005, client=client, work=work)
 
 
 @dataclass
@@ -95,7 +95,7 @@ class HoldfastSession(Session):
         ids = self.redis.redis.zrange(Keys().index("completed"), 0, -1)
         pipeline = self.redis.redis.pipeline(transaction=False)
         for run_id in ids:
-            pipeline.hget(Keys().run(run_id), "step")
+            pipeline.hget(Keys().run(str(run_id)), "step")
         return sum(map(int, pipeline.execute()))
 
 

@@ -1,7 +1,7 @@
 """LangGraph with its PostgreSQL checkpointer: a graph of one node that goes back to itself, a run is a thread of the graph.
 
 LangGraph itself has no queue and no workers: as many processes as cores get the same share of the runs each, and play them with
-16 threads, the number that Holdfast's workers have. Nothing is enqueued, nobody takes over the runs of a process that dies.
+four threads; with 16, as Holdfast's workers have, it was slower. Nothing is enqueued, nobody takes over the runs of a process that dies.
 
 - sync: the checkpoint of a round is written before the next one begins, as everywhere else here.
 - async: LangGraph's default; the checkpoint is written while the next round plays, so a crash may lose it.
@@ -29,6 +29,8 @@ URL = "BENCH_DATABASE"
 DURABILITY = "BENCH_DURABILITY"
 SIZE = "BENCH_SIZE"
 ROUNDS = "BENCH_ROUNDS"
+#: Of each process.
+THREADS = 4
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from langgraph.graph import END, START, StateGraph
 from psycopg.rows import dict_row
 from psycopg_pool import ConnectionPool
 
-from benchmarks.sides.langgraph import DURABILITY, ROUNDS, SIZE, URL
+from benchmarks.sides.langgraph import DURABILITY, ROUNDS, SIZE, THREADS, URL
 from benchmarks.sides.telling import number
 from benchmarks.tally import VARIABLE, stamp, tell_end, tell_ready
-from benchmarks.work import THREADS, state_after
+from benchmarks.work import state_after
 
 
 class State(TypedDict):

@@ -55,7 +55,11 @@ class Plain(Side):
         with ExitStack() as stack:
             server = stack.enter_context(redis_server())
             broker = broker_url(server.url).replace("holdfast+", "redis+")
-            settings = {"task_acks_late": self.late, "worker_prefetch_multiplier": self.prefetch, "task_ignore_result": not self.results}
+            settings: dict[str, Any] = {
+                "task_acks_late": self.late,
+                "worker_prefetch_multiplier": self.prefetch,
+                "task_ignore_result": not self.results,
+            }
             if self.results:
                 settings["result_backend"] = broker
             slots = {"prefork": work.processes, "solo": 1, "threads": THREADS}[self.pool]

@@ -28,14 +28,16 @@ def settings(own_server: CrashableServer) -> Settings:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_forty_runs_survive_ten_kills_of_the_whole_group_and_three_of_ten_messages_thrown_away(settings: Settings) -> None:
-    kill_groups_and_throw_messages(settings, runs=40, kills=10)
+@pytest.mark.parametrize("fetch", [True, False], ids=["fetching", "not fetching"])
+def test_forty_runs_survive_ten_kills_of_the_whole_group_and_three_of_ten_messages_thrown_away(settings: Settings, fetch: bool) -> None:
+    kill_groups_and_throw_messages(settings.model_copy(update={"fetch": fetch}), runs=40, kills=10)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_runs_survive_kills_of_the_whole_group_and_messages_thrown_away(settings: Settings) -> None:
-    kill_groups_and_throw_messages(settings, runs=8, kills=2)
+@pytest.mark.parametrize("fetch", [True, False], ids=["fetching", "not fetching"])
+def test_runs_survive_kills_of_the_whole_group_and_messages_thrown_away(settings: Settings, fetch: bool) -> None:
+    kill_groups_and_throw_messages(settings.model_copy(update={"fetch": fetch}), runs=8, kills=2)
 
 
 @pytest.mark.slow

@@ -272,6 +272,7 @@ CONFIGURATIONS: dict[str, Config] = {
         runs=2,
         steps=1,
         kinds=("end",),
+        overdue=1,
     ),
     "fetches of the deleted": Config(
         "the same while one of them is deleted and submitted again under its id",

@@ -50,7 +50,7 @@ MUTANTS = [
     Mutant("fetch_checks_phase", "fetches", "I4"),
     Mutant("fetch_holds_paused_flows", "fetches of the paused", "V4"),
     Mutant("fetch_leaves_unknown_flows", "fetches of the paused", "I4"),
-    Mutant("refused_commits_fetch_nothing", "fetches of another", "I13"),
+    Mutant("refused_commits_fetch_nothing", "fetches", "I13"),
     Mutant("repeat_pops_nothing", "fetches of another", "I13"),
     Mutant("fetch_is_remembered", "fetches", "I13"),
     Mutant("repeat_checks_the_fetch_claim", "fetches of another", "I13"),

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from tests.model.configurations import Config
 from tests.model.moves import Move, act, possible
 from tests.model.rules import Rules
+from tests.model.search import Found
 from tests.model.state import STALE, World
 from tests.model.sweeping import NO_ANSWER
 from tests.support import runs
@@ -69,6 +70,7 @@ class Replay:
         self.processes: list[Process] = []
         self.clients: list[Sent] = []
         self.names = 0
+        self.deleted: Counter[int] = Counter()
         store.redis.hset(store.keys.queues, "swept_at", runs.clock(store))
 
     def name(self, kind: str) -> str:
@@ -85,7 +87,12 @@ class Replay:
         fields = {"resend": str(config.grace * TICK)}
         if config.round_timeout is not None:
             fields["round_timeout"] = str(config.round_timeout * TICK)
-        options: dict[str, Any] = {"phase": phase, "fields": fields, "nonce": f"nonce-{place}-{nonce}", "fetchable": True}
+        options: dict[str, Any] = {
+            "phase": phase,
+            "fields": fields,
+            "nonce": f"nonce-{place}-{self.deleted[place]}-{nonce}",
+            "fetchable": True,
+        }
         options["deadline"] = None if config.deadline is None else config.deadline * TICK
         options["delay"] = config.start * TICK if phase == "waiting" else None
         return runs.submit(self.store, _id(place), **options)[0]
@@ -278,6 +285,7 @@ class Replay:
     def _delete(self, w: World, place: int) -> str:
         words = self.store.delete(_id(place))
         if words == ["ok"]:
+            self.deleted[place] += 1  # a submission after it is another one
             self.clients = [client for client, of in zip(self.clients, w.clients, strict=True) if of.run != place]
         return " ".join(words)
 
@@ -321,41 +329,64 @@ def walk(store: Store, config: Config, seed: int, length: int) -> list[Move]:
     Raises:
         AssertionError: the real Lua answered otherwise than the model, or came to another state.
     """
+    chance = random.Random(seed)
+    start = chance.choice(config.starts)
+    often: Counter[str] = Counter()
+
+    def choose(w: World) -> Move:
+        by_name: dict[str, list[Move]] = {}
+        for move in possible(w):
+            by_name.setdefault(move[0], []).append(move)
+        # What has been made often is made less often, so that what is seldom possible is made when it is.
+        names = sorted(by_name)
+        weights = [LIKELY.get(name, 1.0) / (1 + often[name]) for name in names]
+        name = chance.choices(names, weights)[0]
+        often[name] += 1
+        return chance.choice(by_name[name])
+
+    return _made(store, config, start, (choose for _ in range(length)))
+
+
+def follow(store: Store, config: Config, found: Found, rules: Rules) -> list[Move]:
+    """Make the moves of a trace that broke a law under ``rules``, of which one is missing; with it they end otherwise, on both sides alike.
+
+    Raises:
+        AssertionError: as ``walk``.
+    """
+    start = "queued" if config.deletes else config.starts[config.initial(rules).index(found.start)]
+
+    def chosen(move: Move) -> Callable[[World], Move | None]:
+        return lambda w: move if move in possible(w) else None
+
+    return _made(store, config, start, map(chosen, found.trace))
+
+
+def _made(store: Store, config: Config, start: str, choices: Iterable[Callable[[World], Move | None]]) -> list[Move]:
+    """Make the moves chosen on both sides, to where there is none or the model stops counting."""
     # Imported here: it needs the model's names only.
     from tests.model.comparison import difference
 
-    chance = random.Random(seed)
-    start = chance.choice(config.starts)
     rules = Rules()
-    state = config.initial(rules)[config.starts.index(start) if not config.deletes else 0]
-    often: Counter[str] = Counter()
-    real, made, kept = Replay(store, config), [], store_module.PAUSED_LOOK
+    state = config.initial(rules)[0 if config.deletes else config.starts.index(start)]
+    real, made, kept = Replay(store, config), list[Move](), store_module.PAUSED_LOOK
     store_module.PAUSED_LOOK = config.hold * TICK
     try:
         real.begin(start)
-        for _ in range(length):
+        for choose in choices:
             w = World(state, config, rules)
-            by_name: dict[str, list[Move]] = {}
-            for move in possible(w):
-                by_name.setdefault(move[0], []).append(move)
-            # What has been made often is made less often, so that what is seldom possible is made when it is.
-            names = sorted(by_name)
-            weights = [LIKELY.get(name, 1.0) / (1 + often[name]) for name in names]
-            name = chance.choices(names, weights)[0]
-            often[name] += 1
-            move = chance.choice(by_name[name])
-            reply = act(w, move)
-            if w.cut:
+            move = choose(w)
+            reply = None if move is None else act(w, move)
+            if move is None or w.cut:
                 break
             made.append(move)
             answer = real.make(move, World(state, config, rules))
-            told = f"seed {seed}: " + ", ".join(map(str, made))
+            told = ", ".join(map(str, made))
             expected = reply.rstrip("!") if isinstance(reply, str) else reply
             assert answer == expected, f"the real Lua answered {answer}, the model {expected}\n{told}"
             state = w.frozen()
             real.align(w)
-            found = difference(store, World(state, config, rules))
-            assert not found, f"{found}\n{told}"
+            difference_found = difference(store, World(state, config, rules))
+            assert not difference_found, f"{difference_found}\n{told}"
     finally:
         store_module.PAUSED_LOOK = kept
     return made

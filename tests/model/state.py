@@ -23,8 +23,8 @@ NOTHING = (-1, 0)
 RUN = (
     "phase", "epoch", "step", "token", "attempt", "failures", "losses", "stop", "due", "lease_until", "spared", "round_until",
     "number", "first_number", "grace", "looked", "age", "message", "queue", "waiting_for", "waiting_until", "held_token", "held_until",
-    "last_token", "last_answer", "last_fetched", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown", "expires", "nonce",
-    "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
+    "last_token", "last_answer", "last_fetched", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown",
+    "expires", "nonce", "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
 )  # fmt: skip
 TIMES = ("due", "lease_until", "spared", "round_until", "waiting_until", "held_until", "i_until", "deadline", "not_before")
 

@@ -217,7 +217,7 @@ class Machine(RuleBasedStateMachine):
         before, all_before = hash_of(self.store), everything(self.store)
         asked = wish if same else replace(wish, claim=f"{self.name('process')}.0")
         stands = same and before.get("claim_id") == wish.claim and before.get("last_token") == grant.token
-        reply, fetched = self.asked(grant, kind, asked)
+        _, fetched = self.asked(grant, kind, asked)
         assert (fetched is not None) == stands and everything(self.store) == all_before, "I13"
         if fetched is not None:
             assert fetched.claim is not None and fetched.claim.token == before["token"]

@@ -33,7 +33,7 @@ class Fleet:
 
     def start(self) -> None:
         began = time.time()
-        environment = {"LOSE_SHARE": THROWN_SHARE, "SEED": str(self._seed)}
+        environment = {"LOSE_SHARE": THROWN_SHARE, "SEED": str(self._seed), "HOLDFAST_FETCH": str(self._settings.fetch)}
         self.workers = [WorkerProcess(self._settings, *self._options, app="tests.support.unreliable", **environment) for _ in range(2)]
         for worker in self.workers:
             worker.ready()
@@ -83,18 +83,26 @@ def kill_groups_and_throw_messages(settings: Settings, runs: int, kills: int, op
             fleet.kill()
         assert hit >= kills // 2, "the kills must hit rounds in flight"
 
-        thrown = {key: int(count) for key, count in client._store.redis.hgetall(f"{settings.prefix}:test:thrown").items()}
-        assert sum(thrown.values()) >= runs, "messages must have been thrown away"
+        thrown, dropped = (
+            {key: int(count) for key, count in client._store.redis.hgetall(f"{settings.prefix}:test:{kind}").items()}
+            for kind in ("thrown", "dropped")
+        )
+        assert sum(thrown.values()) + sum(dropped.values()) >= runs, "messages must have been thrown away"
+        fetches = settings.fetch and settings.broker_url is None and "prefork" not in options
+        assert bool(dropped) == fetches, f"rounds that were fetched and thrown away: {dropped}"
         lost = sum(event.type == "lost" for run_id in ids for event in client.events(run_id, follow=False))
         assert lost > 0, "leases must have lapsed"
         assert [run_id for run_id in ids if not exact(client, run_id, ROUNDS)] == []
         assert client._store.counts()["due"] == 0
-        faults = f"{kills} kills ({hit} in flight), {sum(thrown.values())} messages thrown away, {lost} leases lapsed"
+        gone_all = f"{sum(thrown.values())} messages and {sum(dropped.values())} fetched rounds thrown away"
+        faults = f"{kills} kills ({hit} in flight), {gone_all}, {lost} leases lapsed"
         print(f"{runs} runs exact, none due; {faults}")
         late = []
         for run_id in ids:
             for gap in gaps(run_id, client.events(run_id, follow=False)):
-                limit = allowed(gap, ROUND_SECONDS, thrown.get(f"{run_id} 0 {gap.step}", 0), fleet.kills, fleet.outages)
+                round_of = f"{run_id} 0 {gap.step}"
+                gone = thrown.get(round_of, 0) + dropped.get(round_of, 0)
+                limit = allowed(gap, ROUND_SECONDS, gone, fleet.kills, fleet.outages)
                 if gap.end - gap.start > limit + 1.0:  # two busy cores: a second for processes to get their turn
                     story = [
                         (event.type, event.step, round(event.at.timestamp() - gap.start, 1))

@@ -3,8 +3,8 @@
 Set by the environment: ``LOSE_SHARE`` of the messages are thrown away, of each message ``COPIES`` more are delivered; a worker
 that is to publish ``DIES_ONCE`` (any word; once for all workers that were given it) is killed before it does. Where
 the scripts push, that happens between the pop and the claim: neither list nor hash has the message then. Where messages are
-published, it happens between the commit and the publishing. What was done is counted by the round it was for, in the server
-that holds the runs, so that a test can tell that its fault happened.
+published, it happens between the commit and the publishing. What a commit fetched is thrown away when it is claimed already. What was
+done is counted by the round it was for, in the server that holds the runs, so that a test can tell that its fault happened.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from redis import Redis
 from worker import guard
 from worker.app import app, engine_of
 from worker.engine import Engine
+from worker.fetching import Delivery, Fetching
 from worker.outbox import Outbox
+from worker.store import Fetched
 
 LOSE_SHARE = float(os.environ.get("LOSE_SHARE", "0"))
 COPIES = int(os.environ.get("COPIES", "0"))
@@ -85,10 +87,30 @@ class LeakyOutbox(Outbox):
             super().hand_over(copies)
 
 
+class LeakyFetching(Fetching):
+    """Where commits fetch: what is thrown away is claimed already, so its lease has to lapse."""
+
+    engine: Engine
+
+    def keep(self, delivery: Delivery, fetched: Fetched) -> None:
+        redis, prefix = self.engine.store.redis, self.engine.settings.prefix
+        if _thrown_away(redis, prefix):
+            kind = "thrown" if fetched.claim is None else "dropped"
+            redis.hincrby(f"{prefix}:test:{kind}", _round_of(fetched.text), 1)
+            return
+        if redis.hincrby(f"{prefix}:test:delivered", _round_of(fetched.text), 1) == 1:
+            for _ in range(COPIES):
+                (redis.rpush if _chance.random() < 0.5 else redis.lpush)(fetched.list, fetched.text)
+        super().keep(delivery, fetched)
+
+
 if engine_of(app).dispatcher.outbox:
     leaky = LeakyOutbox(app, engine_of(app).store.keys)
     leaky.engine = engine_of(app)
     engine_of(app).dispatcher = leaky
 else:
     TRANSPORT_ALIASES["holdfast"] = "tests.support.unreliable:Transport"
+    own = engine_of(app)
+    own.fetching = careless = LeakyFetching(own.give_back)
+    careless.engine = own
 __all__ = ["app"]

@@ -45,7 +45,7 @@ def test_a_sound_record_is_accepted() -> None:
     Record(sound(**{"v:x": "1"})).check()
 
 
-@pytest.mark.parametrize("name", [*(name for name in CONTENT if name in sound()), "v:x"])
+@pytest.mark.parametrize("name", [*(name for name in sorted(CONTENT) if name in sound()), "v:x"])
 def test_any_change_to_the_content_is_found(name: str) -> None:
     fields = sound(**{"v:x": "1"})
     with pytest.raises(DamagedRun, match="digest"):

@@ -93,9 +93,11 @@ def packed(words: Iterable[str | bytes | int]) -> bytes:
     """One command as it is sent. Texts may hold undecodable bytes, as surrogate escapes."""
     parts = []
     for word in words:
-        told = word.encode("utf-8", "surrogateescape") if isinstance(word, str) else word if isinstance(word, bytes) else b"%d" % word
-        parts.append(b"$%d\r\n%b\r\n" % (len(told), told))
-    return b"*%d\r\n%b" % (len(parts), b"".join(parts))
+        text = word if isinstance(word, str) else word.decode("utf-8", "surrogateescape") if isinstance(word, bytes) else str(word)
+        # Of most words the bytes are as many as the characters, and all can be encoded together: a third of the time.
+        length = len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+        parts.append(f"${length}\r\n{text}\r\n")
+    return f"*{len(parts)}\r\n{''.join(parts)}".encode("utf-8", "surrogateescape")
 
 
 def _answer(connection: Any) -> Any:

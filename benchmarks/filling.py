@@ -1,0 +1,95 @@
+"""Fills a server with runs, by the real scripts and as fast as it takes them: queued ones, or ones that wait for a person."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from urllib.parse import unquote, urlsplit
+
+from benchmarks.driving import GRANT
+from benchmarks.recorded import RECORDED_RUN, Messages, Packed, noted
+from benchmarks.redis_server import RedisServer
+from worker.app import engine_of, make_app
+from worker.client import Client
+from worker.settings import Settings
+
+FLOWS = "benchmarks.flows"
+#: More rounds than any benchmark plays, and the bytes of state of each.
+INPUTS = {"rounds": 1_000_000, "bytes": 500}
+#: Commands that are sent before the answers are read.
+BATCH = 100
+#: An answer to a submit, a claim and a commit that pauses.
+SUBMITTED, CLAIMED, PAUSED = re.compile(rb"ok\r\n\$16\r\n.{16}\r\n"), re.compile(rb"\]\r\n"), re.compile(rb"interrupted\r\n")
+
+
+def settings_of(server: RedisServer) -> Settings:
+    """Of those who use the runs there."""
+    return Settings(redis_url=server.url, flow_modules=(FLOWS,))
+
+
+def queue(server: RedisServer, ids: Sequence[str]) -> None:
+    """Submit runs of these ids, which workers can play."""
+    with closing(Client(settings=settings_of(server))) as client:
+        calls = noted(client._store)
+        _submit_one(client)
+        _withdraw(client)
+    submit = Packed(calls[0], RECORDED_RUN, ("message",))
+    messages = Messages(calls[0].named["message"], 0, 0)
+    _send(server, ids, lambda one: submit.fill(message=messages.of(one, 0, 0)), SUBMITTED)
+
+
+def park(server: RedisServer, ids: Sequence[str]) -> None:
+    """Submit runs of these ids and play their first round, after which they wait for a person."""
+    engine = engine_of(make_app(settings_of(server)))
+    with closing(Client(settings=settings_of(server))) as client, closing(engine):
+        submits, calls = noted(client._store), noted(engine.store)
+        _submit_one(client, interrupt_after=["Controller"])
+        word = engine.rounds.play(RECORDED_RUN, 0, 0)
+        assert word == "interrupted", f"the recorded run came to {word!r}"
+        _withdraw(client)
+        claim_call, commit_call = calls
+        submit, claim = Packed(submits[0], RECORDED_RUN, ("message",)), Packed(claim_call, RECORDED_RUN, ("claim",))
+        commit = Packed(commit_call, RECORDED_RUN, ("token", "claim", "message"))
+        first, after = Messages(submits[0].named["message"], 0, 0), Messages(commit_call.named["message"], 1, 1)
+        _send(server, ids, lambda one: submit.fill(message=first.of(one, 0, 0)), SUBMITTED)
+        client._store.redis.delete(*client._store.keys.queue_names)  # nobody else shall play them
+        answers = _send(server, ids, lambda one: claim.fill(claim=f"filler:1.{one}"), CLAIMED)
+        tokens = {grant[2].decode(): grant[1].decode() for grant in GRANT.finditer(answers)}
+        _send(server, ids, lambda one: commit.fill(token=tokens[one], claim=f"filler:1.{one}", message=after.of(one, 1, 1)), PAUSED)
+
+
+def names(first: int, count: int) -> list[str]:
+    """Ids of runs, numbered from ``first``; as long as the recorded run's."""
+    return [f"filling-{place:08}" for place in range(first, first + count)]
+
+
+def _submit_one(client: Client, interrupt_after: Sequence[str] | None = None) -> None:
+    client.submit("empty", "go", INPUTS, run_id=RECORDED_RUN, interrupt_after=interrupt_after)
+
+
+def _withdraw(client: Client) -> None:
+    """The recorded run, as if it had never been."""
+    keys, redis = client._store.keys, client._store.redis
+    redis.delete(*keys.of_run(RECORDED_RUN)[:4])
+    for shared in (keys.due, keys.index("live"), keys.index("interrupted")):
+        redis.zrem(shared, RECORDED_RUN)
+    for name in keys.queue_names:  # its message is the newest
+        redis.lpop(name)
+
+
+def _send(server: RedisServer, ids: Sequence[str], command: Callable[[str], bytes], answer: re.Pattern[bytes]) -> bytes:
+    """Send a command for each run, in batches; what was answered."""
+    heard: list[bytes] = []
+    with closing(socket.socket(socket.AF_UNIX)) as connection:
+        connection.connect(unquote(urlsplit(server.url).path))
+        for start in range(0, len(ids), BATCH):
+            some = ids[start : start + BATCH]
+            connection.sendall(b"".join([command(one).replace(RECORDED_RUN.encode(), one.encode()) for one in some]))
+            told = b""
+            while len(answer.findall(told)) < len(some):
+                told += connection.recv(1 << 20)
+                assert not told.startswith(b"-") and b"\r\n-" not in told, told[:500]
+            heard.append(told)
+    return b"".join(heard)

@@ -1,0 +1,115 @@
+"""A simulated fleet: where the limit of one Redis lies for 100, 1,000, 10,000 workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from benchmarks.driving import Driven, carried
+from benchmarks.measure import Measure
+from benchmarks.parked import LEASES, Others
+from benchmarks.redis_server import RedisServer
+from benchmarks.report import Options, Report, number, table
+from benchmarks.scripts import binaries, server
+from benchmarks.simulated import Fleet, Outcome, Server, simulate, upkeep
+
+WORKERS, SLOTS = (100, 1_000, 10_000), 10
+LATENCIES = (0.0, 0.5, 2.0, 10.0)
+#: Seconds of the fleet's time that are simulated: several rounds of each slot.
+SECONDS, ROUNDS = 3.0, 2.0
+#: Seconds for which the server is driven to find what a round costs it; calls of each other kind.
+DRIVEN, CALLS = 4.0, 400
+#: How much of the server's core may be taken before waits grow.
+FULL = 0.8
+#: Beats and sweeps as a large fleet might set them, in seconds.
+SLOW_BEAT, SLOW_SWEEP = 5.0, 10.0
+
+
+def measure(options: Options) -> Report:
+    """What a real server needs for each thing is measured; what a fleet would come to is computed from it."""
+    name, binary = next(iter(binaries().items()))
+    with server(binary) as running:
+        real = needs(running, 0.3 if options.quick else DRIVEN, 40 if options.quick else CALLS)
+    report = Report(
+        "fleet",
+        f"Simulated: workers with {SLOTS} slots each, rounds that wait for a model (log-normal), one {name} with the measured needs.",
+        settings={"needs_seconds": vars(real), "slots": SLOTS},
+    )
+    workers = WORKERS[:1] if options.quick else WORKERS
+    rows: list[tuple[str, ...]] = [("workers", "model", "rounds/s", "of ideal", "server busy", "upkeep alone", "wait p99")]
+    for latency in LATENCIES:
+        for count in workers:
+            fleet = Fleet(count, SLOTS, latency)
+            outcome = simulate(fleet, real, max(SECONDS, ROUNDS * latency))
+            rows.append(row(count, latency, outcome))
+            report.measures.append(Measure(f"rounds, {count:,} workers, model of {latency:g} s", "rounds/s", (outcome.rate,)))
+    report.shown = "\n".join([report.about, *table(rows, right=range(7))])
+    report.notes = notes(real)
+    return report
+
+
+def needs(running: Any, seconds: float, calls: int) -> Server:
+    """CPU seconds of the server for each thing, sockets and log included."""
+    one_round = carried(Driven(str(running.socket)), seconds)
+    redis_server = RedisServer(running)
+    with closing(Others(redis_server)) as others:
+        store = others.store
+        announcement = {"flows": {name: {} for name in ("a", "b", "c")}, "host": "machine-0001", "pid": 1, "role": "any", "rounds": 3}
+        now = store.time()
+        costs = {
+            "one": _cost(redis_server, lambda: store.extend(others.leases[:1]), calls),
+            "all": _cost(redis_server, lambda: store.extend(others.leases), calls),
+            "sweep": _cost(redis_server, others.sweep, calls),
+            "announce": _cost(redis_server, lambda: store.announce("machine-0001:1", json.loads(json.dumps(announcement)), now, 0), calls),
+            "idle": _cost(redis_server, lambda: redis_server.redis.brpop(["no such list"], timeout=0.001), calls),
+        }
+    lease = (costs["all"] - costs["one"]) / (LEASES - 1)
+    return Server(one_round.main / one_round.rounds, (costs["one"] - lease, lease), costs["sweep"], costs["announce"], costs["idle"])
+
+
+def row(workers: int, latency: float, outcome: Outcome) -> tuple[str, ...]:
+    """One line of the table."""
+    shares = (f"{100 * part:.0f} %" for part in (outcome.rate / outcome.ideal, outcome.busy, outcome.upkeep))
+    return f"{workers:,}", f"{latency:g} s", f"{outcome.rate:,.0f}", *shares, f"{1000 * outcome.late:.1f} ms"
+
+
+def notes(real: Server) -> list[str]:
+    """Where the limits lie, and what would move them."""
+    us = {name: number(1e6 * need) for name, need in vars(real).items() if name != "beat"}
+    beat, lease = (number(1e6 * need) for need in real.beat)
+    limits = (
+        f"one core of this server carries {1 / real.round:,.0f} rounds/s ({us['round']} us each); a beat takes {beat} us and {lease} us a lease, "
+        f"a sweep {us['sweep']} us, an announcement {us['announce']} us, an empty wait for a message {us['idle']} us"
+    )
+    said = [limits]
+    slow = Fleet(1, SLOTS, beat_every=SLOW_BEAT, sweep_every=SLOW_SWEEP)
+    for told, fleet in (
+        ("as set by default", Fleet(1, SLOTS)),
+        (f"with a sweep every {SLOW_SWEEP:g} s and a beat every {SLOW_BEAT:g} s (leases of {4 * SLOW_BEAT:g} s)", slow),
+    ):
+        each = upkeep(fleet, real, SLOTS)
+        sweeps = real.sweep / fleet.sweep_every
+        said.append(
+            f"{told}, the upkeep (beats, sweeps, announcements, waits) of {1 / each:,.0f} workers with {SLOTS} leases each fills one core "
+            f"(sweeps are {100 * sweeps / each:.0f} % of it); that of {0.2 / each:,.0f} takes a fifth of it"
+        )
+    for latency in LATENCIES[1:]:
+        slots = FULL / (real.round / latency + upkeep(Fleet(1, SLOTS), real, SLOTS) / SLOTS)
+        said.append(f"rounds of {latency:g} s: {slots:,.0f} slots ({slots / SLOTS:,.0f} workers) take {100 * FULL:.0f} % of one core")
+    return said
+
+
+def _cost(running: RedisServer, call: Callable[[], object], calls: int) -> float:
+    """CPU seconds that one call takes of the server's thread."""
+    call()
+    before = _cpu(running)
+    for _ in range(calls):
+        call()
+    return (_cpu(running) - before) / calls
+
+
+def _cpu(running: RedisServer) -> float:
+    info: Any = running.redis.info("cpu")
+    return float(info["used_cpu_user_main_thread"] + info["used_cpu_sys_main_thread"])
