@@ -265,6 +265,12 @@ def test_a_commit_resets_the_bounds(store: Store) -> None:
     assert "last_error" not in fields
 
 
+def test_after_a_commit_a_run_is_due_at_its_deadline_where_that_is_sooner(store: Store) -> None:
+    new_run(store, deadline=500)
+    commit_next(store, claim(store))
+    assert due(store) == START + 500
+
+
 def test_failures_and_losses_are_bounded_apart(store: Store) -> None:
     new_run(store)
     for _ in range(2):

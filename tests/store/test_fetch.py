@@ -230,14 +230,16 @@ def test_what_cannot_be_claimed_is_handed_over_unclaimed_and_unchanged(store: St
     assert after == before and messages(store) == []
 
 
-def test_a_commit_sent_again_brings_the_same_claim(store: Store) -> None:
-    waiting_run(store)
+@pytest.mark.parametrize("outcome", [commit_next, commit_end])
+def test_a_commit_sent_again_brings_the_same_claim(store: Store, outcome: Callable[..., tuple[str, str]]) -> None:
+    for run_id in ("b", "c"):
+        waiting_run(store, run_id)
     new_run(store)
     mine = claim(store)
     first, again = fetching(store), fetching(store)
-    assert commit_next(first, mine) == commit_next(again, mine) == ("ok", "continued")
+    assert outcome(first, mine) == outcome(again, mine)
     assert claimed(again) == claimed(first)
-    assert messages(store, "executor") == ["r/0/1"], "a second message was popped"
+    assert messages(store) == [named("c", 0, 0)], "a second message was popped"
 
 
 def test_a_commit_sent_again_brings_the_run_s_own_next_round_again(store: Store) -> None:

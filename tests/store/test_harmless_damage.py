@@ -140,3 +140,10 @@ def test_a_queue_that_is_none_is_named(store: Store) -> None:
     assert store.examine("r") == ["ok"]
     damage(store, "queue", "elsewhere")
     assert store.examine("r") == ["damaged", "queue"]
+
+
+def test_a_run_whose_history_was_removed_goes_on(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    store.redis.delete(store.keys.events("r"))
+    assert commit_next(store, granted) == ("ok", "continued")

@@ -13,6 +13,7 @@ from tests.support.runs import (
     due,
     due_in,
     everything,
+    fail_round,
     hash_of,
     later,
     new_run,
@@ -160,6 +161,14 @@ def test_a_limit_that_only_the_worker_knew_ends_with_its_round(store: Store) -> 
     later(store, 60_000)
     assert store.extend([("r", claim(store).token, "")]) == ["ok"]
     assert due_in(store) == LEASE
+
+
+def test_a_limit_that_only_the_worker_knew_ends_with_its_attempt(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    store.extend([("r", granted.token, "")], [500])
+    fail_round(store, granted)
+    assert "round_until" not in hash_of(store)
 
 
 def test_a_run_of_a_wrong_type_costs_its_neighbours_nothing(store: Store) -> None:

@@ -53,6 +53,7 @@ def swept(store: Store, length: int | None = 0, after: int = 0) -> Swept:
 def test_no_transition_touches_a_list(store: Store) -> None:
     new_run(store)
     commit_next(store, claim(store))
+    assert messages(store, "executor") == []
     fail_round(store, claim(store), max_failures=1)
     retry(store)
     stop(store, op="stop-2")

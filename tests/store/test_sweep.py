@@ -23,6 +23,7 @@ from tests.support.runs import (
     fail_round,
     hash_of,
     indexes,
+    later,
     messages,
     new_run,
     pause_here,
@@ -236,6 +237,22 @@ def test_the_grace_starts_anew_with_every_step(store: Store) -> None:
     store.redis.hset(store.keys.run("r"), "grace", 64_000)
     commit_next(store, claim(store))
     assert hash_of(store)["grace"] == str(GRACE) and due(store) == START + GRACE
+
+
+def test_the_grace_starts_anew_with_every_epoch(store: Store) -> None:
+    new_run(store)
+    stop(store)
+    store.redis.hset(store.keys.run("r"), "grace", 64_000)
+    resume(store)
+    assert due(store) == clock(store) + GRACE
+
+
+def test_a_spared_lease_is_due_at_its_end_though_the_runs_deadline_comes_before(store: Store) -> None:
+    new_run(store, deadline=LEASE + 1)
+    claim(store)
+    later(store, LEASE)
+    assert sweep(store) == [("r", "spared")]
+    assert due(store) == clock(store) + LEASE
 
 
 def test_a_stale_stored_message_is_never_sent(store: Store) -> None:

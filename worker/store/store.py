@@ -139,7 +139,7 @@ class Store(Reads):
         answer = self._run("claim_round", run_id, named)
         if answer[0] != "ok":
             return Refused(answer[0], answer[1] if len(answer) > 1 else "")
-        return _granted(answer[1], claim)
+        return _granted(answer[1], answer[2], claim)
 
     def commit(self, run_id: str, **given: Any) -> tuple[str, str]:
         """``commit_and_fetch`` that fetches nothing; its word and detail."""
@@ -280,15 +280,13 @@ def _known(flows: Iterable[str]) -> str:
     return f",{','.join(flows)},"
 
 
-def _granted(text: str, claim: str) -> Granted:
+def _granted(message: str, text: str, claim: str) -> Granted:
     """What claiming.lua tells of a claim."""
     token, attempt, lease_until, now, turns, fields, newest = json.loads(text)
+    fields["message"] = message
     return Granted(token, int(attempt), int(lease_until), int(now), int(turns), fields, list(newest), claim)
 
 
 def _fetched(told: Sequence[Any], fetch: Fetch) -> Fetched:
-    word, queue, text = told
-    if word == "message":
-        return Fetched(queue, text, None)
-    claim = _granted(text, fetch.claim)
-    return Fetched(queue, claim.fields["message"], claim)
+    queue, text = told[1], told[2]
+    return Fetched(queue, text, _granted(text, told[3], fetch.claim) if told[0] == "claimed" else None)

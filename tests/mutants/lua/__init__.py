@@ -1,10 +1,26 @@
 """All mutants of the Lua files."""
 
-from tests.mutants.lua import claim, commit, leases, making, memory, moving, reading, recording, steering, sweeping, trust
+from tests.mutants.lua import (
+    claim,
+    commit,
+    continuing,
+    fetching,
+    leases,
+    making,
+    memory,
+    moving,
+    reading,
+    recording,
+    steering,
+    sweeping,
+    trust,
+)
 
 MUTANTS = (
     *claim.MUTANTS,
     *commit.MUTANTS,
+    *continuing.MUTANTS,
+    *fetching.MUTANTS,
     *leases.MUTANTS,
     *steering.MUTANTS,
     *making.MUTANTS,

@@ -1,4 +1,4 @@
-"""Mutants of commit_round.lua."""
+"""Mutants of commit_round.lua and continuing.lua."""
 
 from tests.mutants.mutant import Mutant
 
@@ -6,8 +6,11 @@ FENCE = "if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.s
 
 MUTANTS = (
     Mutant(
-        "commit.types_unseen", "commit_round", "local damaged = mistyped(k)", "local damaged = nil",
-        "a wrong type is answered before any write", "test_damage.py::test_a_wrong_type_at_any_key_is_answered_before_any_write",
+        "commit.types_unseen", "commit_round",
+        "damaged = damaged or mistyped(k) or read({",
+        "damaged = damaged or read({",
+        "a wrong type is answered before any write",
+        "test_damage.py::test_a_wrong_type_at_any_key_is_answered_before_any_write",
     ),
     Mutant(
         "commit.fields_unseen", "commit_round", "damaged = malformed(k, run)", "damaged = nil",
@@ -15,13 +18,17 @@ MUTANTS = (
         "test_damage.py::test_a_garbled_control_field_is_damaged_and_nothing_is_written",
     ),
     Mutant(
-        "commit.not_repeatable", "commit_round", "if run.last_token == arg.token then return { 'ok', run.last_answer } end\n", "",
+        "commit.not_repeatable", "commit_round",
+        "if run.last_token == arg.token then return { 'ok', run.last_answer, fetched_before(k, now, run.last_fetched) } end\n",
+        "",
         "I13: a commit repeated gets its first answer",
         "test_commit.py::test_a_commit_repeated_with_the_last_token_gets_the_last_answer",
     ),
     Mutant(
-        "commit.forgets_its_token", "commit_round", "set(k, 'last_token', arg.token, 'last_answer', answer)",
-        "set(k, 'last_answer', answer)", "I13: a commit repeated gets its first answer",
+        "commit.forgets_its_token", "commit_round",
+        "set(k, 'last_token', arg.token, 'last_answer', answer,",
+        "set(k, 'last_answer', answer,",
+        "I13: a commit repeated gets its first answer",
         "test_commit.py::test_a_commit_repeated_with_the_last_token_gets_the_last_answer",
     ),
     Mutant(
@@ -29,12 +36,17 @@ MUTANTS = (
         "the late commit lifts the hold", "test_commit.py::test_the_late_commit_of_the_held_token_is_fenced_and_lifts_the_hold",
     ),
     Mutant(
-        "commit.hold_waits_on", "commit_round", "if run.phase == 'waiting' and run.waiting_for == 'hold' then due_at(k, run, now) end",
-        "", "the late commit ends the wait of a resumed run", "test_stop.py::test_the_late_commit_ends_the_wait_of_a_resumed_run",
+        "commit.hold_waits_on", "commit_round",
+        "run.waiting_for == 'hold' then",
+        "false then",
+        "the late commit ends the wait of a resumed run",
+        "test_stop.py::test_the_late_commit_ends_the_wait_of_a_resumed_run",
     ),
     Mutant(
-        "commit.hold_wakes_any_wait", "commit_round", "run.phase == 'waiting' and run.waiting_for == 'hold' then due_at",
-        "run.phase == 'waiting' then due_at", "the late commit ends no other wait",
+        "commit.hold_wakes_any_wait", "commit_round",
+        "run.phase == 'waiting' and run.waiting_for == 'hold' then",
+        "run.phase == 'waiting' then",
+        "the late commit ends no other wait",
         "test_stop.py::test_the_late_commit_of_the_held_token_ends_no_other_wait",
     ),
     Mutant(
@@ -65,41 +77,70 @@ MUTANTS = (
         "test_commit.py::test_a_queue_that_is_no_list_of_the_broker_is_refused_before_any_write",
     ),
     Mutant(
-        "commit.keeps_the_lease", "commit_round", "free_lease(k)\nif done then", "if done then", "a lease ends with its round",
+        "commit.keeps_the_lease", "continuing",
+        "call('HDEL', k.run, 'claim_id', 'owner', 'lease_until',",
+        "call('HDEL', k.run,",
+        "a lease ends with its round",
         "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
     ),
     Mutant(
-        "commit.memory_unwritten", "commit_round", "do call('RPUSH', k.memory, unpack(rest, i, math.min(i + 199, #rest))) end",
-        "do end", "I2: a round's additions are kept",
+        "commit.memory_unwritten", "continuing",
+        "  in_parts('RPUSH', k.memory, artifacts + 1, #ARGV)\n",
+        "",
+        "I2: a round's additions are kept",
         "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
     ),
     Mutant(
-        "commit.memory_cut", "commit_round", "unpack(rest, i, math.min(i + 199, #rest))", "unpack(rest, i, math.min(i + 198, #rest))",
-        "I2: all of a round's additions are kept", "test_commit.py::test_more_additions_and_values_than_luas_stack_holds_are_all_kept",
+        "commit.memory_cut", "reading",
+        "math.min(i + MOST_AT_ONCE - 1, last)",
+        "math.min(i + MOST_AT_ONCE - 3, last)",
+        "I2: all of a round's additions are kept",
+        "test_commit.py::test_more_additions_and_values_than_luas_stack_holds_are_all_kept",
     ),
     Mutant(
-        "commit.unlogged", "commit_round", "  event(k, run, now, 'committed', 'took', arg.took or '', 'data', arg.data or 'null')\n",
-        "", "I1: the log has every step", "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
+        "commit.unlogged", "continuing",
+        (
+            "  call('XADD', k.events, '*', 'type', 'committed', 'at', at, 'step', run.step, 'attempt', run.attempt, 'node', "
+            "run.current_node,\n    'took', arg.took or '', 'data', arg.data or 'null')\n"
+        ),
+        "",
+        "I1: the log has every step",
+        "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
     ),
     Mutant(
-        "commit.answer_stays", "commit_round", "  forget_interrupt(k)\n  run.last_node", "  run.last_node",
-        "I10: an answer is consumed by the commit", "test_commit.py::test_an_answer_is_consumed_by_the_commit",
+        "commit.answer_stays", "commit_round",
+        "  if run.i_id then forget_interrupt(k) end\n",
+        "",
+        "I10: an answer is consumed by the commit",
+        "test_commit.py::test_an_answer_is_consumed_by_the_commit",
     ),
     Mutant(
-        "commit.same_step", "commit_round", "run.step = whole(number(run.step) + 1)", "run.step = whole(number(run.step))",
-        "I1: each commit is a step", "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
+        "commit.same_step", "continuing",
+        "'step', whole(run.step + 1)",
+        "'step', run.step",
+        "I1: each commit is a step",
+        "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
     ),
     Mutant(
-        "commit.attempts_go_on", "commit_round", "'attempt', '0', 'failures', '0', 'losses', '0')", "'failures', '0', 'losses', '0')",
-        "a new step starts at attempt one", "test_claim.py::test_a_new_step_starts_at_attempt_one",
+        "commit.attempts_go_on", "continuing",
+        "'attempt', '0', 'message'",
+        "'message'",
+        "a new step starts at attempt one",
+        "test_claim.py::test_a_new_step_starts_at_attempt_one",
     ),
     Mutant(
-        "commit.failures_go_on", "commit_round", "'attempt', '0', 'failures', '0', 'losses', '0')", "'attempt', '0', 'losses', '0')",
-        "a commit resets the bound of failures", "test_commit.py::test_a_commit_resets_the_bounds",
+        "commit.failures_go_on", "continuing",
+        "call('HSET', k.run, 'failures', '0', 'losses', '0')",
+        "call('HSET', k.run, 'losses', '0')",
+        "a commit resets the bound of failures",
+        "test_commit.py::test_a_commit_resets_the_bounds",
     ),
     Mutant(
-        "commit.losses_go_on", "commit_round", "'attempt', '0', 'failures', '0', 'losses', '0')", "'attempt', '0', 'failures', '0')",
-        "a commit resets the bound of losses", "test_commit.py::test_a_commit_resets_the_bounds",
+        "commit.losses_go_on", "continuing",
+        "call('HSET', k.run, 'failures', '0', 'losses', '0')",
+        "call('HSET', k.run, 'failures', '0')",
+        "a commit resets the bound of losses",
+        "test_commit.py::test_a_commit_resets_the_bounds",
     ),
     Mutant(
         "commit.old_question", "commit_round", "if paused then forget_interrupt(k) end\n", "",
@@ -107,17 +148,25 @@ MUTANTS = (
         "test_commit.py::test_a_second_question_of_the_same_round_does_not_carry_the_first_answer",
     ),
     Mutant(
-        "commit.fields_unwritten", "commit_round", "\nset_fields(k)\n", "\n", "I6: the state is written with the step",
+        "commit.fields_unwritten", "continuing",
+        "'last_fetched', id or '',\n    unpack(ARGV, fields, math.min(fields + MOST_AT_ONCE - 1, fields_end)))",
+        "'last_fetched', id or '')",
+        "I6: the state is written with the step",
         "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
     ),
     Mutant(
-        "commit.old_list", "commit_round", "for name, value in pairs(given) do run[name] = value end\n", "",
+        "commit.old_list", "commit_round",
+        "  if ARGV[i] == 'queue' then queue = ARGV[i + 1] end\n",
+        "",
         "the next round's message goes to the next node's list",
         "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
     ),
     Mutant(
-        "commit.stale_message", "commit_round", "if arg.message then fresh_message(k, run, arg.message) end\n", "",
-        "I6: every step has its own message", "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
+        "commit.stale_message", "continuing",
+        "'message', arg.message,\n",
+        "\n",
+        "I6: every step has its own message",
+        "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",
     ),
     Mutant(
         "commit.one_question_for_ever", "commit_round", "run.i_id = run.epoch .. ':' .. run.step", "run.i_id = '0:0'",
@@ -164,7 +213,9 @@ MUTANTS = (
         "test_commit.py::test_a_damaged_run_is_quarantined_and_never_swept",
     ),
     Mutant(
-        "commit.unpushed", "commit_round", "  push(k, run, now)\n  answer = 'continued'", "  answer = 'continued'",
+        "commit.unpushed", "continuing",
+        "  call('LPUSH', list, arg.message)\n",
+        "",
         "I6: a commit and the next message are one effect",
         "test_push.py::test_commit_and_the_message_for_the_next_step_are_one_effect",
     ),

@@ -55,15 +55,21 @@ MUTANTS = (
         "test_heartbeat.py::test_a_beat_moves_lease_and_due_time_of_all_rounds_of_the_process",
     ),
     Mutant(
-        "extend.progress_wiped", "extend_leases", "if progress ~= '' then redis.call", "if true then redis.call",
-        "no news is not no progress", "test_heartbeat.py::test_progress_travels_with_the_beat",
+        "extend.progress_wiped", "extend_leases",
+        "if progress ~= '' then call",
+        "if true then call",
+        "no news is not no progress",
+        "test_heartbeat.py::test_progress_travels_with_the_beat",
     ),
     Mutant(
         "extend.deaf_to_stops", "extend_leases", "if stop == 'stop_requested' then", "if false then",
         "a graceful stop is heard with the beat", "test_heartbeat.py::test_a_graceful_stop_is_heard_with_the_beat",
     ),
     Mutant(
-        "extend.seen_again", "extend_leases", "if not seen then redis.call", "if true then redis.call", "a stop is seen once",
+        "extend.seen_again", "extend_leases",
+        "if not seen then call",
+        "if true then call",
+        "a stop is seen once",
         "test_heartbeat.py::test_a_graceful_stop_is_heard_with_the_beat",
     ),
     Mutant(

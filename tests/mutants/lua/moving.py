@@ -1,21 +1,27 @@
-"""Mutants of moving.lua, which stands in front of every transition."""
+"""Mutants of moving.lua and operations.lua."""
 
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        "moving.fifteen_replies", "moving", "local KEPT_OPERATIONS = 16", "local KEPT_OPERATIONS = 15",
-        "the last sixteen operations are remembered", "test_resume.py::test_the_last_sixteen_operations_are_remembered",
+        "moving.fifteen_replies", "operations",
+        "local KEPT_OPERATIONS = 16",
+        "local KEPT_OPERATIONS = 15",
+        "the last sixteen operations are remembered",
+        "test_resume.py::test_the_last_sixteen_operations_are_remembered",
     ),
     Mutant(
-        "moving.fields_cut", "moving", "unpack(fields, i, math.min(i + 199, #fields))",
-        "unpack(fields, i, math.min(i + 197, #fields))", "all fields are kept",
+        "moving.fields_cut", "continuing",
+        "  in_parts('HSET', k.run, fields + MOST_AT_ONCE, fields_end)\n",
+        "",
+        "all fields are kept",
         "test_commit.py::test_more_additions_and_values_than_luas_stack_holds_are_all_kept",
     ),
     Mutant(
-        "moving.fields_at_once", "moving",
-        "for i = 1, #fields, 200 do call('HSET', k.run, unpack(fields, i, math.min(i + 199, #fields))) end",
-        "if #fields > 0 then call('HSET', k.run, unpack(fields)) end", "a run may hold more values than Lua's stack",
+        "moving.fields_at_once", "reading",
+        "for i = first, last, MOST_AT_ONCE do call(command, key, unpack(ARGV, i, math.min(i + MOST_AT_ONCE - 1, last))) end",
+        "if first <= last then call(command, key, unpack(ARGV, first, last)) end",
+        "a run may hold more values than Lua's stack",
         "test_commit.py::test_more_additions_and_values_than_luas_stack_holds_are_all_kept",
     ),
     Mutant(
@@ -45,7 +51,7 @@ MUTANTS = (
     Mutant(
         "moving.deadline_ends_leases", "moving", "if run.deadline and run.phase ~= 'leased' then", "if run.deadline then",
         "V5: a round in flight is not ended by the run's deadline before its lease",
-        "test_sweep.py::test_a_round_in_flight_is_not_ended_by_the_runs_deadline_before_its_lease",
+        "test_sweep.py::test_a_spared_lease_is_due_at_its_end_though_the_runs_deadline_comes_before",
     ),
     Mutant(
         "moving.due_for_ever", "moving", "call('ZADD', k.due, time, run.id) else call('ZREM', k.due, run.id) end",
@@ -87,8 +93,11 @@ MUTANTS = (
         "one grace for each push", "test_sweep.py::test_a_message_that_is_lost_again_gets_its_grace_again",
     ),
     Mutant(
-        "moving.wait_stays", "moving", "  call('HDEL', k.run, 'waiting_for', 'waiting_until')\n  due_at", "  due_at",
-        "what is queued does not wait", "test_sweep.py::test_a_waiting_run_is_woken_at_its_time",
+        "moving.wait_stays", "moving",
+        "  if run.waiting_for then unset(k, 'waiting_for', 'waiting_until') end\n",
+        "",
+        "what is queued does not wait",
+        "test_sweep.py::test_a_waiting_run_is_woken_at_its_time",
     ),
     Mutant(
         "moving.queued_without_promise", "moving", "  due_at(k, run, now + number(run.grace))\n", "",
@@ -104,7 +113,7 @@ MUTANTS = (
     Mutant(
         "moving.grace_goes_on", "moving", "run.message, run.number, run.grace = message, '0', run.resend",
         "run.message, run.number = message, '0'", "the grace starts anew with every step",
-        "test_sweep.py::test_the_grace_starts_anew_with_every_step",
+        "test_sweep.py::test_the_grace_starts_anew_with_every_epoch",
     ),
     Mutant(
         "moving.number_goes_on", "moving", "run.message, run.number, run.grace = message, '0', run.resend",
@@ -113,7 +122,7 @@ MUTANTS = (
     ),
     Mutant(
         "moving.limit_of_the_last_round", "moving", "'lease_until', 'round_until', 'claimed_at'", "'lease_until', 'claimed_at'",
-        "a round's limit ends with it", "test_heartbeat.py::test_a_limit_that_only_the_worker_knew_ends_with_its_round",
+        "a round's limit ends with it", "test_heartbeat.py::test_a_limit_that_only_the_worker_knew_ends_with_its_attempt",
     ),
     Mutant(
         "moving.claim_of_the_last_round", "moving", "'claim_id', 'owner', 'lease_until', 'round_until'",
@@ -125,8 +134,11 @@ MUTANTS = (
         "test_commit.py::test_an_answer_is_consumed_by_the_commit",
     ),
     Mutant(
-        "moving.question_stays", "moving", "call('HDEL', k.run, 'i_id', 'i_kind',", "call('HDEL', k.run, 'i_kind',",
-        "a question is closed by the commit", "test_commit.py::test_an_answer_is_consumed_by_the_commit",
+        "moving.question_stays", "moving",
+        "unset(k, 'i_id', 'i_kind',",
+        "unset(k, 'i_kind',",
+        "a question is closed by the commit",
+        "test_commit.py::test_an_answer_is_consumed_by_the_commit",
     ),
     Mutant(
         "moving.key_outlives_its_run", "moving", "  if has_key(k, run) then call('PEXPIREAT', k.idem, time) end\n", "",
@@ -177,8 +189,10 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "moving.stopped_but_asks", "moving", "call('HDEL', k.run, 'interrupt_data', 'waiting_for', 'waiting_until')",
-        "call('HDEL', k.run, 'interrupt_data')", "a stopped run does not wait",
+        "moving.stopped_but_asks", "moving",
+        "unset(k, 'interrupt_data', 'waiting_for', 'waiting_until')",
+        "unset(k, 'interrupt_data')",
+        "a stopped run does not wait",
         "test_stop.py::test_a_stopped_run_does_not_tell_what_it_waited_for",
     ),
     Mutant(
@@ -191,12 +205,12 @@ MUTANTS = (
         "test_sweep.py::test_an_interrupt_at_its_deadline_gets_the_default_answer",
     ),
     Mutant(
-        "moving.data_of_the_last_question", "moving", " else call('HDEL', k.run, 'interrupt_data') end", " end",
+        "moving.data_of_the_last_question", "moving",
+        " else unset(k, 'interrupt_data') end",
+        " end",
         "a question shows its own data only",
-        equivalent=(
-            "interrupt_data is gone before any pause: new_epoch takes it out whenever a run goes on, and stop_here when it "
-            "does not"
-        ),
+        equivalent=("interrupt_data is gone before any pause: new_epoch takes it out whenever a run goes on, and stop_here when "
+            "it does not"),
     ),
     Mutant(
         "moving.same_epoch", "moving", "run.epoch, run.failures, run.losses = whole(number(run.epoch) + 1)",
@@ -254,7 +268,10 @@ MUTANTS = (
         "test_resume.py::test_resume_waits_for_the_start_time_that_was_asked_for",
     ),
     Mutant(
-        "moving.replies_forgotten", "moving", "  set(k, 'ops', table.concat(lines", "  set(k, 'opz', table.concat(lines",
-        "I13: an operation is done once", "test_stop.py::test_a_stop_repeated_gets_its_first_reply_and_changes_nothing",
+        "moving.replies_forgotten", "operations",
+        "  set(k, 'ops', table.concat(lines",
+        "  set(k, 'opz', table.concat(lines",
+        "I13: an operation is done once",
+        "test_stop.py::test_a_stop_repeated_gets_its_first_reply_and_changes_nothing",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Mutants of reading.lua, which stands in front of every transition."""
+"""Mutants of reading.lua, with which every transition begins."""
 
 from tests.mutants.mutant import Mutant
 
@@ -9,7 +9,7 @@ MUTANTS = (
         "test_damage.py::test_a_garbled_control_field_is_damaged_and_nothing_is_written",
     ),
     Mutant(
-        "reading.numbers_too_long", "reading", "return text and #text <= 15 and", "return text and",
+        "reading.numbers_too_long", "reading", "(length > 15 or i >= REQUIRED", "(i >= REQUIRED",
         "numbers that Lua does not count exactly are no counts",
         "test_damage.py::test_a_garbled_control_field_is_damaged_and_nothing_is_written",
     ),
@@ -24,12 +24,16 @@ MUTANTS = (
     ),
     Mutant(
         "reading.times_unseen", "reading",
-        "if run[name] and not (is_count(run[name]) and number(run[name]) < YEAR_10000) then return name end", "",
-        "a garbled deadline does not end the run as late", "test_damage.py::test_a_garbled_deadline_does_not_end_the_run_as_late",
+        "'held_until', 'deadline', 'i_until',",
+        "'held_until', 'held_until', 'i_until',",
+        "a garbled deadline does not end the run as late",
+        "test_damage.py::test_a_garbled_deadline_does_not_end_the_run_as_late",
     ),
     Mutant(
-        "reading.names_unseen", "reading", "for _, name in ipairs({ 'id', 'flow', 'queue', 'message', 'current_node' }) do",
-        "for _, name in ipairs({}) do", "a missing control field is answered before any write",
+        "reading.names_unseen", "reading",
+        "    if not run[TEXTS[i]] then return TEXTS[i] end\n",
+        "",
+        "a missing control field is answered before any write",
         "test_damage.py::test_a_missing_control_field_is_damaged_and_nothing_is_written",
     ),
     Mutant(
@@ -46,12 +50,17 @@ MUTANTS = (
         "test_damage.py::test_a_question_that_cannot_be_asked_again_is_damaged_and_nothing_is_written",
     ),
     Mutant(
-        "reading.push_count_unseen", "reading", "if pushed and not is_count(pushed) then return", "if false then return",
+        "reading.push_count_unseen", "reading",
+        "if pushed and (type(pushed) == 'table' or not is_count(pushed)) then return",
+        "if false then return",
         "a garbled push count does not break a commit half-way",
         "test_damage.py::test_a_garbled_push_count_does_not_break_a_commit_half_way",
     ),
     Mutant(
-        "reading.any_operation", "reading", "    if id == op then\n", "    if true then\n", "each operation has a reply of its own",
+        "reading.any_operation", "operations",
+        "    if id == op then\n",
+        "    if true then\n",
+        "each operation has a reply of its own",
         "test_stop.py::test_now_may_follow_graceful",
     ),
 )  # fmt: skip

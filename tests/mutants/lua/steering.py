@@ -134,7 +134,9 @@ MUTANTS = (
         "test_retry.py::test_a_retry_keeps_the_keys_again",
     ),
     Mutant(
-        "retry.late_at_once", "retry_run", "  call('HDEL', k.run, 'deadline')\n  run.deadline = nil\n", "",
+        "retry.late_at_once", "retry_run",
+        "  unset(k, 'deadline')\n  run.deadline = nil\n",
+        "",
         "a deadline that has passed is taken down by the retry",
         "test_retry.py::test_a_deadline_that_has_passed_is_taken_down_by_the_retry",
     ),

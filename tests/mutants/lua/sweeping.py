@@ -233,8 +233,11 @@ MUTANTS = (
         "no message is sent for a held run", "test_paused.py::test_while_a_flow_is_paused_no_message_is_sent_for_its_held_runs",
     ),
     Mutant(
-        "sweep.hold_stays", "sweep_due", "      call('HDEL', k.run, 'held_token', 'held_until')\n", "",
-        "a hold ends with its lease", "test_stop.py::test_a_resume_before_the_hold_ends_makes_the_run_wait",
+        "sweep.hold_stays", "sweep_due",
+        "      unset(k, 'held_token', 'held_until')\n",
+        "",
+        "a hold ends with its lease",
+        "test_stop.py::test_a_resume_before_the_hold_ends_makes_the_run_wait",
     ),
     Mutant(
         "sweep.answers_too_soon", "sweep_due", "elseif not run.i_until or number(run.i_until) > now then",

@@ -27,7 +27,9 @@ MUTANTS = (
         "a retry names the step it saw", "test_retry.py::test_a_retry_of_a_step_that_was_committed_since_is_stale",
     ),
     Mutant(
-        "claim.token_from_nowhere", "claim_round", "if number(run.token) > newest + AHEAD then return { 'damaged', 'token' } end\n", "",
+        "claim.token_from_nowhere", "claiming",
+        "  if tonumber(run.token) > newest + AHEAD then return nil, 'token' end\n",
+        "",
         "a token from nowhere takes no other run's room",
         "test_harmless_damage.py::test_a_token_from_nowhere_takes_no_other_runs_room",
     ),
@@ -37,7 +39,9 @@ MUTANTS = (
         "test_harmless_damage.py::test_an_end_sets_no_expiry_on_an_idempotency_key_that_is_anothers",
     ),
     Mutant(
-        "reading.lease_without_end", "reading", "{ 'lease_until', 'lease_granted' }", "{}",
+        "reading.lease_without_end", "reading",
+        "  if run.phase == 'leased' and not run.lease_until then return 'lease_until' end\n",
+        "",
         "a lease without its end is damaged",
         "test_harmless_damage.py::test_a_lease_without_its_end_is_damaged_and_nothing_is_written",
     ),

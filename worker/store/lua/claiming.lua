@@ -1,5 +1,5 @@
--- For the two transitions that claim: claim_round, and commit_round where it fetches. Both have of whoever claims the arguments owner, lease,
--- known and newest, and [schema], as claim_round.lua tells them.
+-- For the two transitions that claim: claim_round, and commit_round where it fetches. Both have of whoever claims the arguments owner,
+-- lease, known and newest, and [schema], as claim_round.lua tells them.
 
 local AHEAD = 1e12 -- tokens; at a thousand rounds a second, the work of thirty years
 
@@ -25,9 +25,11 @@ local function turns_of(k)
   return newest, #newest < tonumber(arg.newest) and #newest or call('LLEN', k.memory)
 end
 
--- What a claim's holder is told: [token, attempt, lease_until, now, turns, fields, newest turns (an object where there are none)].
--- In JSON, as a client reads one long text in a tenth of the time that it takes for a hundred short ones.
+-- What a claim's holder is told: [token, attempt, lease_until, now, turns, fields, newest turns (an object where there are none)]. In
+-- JSON, as a client reads one long text in a tenth of the time that it takes for a hundred short ones. Without the message, which is
+-- long and full of quotes: that is told as it is, before this.
 local function told(now, run, newest, turns)
+  run.message = nil
   return cjson.encode({ run.token, run.attempt, run.lease_until, whole(now), turns, run, newest })
 end
 
@@ -37,8 +39,8 @@ local function grant(k, run, now, claim, token, cursor, newest, turns)
   token = whole(math.max(token, run.token) + 1)
   local lease = math.max(run.lease or 0, arg.lease)
   local at, lease_until, attempt, granted = whole(now), whole(now + lease), whole(run.attempt + 1), whole(lease)
-  call('HSET', k.run, 'phase', 'leased', 'token', token, 'attempt', attempt, 'claim_id', claim, 'owner', arg.owner, 'lease_until', lease_until,
-    'lease_granted', granted, 'updated_at', at, 'claimed_at', at)
+  call('HSET', k.run, 'phase', 'leased', 'token', token, 'attempt', attempt, 'claim_id', claim, 'owner', arg.owner, 'lease_until',
+    lease_until, 'lease_granted', granted, 'updated_at', at, 'claimed_at', at)
   run.phase, run.token, run.attempt, run.claim_id, run.owner, run.lease_until = 'leased', token, attempt, claim, arg.owner, lease_until
   run.lease_granted, run.updated_at, run.claimed_at = granted, at, at
   if not run.started_at or run.looked ~= '0' or run.unknown ~= '0' then -- the first claim; one after others looked at the run

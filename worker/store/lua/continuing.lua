@@ -9,7 +9,8 @@ end
 
 -- The first key that `continue` would write, and that is of a wrong type.
 local function unwritable(k, list)
-  if call('TYPE', k.events).ok ~= 'stream' then return k.events end
+  local found = call('TYPE', k.events).ok
+  if found ~= 'stream' and found ~= 'none' then return k.events end
   if type(pcall('ZCARD', k.due)) ~= 'number' then return k.due end
   if type(pcall('LLEN', list)) ~= 'number' then return list end
   if rest < #ARGV then return mistyped({ memory = k.memory, artifacts = k.artifacts, lists = {} }) end

@@ -11,7 +11,8 @@ local function another(k, id)
   return { run = run, memory = run .. ':memory', due = k.due, queues = k.queues }
 end
 
--- Take the oldest message of the caller's lists: the list, the text, and the id of the run that it seems to be of. Nothing where there is none.
+-- Take the oldest message of the caller's lists: the list, the text, and the id of the run that it seems to be of. Nothing where there
+-- is none.
 local function pop(k)
   for list in string.gmatch(arg.fetch or '', '[^\n]+') do
     -- Where the user may not pop, by rights given before workers fetched, nothing is fetched: the commit stands, and must not fail for it.
@@ -24,8 +25,8 @@ local function pop(k)
   end
 end
 
--- message LIST TEXT, or where its round could be claimed for the caller: claimed LIST GRANT (the text is in the run's fields); nothing where
--- nothing was popped. The commit that popped it is written by now.
+-- message LIST TEXT, or where its round could be claimed for the caller: claimed LIST TEXT GRANT; nothing where nothing was popped. The
+-- commit that popped it is written by now.
 local function claimed(k, now, list, text, id)
   if not list then return nil end
   local own = id and another(k, id)
@@ -34,17 +35,18 @@ local function claimed(k, now, list, text, id)
     and pcall('HEXISTS', k.paused, run.flow) == 0 then
     local token, cursor = counters(own, run)
     local newest, turns = turns_of(own)
-    if token and newest then return { 'claimed', list, grant(own, run, now, arg.fetch_claim, token, cursor, newest, turns) } end
+    if token and newest then return { 'claimed', list, text, grant(own, run, now, arg.fetch_claim, token, cursor, newest, turns) } end
   end
   return { 'message', list, text }
 end
 
--- What this commit fetched when it was made: its reply may have been lost, and with it a claim. The claim's own id says whether it is still meant.
+-- What this commit fetched when it was made: its reply may have been lost, and with it a claim. The claim's own id says whether it is
+-- still meant.
 local function fetched_before(k, now, id)
   if not arg.fetch or not id or id == '' then return nil end
   local own = another(k, id)
   local run = read_hash(own)
   if not run or run.phase ~= 'leased' or run.claim_id ~= arg.fetch_claim then return nil end
   local newest, turns = turns_of(own)
-  return newest and { 'claimed', run.queue, told(now, run, newest, turns) }
+  return newest and { 'claimed', run.queue, run.message, told(now, run, newest, turns) }
 end

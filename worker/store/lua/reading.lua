@@ -71,7 +71,8 @@ local function keys_of_one_run()
   return k
 end
 
--- The first key whose type is not the expected one. A transition that reads a key first, by pcall, need not ask; nor of what it leaves alone.
+-- The first key whose type is not the expected one. A transition need not ask of a key that it reads by pcall before it writes, nor of
+-- one that it leaves alone.
 local function mistyped(k)
   local types = { run = 'hash', memory = 'list', events = 'stream', artifacts = 'hash', due = 'zset', queues = 'hash', live = 'zset',
     interrupted = 'zset', stopped = 'zset', completed = 'zset', errored = 'zset', paused = 'hash' }
@@ -87,11 +88,12 @@ local function mistyped(k)
   end
 end
 
-local COUNTS = { 'epoch', 'step', 'token', 'attempt', 'created_at', 'resend', 'retention' }
-local OPTIONAL_COUNTS = { 'failures', 'losses', 'number', 'first_number', 'grace', 'lease', 'lease_granted', 'round_timeout', 'i_wait',
-  'unknown', 'idle' }
-local TIMES = { 'created_at', 'updated_at', 'started_at', 'queued_at', 'not_before', 'waiting_until', 'claimed_at', 'beat_at', 'lease_until',
-  'round_until', 'held_until', 'deadline', 'i_until', 'stop_asked_at', 'stop_seen_at', 'stopped_at', 'ended_at' }
+-- Counts and times. The first seven a run must have; from the seventh to the 23rd they are times.
+local REQUIRED, TIMES = 7, 23
+local NUMBERS = { 'epoch', 'step', 'token', 'attempt', 'resend', 'retention', 'created_at',
+  'updated_at', 'started_at', 'queued_at', 'not_before', 'waiting_until', 'claimed_at', 'beat_at', 'lease_until', 'round_until',
+  'held_until', 'deadline', 'i_until', 'stop_asked_at', 'stop_seen_at', 'stopped_at', 'ended_at',
+  'failures', 'losses', 'number', 'first_number', 'grace', 'lease', 'lease_granted', 'round_timeout', 'i_wait', 'unknown', 'idle' }
 local TEXTS = { 'id', 'flow', 'queue', 'message', 'current_node' }
 local YEAR_10000 = '253402300800000' -- ms; no clock goes there, and nobody can read such a time
 
@@ -100,34 +102,21 @@ local function key_of(due, id) return string.sub(due, 1, -#'due' - 1) .. 'run:' 
 
 -- The first control field that is missing or not what it should be.
 local function malformed(k, run)
-  local all = {}
-  for i = 1, #COUNTS do
-    local text = run[COUNTS[i]]
-    if not text or text == '' or #text > 15 then return COUNTS[i] end
-    all[i] = text
-  end
-  local count = #COUNTS
-  for i = 1, #OPTIONAL_COUNTS do
-    local text = run[OPTIONAL_COUNTS[i]]
+  local all, count = {}, 0
+  for i = 1, #NUMBERS do
+    local text = run[NUMBERS[i]]
     if text then
-      if text == '' or #text > 15 then return OPTIONAL_COUNTS[i] end
+      local length = #text
+      if length == 0 or length > 14 and (length > 15 or i >= REQUIRED and i <= TIMES and text >= YEAR_10000) then return NUMBERS[i] end
       count = count + 1
       all[count] = text
-    end
-  end
-  for i = 1, #TIMES do
-    local text = run[TIMES[i]]
-    if text then
-      if text == '' or #text > 15 or (#text == 15 and text >= YEAR_10000) then return TIMES[i] end
-      count = count + 1
-      all[count] = text
+    elseif i <= REQUIRED then
+      return NUMBERS[i]
     end
   end
   if find(table.concat(all), '%D') then -- looked at together: one by one takes ten times as long
-    for _, names in ipairs({ COUNTS, OPTIONAL_COUNTS, TIMES }) do
-      for _, name in ipairs(names) do
-        if run[name] and not is_count(run[name]) then return name end
-      end
+    for _, name in ipairs(NUMBERS) do
+      if run[name] and not is_count(run[name]) then return name end
     end
   end
   for i = 1, #TEXTS do
@@ -136,7 +125,8 @@ local function malformed(k, run)
   if k.run ~= key_of(k.due, run.id) then return 'id' end
   if not PHASES[run.phase or ''] then return 'phase' end
   if run.phase == 'interrupted' and not run.i_id then return 'i_id' end
-  if run.phase == 'leased' and not (run.lease_until and run.lease_granted) then return run.lease_until and 'lease_granted' or 'lease_until' end
+  if run.phase == 'leased' and not run.lease_until then return 'lease_until' end
+  if run.phase == 'leased' and not run.lease_granted then return 'lease_granted' end
   if run.i_id then
     for _, name in ipairs({ 'i_status', 'i_node', 'i_reason' }) do
       if not run[name] then return name end
