@@ -83,7 +83,9 @@ def waded(count: int, seconds: float) -> Waded:
         sweep(now)
         idle = [sweep(now + 1 + place) for place in range(SWEEPS)]  # before the grace of any is over; the clock is never set back
         full = [sweep(now + 3_000) for _ in range(min(SWEEPS, count // BATCH))]
-        assert all(looked == BATCH for looked, _ in full), f"sweeps looked at {[looked for looked, _ in full]} runs, each should have at {BATCH}"
+        assert all(looked == BATCH for looked, _ in full), (
+            f"sweeps looked at {[looked for looked, _ in full]} runs, each should have at {BATCH}"
+        )
         environment = {"HOLDFAST_REDIS_URL": server.url, "HOLDFAST_FLOW_MODULES": FLOWS}
         stack.enter_context(process(worker_command("--pool", "threads"), **environment))
         until(lambda: alive(client) == 1, "the worker")

@@ -118,7 +118,7 @@ class Slot:
 
 
 def _is_whole(answer: bytes) -> bool:
-    """Whether this is all of an answer. No parser, which would cost more than all else here: each kind has an end that it has nowhere else."""
+    """Whether this is all of an answer. No parser, which would cost more than all else here: each kind has an end of its own."""
     if answer.startswith(b"*2") and answer.endswith(b"continued\r\n"):  # a commit that fetched nothing
         return True
     return answer.endswith((b"]\r\n", b"}}\r\n", b"_\r\n", b"*-1\r\n"))  # a grant, a message, none

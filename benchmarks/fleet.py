@@ -38,7 +38,7 @@ def measure(options: Options) -> Report:
         settings={"needs_seconds": vars(real), "slots": SLOTS},
     )
     workers = WORKERS[:1] if options.quick else WORKERS
-    rows = [("workers", "model", "rounds/s", "of ideal", "server busy", "upkeep alone", "wait p99")]
+    rows: list[tuple[str, ...]] = [("workers", "model", "rounds/s", "of ideal", "server busy", "upkeep alone", "wait p99")]
     for latency in LATENCIES:
         for count in workers:
             fleet = Fleet(count, SLOTS, latency)
@@ -77,11 +77,13 @@ def row(workers: int, latency: float, outcome: Outcome) -> tuple[str, ...]:
 
 def notes(real: Server) -> list[str]:
     """Where the limits lie, and what would move them."""
-    said = [
-        f"one core of this server carries {1 / real.round:,.0f} rounds/s ({number(1e6 * real.round)} us each); a heartbeat takes "
-        f"{number(1e6 * real.beat[0])} us and {number(1e6 * real.beat[1])} us a lease, a sweep {number(1e6 * real.sweep)} us, an announcement "
-        f"{number(1e6 * real.announce)} us, an empty wait for a message {number(1e6 * real.idle)} us"
-    ]
+    us = {name: number(1e6 * need) for name, need in vars(real).items() if name != "beat"}
+    beat, lease = (number(1e6 * need) for need in real.beat)
+    limits = (
+        f"one core of this server carries {1 / real.round:,.0f} rounds/s ({us['round']} us each); a beat takes {beat} us and {lease} us a lease, "
+        f"a sweep {us['sweep']} us, an announcement {us['announce']} us, an empty wait for a message {us['idle']} us"
+    )
+    said = [limits]
     slow = Fleet(1, SLOTS, beat_every=SLOW_BEAT, sweep_every=SLOW_SWEEP)
     for told, fleet in (
         ("as set by default", Fleet(1, SLOTS)),
@@ -90,7 +92,7 @@ def notes(real: Server) -> list[str]:
         each = upkeep(fleet, real, SLOTS)
         sweeps = real.sweep / fleet.sweep_every
         said.append(
-            f"{told}, the upkeep (heartbeats, sweeps, announcements, waits) of {1 / each:,.0f} workers with {SLOTS} leases each fills one core "
+            f"{told}, the upkeep (beats, sweeps, announcements, waits) of {1 / each:,.0f} workers with {SLOTS} leases each fills one core "
             f"(sweeps are {100 * sweeps / each:.0f} % of it); that of {0.2 / each:,.0f} takes a fifth of it"
         )
     for latency in LATENCIES[1:]:

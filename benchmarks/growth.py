@@ -1,4 +1,4 @@
-"""How the cost of a round grows with the rounds of its run: the same addition to the history each time, in a run of 10 or of 10,000 rounds."""
+"""How the cost of a round grows with the rounds of its run: the same addition to the history, in a run of 10 or of 10,000 rounds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FLOWS = "benchmarks.loads"
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one round: bytes to and from the server, bytes in its log of writes, its time in scripts; CPU time of who plays, time by the clock.
+    """Of one round: bytes to and from the server, bytes in its log of writes, its time in scripts; CPU time of who plays, and the clock's.
 
     Times in microseconds.
     """
@@ -116,7 +116,7 @@ class Runs:
         return Cost(*(value / (rounds // each * each) for value in total))
 
     def _at(self, depth: int, rounds: int) -> tuple[str, int]:
-        """A run that has half of ``rounds`` to go to the depth, and the rounds it has behind it. A long one is used again, a little deeper."""
+        """A run that has half of ``rounds`` to go to the depth, and the rounds it has behind it. A long one is used again."""
         if depth in self._long:
             return self._long[depth]
         done = depth - rounds // 2

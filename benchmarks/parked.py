@@ -33,7 +33,7 @@ def measure(options: Options) -> Report:
     counts, calls = (QUICK_COUNTS, QUICK_CALLS) if options.quick else (COUNTS, CALLS)
     report = Report(
         "parked",
-        f"Runs that wait for a person after their first round, and what a sweep, a heartbeat of {LEASES} leases and a page of the list take "
+        f"Runs that wait for a person after their first round, and what a sweep, a heartbeat of {LEASES} leases and a list page take "
         "beside them: microseconds in scripts, and milliseconds until a page is there. A run's own state are goal, inputs, labels and the "
         "values that its rounds returned.",
     )
@@ -45,7 +45,9 @@ def measure(options: Options) -> Report:
             taken, own = (memory(full) - base) / count, own_state(full, names(0, 1)[0])
             report.measures += [Measure(f"memory of each of {count:,} parked runs beyond its own {own} bytes", "B", (taken - own,))]
             word = "reached" if taken - own <= AIM_BYTES else "NOT reached"
-            report.notes.append(f"{count:,} parked runs: {number(taken - own)} bytes each beyond their own state; aim {AIM_BYTES:,}: {word}")
+            report.notes.append(
+                f"{count:,} parked runs: {number(taken - own)} bytes each beyond their own state; aim {AIM_BYTES:,}: {word}"
+            )
             report.notes.append(f"of them {parts(full, names(0, 1)[0])}")
             found: dict[str, list[tuple[float, float]]] = {name: [] for name in Others.CALLS}
             for _ in range(options.passes):

@@ -17,6 +17,7 @@ PARTS = {
     "stops": "stop to stopped, and until the slot is free",
     "recovery": "kill -9 to the next round",
     "start": "start-up of commands, worker and server",
+    "memory": "the memory of a worker",
     "messages": "what a round's message costs",
     "calls": "what a call of a transition costs its caller",
     "scripts": "what one Redis carries: the scripts, driven without Celery",

@@ -75,7 +75,8 @@ def _played(settings: Settings, flow: str, inputs: Mapping[str, Any], fetch: boo
         delivery = Delivery(fetched.claim if fetched is not None else None)
     client.close()
     engine.close()
-    return submits, *([call for call in calls if call.transition == name] for name in ("claim_round", "commit_round"))
+    claims, commits = ([call for call in calls if call.transition == name] for name in ("claim_round", "commit_round"))
+    return submits, claims, commits
 
 
 def noted(store: Any) -> list[Call]:

@@ -86,7 +86,5 @@ def _parts(passes: list[Carried]) -> str:
     total = statistics.median(1e6 * one.main / one.rounds for one in passes)
     inside = sum(value for name, value in calls.items() if name not in ("evalsha", "brpop", "info"))
     scripts = calls.get("evalsha", 0.0)
-    return (
-        f"of {number(total)} us, {number(scripts)} in scripts ({number(inside)} of it in the commands that they call), "
-        f"{number(max(0.0, total - scripts))} for sockets, the log of writes and BRPOP"
-    )
+    outside = f", {number(total - scripts)} us of CPU time for sockets, the log of writes and BRPOP" if total > scripts else ""
+    return f"{number(total)} us; by its clock {number(scripts)} us in scripts, {number(inside)} of it in what they call{outside}"

@@ -12,7 +12,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-
 #: Kinds of events.
 COMMIT, BEAT, SWEEP, ANNOUNCE = range(4)
 #: How much models vary: most answer sooner than the mean, some take several times as long.
@@ -102,15 +101,15 @@ def simulate(fleet: Fleet, server: Server, seconds: float, seed: int = 1) -> Out
     that order; what arrives while it is busy waits.
     """
     chance = random.Random(seed)
+    every = {BEAT: fleet.beat_every, SWEEP: fleet.sweep_every, ANNOUNCE: fleet.beat_every}
     events: list[tuple[float, int, int]] = []
     for worker in range(fleet.workers):
-        for kind, every in ((BEAT, fleet.beat_every), (SWEEP, fleet.sweep_every), (ANNOUNCE, fleet.beat_every)):
-            events.append((chance.random() * every, kind, worker))
+        for kind, gap in every.items():
+            events.append((chance.random() * gap, kind, worker))
         for _ in range(fleet.slots):
             events.append((chance.random() * (fleet.draw(chance, fleet.latency) + fleet.own), COMMIT, worker))
     heapq.heapify(events)
     cost = {BEAT: server.beat[0] + fleet.slots * server.beat[1], SWEEP: server.sweep, ANNOUNCE: server.announce, COMMIT: server.round}
-    every = {BEAT: fleet.beat_every, SWEEP: fleet.sweep_every, ANNOUNCE: fleet.beat_every}
     begin, end = seconds, 2 * seconds
     free_at = busy = other = 0.0
     cpu_free = [0.0] * fleet.workers

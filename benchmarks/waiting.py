@@ -107,7 +107,7 @@ def longest_silence(server: RedisServer, ids: list[str]) -> float:
     (seconds, micros), *runs = pipeline.execute()
     now = 1000 * seconds + micros // 1000
     heard = [max(int(claimed or 0), int(beat or 0)) for phase, claimed, beat in runs if phase == "leased"]
-    return (now - min(heard, default=now)) / 1000
+    return float(now - min(heard, default=now)) / 1000
 
 
 def errors(server: RedisServer, ids: list[str]) -> int:

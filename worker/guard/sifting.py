@@ -119,10 +119,12 @@ def _headers(headers: Any) -> dict[str, Any]:
     _expect(isinstance(headers, dict), "no headers")
     for name in ("task", "id"):
         _expect(name in headers, "no header {}", name)
-    for name, kind in HEADERS.items():
-        value = headers.get(name)
-        _expect(name not in headers or isinstance(value, kind), "header {} is {}", name, value)
-        _expect(not isinstance(value, str) or len(value) <= MAX_HEADER, "header {} is too long", name)
+    for name, value in headers.items():
+        kind = HEADERS.get(name)
+        if kind is not None and not isinstance(value, kind):
+            raise _malformed("header {} is {}", name, value)
+        if kind is not None and isinstance(value, str) and len(value) > MAX_HEADER:
+            raise _malformed("header {} is too long", name)
     _expect(headers["task"] in TASKS.values(), f"task {{}} is none of {ROUNDS}", headers["task"])
     _expect(0 < len(headers["id"]) <= 200, "header {} is empty or too long", "id")
     _expect(headers.get("retries", 0) == 0, "header {} is not 0", "retries")
@@ -164,6 +166,11 @@ def _json(text: str | bytes, what: str) -> Any:
 
 
 def _expect(holds: bool, why: str, *values: Any) -> None:
-    """``values`` fill the braces; they are looked at only where it does not hold, and then to no great depth."""
+    """``values`` fill the braces; they are looked at only where it does not hold."""
     if not holds:
-        raise Malformed(why.format(*(SHOWN.repr(value)[:SHOWN_CHARACTERS] for value in values)))
+        raise _malformed(why, *values)
+
+
+def _malformed(why: str, *values: Any) -> Malformed:
+    """``values`` fill the braces, and are looked at to no great depth."""
+    return Malformed(why.format(*(SHOWN.repr(value)[:SHOWN_CHARACTERS] for value in values)))

@@ -1,0 +1,66 @@
+"""The benchmarks of how cost grows run, each in a short pass. Times mean nothing here; counts and bytes do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+def measured(part: str, into: Path, *options: str) -> dict[str, float]:
+    """The medians by name."""
+    command = [sys.executable, "-m", "benchmarks", part, "--quick", "--into", str(into), *options]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    stored = json.loads((into / f"{part}.json").read_text())
+    return {measure["name"]: measure["median"] for measure in stored["measures"]}
+
+
+def test_the_scripts_are_driven_with_the_fetch_and_without(tmp_path: Path) -> None:
+    found = measured("scripts", tmp_path, "--only", "valkey*")
+    for mode in ("commit fetches", "asked for"):
+        (rate,) = [value for name, value in found.items() if name.startswith("by the clock") and name.endswith(mode)]
+        (cost,) = [value for name, value in found.items() if name.startswith("server CPU") and name.endswith(mode)]
+        assert rate > 0 and cost > 0
+
+
+def test_a_round_of_a_long_run_sends_and_writes_no_more_than_one_of_a_short_run(tmp_path: Path) -> None:
+    found = measured("growth", tmp_path)
+    for bytes_ in ("bytes to the server", "bytes from the server", "bytes in the log of writes"):
+        assert 0 < found[f"{bytes_}: round 100"] <= 1.2 * found[f"{bytes_}: round 10"]
+
+
+def test_what_parked_runs_take_is_told_by_the_run(tmp_path: Path) -> None:
+    found = measured("parked", tmp_path)
+    (few, many) = (value for name, value in found.items() if name.startswith("memory of each"))
+    assert many == pytest.approx(few, rel=0.2), "each takes the same, however many there are"
+    assert found["sweep, beside 1,000"] > 0 and found["heartbeat, beside 1,000"] > 0
+
+
+def test_a_backlog_is_worked_through_and_swept(tmp_path: Path) -> None:
+    found = measured("backlog", tmp_path)
+    assert found["rounds, 2,000 runs queued"] > 0 and found["sweep of 100 runs in line, 2,000 runs queued"] > 0
+
+
+def test_rounds_that_wait_do_so_at_once_and_without_errors(tmp_path: Path) -> None:
+    found = measured("waiting", tmp_path)
+    assert found["8 rounds of 1 s: errors"] == 0
+    assert found["8 rounds of 1 s: of the ideal rate"] > 2 / 8, "one after the other, it would be an eighth"
+
+
+def test_the_memory_of_a_worker_is_measured_before_and_after_it_played(tmp_path: Path) -> None:
+    found = measured("memory", tmp_path, "--only", "threads")
+    assert 0 < found["threads, ready: PSS"] <= found["threads, ready: RSS"]
+    assert found["threads, after 60 rounds: RSS"] > 0
+
+
+def test_a_fleet_is_simulated_on_what_the_server_really_needs(tmp_path: Path) -> None:
+    found = measured("fleet", tmp_path)
+    assert found["rounds, 100 workers, model of 10 s"] == pytest.approx(100, rel=0.2), "a thousand slots, ten seconds each"
