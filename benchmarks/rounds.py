@@ -105,7 +105,8 @@ def measures(found: dict[str, list[Played]], size: str, figures: Iterable[str] =
 
 
 HEADER = (
-    "side", "rounds/s", "from", "to", "ratio", "CPU us", "ratio", "worker us", "server us", "script us", "in B", "out B", "commands a round",
+    "side", "rounds/s", "from", "to", "ratio", "CPU us", "ratio", "worker us", "server us", "script us", "in B", "out B",
+    "commands a round",
 )  # fmt: skip
 
 
