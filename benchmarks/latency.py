@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 
-from benchmarks.measure import Measure, percentile
+from benchmarks.measure import Measure, percentile, ratio
 from benchmarks.processes import until
 from benchmarks.report import Options, Report, matrix
 from benchmarks.sides.registry import BASE, sides
@@ -30,6 +30,7 @@ SIDES = (
 )  # fmt: skip
 #: Seconds between two looks at the end of a run: the looking must not cost the run.
 LOOK = 0.05
+OURS, AIM = "Holdfast, threads", 0.35
 PARTS = {"p50": 0.5, "p99": 0.99}
 
 
@@ -58,7 +59,18 @@ def measure(options: Options) -> Report:
         base = f"{what}: {BASE}" if BASE in found else None
         report.measures += [Measure(f"{what}: {name}", "ms", tuple(each[what] for each in passes), base) for name, passes in found.items()]
     report.shown = matrix(report)
+    report.notes += verdicts(report)
     return report
+
+
+def verdicts(report: Report) -> list[str]:
+    """The hop of a lone run beside that of plain Celery, in the setting that all is compared with and in its fastest."""
+    hops = {one.name.removeprefix("hop, p50: "): one for one in report.measures if one.name.startswith("hop, p50: ")}
+    plain = {name: one for name, one in hops.items() if name.startswith("Celery")}
+    if OURS not in hops or not plain:
+        return []
+    rivals = {min(plain, key=lambda name: plain[name].median), *({BASE} & set(plain))}
+    return [f"{OURS}: a hop takes {ratio(hops[OURS], plain[name]):.2f} of that of {name}; aim at most {AIM:g}" for name in sorted(rivals)]
 
 
 def one_pass(side: Side, hops: int, submits: int) -> dict[str, float]:

@@ -87,6 +87,12 @@ def postgres() -> Iterator[Postgres]:
         shutil.rmtree(directory)
 
 
+def server() -> Path | None:
+    """The server's program; None where there is none."""
+    programs = _programs()
+    return programs / "postgres" if programs is not None else None
+
+
 def _ready(server: Postgres) -> bool:
     import psycopg
 

@@ -13,7 +13,7 @@ from benchmarks.measure import Measure, best, ratio
 from benchmarks.playing import Played, play
 from benchmarks.plots import bars
 from benchmarks.report import Options, Report, number, table
-from benchmarks.sides.registry import BASE, sides
+from benchmarks.sides.registry import BASE, servers, sides
 from benchmarks.sides.side import Side
 from benchmarks.work import ROUNDS, SIZES, Work
 
@@ -48,7 +48,7 @@ def measure(options: Options) -> Report:
         "rounds",
         f"{runs} runs of {ROUNDS} empty rounds, at most {cores} worker processes that play them; "
         f"{options.passes} passes in turns, medians; ratios within passes to: {BASE}.",
-        settings={"runs": runs, "rounds": ROUNDS, "sizes": SIZES, "processes": cores},
+        settings={"runs": runs, "rounds": ROUNDS, "sizes": SIZES, "processes": cores, "servers": servers()},
     )
     shown = [report.about]
     for size in SIZES:
@@ -56,6 +56,7 @@ def measure(options: Options) -> Report:
         found = in_turns(there, Work(runs, size, cores), options, report)
         report.measures += measures(found, f"{size} bytes")
         shown += [f"\nstate of {size} bytes:", *rows(report, found, f"{size} bytes")]
+    report.notes.append(DISKS)
     report.notes += verdicts(report, f"{SIZES[0]} bytes")
     report.shown = "\n".join(shown)
     report.draw = partial(chart, report)
@@ -126,6 +127,11 @@ def rows(report: Report, found: dict[str, list[Played]], size: str) -> list[str]
     return table(made, right=range(1, 10))
 
 
+#: What a reader of the figures must know.
+DISKS = (
+    "Redis syncs its log to the disk every second, its own default, except where a side is called synced. "
+    "PostgreSQL and Restate's server sync at each commit, or at each batch of commits."
+)
 #: What is to be shown: our side, the other (a pattern: the best of those that it fits stands for them), and the least ratio.
 AIMS = (
     ("Holdfast, threads", BASE, 5.0),
@@ -133,6 +139,9 @@ AIMS = (
     ("Holdfast, threads", "Restate*", 2.0),
     ("Holdfast, threads", "LangGraph*", 4.0),
     ("Holdfast, threads", "DBOS, queued*", 10.0),
+    ("Holdfast, threads, synced", "Restate*", 2.0),
+    ("Holdfast, threads, synced", "LangGraph*", 4.0),
+    ("Holdfast, threads, synced", "DBOS, queued*", 10.0),
     ("Holdfast, threads, without fetch", BASE, 3.0),
     ("Holdfast, threads, without fetch", "Celery, * late acks*", 1.8),
 )

@@ -22,6 +22,9 @@ from worker.app import broker_url
 from worker.embedded import EmbeddedServer
 
 PYTHON = "python -c pass"
+HELP, WORKER, SERVER = "holdfast --help", "holdfast worker, until it plays", "the embedded server of Holdfast, until it serves"
+#: Seconds at most.
+AIMS = {HELP: 0.25, WORKER: 1.0, SERVER: 0.2}
 
 
 def measure(options: Options) -> Report:
@@ -30,11 +33,11 @@ def measure(options: Options) -> Report:
     with redis_server() as server:
         sides: dict[str, Callable[[], float]] = {
             PYTHON: lambda: _command(*python("-c", "pass")),
-            "holdfast --help": lambda: _command(*holdfast(), "--help"),
+            HELP: lambda: _command(*holdfast(), "--help"),
             "holdfast list": lambda: _command(*holdfast(), "list", "--url", server.url),
-            "holdfast worker, until it plays": lambda: _worker(server),
+            WORKER: lambda: _worker(server),
             "celery worker, until it is ready": lambda: _celery_worker(server),
-            "the embedded server of Holdfast, until it serves": _server,
+            SERVER: _server,
         }
         for side in sides.values():
             side()  # modules are compiled, files are in the memory
@@ -42,7 +45,9 @@ def measure(options: Options) -> Report:
             for name, side in sides.items():
                 found.setdefault(name, []).append(side())
     measures = [Measure(name, "s", tuple(values), PYTHON) for name, values in found.items()]
-    return Report("start", "Seconds from the start of a process (of the server: from the call) until it is ready.", measures)
+    report = Report("start", "Seconds from the start of a process (of the server: from the call) until it is ready.", measures)
+    report.notes += [f"{one.name}: {one.median:.2f} s; aim at most {AIMS[one.name]:g} s" for one in measures if one.name in AIMS]
+    return report
 
 
 def holdfast() -> list[str]:

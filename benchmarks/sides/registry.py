@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
+from benchmarks import postgres
+from benchmarks.sides import restate
 from benchmarks.sides.dbos import Dbos
 from benchmarks.sides.holdfast import Holdfast
 from benchmarks.sides.langgraph import LangGraph
 from benchmarks.sides.plain import Plain
 from benchmarks.sides.restate import Restate
 from benchmarks.sides.side import Side
+from worker.embedded.binary import find_binary
 
 #: What the others are compared with: the settings that people take who want no round lost, on Celery's default pool.
 BASE = "Celery, prefork, late acks"
+
+
+def servers() -> dict[str, str]:
+    """What the programs of the servers say of their versions, where they are there."""
+    programs = {"Redis": find_binary(), "PostgreSQL": postgres.server(), "Restate": restate.program()}
+    return {name: told(program) for name, program in programs.items() if program is not None}
+
+
+def told(program: Path) -> str:
+    """The first line that it answers to ``--version``."""
+    return subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0].strip()
 
 
 def sides() -> list[Side]:

@@ -45,7 +45,7 @@ class Told(Session):
 def lacking(*modules: str) -> str | None:
     """Which of the modules that the extra brings are not installed, as a sentence."""
     absent = [name for name in modules if find_spec(name.split(".")[0]) is None]
-    return f"{', '.join(absent)} is not installed (pip install 'holdfast[bench]')" if absent else None
+    return f"not installed: {', '.join(absent)} (pip install 'holdfast[bench]')" if absent else None
 
 
 def number() -> int:

@@ -68,6 +68,16 @@ def test_a_second_ctrl_c_does_not_wait_and_another_worker_goes_on_at_once(holdfa
     assert [event.type for event in client.events(run_id, follow=False)] == ["submitted", "lost"]
 
 
+def test_many_sigterms_are_as_one(tmp_path: Path, settings: Settings, client: Client) -> None:
+    with CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="tests.support.slow_leaving").worker("--concurrency", "1") as worker:
+        run_id = in_a_round(client, seconds=1.5)
+        for _ in range(1000):  # in the middle of what the first sets off
+            worker.send_signal(signal.SIGTERM)
+        _, said = worker.communicate(timeout=30)
+    assert worker.returncode == 0 and "Traceback" not in said
+    assert (client.get(run_id).phase, client.get(run_id).state.step, client.workers()) == ("queued", 1, [])
+
+
 def told(worker: subprocess.Popen[str]) -> bool:
     """Whether the worker says that it is shutting down."""
     assert worker.stdout is not None

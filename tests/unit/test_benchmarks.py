@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import latency, workers
+from benchmarks import latency, rounds, workers
 from benchmarks.measure import Measure, best, percentile, ratio
 from benchmarks.parts import PARTS
 from benchmarks.processes import cpu_seconds, family, process, python, until
 from benchmarks.report import Options, Report, matrix, number, table
-from benchmarks.rounds import MAIN
 from benchmarks.sides.registry import BASE, sides
 from benchmarks.work import SIZES, state_after
 
@@ -121,7 +120,7 @@ def test_states_are_of_the_size_that_is_asked_for_and_no_two_are_equal() -> None
 def test_every_side_has_a_name_of_its_own_and_the_base_is_one_of_them() -> None:
     names = [side.name for side in sides()]
     assert len(set(names)) == len(names)
-    assert {BASE, *MAIN, *latency.SIDES, *workers.SIDES} <= set(names)
+    assert {BASE, *rounds.MAIN, *latency.SIDES, *workers.SIDES} <= set(names)
 
 
 def test_a_side_whose_package_is_not_installed_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,3 +163,29 @@ def test_sides_are_chosen_by_name_or_pattern() -> None:
     chosen = [side.name for side in sides() if Options(only=(BASE, "restate*")).wants(side.name)]
     assert chosen == [BASE, "Restate, steps", "Restate, queued"]
     assert all(Options().wants(side.name) for side in sides())
+
+
+def rates(**values: float) -> Report:
+    names = {"ours": "Holdfast, threads", "base": BASE, "solo": "Celery, solo, late acks", "early": "Celery, solo, early acks"}
+    measures = [Measure(f"rounds, 500 bytes: {names[key]}", "rounds/s", (value, value)) for key, value in values.items()]
+    return Report("rounds", "About.", measures)
+
+
+def test_an_aim_is_held_against_the_best_setting_that_its_pattern_fits() -> None:
+    assert rounds.verdicts(rates(ours=600.0, base=100.0, solo=300.0, early=900.0), "500 bytes") == [
+        f"Holdfast, threads: 6.00 x {BASE}; aim 5: reached",
+        "Holdfast, threads: 2.00 x Celery, solo, late acks; aim 2.5: NOT reached",
+    ]
+
+
+def test_an_aim_whose_sides_were_not_measured_is_not_told() -> None:
+    assert rounds.verdicts(rates(ours=600.0), "500 bytes") == rounds.verdicts(rates(base=600.0), "500 bytes") == []
+
+
+def test_a_hop_is_held_against_the_base_and_against_the_fastest() -> None:
+    hops = {"Holdfast, threads": 1.0, BASE: 4.0, "Celery, solo, late acks": 2.0}
+    report = Report("latency", "About.", [Measure(f"hop, p50: {name}", "ms", (value,)) for name, value in hops.items()])
+    assert latency.verdicts(report) == [
+        f"Holdfast, threads: a hop takes 0.25 of that of {BASE}; aim at most 0.35",
+        "Holdfast, threads: a hop takes 0.50 of that of Celery, solo, late acks; aim at most 0.35",
+    ]

@@ -19,7 +19,8 @@ class Leaving:
     """Takes Ctrl-C (SIGINT) and SIGQUIT from Celery, once Celery has set its own handlers.
 
     Celery ends with an error code at the first Ctrl-C; at the second it ends no thread, fails over that, and lets the rounds of child
-    processes fail. SIGTERM is left to Celery: it is the same as one Ctrl-C, however often it comes (wrappers like to send two).
+    processes fail. SIGTERM is the same as one Ctrl-C, however often it comes (wrappers like to send two). Celery hears the first alone: its
+    handler takes a lock, and one that is interrupted by itself waits for that for ever.
 
     Args:
         engine: of this worker.
@@ -30,11 +31,13 @@ class Leaving:
         self._engine = engine
         self._alone = alone
         self._watching = False
+        self._leave: Any = None
 
     def watch(self, **_: Any) -> None:
         """To be connected to Celery's signal ``worker_ready``, which also comes after each loss of the broker."""
         if not self._watching:
             self._watching = True
+            self._leave = signal.signal(signal.SIGTERM, self._terminated)
             signal.signal(signal.SIGQUIT, self._at_once)
             if self._alone:
                 signal.signal(signal.SIGINT, self._warm)
@@ -44,9 +47,13 @@ class Leaving:
     def _warm(self, _signal: int, frame: Any) -> None:
         signal.signal(signal.SIGINT, self._at_once)
         say_finishing()
-        leave = signal.getsignal(signal.SIGTERM)
-        assert callable(leave)
-        leave(signal.SIGTERM, frame)
+        self._terminated(signal.SIGTERM, frame)
+
+    def _terminated(self, number: int, frame: Any) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        leave, self._leave = self._leave, None
+        if callable(leave):
+            leave(number, frame)
 
     def _at_once(self, *_: Any) -> None:
         from billiard import active_children
