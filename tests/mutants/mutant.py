@@ -53,5 +53,7 @@ class Mutant:
 
     @property
     def transition(self) -> str:
-        """A script that it changes: its own, or, where it is in a part that stands in front of all, the first."""
-        return scripts.TRANSITIONS[0] if f"{self.file}.lua" in scripts.SHARED else self.file
+        """A script that it changes: its own or, where it is in a part, the first that has it."""
+        if self.file in scripts.TRANSITIONS:
+            return self.file
+        return next(name for name in scripts.TRANSITIONS if f"--@ {self.file}.lua\n" in (LUA / f"{name}.lua").read_text("utf-8"))

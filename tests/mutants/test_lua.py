@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from tests.mutants.lua import MUTANTS
-from tests.mutants.mutant import Mutant, RottenMutant
+from tests.mutants.mutant import LUA, Mutant, RottenMutant
 from tests.mutants.running import STORE
 from tests.support.servers import CrashableServer
 from worker.store import scripts
@@ -32,8 +32,8 @@ def test_each_mutant_has_a_name_of_its_own_and_its_killer_or_the_reason_why_ther
     assert [mutant.name for mutant in MUTANTS if mutant.killed_by and mutant.killed_by not in there] == []
 
 
-def test_every_transition_that_writes_has_mutants() -> None:
-    assert {*scripts.TRANSITIONS, "moving", "reading"} - {mutant.file for mutant in MUTANTS} == {"examine_run"}
+def test_every_transition_that_writes_and_every_part_has_mutants() -> None:
+    assert {path.stem for path in LUA.glob("*.lua")} - {mutant.file for mutant in MUTANTS} == {"examine_run"}
 
 
 def test_no_mutant_has_rotted() -> None:

@@ -13,6 +13,7 @@ from tests.support.runs import (
     advance,
     claim,
     clock,
+    commit,
     commit_end,
     commit_next,
     due,
@@ -71,6 +72,18 @@ def claiming(store: Store) -> Callable[[], Any]:
     return lambda: try_claim(store, epoch=0, step=0)
 
 
+def claiming_what_is_to_stop(store: Store) -> Callable[[], Any]:
+    call = claiming(store)
+    store.redis.hset(store.keys.run("r"), "stop_current_execution", "stop_requested")
+    return call
+
+
+def committing_what_is_to_stop(store: Store) -> Callable[[], Any]:
+    call = committing(store)
+    stop(store)
+    return call
+
+
 def stopping(store: Store) -> Callable[[], Any]:
     new_run(store)
     return lambda: stop(store)
@@ -122,9 +135,11 @@ TRANSITIONS = {
     for made in (
         submitting,
         claiming,
+        claiming_what_is_to_stop,
         intending,
         recording,
         committing,
+        committing_what_is_to_stop,
         ending,
         stopping,
         forfeiting,
@@ -139,6 +154,12 @@ TRANSITIONS = {
 READING = ("claiming", "intending", "recording", "committing", "stopping", "forfeiting", "resuming", "retrying")
 
 
+#: What the moves of every round leave alone, and do not ask the type of: a claim writes to the run, its due time and the counters; the
+#: commit of a round that is followed by another also to its history and to the list that the next message goes to.
+INDEXED = ("index:live", "index:interrupted", "index:stopped", "index:completed", "index:errored")
+LEFT_ALONE = {"claiming": ("events", "artifacts", *INDEXED, *LISTS), "committing": (*INDEXED, "controller")}
+
+
 @pytest.mark.parametrize("name", [*RUN_KEYS, *SHARED, *LISTS])
 @pytest.mark.parametrize("transition", TRANSITIONS)
 def test_a_wrong_type_at_any_key_is_answered_before_any_write(store: Store, transition: str, name: str) -> None:
@@ -148,9 +169,20 @@ def test_a_wrong_type_at_any_key_is_answered_before_any_write(store: Store, tran
     answer = word(call())
     if transition == "deleting" and name in RUN_KEYS:
         assert answer == "ok", "it is removed whatever it is"
+    elif name in LEFT_ALONE.get(transition, ()):
+        assert answer == "ok" and store.redis.get(key_of(store, name)) == "not what it was"
     else:
         assert answer == "damaged"
         assert everything(store) == before
+
+
+@pytest.mark.parametrize("name", ["memory", "artifacts"])
+def test_a_commit_that_keeps_a_text_asks_for_the_types_of_what_it_adds_to(store: Store, name: str) -> None:
+    granted = leased(store)
+    spoil(store, key_of(store, name))
+    before = everything(store)
+    assert commit(store, granted, "next", message="m", additions=("turn",), artifacts={"plan": "p"})[0] == "damaged"
+    assert everything(store) == before
 
 
 @pytest.mark.parametrize("name", [*SHARED, *LISTS])

@@ -1,8 +1,9 @@
-"""The transitions: each Lua file of this package, with the shared parts in front, as a callable script."""
+"""The transitions: Lua files of this package, each with the parts that it shares with others, as a callable script."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -31,10 +32,8 @@ TRANSITIONS = (
     "sweep_due",
 )
 
-#: What stands in front of each: arguments, reads and checks; then the moves that several transitions make.
-SHARED = ("reading.lua", "moving.lua")
-#: And in front of those that claim.
-CLAIMING: Mapping[str, tuple[str, ...]] = {"claim_round": ("claiming.lua",), "commit_round": ("claiming.lua", "fetching.lua")}
+#: A line of a script in whose place a part that several of them share is put.
+PART = re.compile(r"^--@ (\w+\.lua)$", re.MULTILINE)
 
 #: ARGV of a script.
 Arguments = Sequence[str | bytes | int]
@@ -72,21 +71,21 @@ class Transition:
 
 @cache
 def source(name: str) -> str:
-    """The full text of transition ``name``: its shebang (the server wants it first), the shared parts, then its own lines."""
+    """The full text of transition ``name``, each part in its place: what is rare stands last, as a server makes all that it comes past."""
     folder = files("worker.store").joinpath("lua")
-    shebang, body = folder.joinpath(f"{name}.lua").read_text("utf-8").split("\n", 1)
-    shared = "\n".join(folder.joinpath(part).read_text("utf-8") for part in (*SHARED, *CLAIMING.get(name, ())))
-    return f"{shebang}\n{shared}\n{body}"
+    return PART.sub(lambda found: folder.joinpath(found[1]).read_text("utf-8"), folder.joinpath(f"{name}.lua").read_text("utf-8"))
 
 
 def arguments(named: Mapping[str, Any], fields: Mapping[str, str] | None = None, rest: Iterable[str] = ()) -> list[str | bytes | int]:
-    """ARGV as reading.lua reads it: name and value pairs (None is left out), ``=fields``, then ``--`` and a plain list."""
+    """ARGV as reading.lua reads it: name and value pairs (None is left out), then what follows ``=``, and ``--``."""
     argv: list[str | bytes | int] = []
     for name, value in named.items():
         if value is not None:
             argv += [name, value]
-    for name, value in (fields or {}).items():
-        argv += [f"={name}", value]
+    if fields:
+        argv += ["=", 2 * len(fields)]
+        for pair in fields.items():
+            argv += pair
     items = list(rest)
     return [*argv, "--", *items] if items else argv
 

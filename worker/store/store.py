@@ -164,8 +164,11 @@ class Store(Reads):
         named = {"epoch": epoch, "step": step, "token": token, "kind": kind, **named}
         if fetch is not None:
             named |= fetch.named()
-        named |= {f"artifact:{name}": text for name, text in (artifacts or {}).items()}
-        answer = self._run("commit_round", run_id, named, fields, additions, idempotency_key)
+        given = dict(fields or {})
+        # What still stands of the intents is no field that is written as it is.
+        named |= {"intent": given.pop("intent", None), "artifacts": 2 * len(artifacts) if artifacts else None}
+        rest = [*(text for pair in (artifacts or {}).items() for text in pair), *additions]
+        answer = self._run("commit_round", run_id, named, given, rest, idempotency_key)
         fetched = _fetched(answer[2], fetch) if fetch is not None and len(answer) > 2 else None
         return answer[0], answer[1] if len(answer) > 1 else "", fetched
 

@@ -17,7 +17,7 @@ ANY_TOKEN = TOKEN.replace("run.token ~= arg.token or ", "")
 ANSWERED = "if run.last_token == arg.token then return { 'ok', run.last_answer, fetched_before(k, now, run.last_fetched) } end"
 OPERATED = "if repeated then return repeated end"
 PROMISE = "  due_at(k, run, now + number(run.grace))\nend"
-PUSHED = "    call(again and 'RPUSH' or 'LPUSH', run.queue, run.message)\n"
+PUSHED = "  call('LPUSH', list, arg.message)\n"
 PUSHING = ("submit_run", "commit_round", "resume_run", "retry_run", "sweep_due")
 
 

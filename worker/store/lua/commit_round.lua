@@ -2,17 +2,17 @@
 -- commit_round: make a round real (state, memory, event, due time and the next message in one write), or refuse it.
 -- KEYS  as in reading.lua.
 -- ARGV  epoch, step, token (what the claim granted), [claim] (its id), kind, and by kind:
---         next        this round is done; message (of the next round), =current_node =task =queue and other fields
+--         next        this round is done; message (of the next round), the fields current_node task queue and others
 --         end         this round is done and so is the run
---         pause_next  as next, then wait for a person; message is of the next epoch; =i_... describes the interrupt
---         pause_here  the node asked a person: nothing is committed; message (next epoch, same step), =i_...
+--         pause_next  as next, then wait for a person; message is of the next epoch; the fields i_... describe the interrupt
+--         pause_here  the node asked a person: nothing is committed; message (next epoch, same step), i_...
 --         failed      error, delay (wait before the next attempt), [fatal] (no attempt can help), max_failures
 --         give_back   another worker shall have the round; nothing is counted
 --         damaged     error; what was loaded is not what was stored: the run is quarantined
---       with every kind: [=field...]; =intent is what still stands of the intents (record_intent.lua), where this attempt takes its own
+--       with every kind: [field...]; [intent] is what still stands of the intents (record_intent.lua), where this attempt takes its own
 --       back: its command did nothing;
---       where the round is done: [data] (JSON for the event), [took] (ms), [artifact:NAME] (a text, kept whole); after "--": the
---       memory's additions
+--       where the round is done: [data] (JSON for the event), [took] (ms); after "--": texts that are kept whole, each behind its name,
+--       of which there are [artifacts] (names and texts together), then the memory's additions
 --       with every kind but give_back: [fetch] (lists, one a line), and with it fetch_claim, owner, lease, known, newest, [schema] as in
 --       claim_round.lua (fetch_claim is the claim's id): the caller has a place free now, and takes the next message of these lists
 -- Returns ok continued | ok completed | ok interrupted | ok stopped | ok errored | ok waiting | ok queued | fenced | missing |
@@ -22,20 +22,27 @@
 -- beats every outcome but `end`; the fields are written all the same. What was recorded before the commit goes when the round is done.
 -- A server that has forgotten claims (a failover, a loss of power) grants their tokens once more; so where the caller names its claim, the
 -- lease must be that claim's.
+--@ reading.lua
+--@ claiming.lua
+--@ fetching.lua
+--@ continuing.lua
 local k = keys_of_one_run()
 local now = clock()
-local NEEDED = { 'id', 'flow', 'phase', 'epoch', 'step', 'token', 'attempt', 'failures', 'losses', 'current_node', 'last_node', 'created_at',
-  'queue', 'message', 'number', 'grace', 'resend', 'retention', 'deadline', 'idem', 'held_token', 'waiting_for', 'last_token',
-  'last_answer', 'stop_current_execution', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_id', 'i_status', 'i_node', 'i_reason',
-  'claim_id', 'lease_until', 'lease_granted', 'intent_token', 'once', 'last_fetched' }
-local read = redis.pcall('HMGET', k.run, unpack(NEEDED))
-if read.err then return { 'damaged', k.run } end
 local run = {}
-for i, name in ipairs(NEEDED) do run[name] = read[i] or nil end
--- A round that is followed by another, the most frequent move by far, touches no index. What was read is what it should be.
-local plain = arg.kind == 'next' and run.stop_current_execution ~= 'stop_requested'
-local damaged = mistyped(plain and { memory = k.memory, events = k.events, due = k.due, queues = k.queues, lists = k.lists,
-  artifacts = k.artifacts } or k)
+local function read(names)
+  local found = pcall('HMGET', k.run, unpack(names))
+  if found.err then return k.run end
+  for i = 1, #names do run[names[i]] = found[i] or nil end
+end
+
+local damaged = read({ 'id', 'flow', 'phase', 'epoch', 'step', 'token', 'attempt', 'failures', 'losses', 'current_node', 'created_at', 'queue',
+  'message', 'number', 'grace', 'resend', 'retention', 'deadline', 'held_token', 'last_token', 'last_answer', 'last_fetched',
+  'stop_current_execution', 'i_id', 'claim_id', 'lease_until', 'lease_granted', 'once' })
+local plain = not damaged and is_plain(run)
+if not plain then
+  damaged = damaged or mistyped(k) or read({ 'last_node', 'idem', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at',
+    'i_status', 'i_node', 'i_reason', 'intent_token' })
+end
 if damaged then return { 'damaged', damaged } end
 if not run.id then return { call('EXISTS', k.run) == 0 and 'missing' or 'damaged', 'id' } end
 damaged = malformed(k, run)
@@ -43,60 +50,45 @@ if damaged then return { 'damaged', damaged } end
 
 if run.last_token == arg.token then return { 'ok', run.last_answer, fetched_before(k, now, run.last_fetched) } end
 if run.held_token == arg.token then
-  unset(k, 'held_token', 'held_until')
-  if run.phase == 'waiting' and run.waiting_for == 'hold' then due_at(k, run, now) end
+  call('HDEL', k.run, 'held_token', 'held_until')
+  if run.phase == 'waiting' and run.waiting_for == 'hold' then call('ZADD', k.due, math.min(now, run.deadline or now), run.id) end
   return { 'fenced' }
 end
 if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.step or run.epoch ~= arg.epoch then return { 'fenced' } end
 if arg.claim and run.claim_id ~= arg.claim then return { 'fenced' } end
 
+local queue = run.queue -- the next round's
+for i = fields, fields_end, 2 do
+  if ARGV[i] == 'queue' then queue = ARGV[i + 1] end
+end
+local refusal = unpushable(k, queue)
+if refusal then return refusal end
+if plain then
+  damaged = unwritable(k, queue)
+  if damaged then return { 'damaged', damaged } end
+  return continue(k, run, now, queue)
+end
+
+--@ moving.lua
 local kind = arg.kind
 local done = kind == 'next' or kind == 'end' or kind == 'pause_next'
 local paused = kind == 'pause_next' or kind == 'pause_here'
 local stopping = run.stop_current_execution == 'stop_requested' and kind ~= 'end'
-local retracted -- the intents that still stand, where this attempt takes its own back
-for i = #fields - 1, 1, -2 do
-  if fields[i] == 'intent' then
-    -- Only by whom it was written: that its own command did nothing says nothing of the command of an attempt before.
-    if run.intent_token == arg.token then retracted = fields[i + 1] end
-    table.remove(fields, i + 1)
-    table.remove(fields, i)
-  end
-end
-local given = table_of(fields) or {}
-local queue = given.queue or run.queue
-local refusal = unpushable(k, queue)
-if refusal then return refusal end
 
-gather(k)
 free_lease(k)
 if done then
-  in_parts('RPUSH', k.memory, rest)
-  event(k, run, now, 'committed', 'took', arg.took or '', 'data', arg.data or 'null')
+  log(k, run, whole(now))
   if run.i_id then forget_interrupt(k) end
-  run.last_node = run.current_node
-  run.step = whole(number(run.step) + 1)
-  set(k, 'step', run.step, 'last_node', run.last_node, 'attempt', '0')
-  if run.failures ~= '0' or run.losses ~= '0' then set(k, 'failures', '0', 'losses', '0') end
-  unset(k, 'last_error')
-  if run.once then
-    unset(k, 'once')
-    for name in string.gmatch(run.once, '[^\n]+') do unset(k, 'o:' .. name) end
-  end
-  run.attempt = '0'
-  for name, text in pairs(arg) do
-    local artifact = match(name, '^artifact:(.+)$')
-    if artifact then call('HSET', k.artifacts, artifact, text) end
-  end
-end
-if done or retracted == '' then
-  unset(k, 'intent', 'intent_token')
-elseif retracted then
-  set(k, 'intent', retracted)
+  run.last_node, run.step, run.attempt = run.current_node, whole(run.step + 1), '0'
+  set(k, 'step', run.step, 'last_node', run.last_node, 'attempt', '0', 'failures', '0', 'losses', '0')
+  unset(k, 'last_error', 'intent', 'intent_token')
+elseif arg.intent and run.intent_token == arg.token then
+  -- Only by whom it was written: that its own command did nothing says nothing of the command of an attempt before.
+  if arg.intent == '' then unset(k, 'intent', 'intent_token') else set(k, 'intent', arg.intent) end
 end
 if paused then forget_interrupt(k) end
 set_fields(k)
-for name, value in pairs(given) do run[name] = value end
+for i = fields, fields_end, 2 do run[ARGV[i]] = ARGV[i + 1] end
 if arg.message then fresh_message(k, run, arg.message) end
 if paused then
   run.i_id = run.epoch .. ':' .. run.step
@@ -136,6 +128,7 @@ else
   set(k, 'quarantined', '1')
   answer = 'errored'
 end
-set(k, 'last_token', arg.token, 'last_answer', answer)
-write(k)
-return { 'ok', answer, kind ~= 'give_back' and fetch(k, now) or nil }
+local list, text, id
+if kind ~= 'give_back' then list, text, id = pop(k) end
+set(k, 'last_token', arg.token, 'last_answer', answer, 'last_fetched', id or '')
+return { 'ok', answer, claimed(k, now, list, text, id) }

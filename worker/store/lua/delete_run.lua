@@ -5,6 +5,7 @@
 -- ARGV  id (a damaged hash does not tell it), [schema] (the newest the caller reads)
 -- Returns ok | live PHASE | newer SCHEMA (a newer worker wrote it, and only by that one's rules can it be said to be damaged) |
 --         missing | damaged KEY (one that other runs share)
+--@ reading.lua
 local k = keys_of_one_run()
 local run = read_run(k) -- nil where no claim, commit, stop or resume reads it either
 if run and not ENDED[run.phase] and run.phase ~= 'stopped' then return { 'live', run.phase } end

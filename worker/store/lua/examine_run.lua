@@ -2,6 +2,7 @@
 -- examine_run: whether the transitions can read a run; it changes nothing.
 -- KEYS  as in reading.lua.
 -- Returns ok | missing | damaged KEY or FIELD
+--@ reading.lua
 local k = keys_of_one_run()
 local run, refusal = read_run(k)
 if not run then return refusal end

@@ -4,11 +4,12 @@
 -- ARGV  [limit:N] (in how many ms the own time of the N-th round is over), [claim:N] (the id of its claim);
 --       after "--", for each run: its token, and its progress (JSON, or "" for none)
 -- Returns one word a run: ok | stop (asked to stop, gracefully) | lost (the lease is no longer this token's) | damaged
+--@ reading.lua
 local now = clock()
 local due_type = call('TYPE', KEYS[1]).ok
 local answers = {}
 for i = 2, #KEYS do
-  local key, token, progress = KEYS[i], rest[2 * i - 3], rest[2 * i - 2]
+  local key, token, progress = KEYS[i], ARGV[rest + 2 * i - 3], ARGV[rest + 2 * i - 2]
   local found = call('TYPE', key).ok
   if found ~= 'hash' or (due_type ~= 'zset' and due_type ~= 'none') then
     answers[#answers + 1] = found == 'none' and 'lost' or 'damaged'

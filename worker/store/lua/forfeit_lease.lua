@@ -4,6 +4,8 @@
 -- ARGV  epoch, step (what the round's message said), process (that died: every claim id of its rounds begins with it and a dot)
 -- Returns ok | not_held (that process holds no lease of this round) | missing | damaged WHAT
 -- It only moves times: the sweep, as ever, takes the lease away and counts the loss, and until then a commit is still good.
+--@ reading.lua
+--@ moving.lua
 local k = keys_of_one_run()
 local now = clock()
 local run, refusal = read_run(k)

@@ -1,44 +1,10 @@
--- Second of the two parts that stand in front of every transition: the moves that several of them make. These write.
+-- The moves that several transitions make. These write.
 
-local KEPT_OPERATIONS = 16 -- how many replies to operations a run remembers, so that each can be repeated
+local function set(k, ...) call('HSET', k.run, ...) end
 
--- A transition that moves a run in many small steps gathers what changes in its hash, and writes it at once: what is taken away, then what
--- is set. So nothing may be set that is taken away later, and whoever has begun to gather must write before anything reads the hash.
-local function gather(k) k.gone, k.values = {}, {} end
+local function unset(k, ...) call('HDEL', k.run, ...) end
 
-local function set(k, ...)
-  local values = k.values
-  if not values then call('HSET', k.run, ...) return end
-  local given, count = { ... }, #values
-  for i = 1, #given do values[count + i] = given[i] end
-end
-
-local function unset(k, ...)
-  local gone = k.gone
-  if not gone then call('HDEL', k.run, ...) return end
-  local given, count = { ... }, #gone
-  for i = 1, #given do gone[count + i] = given[i] end
-end
-
--- Lua's unpack is bounded by its stack (about 8,000); a run may hold more values than that.
-local MOST_AT_ONCE = 200
-
-local function in_parts(command, key, list)
-  for i = 1, #list, MOST_AT_ONCE do call(command, key, unpack(list, i, math.min(i + MOST_AT_ONCE - 1, #list))) end
-end
-
-local function write(k)
-  in_parts('HDEL', k.run, k.gone)
-  in_parts('HSET', k.run, k.values)
-  k.gone, k.values = nil, nil
-end
-
-local function set_fields(k)
-  local values = k.values
-  if not values then in_parts('HSET', k.run, fields) return end
-  local count = #values
-  for i = 1, #fields do values[count + i] = fields[i] end
-end
+local function set_fields(k) in_parts('HSET', k.run, fields, fields_end) end
 
 local function event(k, run, now, type, ...)
   call('XADD', k.events, '*', 'type', type, 'at', whole(now), 'step', run.step, 'attempt', run.attempt or '0',
@@ -187,12 +153,4 @@ local function start_again(k, run, now, message, after, answered)
   else
     push(k, run, now)
   end
-end
-
-local function remember_reply(k, run, op, words)
-  local lines = {}
-  for line in string.gmatch(run.ops or '', '[^\n]+') do lines[#lines + 1] = line end
-  lines[#lines + 1] = op .. ' ' .. table.concat(words, ' ')
-  set(k, 'ops', table.concat(lines, '\n', math.max(1, #lines - KEPT_OPERATIONS + 1)))
-  return words
 end

@@ -5,6 +5,7 @@
 -- Returns a word a run, in order: due | other (it waits for something else, or does not wait); or damaged KEY
 -- It only makes due: the sweep pushes, or holds them anew where the flow was paused again meanwhile. Runs that this never
 -- hears of, because its caller died, the sweep finds when their time has come.
+--@ reading.lua
 local k = { due = KEYS[1], lists = {} }
 local now = clock()
 local damaged = mistyped(k)

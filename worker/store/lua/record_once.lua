@@ -6,6 +6,7 @@
 --         damaged WHAT
 -- Not fenced, by token or by epoch: what a worker that lost its round has done is done, and whoever plays the step next must know.
 -- The results come with every later claim of the step; a round that is done takes them away (commit_round.lua).
+--@ reading.lua
 local MOST = 64 -- results in a step: each is a field of the hash that claims read whole
 local k = keys_of_one_run()
 local run, refusal = read_run(k)
@@ -18,5 +19,5 @@ local names = {}
 for name in string.gmatch(run.once or '', '[^\n]+') do names[#names + 1] = name end
 if #names >= MOST then return { 'full' } end
 names[#names + 1] = arg.name
-set(k, 'once', table.concat(names, '\n'), field, arg.value)
+call('HSET', k.run, 'once', table.concat(names, '\n'), field, arg.value)
 return { 'ok', arg.value }

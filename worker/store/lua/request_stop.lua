@@ -5,6 +5,9 @@
 -- Returns missing | damaged KEY | WORD PHASE ASKED_AT SEEN_AT STOPPED_AT STEP DOUBT, times in ms and 0 for "not yet", where WORD is
 --         finished (had ended or was stopped before) | asked (the round in flight may still finish) | stopped
 -- `now` fences the lease at once: its token is held until the lease's end or the old worker's late commit.
+--@ reading.lua
+--@ moving.lua
+--@ operations.lua
 local k = keys_of_one_run()
 local now = clock()
 local run, refusal = read_run(k)

@@ -6,6 +6,9 @@
 --       [digest] (the one the caller saw, from whose content it made =field...), [data] (JSON for the event), =field...
 -- Returns queued | waiting | interrupted | stale | running | finished PHASE | missing | damaged KEY | unknown_queue LIST
 -- A stopped run with an open interrupt waits for its answer again, deadline re-armed, unless the answer comes with this call.
+--@ reading.lua
+--@ moving.lua
+--@ operations.lua
 local k = keys_of_one_run()
 local now = clock()
 local run, refusal = read_run(k)

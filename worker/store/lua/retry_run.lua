@@ -4,6 +4,9 @@
 -- ARGV  op (operation id), epoch, step (those the caller saw), message (of the next epoch), after (of the epoch after that)
 -- Returns queued | waiting | interrupted (the question that was open is asked again) | stale | running PHASE (not errored) | missing | damaged KEY | unknown_queue LIST
 -- The error stays in the events; the bounds start anew; the attempts of the step do not.
+--@ reading.lua
+--@ moving.lua
+--@ operations.lua
 local k = keys_of_one_run()
 local now = clock()
 local run, refusal = read_run(k)

@@ -5,6 +5,8 @@
 --       phase (queued | waiting | interrupted), [delay] (waiting: until its start), message, =field...
 -- Returns ok ID | existing ID (same key, same content) | conflict ID | exists ID | damaged KEY | unknown_queue LIST
 -- The only transition without allow-oom: a full server refuses new work and keeps what it has.
+--@ reading.lua
+--@ moving.lua
 local k = keys_of_one_run()
 local now = clock()
 local damaged = mistyped(k)
@@ -27,7 +29,8 @@ for _, left_over in ipairs({ k.memory, k.events, k.artifacts }) do -- of a run w
   if call('EXISTS', left_over) == 1 then return { 'damaged', left_over } end
 end
 
-local run = table_of(fields)
+local run = {}
+for i = fields, fields_end, 2 do run[ARGV[i]] = ARGV[i + 1] end
 local refusal = unpushable(k, run.queue)
 if refusal then return refusal end
 

@@ -7,6 +7,8 @@
 -- Returns what became of the runs looked at, and what the caller is to publish (LIST MESSAGE, only in the outbox). The first is a flat list ID WORD (or KEY damaged, for a shared key that is not what it should be): resent | marked | in_line | freed (lease lapsed, queued again) | delayed (again, and waits) |
 --         spared | overran (past its own limit, tried again) | woken | answered | stopped | errored | removed | damaged
 -- Every run looked at is moved or removed, so that none hides those behind it.
+--@ reading.lua
+--@ moving.lua
 local now = clock()
 local base = { due = KEYS[1], queues = KEYS[2], live = KEYS[3], interrupted = KEYS[4], stopped = KEYS[5], completed = KEYS[6],
   errored = KEYS[7], paused = KEYS[8], lists = {} }

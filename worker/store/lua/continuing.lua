@@ -1,0 +1,48 @@
+-- For commit_round alone: a round that is followed by another, by far the most frequent move. What the moves in moving.lua would do one
+-- after the other is written at once here: one HDEL, one HSET, and nothing that has that value already.
+
+-- Whether there is nothing else to do: no stop, no answer that the round has used up, no hold to be lifted, and a broker that is here.
+local function is_plain(run)
+  return arg.kind == 'next' and arg.message and run.stop_current_execution ~= 'stop_requested' and not run.i_id and not arg.outbox
+    and run.held_token ~= arg.token
+end
+
+-- The first key that `continue` would write, and that is of a wrong type.
+local function unwritable(k, list)
+  if call('TYPE', k.events).ok ~= 'stream' then return k.events end
+  if type(pcall('ZCARD', k.due)) ~= 'number' then return k.due end
+  if type(pcall('LLEN', list)) ~= 'number' then return list end
+  if rest < #ARGV then return mistyped({ memory = k.memory, artifacts = k.artifacts, lists = {} }) end
+end
+
+-- What a done round leaves: its turns, its artifacts, its place in the history; and what it had recorded before goes.
+local function log(k, run, at)
+  local artifacts = rest + (arg.artifacts or 0)
+  in_parts('HSET', k.artifacts, rest + 1, artifacts)
+  in_parts('RPUSH', k.memory, artifacts + 1, #ARGV)
+  call('XADD', k.events, '*', 'type', 'committed', 'at', at, 'step', run.step, 'attempt', run.attempt, 'node', run.current_node,
+    'took', arg.took or '', 'data', arg.data or 'null')
+  if run.once then
+    call('HDEL', k.run, 'once')
+    for name in string.gmatch(run.once, '[^\n]+') do call('HDEL', k.run, 'o:' .. name) end
+  end
+end
+
+local function continue(k, run, now, list)
+  local at, due = whole(now), now + run.resend
+  if run.deadline then due = math.min(due, run.deadline) end
+  log(k, run, at)
+  call('HDEL', k.run, 'claim_id', 'owner', 'lease_until', 'round_until', 'claimed_at', 'progress', 'spared', 'last_error', 'intent',
+    'intent_token')
+  if run.failures ~= '0' or run.losses ~= '0' then call('HSET', k.run, 'failures', '0', 'losses', '0') end
+  if run.grace ~= run.resend then call('HSET', k.run, 'grace', run.resend) end
+  local place = call('HINCRBY', k.queues, list .. ':pushed', 1)
+  call('LPUSH', list, arg.message)
+  call('ZADD', k.due, due, run.id)
+  local fetched, text, id = pop(k)
+  in_parts('HSET', k.run, fields + MOST_AT_ONCE, fields_end)
+  call('HSET', k.run, 'phase', 'queued', 'step', whole(run.step + 1), 'last_node', run.current_node, 'attempt', '0', 'message', arg.message,
+    'number', place, 'updated_at', at, 'queued_at', at, 'last_token', arg.token, 'last_answer', 'continued', 'last_fetched', id or '',
+    unpack(ARGV, fields, math.min(fields + MOST_AT_ONCE - 1, fields_end)))
+  return { 'ok', 'continued', claimed(k, now, fetched, text, id) }
+end
