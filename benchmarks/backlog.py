@@ -6,7 +6,7 @@ import time
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
-from benchmarks.filling import FLOWS, names, queue, settings_of
+from benchmarks.filling import FLOWS, names, queue, settings_of, settle
 from benchmarks.measure import Measure
 from benchmarks.processes import process, until
 from benchmarks.redis_server import redis_server
@@ -22,17 +22,20 @@ SMALL, LARGE, QUICK_LARGE = 200, 100_000, 2_000
 SECONDS, QUICK_SECONDS = 5.0, 1.0
 #: Sweeps that are measured when every run of the backlog has been looked at once.
 SWEEPS = 50
+#: Until each of the runs was to be claimed (ms), and is looked for.
+GRACE_OVER = 3_000
 
 
 @dataclass(frozen=True)
 class Waded:
     """What one worker did with a queue: rounds a second; and microseconds in the script of a sweep that looks at a full batch of runs in
-    line (each is looked at soon after it was queued), and of one that finds nothing due.
+    line, and of one that finds nothing due; ``looked`` is what it took to look at each run once, in seconds.
     """
 
     rate: float
     full_sweep: float
     idle_sweep: float
+    looked: float
 
 
 def measure(options: Options) -> Report:
@@ -51,9 +54,10 @@ def measure(options: Options) -> Report:
         ("rounds", "rounds/s", lambda one: one.rate),
         (f"sweep of {BATCH} runs in line", "us", lambda one: one.full_sweep),
         ("sweep of none", "us", lambda one: one.idle_sweep),
+        ("all sweeps until each was looked at", "s", lambda one: one.looked),
     ):
         for count, passes in found.items():
-            base = f"{title}, {SMALL} runs queued" if count != SMALL else None
+            base = f"{title}, {SMALL} runs queued" if count != SMALL and unit != "s" else None
             report.measures.append(Measure(f"{title}, {count:,} runs queued", unit, tuple(map(of, passes)), base))
     rate = report.find(f"rounds, {large:,} runs queued").median
     report.notes.append(
@@ -70,6 +74,7 @@ def waded(count: int, seconds: float) -> Waded:
         client = stack.enter_context(closing(Client(settings=settings_of(server))))
         store = client._store
         queue(server, names(0, count))
+        settle(server)
         now = store.time()
 
         def sweep(at: int) -> tuple[int, float]:
@@ -80,11 +85,14 @@ def waded(count: int, seconds: float) -> Waded:
             store.now = None
             return looked, server.work().script_us - before
 
-        sweep(now)
-        idle = [sweep(now + 1 + place) for place in range(SWEEPS)]  # before the grace of any is over; the clock is never set back
-        full = [sweep(now + 3_000) for _ in range(min(SWEEPS, count // BATCH))]
-        assert all(looked == BATCH for looked, _ in full), (
-            f"sweeps looked at {[looked for looked, _ in full]} runs, each should have at {BATCH}"
+        now += GRACE_OVER
+        full = [sweep(now)]
+        while full[-1][0] == BATCH:  # each run is looked at once, soon after it was queued
+            full.append(sweep(now))
+        full.pop()
+        idle = [sweep(now + 1 + place) for place in range(SWEEPS)]
+        assert not any(looked for looked, _ in idle), (
+            f"sweeps that should find nothing due looked at {sum(looked for looked, _ in idle)} runs"
         )
         environment = {"HOLDFAST_REDIS_URL": server.url, "HOLDFAST_FLOW_MODULES": FLOWS}
         stack.enter_context(process(worker_command("--pool", "threads"), **environment))
@@ -98,4 +106,5 @@ def waded(count: int, seconds: float) -> Waded:
         before, began = claims(), time.perf_counter()
         time.sleep(seconds)
         rate = (claims() - before) / (time.perf_counter() - began)
-        return Waded(rate, sum(us for _, us in full) / len(full), sum(us for _, us in idle) / len(idle))
+        spent = sum(us for _, us in full)
+        return Waded(rate, spent / len(full), sum(us for _, us in idle) / len(idle), spent / 1e6)

@@ -1,8 +1,8 @@
 """Drives the real scripts without Celery, to find what a server carries when everybody else is fast.
 
 Each process has many connections, and more runs than connections. Over each connection one slot of a worker is played, one command at a
-time: a message is taken (BRPOP), its round claimed and committed; where commits fetch, all but each eighth take the next message along,
-claimed, as a worker's do. Processes have a prefix, and so queues, of their own.
+time: a message is taken (BRPOP), its round claimed and committed; where commits fetch, they take the next message along, claimed, except
+for those few that a worker leaves to others. Processes have a prefix, and so queues, of their own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import redis
 
 from benchmarks.recorded import Messages, Packed, Recording, record
 from worker.client import Client
-from worker.fetching import LEFT_TO_OTHERS
+from worker.fetching import LEFT_SECONDS, LEFT_TO_OTHERS
 from worker.settings import Settings
 from worker.store import scripts
 from worker.store.wire import packed
@@ -71,15 +71,30 @@ class DrivenRun:
         return kind[place].fill(step=self.step, token=token, claim=claim, message=message, fetch_claim=fetch_claim)
 
 
+class Leaving:
+    """Which commits of a process fetch nothing, as in worker/fetching.py."""
+
+    def __init__(self) -> None:
+        self._turn, self._left = 0, 0.0
+
+    def now(self) -> bool:
+        """Whether this one leaves the next message to others."""
+        self._turn += 1
+        if self._turn % LEFT_TO_OTHERS or time.monotonic() - self._left < LEFT_SECONDS:
+            return False
+        self._left = time.monotonic()
+        return True
+
+
 class Slot:
     """One slot of a worker over its connection: what it sends next, given what it was answered.
 
     ``rounds`` is how many it has committed.
     """
 
-    def __init__(self, runs: Mapping[bytes, DrivenRun], lists: list[str], fetch: bool) -> None:
+    def __init__(self, runs: Mapping[bytes, DrivenRun], lists: list[str], leaving: Leaving | None) -> None:
         self.rounds = 0
-        self._runs, self._fetch = runs, fetch
+        self._runs, self._leaving = runs, leaving
         self._take = packed(["BRPOP", *lists, 1])
         self._ids = (f"driver:1.{id(self):016x}{number:016x}" for number in itertools.count())
         self._turn = self._play()
@@ -105,7 +120,7 @@ class Slot:
                 held = self._granted((yield self._runs[message[1]].claim(claim)), claim)
             run_id, token, held_claim = held
             run = self._runs[run_id]
-            fetch = self._fetch and (self.rounds + 1) % LEFT_TO_OTHERS != 0
+            fetch = self._leaving is not None and not self._leaving.now()
             answer = yield run.commit(token.decode(), held_claim, claim if fetch else None)
             self.rounds, run.step = self.rounds + 1, run.step + 1
             assert b"\r\ncontinued\r\n" in answer[:40], f"{run.id}, step {run.step - 1}: the commit got {answer[:200]!r}"
@@ -137,11 +152,12 @@ def drive(driven: Driven, number: int, rounds: Any, stopping: Any) -> None:
     for name in ("claim_round", "commit_round"):
         client._store.redis.script_load(scripts.source(name))
     slots: dict[int, tuple[socket.socket, Slot, bytearray]] = {}
+    leaving = Leaving() if driven.fetch else None
     with select.epoll() as poll:
         for _ in range(driven.connections):
             connection = socket.socket(socket.AF_UNIX)
             connection.connect(driven.path)
-            slots[connection.fileno()] = connection, Slot(runs, client._store.keys.queue_names, driven.fetch), bytearray()
+            slots[connection.fileno()] = connection, Slot(runs, client._store.keys.queue_names, leaving), bytearray()
             poll.register(connection, select.EPOLLIN)
         client.close()
         for connection, slot, _ in slots.values():

@@ -9,6 +9,7 @@ from contextlib import closing
 from urllib.parse import unquote, urlsplit
 
 from benchmarks.driving import GRANT
+from benchmarks.processes import until
 from benchmarks.recorded import RECORDED_RUN, Messages, Packed, noted
 from benchmarks.redis_server import RedisServer
 from worker.app import engine_of, make_app
@@ -58,6 +59,16 @@ def park(server: RedisServer, ids: Sequence[str]) -> None:
         answers = _send(server, ids, lambda one: claim.fill(claim=f"filler:1.{one}"), CLAIMED)
         tokens = {grant[2].decode(): grant[1].decode() for grant in GRANT.finditer(answers)}
         _send(server, ids, lambda one: commit.fill(token=tokens[one], claim=f"filler:1.{one}", message=after.of(one, 1, 1)), PAUSED)
+
+
+def settle(server: RedisServer) -> None:
+    """Wait until the server writes its log anew no more, as it does beside its work when that has grown: the copied pages slow it."""
+
+    def is_quiet() -> bool:
+        told = server.redis.info("persistence")
+        return not any(told[name] for name in ("aof_rewrite_in_progress", "aof_rewrite_scheduled", "rdb_bgsave_in_progress"))
+
+    until(is_quiet, "the end of the rewriting of the log", 600, 0.1)
 
 
 def names(first: int, count: int) -> list[str]:

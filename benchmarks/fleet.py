@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.driving import Driven, carried
@@ -21,8 +21,10 @@ LATENCIES = (0.0, 0.5, 2.0, 10.0)
 SECONDS, ROUNDS = 3.0, 2.0
 #: Seconds for which the server is driven to find what a round costs it; calls of each other kind.
 DRIVEN, CALLS = 4.0, 400
-#: How much of the server's core may be taken before waits grow.
-FULL = 0.8
+#: So busy, a server's line grows from second to second.
+OVERLOADED = 0.99
+#: Workers that have announced themselves when it is looked at what an announcement costs among many.
+ANNOUNCED = 500
 #: Beats and sweeps as a large fleet might set them, in seconds.
 SLOW_BEAT, SLOW_SWEEP = 5.0, 10.0
 
@@ -38,7 +40,7 @@ def measure(options: Options) -> Report:
         settings={"needs_seconds": vars(real), "slots": SLOTS},
     )
     workers = WORKERS[:1] if options.quick else WORKERS
-    rows: list[tuple[str, ...]] = [("workers", "model", "rounds/s", "of ideal", "server busy", "upkeep alone", "wait p99")]
+    rows: list[tuple[str, ...]] = [("workers", "model", "rounds/s", "of ideal", "server busy", "upkeep of it", "wait p99")]
     for latency in LATENCIES:
         for count in workers:
             fleet = Fleet(count, SLOTS, latency)
@@ -56,49 +58,65 @@ def needs(running: Any, seconds: float, calls: int) -> Server:
     redis_server = RedisServer(running)
     with closing(Others(redis_server)) as others:
         store = others.store
-        announcement = {"flows": {name: {} for name in ("a", "b", "c")}, "host": "machine-0001", "pid": 1, "role": "any", "rounds": 3}
         now = store.time()
+
+        def announced(name: str = "machine-0001:1") -> None:
+            store.announce(name, {"flows": {flow: {} for flow in "abc"}, "host": "machine-0001", "pid": 1, "role": "any"}, now, 0)
+
         costs = {
             "one": _cost(redis_server, lambda: store.extend(others.leases[:1]), calls),
             "all": _cost(redis_server, lambda: store.extend(others.leases), calls),
             "sweep": _cost(redis_server, others.sweep, calls),
-            "announce": _cost(redis_server, lambda: store.announce("machine-0001:1", json.loads(json.dumps(announcement)), now, 0), calls),
             "idle": _cost(redis_server, lambda: redis_server.redis.brpop(["no such list"], timeout=0.001), calls),
+            "alone": _cost(redis_server, announced, calls),
         }
-    lease = (costs["all"] - costs["one"]) / (LEASES - 1)
-    return Server(one_round.main / one_round.rounds, (costs["one"] - lease, lease), costs["sweep"], costs["announce"], costs["idle"])
+        for number_ in range(ANNOUNCED):
+            announced(f"machine-{number_:04}:2")
+        among = _cost(redis_server, announced, calls)
+    lease, each = (costs["all"] - costs["one"]) / (LEASES - 1), max(0.0, (among - costs["alone"]) / ANNOUNCED)
+    return Server(one_round.main / one_round.rounds, (costs["one"] - lease, lease), costs["sweep"], (costs["alone"], each), costs["idle"])
 
 
 def row(workers: int, latency: float, outcome: Outcome) -> tuple[str, ...]:
     """One line of the table."""
     shares = (f"{100 * part:.0f} %" for part in (outcome.rate / outcome.ideal, outcome.busy, outcome.upkeep))
-    return f"{workers:,}", f"{latency:g} s", f"{outcome.rate:,.0f}", *shares, f"{1000 * outcome.late:.1f} ms"
+    wait = f"{1000 * outcome.late:.1f} ms" if outcome.busy < OVERLOADED else "overloaded"
+    return f"{workers:,}", f"{latency:g} s", f"{outcome.rate:,.0f}", *shares, wait
 
 
 def notes(real: Server) -> list[str]:
     """Where the limits lie, and what would move them."""
-    us = {name: number(1e6 * need) for name, need in vars(real).items() if name != "beat"}
-    beat, lease = (number(1e6 * need) for need in real.beat)
+    beat, lease, alone, among = (number(1e6 * need) for need in (*real.beat, real.announce[0], 1_000 * real.announce[1]))
+    turn, sweep, idle = (number(1e6 * need) for need in (real.round, real.sweep, real.idle))
     limits = (
-        f"one core of this server carries {1 / real.round:,.0f} rounds/s ({us['round']} us each); a beat takes {beat} us and {lease} us a lease, "
-        f"a sweep {us['sweep']} us, an announcement {us['announce']} us, an empty wait for a message {us['idle']} us"
+        f"one core of this server carries {1 / real.round:,.0f} rounds/s ({turn} us each); a beat takes {beat} us and {lease} us a lease, "
+        f"a sweep {sweep} us, an announcement {alone} us and {among} us for each thousand workers, an empty wait for a message {idle} us"
     )
     said = [limits]
-    slow = Fleet(1, SLOTS, beat_every=SLOW_BEAT, sweep_every=SLOW_SWEEP)
-    for told, fleet in (
+    for told, one in (
         ("as set by default", Fleet(1, SLOTS)),
-        (f"with a sweep every {SLOW_SWEEP:g} s and a beat every {SLOW_BEAT:g} s (leases of {4 * SLOW_BEAT:g} s)", slow),
+        (
+            f"with a sweep every {SLOW_SWEEP:g} s and a beat every {SLOW_BEAT:g} s (leases of {4 * SLOW_BEAT:g} s)",
+            Fleet(1, SLOTS, beat_every=SLOW_BEAT, sweep_every=SLOW_SWEEP),
+        ),
     ):
-        each = upkeep(fleet, real, SLOTS)
-        sweeps = real.sweep / fleet.sweep_every
         said.append(
-            f"{told}, the upkeep (beats, sweeps, announcements, waits) of {1 / each:,.0f} workers with {SLOTS} leases each fills one core "
-            f"(sweeps are {100 * sweeps / each:.0f} % of it); that of {0.2 / each:,.0f} takes a fifth of it"
+            f"{told}, the upkeep (beats, sweeps, announcements, waits) of {most_workers(one, real, 1.0):,} workers with {SLOTS} leases "
+            f"each fills one core, that of {most_workers(one, real, 0.2):,} takes a fifth of it"
         )
-    for latency in LATENCIES[1:]:
-        slots = FULL / (real.round / latency + upkeep(Fleet(1, SLOTS), real, SLOTS) / SLOTS)
-        said.append(f"rounds of {latency:g} s: {slots:,.0f} slots ({slots / SLOTS:,.0f} workers) take {100 * FULL:.0f} % of one core")
     return said
+
+
+def most_workers(one: Fleet, real: Server, share: float) -> int:
+    """How many workers like this one there are when their upkeep takes this share of the server's core."""
+    few, many = 1, 1_000_000
+    while few < many:
+        middle = (few + many) // 2
+        if upkeep(replace(one, workers=middle), real, one.slots) < share:
+            few = middle + 1
+        else:
+            many = middle
+    return few
 
 
 def _cost(running: RedisServer, call: Callable[[], object], calls: int) -> float:

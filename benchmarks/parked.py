@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from benchmarks.filling import INPUTS, names, park, settings_of
+from benchmarks.filling import INPUTS, names, park, settings_of, settle
 from benchmarks.measure import Measure
 from benchmarks.redis_server import RedisServer, redis_server
 from benchmarks.report import Options, Report, number
@@ -42,6 +42,7 @@ def measure(options: Options) -> Report:
         for count in counts:
             park(full, names(done, count - done))
             done = count
+            settle(full)
             taken, own = (memory(full) - base) / count, own_state(full, names(0, 1)[0])
             report.measures += [Measure(f"memory of each of {count:,} parked runs beyond its own {own} bytes", "B", (taken - own,))]
             word = "reached" if taken - own <= AIM_BYTES else "NOT reached"

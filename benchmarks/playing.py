@@ -38,6 +38,11 @@ class Played:
     redis: Mapping[str, float]
     commands: Mapping[str, float]
 
+    @property
+    def all_cpu(self) -> float | None:
+        """Workers and server together: what a machine can do at most is one over this, and it drifts less than the clock."""
+        return None if self.worker_cpu is None or self.server_cpu is None else self.worker_cpu + self.server_cpu
+
 
 def play(side: Side, work: Work, watch: bool = False) -> Played:
     """Start the side, let it warm up, do the work, and end it.

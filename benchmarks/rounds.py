@@ -31,6 +31,7 @@ MAIN = {
 #: What is measured of each side, with its unit; as attributes of what a pass found.
 FIGURES: dict[str, tuple[str, Callable[[Played], float | None]]] = {
     "rounds": ("rounds/s", lambda played: played.rate),
+    "all CPU": ("us/round", lambda played: played.all_cpu),
     "worker CPU": ("us/round", lambda played: played.worker_cpu),
     "server CPU": ("us/round", lambda played: played.server_cpu),
     "scripts": ("scripts/round", lambda played: played.redis.get("scripts")),
@@ -103,28 +104,38 @@ def measures(found: dict[str, list[Played]], size: str, figures: Iterable[str] =
     return made
 
 
+HEADER = (
+    "side", "rounds/s", "from", "to", "ratio", "CPU us", "ratio", "worker us", "server us", "script us", "in B", "out B",
+    "commands a round",
+)  # fmt: skip
+
+
 def rows(report: Report, found: dict[str, list[Played]], size: str) -> list[str]:
     """One line a side."""
-    made: list[tuple[str, ...]] = [
-        ("side", "rounds/s", "from", "to", "ratio", "worker us", "server us", "script us", "in B", "out B", "commands a round")
-    ]
+    made: list[tuple[str, ...]] = [HEADER]
     columns = ("worker CPU", "server CPU", "script time", "bytes in", "bytes out")
     names = {measure.name: measure for measure in report.measures}
     for name, passes in found.items():
         rate = names[f"rounds, {size}: {name}"]
-        compared = report.ratio_of(rate)
+        compared, cpu = report.ratio_of(rate), names.get(f"all CPU, {size}: {name}")
         cells = [names.get(f"{figure}, {size}: {name}") for figure in columns]
         commands = ", ".join(f"{count:.1f} {command}" for command, count in passes[0].commands.items())
         made.append(
             (
                 name,
                 *(number(value) for value in (rate.median, rate.low, rate.high)),
-                "" if compared is None else f"{compared:.2f}",
+                _told(compared),
+                "" if cpu is None else number(cpu.median),
+                "" if cpu is None else _told(report.ratio_of(cpu)),
                 *("" if cell is None else number(cell.median) for cell in cells),
                 f"{sum(passes[0].commands.values()):.1f}: {commands}" if commands else "",
             )
         )
-    return table(made, right=range(1, 10))
+    return table(made, right=range(1, 12))
+
+
+def _told(compared: float | None) -> str:
+    return "" if compared is None else f"{compared:.2f}"
 
 
 #: What a reader of the figures must know.
@@ -149,20 +160,26 @@ AIMS = (
 
 def verdicts(report: Report, size: str) -> list[str]:
     """Each aim beside what was found."""
-    rates = rates_of(report, size)
+    rates, cpus = rates_of(report, size), rates_of(report, size, "all CPU")
     said = []
     for ours, theirs, least in AIMS:
         rivals = {one.name: name for name, one in rates.items() if fnmatchcase(name, theirs)}
         if ours in rates and rivals:
             rival = best(one for one in rates.values() if one.name in rivals)
             reached = ratio(rates[ours], rival)
-            said.append(f"{ours}: {reached:.2f} x {rivals[rival.name]}; aim {least:g}: {'reached' if reached >= least else 'NOT reached'}")
+            word = "reached" if reached >= least else "NOT reached"
+            said.append(f"{ours}: {reached:.2f} x {rivals[rival.name]}; aim {least:g}: {word}{_cpu(cpus, ours, rivals[rival.name])}")
     return said
 
 
-def rates_of(report: Report, size: str) -> dict[str, Measure]:
-    """Rounds a second by side."""
-    beginning = f"rounds, {size}: "
+def _cpu(cpus: dict[str, Measure], ours: str, theirs: str) -> str:
+    """How much more CPU time the other side needs."""
+    return f"; {ratio(cpus[theirs], cpus[ours]):.2f} x by CPU time" if {ours, theirs} <= set(cpus) else ""
+
+
+def rates_of(report: Report, size: str, figure: str = "rounds") -> dict[str, Measure]:
+    """Rounds a second, or another figure, by side."""
+    beginning = f"{figure}, {size}: "
     return {one.name.removeprefix(beginning): one for one in report.measures if one.name.startswith(beginning)}
 
 

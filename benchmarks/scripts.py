@@ -28,8 +28,8 @@ def measure(options: Options) -> Report:
     report = Report(
         "scripts",
         "The scripts of a round, sent by two processes with 16 connections each, one command at a time per connection: BRPOP, claim and "
-        "commit (asked for), or commits that bring the next round along, all but each eighth (commit fetches). Log of writes on, synced "
-        "every second. CPU time is that of the server's thread for commands; one core carries the inverse.",
+        "commit (asked for), or commits that bring the next round along (commit fetches). Log of writes on, synced every second. "
+        "CPU time is that of the server's thread for commands; one core carries the inverse.",
         settings={"seconds": QUICK_SECONDS if options.quick else SECONDS, "processes": 2, "connections": 16},
     )
     servers, sizes = binaries(), SIZES[:1] if options.quick else SIZES

@@ -31,14 +31,14 @@ class Server:
         round: of one round, everything included.
         beat: of a heartbeat, and of each lease in it.
         sweep: of a sweep that finds nothing due.
-        announce: of an announcement.
+        announce: of an announcement, and of it for each worker that has announced itself.
         idle: of one empty wait for a message (BRPOP that times out).
     """
 
     round: float = 120e-6
     beat: tuple[float, float] = (25e-6, 11e-6)
     sweep: float = 60e-6
-    announce: float = 60e-6
+    announce: tuple[float, float] = (60e-6, 0.0)
     idle: float = 20e-6
 
 
@@ -90,7 +90,8 @@ class Outcome:
 def upkeep(fleet: Fleet, server: Server, leases: float) -> float:
     """Of the server's core, what this fleet takes without playing a single round, while each worker holds so many leases."""
     beat = server.beat[0] + leases * server.beat[1] if leases else 0.0
-    each = (beat + server.announce) / fleet.beat_every + server.sweep / fleet.sweep_every + server.idle
+    announce = server.announce[0] + fleet.workers * server.announce[1]
+    each = (beat + announce) / fleet.beat_every + server.sweep / fleet.sweep_every + server.idle
     return fleet.workers * each
 
 
@@ -109,7 +110,8 @@ def simulate(fleet: Fleet, server: Server, seconds: float, seed: int = 1) -> Out
         for _ in range(fleet.slots):
             events.append((chance.random() * (fleet.draw(chance, fleet.latency) + fleet.own), COMMIT, worker))
     heapq.heapify(events)
-    cost = {BEAT: server.beat[0] + fleet.slots * server.beat[1], SWEEP: server.sweep, ANNOUNCE: server.announce, COMMIT: server.round}
+    announce = server.announce[0] + fleet.workers * server.announce[1]
+    cost = {BEAT: server.beat[0] + fleet.slots * server.beat[1], SWEEP: server.sweep, ANNOUNCE: announce, COMMIT: server.round}
     begin, end = seconds, 2 * seconds
     free_at = busy = other = 0.0
     cpu_free = [0.0] * fleet.workers

@@ -31,6 +31,8 @@ def storable(value: Any, what: str) -> Any:
         UnstorableValue: it would not read back equal; the message names the place inside the value.
     """
     plain = _plain(value, what, "", 0)
+    if _reads_back(plain) or (isinstance(plain, dict) and all(map(_reads_back, plain.values()))):
+        return plain
     try:
         text = _plainly(plain)
         text.encode("utf-8")
@@ -40,6 +42,11 @@ def storable(value: Any, what: str) -> Any:
     if back != plain:
         raise UnstorableValue(f"{what} would not read back equal from JSON; hand back JSON values only")
     return plain
+
+
+def _reads_back(plain: Any) -> bool:
+    """Whether JSON of it reads back equal without a try; of whole numbers with thousands of digits it does not."""
+    return plain is None or isinstance(plain, str | bool) or (isinstance(plain, int) and abs(plain) < 2**63)
 
 
 def canonical(value: Any) -> str:

@@ -118,37 +118,34 @@ class Fetching:
         delivery.fetched = fetched
         self._kept.add(delivery)
 
-    def hand_on(self, delivery: Delivery, channel: Any) -> None:
-        """Give what the delivery's round fetched to Celery's consumer."""
+    def hand_on(self, delivery: Delivery, channel: Any) -> bool:
+        """Give what the delivery's round fetched to Celery's consumer; False where there is nothing, or nobody to take it any more."""
         fetched, delivery.fetched = delivery.fetched, None
         self._kept.discard(delivery)
         if fetched is None:
-            return
+            return False
         if not self._inline:
-            self._deliver(fetched, channel)
-            return
+            return self._deliver(fetched, channel)
         # The pool plays a round in the call that delivers it, whose own commit then fetches: in a line, or the stack would grow with it.
         self._line.append((fetched, channel))
-        if self._handing:
-            return
-        self._handing = True
-        try:
-            while self._line:
-                self._deliver(*self._line.popleft())
-        finally:
-            self._handing = False
+        if not self._handing:
+            self._handing = True
+            try:
+                while self._line:
+                    self._deliver(*self._line.popleft())
+            finally:
+                self._handing = False
+        return True
 
-    def _deliver(self, fetched: Fetched, channel: Any) -> None:
+    def _deliver(self, fetched: Fetched, channel: Any) -> bool:
         try:
             message = sifted(fetched.text, fetched.list)
         except Malformed as error:
             channel.put_aside(fetched.list, fetched.text, error)
-            self._not_here(fetched)
-            return
+            return self._not_here(fetched)
         transport = channel.connection
         if transport is None or fetched.list not in transport._callbacks:
-            self._not_here(fetched)  # the worker leaves, or its connection was lost
-            return
+            return self._not_here(fetched)  # the worker leaves, or its connection was lost
         tag = message["properties"]["delivery_tag"]
         if fetched.claim is not None:
             self._claims[tag] = fetched.claim
@@ -158,14 +155,16 @@ class Fetching:
             logger.warning(
                 "a message that was fetched could not be handed on, its round is offered again: %s: %s", type(error).__name__, error
             )
-            self._not_here(fetched)
+            return self._not_here(fetched)
         finally:
             self._claims.pop(tag, None)
+        return True
 
-    def _not_here(self, fetched: Fetched) -> None:
+    def _not_here(self, fetched: Fetched) -> bool:
         """To others: at once where it is claimed, else by the sweep."""
         if fetched.claim is not None:
             self._give_back(fetched.claim)
+        return False
 
 
 def unfit(channel: Any, slots: int) -> str | None:

@@ -33,11 +33,10 @@ class RoundRequest(Request):  # type: ignore[misc]
     def acknowledge(self) -> None:
         """The message is done with."""
         delivery = self._delivery
-        if delivery is None or delivery.fetched is None or self.acknowledged:
+        channel = self.message.channel
+        if delivery is None or self.acknowledged or not self.app.holdfast.fetching.hand_on(delivery, channel):
             super().acknowledge()
             return
-        channel = self.message.channel
-        self.app.holdfast.fetching.hand_on(delivery, channel)
         # As kombu acknowledges, but here and now: the event loop need not wake for it, as the place is taken already.
         self.acknowledged = True
         channel.qos.ack(self.message.delivery_tag)

@@ -96,8 +96,12 @@ class Sweeper:
             except StoreUnavailable as error:
                 logger.warning("run %s, step %d: its lease is not let go and will lapse: %s", run_id, step, error, extra={"run_id": run_id})
 
-    def sweep(self) -> list[tuple[str, str]]:
-        """Look at what is due now, one batch of it; what became of each run looked at. Where there is more, it is woken for it."""
+    def sweep(self, every: float = 0.0) -> list[tuple[str, str]]:
+        """Look at what is due now, one batch of it; what became of each run looked at. Where there is more, it is woken for it.
+
+        Args:
+            every: seconds; where any worker swept within them, nothing is done.
+        """
         batch = self._store.sweep(
             lease=round(self._settings.lease_seconds * 1000),
             max_losses=self._settings.max_losses,
@@ -106,6 +110,7 @@ class Sweeper:
             batch=BATCH,
             lengths=self._dispatcher.lengths(),
             schema=SCHEMA,
+            every=round(every * 1000) or None,
         )
         self._dispatcher.hand_over(batch.handed)
         self._quarantine_unplayable([run_id for run_id, word in batch.report if word in PUSHED])
@@ -152,12 +157,13 @@ class Sweeper:
     def _sweep_forever(self) -> None:
         next_announcement = time.monotonic() + self._settings.heartbeat_seconds
         # Workers started together would sweep together; a random phase spreads them.
-        self._woken.wait(random.random() * self._settings.sweep_seconds)
+        woken = self._woken.wait(random.random() * self._settings.sweep_seconds)
         while not self._stopping.is_set():
             self._woken.clear()
             try:
                 self._let_go()
-                for run_id, word in self.sweep():
+                # Nobody's death waits longer for it: somebody sweeps at least every half of the time after which each would.
+                for run_id, word in self.sweep(0.0 if woken else self._settings.sweep_seconds / 2):
                     if word in TOLD:
                         logger.warning("run %s: %s", run_id, TOLD[word], extra={"run_id": run_id})
                 if time.monotonic() >= next_announcement:
@@ -168,4 +174,4 @@ class Sweeper:
             except Exception:
                 # The thread must outlive any surprise: it is what recovers the others.
                 logger.exception("a sweep failed, trying again")
-            self._woken.wait(self._settings.sweep_seconds)
+            woken = self._woken.wait(self._settings.sweep_seconds)

@@ -12,7 +12,7 @@ from tests.support.paying import TOKENS, Account
 from worker import Client
 from worker.run import Run
 from worker.settings import Settings
-from worker.store import Store
+from worker.store import Granted, Store
 
 
 @pytest.fixture
@@ -96,3 +96,18 @@ def test_a_run_within_its_budget_ends_and_tells_what_it_cost(client: Client, pla
     decided = [event.data for event in client.events(run.id, follow=False) if event.type == "committed" and event.node == "Controller"]
     assert all((data["model"], data["tokens"], data["money"]) == ("paid-1", 1_000, 0.01) for data in decided)
     store.close()
+
+
+def test_a_fetched_round_that_is_not_begun_costs_nothing(client: Client, settings: Settings, tmp_path: Path) -> None:
+    """A worker that leaves returns the claim: the next attempt must not be charged for one that made no request."""
+    account = Account(str(tmp_path / "account"))
+    run = client.submit("payer", "3", {"account": str(account.path)}, budgets={"tokens": 10_000})
+    store, rounds = client._store, client._engine.rounds
+    for _ in range(2):
+        claim = store.claim(run.id, epoch=0, step=0, claim="fetched", owner="leaving", lease=4000, known=("payer",), schema="1")
+        assert isinstance(claim, Granted)
+        rounds.give_back(claim)
+        assert client.get(run.id).phase == "queued"
+    rounds.play(run.id, 0, 0)
+    after = client.get(run.id)
+    assert (after.state.step, account.requests, after.details["spent"]["tokens"]) == (1, 1, TOKENS)

@@ -30,5 +30,5 @@ def test_rounds_are_measured_side_by_side_and_stored(tmp_path: Path) -> None:
         assert ratios[f"rounds, {size}: {BASE}"] == 1
     scripts = {measure["name"]: measure["median"] for measure in stored["measures"]}
     assert scripts[f"scripts, 500 bytes: {OURS}"] >= 1
-    assert scripts[f"scripts, 500 bytes: {BASE}"] == 0
+    assert scripts[f"scripts, 500 bytes: {BASE}"] < 0.5  # kombu has one, called now and then
     assert OURS in ended.stdout and "rounds/s" in ended.stdout

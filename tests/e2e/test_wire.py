@@ -18,7 +18,7 @@ ROUNDS = 51
 
 
 CLAIMING = {"claim_round", "commit_round", "extend_leases", "sweep_due", "submit_run", "HGETALL", "XREAD"}
-ANNOUNCING = {"TIME", "MULTI", "ZADD", "HSET", "ZREMRANGEBYSCORE", "EXEC", "HKEYS", "ZRANGE"}
+ANNOUNCING = {"TIME", "MULTI", "ZADD", "HSET", "ZRANGEBYSCORE", "EXEC"}
 CONNECTING = {"HELLO", "CLIENT", "SCRIPT", "PING", "ECHO"}
 
 

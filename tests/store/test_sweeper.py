@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tests.support.runs import LEASE, claim, clock, later, new_run
 from tests.support.servers import until
 from worker import Settings
 from worker.app import make_app
@@ -30,3 +31,25 @@ def test_between_two_batches_of_what_is_due_the_worker_is_announced(store: Store
     finally:
         sweeper.stop()
     assert left[:5] == [3 * BATCH + 1, 2 * BATCH + 1, BATCH + 1, 1, 0]
+
+
+def test_one_look_in_a_while_is_enough_for_all_sweepers(store: Store) -> None:
+    """Thousands of workers sweep: whoever comes soon after another does nothing, unless it has a reason of its own."""
+    settings = Settings(redis_url=store.url, prefix=store.keys.prefix)
+    sweeper = Sweeper(store, Fused(make_app(settings), store.keys), settings, "w", dict)
+    new_run(store)
+    claim(store)
+    sweeper.sweep()
+    later(store, LEASE)
+    store.redis.hset(store.keys.queues, "swept_at", clock(store) - 249)
+    assert sweeper.sweep(every=0.25) == []
+    assert sweeper.sweep() == [("r", "freed")]
+
+
+def test_a_sweep_of_a_clock_that_was_ahead_holds_nobody_up(store: Store) -> None:
+    settings = Settings(redis_url=store.url, prefix=store.keys.prefix)
+    sweeper = Sweeper(store, Fused(make_app(settings), store.keys), settings, "w", dict)
+    sweeper.sweep()
+    store.redis.hset(store.keys.queues, "swept_at", clock(store) + 3_600_000)
+    sweeper.sweep(every=0.25)
+    assert store.redis.hget(store.keys.queues, "swept_at") == str(clock(store))

@@ -107,7 +107,7 @@ ROLES = {
                 only("due", "index", "line"): "zadd zrem",
                 only("queues"): "hset hincrby",
                 only("list", "priorities"): "lpush rpush rpop brpop",
-                only("workers"): "zadd zrem zremrangebyscore",
+                only("workers"): "zadd zrem",
                 only("announcements"): "hset hdel",
                 only("letters"): "lpush ltrim",
             }

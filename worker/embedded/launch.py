@@ -41,6 +41,8 @@ def launch(binary: Path, files: ServerFiles, appendfsync: Fsync, lock: int) -> N
         "aof-load-truncated": "yes",
         # Commands, not a snapshot, in the base file: Redis 7.0 then reads what Valkey 9 wrote, so the program may change.
         "aof-use-rdb-preamble": "no",
+        # A stream of few events, as most runs have, takes one node, and of a node the server takes all at once: 4 KB, were it not told.
+        "stream-node-max-bytes": "512",
         "maxmemory": "0",
         "maxmemory-policy": "noeviction",
     }

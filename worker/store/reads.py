@@ -95,13 +95,12 @@ class Reads(Connection):
         with self._answered(), self.redis.pipeline() as pipe:
             pipe.zadd(self.keys.workers, {worker: at})
             pipe.hset(self.keys.announcements, worker, json.dumps(info))
-            pipe.zremrangebyscore(self.keys.workers, "-inf", forget_before)
-            pipe.execute()
-            gone = set(cast(list[str], self.redis.hkeys(self.keys.announcements))) - set(
-                cast(list[str], self.redis.zrange(self.keys.workers, 0, -1))
-            )
+            pipe.zrangebyscore(self.keys.workers, "-inf", forget_before)
+            gone = cast(list[str], pipe.execute()[-1])
             if gone:
-                self.redis.hdel(self.keys.announcements, *gone)
+                pipe.zrem(self.keys.workers, *gone)
+                pipe.hdel(self.keys.announcements, *gone)
+                pipe.execute()
 
     def withdraw(self, worker: str) -> None:
         """Say that ``worker`` has left in good order."""

@@ -257,10 +257,12 @@ class Store(Reads):
         loss_delay_max: int = 30_000,
         lengths: Mapping[str, int] | None = None,
         schema: str | None = None,
+        every: int | None = None,
     ) -> Swept:
         """Look at what is due, re-enqueue what is overdue. Durations in ms.
 
-        ``lengths``: messages on each of the broker's lists, where the scripts cannot see them; empty: the broker does not answer.
+        ``every``: nothing is done where anybody swept within so many ms. ``lengths``: messages on each of the broker's lists, where
+        the scripts cannot see them; empty: the broker does not answer.
         """
         named: dict[str, str | int | None] = {
             "prefix": self.keys.prefix,
@@ -270,7 +272,7 @@ class Store(Reads):
             "max_failures": max_failures,
             "jitter": f"{jitter:.6f}",
         }
-        named |= {"loss_delay": loss_delay, "loss_delay_max": loss_delay_max, "hold": PAUSED_LOOK, "schema": schema}
+        named |= {"loss_delay": loss_delay, "loss_delay_max": loss_delay_max, "hold": PAUSED_LOOK, "schema": schema, "every": every}
         named |= {f"length:{queue}": length for queue, length in (lengths or {}).items()}
         report, handed = (list(zip(flat[::2], flat[1::2], strict=True)) for flat in self._call("sweep_due", self.keys.of_sweep(), named))
         return Swept(report, handed)

@@ -89,14 +89,26 @@ def told(answer: Any) -> Any:
     return answer
 
 
+#: Words as they are sent: most of a transition's are the same each time (names of keys and arguments). So many are kept, the first ones.
+_sent: dict[str | bytes | int, str] = {}
+MOST_SENT, LONGEST_SENT = 2000, 60
+
+
 def packed(words: Iterable[str | bytes | int]) -> bytes:
     """One command as it is sent. Texts may hold undecodable bytes, as surrogate escapes."""
     parts = []
     for word in words:
-        text = word if isinstance(word, str) else word.decode("utf-8", "surrogateescape") if isinstance(word, bytes) else str(word)
+        part = _sent.get(word)
+        if part is not None:
+            parts.append(part)
+            continue
+        text = word if isinstance(word, str) else word.decode("utf-8", "surrogateescape") if isinstance(word, bytes) else f"{word:d}"
         # Of most words the bytes are as many as the characters, and all can be encoded together: a third of the time.
         length = len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
-        parts.append(f"${length}\r\n{text}\r\n")
+        part = f"${length}\r\n{text}\r\n"
+        parts.append(part)
+        if len(_sent) < MOST_SENT and length < LONGEST_SENT:
+            _sent[word] = part
     return f"*{len(parts)}\r\n{''.join(parts)}".encode("utf-8", "surrogateescape")
 
 

@@ -3,13 +3,19 @@
 -- KEYS  1 due set   2 queues hash   3..7 indexes as in reading.lua   8 paused flows   9.. the broker's lists, then as many lines, in their order
 -- ARGV  prefix (of the run keys, which only the sweep may derive), batch, lease (the shortest in use), max_losses, max_failures,
 --       loss_delay, loss_delay_max, jitter (0..1), hold (until a run of a paused flow is looked at again),
---       [schema] (the newest the caller reads), [outbox], and with it [length:LIST] (messages that the broker holds; absent where it does not answer)
+--       [every] (nothing is done where a sweep was made within so many ms), [schema] (the newest the caller reads), [outbox], and with it [length:LIST] (messages that the broker holds; absent where it does not answer)
 -- Returns what became of the runs looked at, and what the caller is to publish (LIST MESSAGE, only in the outbox). The first is a flat list ID WORD (or KEY damaged, for a shared key that is not what it should be): resent | marked | in_line | freed (lease lapsed, queued again) | delayed (again, and waits) |
 --         spared | overran (past its own limit, tried again) | woken | answered | stopped | errored | removed | damaged
 -- Every run looked at is moved or removed, so that none hides those behind it.
 --@ reading.lua
 --@ moving.lua
 local now = clock()
+-- Every worker sweeps, so that any of them may die; but one look in so many milliseconds is enough for all.
+if arg.every then
+  local last = redis.pcall('HGET', KEYS[2], 'swept_at')
+  local since = type(last) == 'string' and is_count(last) and now - number(last) or -1
+  if since >= 0 and since < number(arg.every) then return { {}, {} } end
+end
 local base = { due = KEYS[1], queues = KEYS[2], live = KEYS[3], interrupted = KEYS[4], stopped = KEYS[5], completed = KEYS[6],
   errored = KEYS[7], paused = KEYS[8], lists = {} }
 local line_of = {} -- list -> the runs seen in line there, by their number
