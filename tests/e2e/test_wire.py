@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 import tests.support.mortal  # noqa: F401 (registers its flow)
 from tests.conftest import StartsWorkers
 from tests.support.monitor import monitored
@@ -22,6 +24,7 @@ ANNOUNCING = {"TIME", "MULTI", "ZADD", "HSET", "ZRANGEBYSCORE", "EXEC"}
 CONNECTING = {"HELLO", "CLIENT", "SCRIPT", "PING", "ECHO"}
 
 
+@pytest.mark.slow
 def test_a_round_is_three_commands_on_the_wire_where_commits_do_not_fetch(client: Client, worker_process: StartsWorkers) -> None:
     worker_process(HOLDFAST_FETCH="false")
     counts = counted(client)

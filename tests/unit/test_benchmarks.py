@@ -17,6 +17,8 @@ from benchmarks.report import Options, Report, matrix, number, table
 from benchmarks.sides.registry import BASE, sides
 from benchmarks.work import SIZES, state_after
 
+pytestmark = pytest.mark.slow  # what nobody's run depends on
+
 SLOW_THIRD_PASS = (100.0, 110.0, 30.0)
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks.simulated import Fleet, Server, simulate, upkeep, varied
 
+pytestmark = pytest.mark.slow  # what nobody's run depends on
+
 NEVER = 1e9
 ROUND = 250e-6
 
