@@ -7,7 +7,7 @@ import threading
 from tests.support.runs import new_run, phase
 from worker.store import Store
 
-CALLS = 60
+CALLS = 600
 
 
 def test_no_call_fails_because_the_server_forgets_its_scripts(store: Store) -> None:
@@ -30,5 +30,5 @@ def test_no_call_fails_because_the_server_forgets_its_scripts(store: Store) -> N
     finally:
         over.set()
         flusher.join()
-    assert flushed > CALLS / 10, "the server must have forgotten its scripts all the while"
+    assert flushed > 6, "the server must have forgotten its scripts all the while"
     assert phase(store) == "queued"

@@ -9,20 +9,21 @@ import os
 from typing import Any
 
 from worker.app import app, engine_of
+from worker.store import Fetched
 
 _store = engine_of(app).store
-_commit = _store.commit
+_commit = _store.commit_and_fetch
 
 
-def _confirmed(run_id: str, **options: Any) -> tuple[str, str]:
-    word, detail = _commit(run_id, **options)
+def _confirmed(run_id: str, **options: Any) -> tuple[str, str, Fetched | None]:
+    word, detail, fetched = _commit(run_id, **options)
     if word == "ok" and options["kind"] in ("next", "end"):
         line = f"{run_id} {options['step']}\n".encode()
         file = os.open(os.environ["CONFIRMED"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.write(file, line)  # one write: whole, or not at all
         os.close(file)
-    return word, detail
+    return word, detail, fetched
 
 
-_store.commit = _confirmed  # type: ignore[assignment]
+_store.commit_and_fetch = _confirmed  # type: ignore[assignment]
 __all__ = ["app"]

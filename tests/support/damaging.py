@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import redis
@@ -21,8 +22,22 @@ HURT, SOUND = "hurt", "sound"
 ROUNDS = 4
 ANSWER = f"counted down from {ROUNDS}"
 PHASES = ("queued", "leased", "waiting", "interrupted", "stopped", "completed", "errored")
-#: All that a server holds: each key with what DUMP says of it, and when it expires.
-Held = dict[bytes, tuple[bytes, int]]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a key holds, as DUMP tells it, and when it expires.
+
+    A hash's dump has its fields in an order that reading it can change, so hashes are compared by their fields.
+    """
+
+    dump: bytes = field(compare=False)
+    expires: int
+    content: Any
+
+
+#: All that a server holds.
+Held = dict[bytes, Kept]
 
 
 class Lab:
@@ -49,8 +64,10 @@ class Lab:
             for key in keys:
                 pipe.dump(key)
                 pipe.pexpiretime(key)
-            found = pipe.execute()
-        return dict(zip(keys, zip(found[::2], found[1::2], strict=True), strict=True))
+                pipe.hgetall(key)
+            found = pipe.execute(raise_on_error=False)
+        held = zip(keys, found[::3], found[1::3], found[2::3], strict=True)
+        return {key: Kept(dump, expires, fields if isinstance(fields, dict) else dump) for key, dump, expires, fields in held}
 
     def put_back(self, held: Held, only: set[bytes] | None = None) -> None:
         """Make the server hold that again; ``only`` says which keys may differ."""
@@ -59,8 +76,8 @@ class Lab:
                 pipe.flushdb()
             for key in held if only is None else only:
                 if key in held:
-                    dump, expires = held[key]
-                    pipe.restore(key, max(0, expires), dump, replace=True, absttl=expires > 0)
+                    kept = held[key]
+                    pipe.restore(key, max(0, kept.expires), kept.dump, replace=True, absttl=kept.expires > 0)
                 else:
                     pipe.delete(key)
             pipe.execute()
