@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from typing import Any
+from typing import Any, ClassVar
 
 from flows import Advance, CircularFlow, Flow, Node, Outcome, RoundContext, Turn, register
 
@@ -12,7 +12,7 @@ from flows import Advance, CircularFlow, Flow, Node, Outcome, RoundContext, Turn
 class Adding(Flow):
     """Rounds without end; each adds a turn of as many bytes as the input ``bytes`` says to the history."""
 
-    nodes = {"Executor": "executor"}  # noqa: RUF012
+    nodes: ClassVar = {"Executor": "executor"}
 
     def play(self, node: str, context: RoundContext) -> Outcome:
         return Advance(node, turns=(Turn(None, f"{context.step:08d}".ljust(context.inputs["bytes"], "x")),))

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.filling import INPUTS, names, park, settings_of, settle
 from benchmarks.measure import Measure
@@ -94,7 +94,7 @@ class Others:
     """What goes on beside the parked runs, on one server: ``leases`` under way, and what is called."""
 
     #: Each kind of call, and the unit of what it costs.
-    CALLS = {"sweep": "us", "heartbeat": "us", "page of 50": "ms"}  # noqa: RUF012
+    CALLS: ClassVar = {"sweep": "us", "heartbeat": "us", "page of 50": "ms"}
 
     def __init__(self, server: RedisServer) -> None:
         self._server = server

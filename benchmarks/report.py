@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -136,7 +137,7 @@ def versions() -> Mapping[str, str]:
 
 def number(value: float) -> str:
     """With three digits that mean something."""
-    if value != value:  # noqa: PLR0124  not a number
+    if math.isnan(value):
         return "-"
     size = abs(value)
     return (
@@ -178,4 +179,4 @@ def _plain(measure: Measure, compared: float | None) -> dict[str, Any]:
 
 def _short(value: float) -> float | None:
     """Five digits are more than these machines can tell; JSON knows no NaN."""
-    return float(f"{value:.5g}") if value == value else None  # noqa: PLR0124
+    return float(f"{value:.5g}") if not math.isnan(value) else None

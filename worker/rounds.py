@@ -9,24 +9,21 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 
 from flows.base import Flow, Role
 from flows.budgets import COMMANDS, sum_of
-from flows.context import History, RoundContext
-from flows.endpoint import Endpoint
+from flows.context import RoundContext
 from flows.errors import FatalError, InvalidInput, RetryableError, RoundStopped
-from flows.outcomes import Turn
+from worker.contexts import context_of
 from worker.dispatch import Dispatcher
 from worker.errors import DamagedRun
 from worker.fetching import Delivery, Fetching
 from worker.gate import too_late
 from worker.heartbeat import Heartbeat, Lease
-from worker.journal import StoreJournal
 from worker.ledger import Ledger
-from worker.logs import about, round_logger
+from worker.logs import about
 from worker.processes import process_name
-from worker.record import SCHEMA, Record, unpack_turns
+from worker.record import SCHEMA, Record
 from worker.settings import Settings
 from worker.store import Fetch, Granted, Refused, Store, StoreUnavailable
 from worker.transitions import GIVE_BACK, Settlement, failure, hold_up, quarantine, settle, with_accounts
@@ -131,7 +128,7 @@ class Rounds:
             if record.turns != claim.turns:
                 raise DamagedRun(f"run {record.id}: its history should have {record.turns} turns, it has {claim.turns}; it is quarantined")
             flow = self._flows[record.fields["flow"]]()
-            context = self._context(record, claim, lease, flow)
+            context = context_of(self._store, self._settings, record, claim, lease, flow)
         except DamagedRun as error:
             return quarantine(error), {}
         except InvalidInput as error:
@@ -247,47 +244,6 @@ class Rounds:
         if not lists:
             return None
         return Fetch(lists, _new_claim(), self._owner, _ms(self._settings.lease_seconds), self._flows, SCHEMA)
-
-    def _context(self, record: Record, claim: Granted, lease: Lease, flow: Flow) -> RoundContext:
-        def load(start: int, stop: int) -> list[Turn]:
-            try:
-                return unpack_turns(record.id, self._store.memory(record.id, start, stop))
-            except (DamagedRun, StoreUnavailable) as error:
-                broken(error)
-                raise
-
-        def broken(error: Exception) -> None:
-            # A node may take it for a failure of its own and go on: what it then hands back must not be committed.
-            lease.broken = error
-
-        answered = "i_answer" in record.fields and record.fields.get("i_kind") not in ("after", "budget")
-        return RoundContext(
-            goal=record.fields.get("goal", ""),
-            # Submitted by a client without the flow's code: checked and completed here.
-            inputs=record.inputs if record.fields.get("inputs_checked") == "1" else flow.check_inputs(record.inputs),
-            run_id=record.id,
-            node=record.state.current_node,
-            step=record.step,
-            attempt=claim.attempt,
-            history=History(claim.turns, unpack_turns(record.id, claim.newest), load),
-            committed=record.values,
-            answer=record.json("i_answer", None) if answered else None,
-            answered=answered,
-            asked=record.json("i_data", None) if answered else None,
-            signals=lease.signals,
-            workspace=self._settings.workspace,
-            endpoint=Endpoint(self._settings.model, self._settings.model_url, self._settings.model_key),
-            budgets=Ledger(record, claim.attempt, claim.now).budgets(),
-            journal=StoreJournal(self._store, claim, self._settings.max_addition_bytes, broken),
-            artifact=partial(self._artifact, record.id),
-            logger=round_logger(),
-        )
-
-    def _artifact(self, run_id: str, name: str) -> str:
-        text = self._store.artifact(run_id, name)
-        if text is None:
-            raise KeyError(f"run {run_id} has no artifact {name!r}")
-        return text
 
     def _time_limit(self, record: Record, claim: Granted) -> float | None:
         """Seconds this round may take: its own limit, and what is left until the run's deadline."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 import redis
 
 from tests.support.permissions import EXAMPLES, FOREIGN, KEYLESS, OURS, ROLES, example
-from tests.support.roles import ACL, LockedServer, locked_server
+from tests.support.roles import ACL, LockedServer, locked_server, password
+from tests.support.runs import LEASE, START, Fetches, commit_end, new_run, try_claim
+from worker.store import Fetch, Granted, Store
 from worker.store.scripts import TRANSITIONS, source
 
 #: How servers say no, to a command and inside a script.
@@ -171,3 +174,23 @@ def test_as_it_ships_it_lets_nobody_in() -> None:
     lines = [line for line in ACL.read_text().splitlines() if line]
     assert [line.split()[:4] for line in lines] == [["user", name, "off", "resetpass"] for name in ("default", "operator", *ROLES)]
     assert not any(word in ACL.read_text() for word in ("nopass", ">", "#", " on "))
+
+
+def test_a_commit_whose_user_may_not_pop_stands_and_fetches_nothing(locked: LockedServer, operator: redis.Redis) -> None:
+    """By an ACL file that is older than the fetch: a commit must not be made and then fail for what it was to take besides."""
+    (line,) = (line for line in ACL.read_text().splitlines() if line.startswith("user worker "))
+    rules = [rule.replace(" +rpop", "") for rule in re.findall(r"\([^)]*\)|\S+", line)[2:]]
+    operator.execute_command("ACL", "SETUSER", "older", *rules, "on", f">{password('older')}")
+    store, producer = Store(locked.url("older"), now=START), Store(locked.url("producer"), now=START)
+    try:
+        for run_id in ("a", "b"):
+            new_run(producer, run_id, fetchable=True)
+        granted = try_claim(store, "a")
+        assert isinstance(granted, Granted)
+        fetches = Fetches(store, Fetch((store.keys.queue("controller"),), "w1.fetched", "w1", LEASE, ("ring",)))
+        assert commit_end(fetches, granted) == ("ok", "completed")
+        assert fetches.fetched is None and operator.llen(store.keys.queue("controller")) == 2
+    finally:
+        store.close()
+        producer.close()
+        operator.execute_command("ACL", "DELUSER", "older")

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from kombu.transport import virtual
 
-from worker import fetching
+from worker import Settings, fetching
+from worker.app import make_app
 from worker.fetching import LEFT_TO_OTHERS, Delivery, Fetching, changed_ground, unfit
 from worker.store import Fetched, Granted
 
@@ -104,6 +105,16 @@ TEXT = (
 def test_only_the_guard_s_channel_is_fit() -> None:
     why = unfit(object(), 4)
     assert why is not None and "guard" in why
+
+
+@pytest.mark.parametrize(("taken", "fit"), [(4, True), (1, True), (5, False), (0, False)])
+def test_no_more_messages_are_taken_than_rounds_are_played_or_nothing_is_fetched(settings: Settings, taken: int, fit: bool) -> None:
+    """What waits for a place in the pool would wait with a lease; 0 is as many as there are."""
+    with make_app(settings).connection_for_read() as connection, connection.channel() as channel:
+        channel.qos.prefetch_count = taken
+        why = unfit(channel, slots=4)
+    assert (why is None) == fit
+    assert fit or "at once" in str(why)
 
 
 def test_kombu_is_as_it_is_known_here() -> None:
