@@ -119,7 +119,6 @@ DETAILS = (
 )
 TIMES = (
     "started_at",
-    "claimed_at",
     "lease_until",
     "beat_at",
     "waiting_until",
@@ -135,6 +134,8 @@ TIMES = (
 def _details(record: Record) -> dict[str, Any]:
     found: dict[str, Any] = {name: record.fields[name] for name in DETAILS if record.fields.get(name)}
     found |= {name: _when(record, name).isoformat() for name in TIMES if record.fields.get(name)}
+    if record.fields.get("phase") == "leased":
+        found["claimed_at"] = _when(record, "updated_at").isoformat()
     found |= {name: record.count(name) for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")}
     if "progress" in record.fields:
         found["progress"] = record.json("progress", None)

@@ -363,7 +363,7 @@ def test_a_garbled_sweep_time_does_not_stop_the_sweeps(store: Store, field: str)
 def test_a_queued_run_that_lost_its_time_is_still_looked_for(store: Store) -> None:
     new_run(store, "a")
     new_run(store, "b")
-    store.redis.hdel(store.keys.run("b"), "queued_at")
+    store.redis.hdel(store.keys.run("b"), "updated_at")
     advance(store, GRACE)
     sweep(store)
     later = due(store, "b")

@@ -111,7 +111,7 @@ MUTANTS = (
         "test_outbox.py::test_the_first_message_of_a_run_that_was_sent_twice_takes_no_line_along",
     ),
     Mutant(
-        "moving.mark_stays", "moving", "'queued_at', whole(now), 'looked', '0')", "'queued_at', whole(now))",
+        "moving.mark_stays", "moving", "  if run.looked == '1' then set(k, 'looked', '0') end\n", "",
         "one grace for each push", "test_sweep.py::test_a_message_that_is_lost_again_gets_its_grace_again",
     ),
     Mutant(
@@ -143,7 +143,7 @@ MUTANTS = (
         "test_push.py::test_the_next_step_and_the_next_epoch_join_the_end_of_the_line",
     ),
     Mutant(
-        "moving.limit_of_the_last_round", "moving", "'lease_until', 'round_until', 'claimed_at'", "'lease_until', 'claimed_at'",
+        "moving.limit_of_the_last_round", "moving", "'lease_until', 'round_until', 'progress'", "'lease_until', 'progress'",
         "a round's limit ends with it", "test_heartbeat.py::test_a_limit_that_only_the_worker_knew_ends_with_its_attempt",
     ),
     Mutant(

@@ -51,7 +51,8 @@ local function push(k, run, now)
   run.number = whole(place)
   if outbox and not again then set(k, 'first_number', run.number) end
   enter(k, run, 'queued', now)
-  set(k, 'number', run.number, 'queued_at', whole(now), 'looked', '0')
+  set(k, 'number', run.number)
+  if run.looked == '1' then set(k, 'looked', '0') end
   if run.waiting_for then unset(k, 'waiting_for', 'waiting_until') end
   due_at(k, run, now + number(run.grace))
 end
@@ -68,7 +69,7 @@ local function fresh_message(k, run, message)
   set(k, 'message', message, 'number', '0', 'grace', run.resend)
 end
 
-local function free_lease(k) unset(k, 'claim_id', 'owner', 'lease_until', 'round_until', 'claimed_at', 'progress', 'spared') end
+local function free_lease(k) unset(k, 'claim_id', 'owner', 'lease_until', 'round_until', 'progress', 'spared') end
 
 local function forget_interrupt(k)
   unset(k, 'i_id', 'i_kind', 'i_status', 'i_node', 'i_reason', 'i_data', 'i_wait', 'i_until', 'i_default', 'i_answer')
@@ -91,7 +92,7 @@ end
 
 local SHORT, FEW = 512, 512 -- bytes, fields: hash-max-listpack-value of config/redis.conf, and the servers' own hash-max-listpack-entries
 -- What is written anew before anything reads it, when a run that rests goes on.
-local PASSED = { number = true, first_number = true, grace = true, looked = true, unknown = true, queued_at = true, lease_granted = true }
+local PASSED = { number = true, first_number = true, grace = true, looked = true, unknown = true, lease_granted = true }
 
 -- The run rests, for days perhaps, and whoever wakes it brings a message; only an answer that comes by itself needs the stored one.
 -- A server keeps a hash of short values in a third of the memory, but none that has ever had a long one, like a message: it is made anew

@@ -163,7 +163,7 @@ local function sweep_queued(k, run)
     -- Looked at again when the cursor has passed it (above), and, should the line stand still, ever more seldom.
     set(k, 'looked', '0')
     call('ZADD', line_of[run.queue], number(run.number), run.id)
-    due_at(k, run, now + math.max(grace, run.queued_at and now - number(run.queued_at) or 0))
+    due_at(k, run, now + math.max(grace, run.updated_at and now - number(run.updated_at) or 0))
     return 'in_line'
   end
   -- A message pushed again stands at the consuming end, where its number says nothing.
