@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -91,7 +92,7 @@ def read(field: Field, text: str) -> Any:
 
 def write(field: Field, value: Any) -> str:
     """What stands in the field for this value; '' for None, and for a flag that is off."""
-    if value is None or value is False and field.kind == "flag":
+    if value is None or (value is False and field.kind == "flag"):
         return ""
     match field.kind:
         case "flag":
@@ -166,22 +167,17 @@ def _number(field: Field, text: str) -> int | float:
         value = json.loads(text)
     except ValueError:
         value = None
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int if field.kind == "integer" else int | float)
-        or value in (float("inf"), -float("inf"))
-    ):
-        raise NotFilledIn(f"expected {expected}; it is {_short(text)}")
-    if value != value:
+    fits = isinstance(value, int if field.kind == "integer" else int | float) and not isinstance(value, bool)
+    if not fits or not -math.inf < value < math.inf:
         raise NotFilledIn(f"expected {expected}; it is {_short(text)}")
     return value
 
 
 def _bounded(field: Field, value: float) -> float:
     if field.minimum is not None and value < field.minimum:
-        raise NotFilledIn(f"expected at least {field.minimum:g}; it is {value:g}")
+        raise NotFilledIn(f"expected at least {field.minimum:g}; it is {value}")
     if field.maximum is not None and value > field.maximum:
-        raise NotFilledIn(f"expected at most {field.maximum:g}; it is {value:g}")
+        raise NotFilledIn(f"expected at most {field.maximum:g}; it is {value}")
     return value
 
 
