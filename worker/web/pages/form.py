@@ -161,7 +161,7 @@ def _resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, 
     return found
 
 
-def _number(field: Field, text: str) -> int | float:
+def _number(field: Field, text: str) -> Any:
     expected = "a whole number" if field.kind == "integer" else "a number"
     try:
         value = json.loads(text)
