@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from flows.base import Flow, Role
 from flows.budgets import COMMANDS, sum_of
@@ -26,6 +27,7 @@ from worker.processes import process_name
 from worker.record import SCHEMA, Record
 from worker.settings import Settings
 from worker.store import Fetch, Granted, Refused, Store, StoreUnavailable
+from worker.telemetry.rounds import RoundSpan, round_span
 from worker.transitions import GIVE_BACK, Settlement, failure, hold_up, quarantine, settle, with_accounts
 
 logger = logging.getLogger("holdfast.rounds")
@@ -90,7 +92,7 @@ class Rounds:
         record = Record(claim.fields)
         unheld = Lease(record.id, claim.token, claim.claim)
         try:
-            settlement, nodes = self._settlement(record, claim, unheld, begin=False)
+            settlement, nodes = self._settlement(record, claim, unheld, RoundSpan(), begin=False)
             self._commit(record, claim, settlement, nodes, 0, None)
         except StoreUnavailable as error:
             logger.warning("run %s: its claim could not be given back and will lapse: %s", record.id, error)
@@ -115,13 +117,20 @@ class Rounds:
         lease = self._heartbeat.hold(run_id, claim.token, claim.claim, self._time_limit(record, claim))
         try:
             started = time.monotonic()
-            with about(attempt=claim.attempt, node=claim.fields.get("current_node")):
-                settlement, nodes = self._settlement(record, claim, lease)
-                return self._commit(record, claim, settlement, nodes, _ms(time.monotonic() - started), delivery)
+            with (
+                about(attempt=claim.attempt, node=claim.fields.get("current_node")),
+                round_span(self._store, claim, self._owner) as span,
+            ):
+                settlement, nodes = self._settlement(record, claim, lease, span)
+                word = self._commit(record, claim, settlement, nodes, _ms(time.monotonic() - started), delivery, span.fields(settlement))
+                span.outcome(word)
+                return word
         finally:
             self._heartbeat.release(lease)
 
-    def _settlement(self, record: Record, claim: Granted, lease: Lease, begin: bool = True) -> tuple[Settlement, Mapping[str, Role]]:
+    def _settlement(
+        self, record: Record, claim: Granted, lease: Lease, span: RoundSpan, begin: bool = True
+    ) -> tuple[Settlement, Mapping[str, Role]]:
         """What the round comes to, and the nodes of its flow; where it is not to begin, it is given back."""
         try:
             record.check()
@@ -150,6 +159,7 @@ class Rounds:
             settlement = hold_up(record, limit)
         else:
             settlement = self._played(record, claim, lease, flow, context)
+            span.played(context)
             used = sum_of([context.spent, {name: amount for name, amount in estimate.items() if name.startswith(COMMANDS)}])
         accounts = ledger.fields(estimate, used, settlement.is_done)
         if context.journal.is_behind and not settlement.is_done:
@@ -188,10 +198,17 @@ class Rounds:
         return failure(record, error, self._settings, random.random())
 
     def _commit(
-        self, record: Record, claim: Granted, settlement: Settlement, nodes: Mapping[str, Role], took: int, delivery: Delivery | None
+        self,
+        record: Record,
+        claim: Granted,
+        settlement: Settlement,
+        nodes: Mapping[str, Role],
+        took: int,
+        delivery: Delivery | None,
+        beside: Mapping[str, str] = MappingProxyType({}),
     ) -> str:
         options = dict(settlement.options)
-        fields = dict(settlement.fields)
+        fields = {**settlement.fields, **beside}
         handed = record.fields["queue"], record.fields["message"]  # of a round that is given back
         if settlement.message is not None:
             wanted = settlement.message

@@ -189,6 +189,11 @@ class Store(Reads):
         answer = self._run("record_once", run_id, {"nonce": nonce, "step": step, "name": name, "value": value})
         return answer[0], answer[1] if len(answer) > 1 else ""
 
+    def keep_trace(self, run_id: str, *, nonce: str, trace: str) -> tuple[str, str]:
+        """Give a run that has none its trace; a word of keep_trace.lua, and where it is ``ok`` the trace that stands."""
+        answer = self._run("keep_trace", run_id, {"nonce": nonce, "trace": trace})
+        return answer[0], answer[1] if len(answer) > 1 else ""
+
     def extend(self, leases: Sequence[tuple[str, str, str]], limits: Sequence[int | None] = (), claims: Sequence[str] = ()) -> list[str]:
         """The heartbeat: ``(run_id, token, progress JSON or "")`` for each lease; one word back for each, in order.
 

@@ -135,7 +135,7 @@ local function sweep_leased(k, run, order)
   local losses = number(run.losses) + 1
   run.losses = whole(losses)
   set(k, 'losses', run.losses)
-  event(k, run, now, 'lost', 'owner', run.owner or '', 'losses', run.losses)
+  event(k, run, now, 'lost', 'owner', run.owner or '', 'losses', run.losses, 'claimed_at', run.claimed_at or '')
   if losses > number(arg.max_losses) then
     fail(k, run, now, 'workers died or went silent under step ' .. run.step .. ' (node ' .. run.current_node .. ') ' .. run.losses ..
       ' times in a row; last one: ' .. (run.owner or 'unknown') .. '. Look at what this round does to its worker, then retry the run')
