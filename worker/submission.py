@@ -52,6 +52,7 @@ class Submission:
     not_before: When | None = None
     deadline: When | None = None
     budgets: Mapping[str, float] | None = None
+    submitted_by: str | None = None
 
     def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
         """The hash fields of the new run; raises InvalidInput where something cannot be accepted."""
@@ -79,6 +80,8 @@ class Submission:
         limit = self.max_rounds if self.max_rounds is not None else self.description["max_rounds"]
         if limit is not None:
             fields["max_rounds"] = str(limit)
+        if self.submitted_by is not None:
+            fields["submitted_by"] = self.submitted_by
         timeout = self.description["round_timeout_seconds"] or settings.round_timeout_seconds
         if timeout:
             fields["round_timeout"] = str(_ms(timeout))

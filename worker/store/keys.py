@@ -41,6 +41,10 @@ class Keys:
         """Sorted set of run ids; by creation, ended ones by the time of their end (ms)."""
         return f"{self.prefix}:index:{name}"
 
+    def submitted(self, name: str) -> str:
+        """Sorted set of the ids of one submitter's runs, by creation (ms); runs that are gone leave it when somebody looks."""
+        return f"{self.prefix}:submitted:{name}"
+
     def queue(self, role: str) -> str:
         """List: Celery's queue of the role; kombu's Redis transport names the list like the queue."""
         return f"{self.prefix}.{role}"
