@@ -18,6 +18,7 @@ from worker.contexts import context_of
 from worker.dispatch import Dispatcher
 from worker.errors import DamagedRun
 from worker.fetching import Delivery, Fetching
+from worker.figures import RoundFigures
 from worker.gate import too_late
 from worker.heartbeat import Heartbeat, Lease
 from worker.ledger import Ledger
@@ -47,6 +48,7 @@ class Rounds:
         owner: the worker's name, shown as the owner of its leases.
         draining: whether the worker is shutting down; a round claimed then is given back.
         fetching: what of its commits fetch; None: nothing.
+        figures: is told what rounds come to; None: nobody is.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Rounds:
         owner: str,
         draining: Callable[[], bool] = lambda: False,
         fetching: Fetching | None = None,
+        figures: RoundFigures | None = None,
     ) -> None:
         self._store = store
         self._dispatcher = dispatcher
@@ -68,6 +71,7 @@ class Rounds:
         self._owner = owner
         self._draining = draining
         self._fetching = fetching
+        self._figures = figures or RoundFigures()
 
     def play(self, run_id: str, epoch: int, step: int, delivery: Delivery | None = None) -> str:
         """Play round ``step`` of ``run_id`` in ``epoch``, if this delivery wins the claim.
@@ -117,7 +121,10 @@ class Rounds:
             started = time.monotonic()
             with about(attempt=claim.attempt, node=claim.fields.get("current_node")):
                 settlement, nodes = self._settlement(record, claim, lease)
-                return self._commit(record, claim, settlement, nodes, _ms(time.monotonic() - started), delivery)
+                took = _ms(time.monotonic() - started)
+                word = self._commit(record, claim, settlement, nodes, took, delivery)
+            self._count(record, claim, nodes, word, took)
+            return word
         finally:
             self._heartbeat.release(lease)
 
@@ -150,6 +157,7 @@ class Rounds:
             settlement = hold_up(record, limit)
         else:
             settlement = self._played(record, claim, lease, flow, context)
+            self._figures.spent(record.fields["flow"], context.spent)
             used = sum_of([context.spent, {name: amount for name, amount in estimate.items() if name.startswith(COMMANDS)}])
         accounts = ledger.fields(estimate, used, settlement.is_done)
         if context.journal.is_behind and not settlement.is_done:
@@ -238,6 +246,14 @@ class Rounds:
         elif detail in ("continued", "queued"):
             self._dispatcher.hand_over([handed])
         return detail if word == "ok" else word
+
+    def _count(self, record: Record, claim: Granted, nodes: Mapping[str, Role], word: str, took: int) -> None:
+        """For whoever watches; a node that the flow does not have is none of the figures'."""
+        fields = record.fields
+        if fields["current_node"] in nodes:
+            self._figures.round(fields["flow"], fields["current_node"], word, took)
+        if fields["queue"] in self._store.keys.queue_names and "queued_at" in fields:
+            self._figures.waited(fields["queue"], claim.now - int(fields["queued_at"]))
 
     def _fetch(self) -> Fetch | None:
         lists = self._fetching.lists(len(self._heartbeat)) if self._fetching is not None else ()

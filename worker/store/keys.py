@@ -56,7 +56,9 @@ class Keys:
 
     @property
     def queues(self) -> str:
-        """Hash: for each list ``LIST:pushed`` and ``LIST:cursor``; the newest token; the sweep's last time and the last silence."""
+        """Hash: for each list ``LIST:pushed`` and ``LIST:cursor``; the newest token; the sweep's last time and the last silence;
+        what transitions count, as ``WHAT:WORD:FLOW`` (counting.lua).
+        """
         return f"{self.prefix}:queues"
 
     @property
@@ -73,6 +75,11 @@ class Keys:
     def announcements(self) -> str:
         """Hash: worker name to what it announced (JSON: host, pid, role, flows, ...)."""
         return f"{self.prefix}:workers:info"
+
+    @property
+    def metrics(self) -> str:
+        """Hash: what workers add up of their rounds, by name and labels (a JSON list)."""
+        return f"{self.prefix}:metrics"
 
     @property
     def dead_letters(self) -> str:
