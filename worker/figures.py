@@ -37,9 +37,9 @@ class RoundFigures:
         """A round was played, and this came of it (the word of its commit); ``took`` in ms."""
         self._add({("rounds", flow, node, outcome): 1, ("took", flow, node, _bucket(took)): 1, ("took_ms", flow, node): took})
 
-    def waited(self, queue: str, ms: int) -> None:
-        """A round was claimed so long after it had been queued."""
-        self._add({("waited", queue, _bucket(ms)): 1, ("waited_ms", queue): max(0, ms)})
+    def waited(self, role: str, ms: int) -> None:
+        """A round was claimed so long after it had been queued for workers of this role."""
+        self._add({("waited", role, _bucket(ms)): 1, ("waited_ms", role): max(0, ms)})
 
     def spent(self, flow: str, amounts: Mapping[str, float]) -> None:
         """A round has spent this, whatever became of it."""

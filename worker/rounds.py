@@ -27,6 +27,7 @@ from worker.processes import process_name
 from worker.record import SCHEMA, Record
 from worker.settings import Settings
 from worker.store import Fetch, Granted, Refused, Store, StoreUnavailable
+from worker.store.keys import role_of
 from worker.transitions import GIVE_BACK, Settlement, failure, hold_up, quarantine, settle, with_accounts
 
 logger = logging.getLogger("holdfast.rounds")
@@ -253,7 +254,7 @@ class Rounds:
         if fields["current_node"] in nodes:
             self._figures.round(fields["flow"], fields["current_node"], word, took)
         if fields["queue"] in self._store.keys.queue_names and "queued_at" in fields:
-            self._figures.waited(fields["queue"], claim.now - int(fields["queued_at"]))
+            self._figures.waited(role_of(fields["queue"]), claim.now - int(fields["queued_at"]))
 
     def _fetch(self) -> Fetch | None:
         lists = self._fetching.lists(len(self._heartbeat)) if self._fetching is not None else ()

@@ -11,6 +11,11 @@ INDEXES = ("live", "interrupted", "stopped", "completed", "errored")
 ROLES = ("controller", "executor")
 
 
+def role_of(queue: str) -> str:
+    """The role that a broker's list is for."""
+    return queue.rpartition(".")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """The keys under one prefix; two prefixes on one server know nothing of each other."""
@@ -98,7 +103,7 @@ class Keys:
 
     def line(self, queue: str) -> str:
         """Sorted set: runs that the sweep saw in line there, by the number of their message."""
-        return f"{self.prefix}:line:{queue.rpartition('.')[2]}"
+        return f"{self.prefix}:line:{role_of(queue)}"
 
     def of_sweep(self) -> list[str]:
         """What the sweep takes: what is shared, and the line of each of the broker's lists."""
