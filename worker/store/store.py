@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from worker.store.figures import Figures
 from worker.store.pauses import Pauses
 from worker.store.reads import Reads
 
@@ -99,6 +100,11 @@ class Store(Reads):
     def pauses(self) -> Pauses:
         """The flows that are paused."""
         return Pauses(self)
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What metrics are made of."""
+        return Figures(self)
 
     def submit(
         self,

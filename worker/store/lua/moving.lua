@@ -22,6 +22,7 @@ local function enter(k, run, phase, now)
     set(k, 'idle', whole(number(run.idle) + math.max(0, now - number(run.updated_at))))
   end
   set(k, 'phase', phase, 'updated_at', whole(now))
+  count_status(k, run, status_of(run, run.phase), status_of(run, phase))
   run.phase = phase
 end
 
@@ -110,6 +111,7 @@ local function stop_here(k, run, now, doubt)
   event(k, run, now, 'stopped', 'mode', run.stop_mode or '', 'by', run.stop_by or '', 'reason', run.stop_reason or '',
     'asked_at', run.stop_asked_at or '', 'in_doubt', doubt)
   enter(k, run, 'stopped', now)
+  tally(k, run, run.stop_mode == 'now' and 'stops:now' or 'stops:graceful', 1)
   set(k, 'stop_current_execution', 'stopped', 'status', 'interrupted_after', 'interrupted_node', run.last_node or run.current_node,
     'interrupt_reason', 'stop_requested', 'stopped_at', whole(now), 'in_doubt', doubt)
   unset(k, 'interrupt_data', 'waiting_for', 'waiting_until')
