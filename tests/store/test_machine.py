@@ -508,7 +508,7 @@ class Machine(RuleBasedStateMachine):
         if fields["phase"] in ("queued", "leased", "waiting"):
             assert fields["message"] == message("r", epoch, step)
         elif fields["phase"] == "interrupted":
-            assert fields["message"] == message("r", epoch + 1, step)
+            assert fields["message"] == (message("r", epoch + 1, step) if "i_wait" in fields else "")
         for role in ROLES:
             for text in messages(self.store, role):
                 sent = parts(text)[1:]
@@ -590,9 +590,13 @@ def visible(store: Store) -> dict[str, Any]:
         for role in ROLES:
             look.lrange(keys.queue(role), 0, -1)
         fields, due, turns, log, *lists = look.execute()
-    named = {"phase": "phase", "node": "current_node", "status": "status", "stopping": "stop_current_execution", "message": "message"}
-    counts = ("epoch", "step", "token", "attempt", "failures", "losses", "number")
+    named = {"phase": "phase", "node": "current_node", "status": "status", "stopping": "stop_current_execution"}
+    counts = ("epoch", "step", "token", "attempt", "failures", "losses")
+    goes_on = fields["phase"] in ("queued", "leased", "waiting")
+    answers_itself = fields["phase"] == "interrupted" and "i_wait" in fields
     return {
+        "message": fields["message"] if goes_on or answers_itself else None,
+        "number": int(fields["number"]) if goes_on else None,
         **{name: fields[field] for name, field in named.items()},
         **{name: int(fields[name]) for name in counts},
         "doubt": fields.get("in_doubt", ""),
