@@ -11,6 +11,7 @@ from worker.client import Client
 from worker.settings import Settings
 from worker.web.access import LOCAL, Caller
 from worker.web.api import api_router
+from worker.web.pages import Assets, pages_router
 
 API = "/api/v1"
 
@@ -36,4 +37,6 @@ def create_app(
     app = FastAPI(title="Holdfast", lifespan=lifespan, openapi_url=f"{API}/openapi.json", docs_url=None, redoc_url=None)
     app.state.client = runs
     app.include_router(api_router(runs, caller or (lambda request: LOCAL)), prefix=API)
+    app.include_router(pages_router(runs, caller or (lambda request: LOCAL)))
+    app.mount("/static", Assets(), name="static")
     return app
