@@ -8,14 +8,14 @@ from fastapi import APIRouter, Depends, Request
 
 from worker.client import Client
 from worker.web.access import Caller, Permitted
-from worker.web.pages import look, run, runs
+from worker.web.pages import acting, answering, fleet, inbox, look, run, runs, start, stuck
 from worker.web.pages.assets import Assets
 from worker.web.pages.page import back, page
 from worker.web.pages.route import PageRoute
 
 __all__ = ["Assets", "PageRoute", "back", "page", "pages_router"]
 
-ROUTERS = (look.router, runs.router, run.router)
+ROUTERS = tuple(each.router for each in (look, runs, acting, answering, run, inbox, start, fleet, stuck))
 
 
 def pages_router(client: Client, caller: Callable[[Request], Caller]) -> APIRouter:

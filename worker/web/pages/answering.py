@@ -81,7 +81,7 @@ def _waiting(runs: Runs, run_id: str) -> Waiting:
 
 
 def _page(request: Request, waiting: Waiting, filled: Mapping[str, str], fault: str = "", status: int = 200) -> Response:
-    return page(request, "ask.html", status, waiting=waiting, filled=filled, fault=fault)
+    return page(request, "ask.html", status, waiting=waiting, filled=filled, fault=fault, back=filled.get("back", ""))
 
 
 def _json(text: str, what: str) -> Any:

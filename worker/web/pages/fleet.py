@@ -10,16 +10,12 @@ from worker.web.permitted import Runs
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-#: Refused messages that are shown.
-LETTERS = 20
-
 
 @router.get("/fleet")
 def fleet(request: Request, runs: Runs) -> Response:
-    """The queues, the workers, the flows and which of them are paused, and the messages that workers refused."""
+    """The queues, the workers, the flows and which of them are paused."""
     workers = sorted(runs.workers(), key=lambda worker: (not worker["alive"], worker["name"]))
     alive = [worker for worker in workers if worker["alive"]]
-    letters = runs.dead_letters(LETTERS) if runs.caller.is_admin else []
     return page(
         request,
         "fleet.html",
@@ -29,5 +25,4 @@ def fleet(request: Request, runs: Runs) -> Response:
         slots=sum(worker["concurrency"] for worker in alive),
         flows=runs.flows(),
         paused=runs.paused_flows(),
-        letters=letters,
     )

@@ -17,5 +17,4 @@ SHOWN = 25
 @router.get("/inbox")
 def inbox(request: Request, runs: Runs, cursor: str | None = None) -> Response:
     """What waits for a person, longest first, each with its form."""
-    return page(request, "inbox.html", inbox=runs.inbox(SHOWN, cursor or None), filled={}, fault="")
-
+    return page(request, "inbox.html", inbox=runs.inbox(SHOWN, cursor or None))

@@ -75,7 +75,7 @@ def _page(request: Request, runs: Runs, name: str, form: Started, status: int = 
     chosen = flows.get(name)
     fields: list[Field] = fields_of(chosen["inputs"]) if chosen is not None else []
     key = form.text("key") or uuid.uuid4().hex
-    more = {"flows": flows, "name": name, "chosen": chosen, "fields": fields, "form": form, "key": key, "INPUT": INPUT}
+    more = {"flows": flows, "flow_name": name, "chosen": chosen, "fields": fields, "form": form, "key": key, "INPUT": INPUT}
     return page(request, "start.html", status, **more)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from fastapi import APIRouter, Request, Response
 
 from worker.verdict import Verdict, VerdictCode
+from worker.web.pages.letters import letters_for
 from worker.web.pages.page import page
 from worker.web.pages.route import PageRoute
 from worker.web.permitted import Runs
@@ -25,14 +26,12 @@ HEADS: Mapping[VerdictCode, str] = {
     VerdictCode.FLOW_PAUSED: "The flow is paused",
     VerdictCode.BACKING_OFF: "Failing, and tried again",
 }
-#: Refused messages that are shown.
-LETTERS = 20
 
 
 @router.get("/stuck")
 def stuck(request: Request, runs: Runs) -> Response:
     """The runs that stand still, by what keeps them, and the messages that were refused."""
-    letters = runs.dead_letters(LETTERS) if runs.caller.is_admin else []
+    letters = letters_for(runs)
     return page(request, "stuck.html", groups=grouped(runs.stuck()), letters=letters)
 
 
