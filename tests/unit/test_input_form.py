@@ -35,6 +35,7 @@ class Order(BaseModel):
     note: Annotated[str, Field(max_length=5000)] = ""
     place: Place | None = None
     numbers: list[int] = []
+    where: str | list[str] = "here"
     anything: Any = None
 
 
@@ -49,7 +50,8 @@ def test_each_kind_of_input_is_asked_in_its_own_way() -> None:
     kinds = {field.name: field.kind for field in FIELDS}
     assert kinds == {
         "what": "text", "how_many": "integer", "weight": "number", "colour": "choice", "size": "choice", "gift": "flag",
-        "fragile": "choice", "tags": "lines", "note": "long", "place": "json", "numbers": "json", "anything": "json",
+        "fragile": "choice", "tags": "lines", "note": "long", "place": "json", "numbers": "json", "where": "line_or_lines",
+        "anything": "json",
     }  # fmt: skip
 
 
@@ -98,6 +100,7 @@ def test_a_reference_to_itself_is_asked_as_json() -> None:
 
 
 texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]), min_size=1).filter(lambda text: text.strip() == text)
+texts = texts.filter(lambda text: len(text.splitlines()) == 1)
 lines = st.lists(texts, min_size=1, max_size=4)
 
 
@@ -111,6 +114,7 @@ lines = st.lists(texts, min_size=1, max_size=4)
             "size": st.sampled_from(["small", 2]),
             "fragile": st.booleans(),
             "tags": lines,
+            "where": texts | st.lists(texts, min_size=2, max_size=4),
             "note": lines.map("\n".join),
             "place": st.fixed_dictionaries({"name": texts, "floor": st.integers()}),
             "numbers": st.lists(st.integers(), min_size=1),

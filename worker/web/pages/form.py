@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Kind = Literal["text", "long", "number", "integer", "flag", "choice", "lines", "json"]
+Kind = Literal["text", "long", "number", "integer", "flag", "choice", "lines", "line_or_lines", "json"]
 
 #: Texts that may be longer than this are asked for in an area of several lines.
 ONE_LINE = 200
@@ -23,7 +23,8 @@ class Field:
     """One thing to fill in.
 
     Attributes:
-        kind: ``lines`` is a list of texts, one a line; ``json`` whatever nothing else fits.
+        kind: ``lines`` is a list of texts, one a line; ``line_or_lines`` the same, or a text where there is but one; ``json`` whatever
+            nothing else fits.
         required: whether an empty field is an error; else it is left out, and the flow's default stands.
         filled: what stands in it at first. choices: what may be chosen, as JSON text and words.
     """
@@ -82,8 +83,9 @@ def read(field: Field, text: str) -> Any:
             return _chosen(field, text) if field.kind == "choice" else text
         case "long":
             return text.replace("\r\n", "\n")
-        case "lines":
-            return [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
+        case "lines" | "line_or_lines":
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            return lines[0] if field.kind == "line_or_lines" and len(lines) == 1 else lines
         case "integer" | "number":
             return _bounded(field, _number(field, text.strip()))
         case _:
@@ -99,8 +101,8 @@ def write(field: Field, value: Any) -> str:
             return "on"
         case "text" | "long":
             return str(value)
-        case "lines":
-            return "\n".join(map(str, value))
+        case "lines" | "line_or_lines":
+            return value if isinstance(value, str) else "\n".join(map(str, value))
         case _:
             return json.dumps(value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) else None)
 
@@ -127,11 +129,18 @@ def _kind(schema: Mapping[str, Any]) -> Kind:
         return "choice"
     if schema.get("type") == "boolean" and schema.get("nullable"):
         return "choice"
-    if schema.get("type") == "array" and schema.get("items", {}).get("type") == "string" and not schema.get("uniqueItems"):
+    if _is_texts(schema):
         return "lines"
+    either = schema.get("anyOf", ())
+    if len(either) == 2 and either[0].get("type") == "string" and _is_texts(either[1]):
+        return "line_or_lines"
     kind = KINDS.get(str(schema.get("type")), "json")
     long = schema.get("maxLength", 0) > ONE_LINE or "\n" in str(schema.get("default", ""))
     return "long" if kind == "text" and long else kind
+
+
+def _is_texts(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "array" and schema.get("items", {}).get("type") == "string"
 
 
 def _values(schema: Mapping[str, Any]) -> list[Any]:

@@ -35,10 +35,12 @@ def stuck(request: Request, runs: Runs) -> Response:
     return page(request, "stuck.html", groups=grouped(runs.stuck()), letters=letters)
 
 
-def grouped(verdicts: Iterable[Verdict]) -> list[tuple[VerdictCode, str, list[Verdict]]]:
-    """The verdicts by their code, in the order of HEADS; what is in none of them comes last."""
-    found: dict[VerdictCode, list[Verdict]] = {}
+def grouped(verdicts: Iterable[Verdict]) -> list[tuple[VerdictCode, str, dict[str, list[Verdict]]]]:
+    """The verdicts by their code, in the order of HEADS (what is in none of them comes last), and those of a code by their sentence."""
+    found: dict[VerdictCode, dict[str, list[Verdict]]] = {}
     for verdict in verdicts:
-        found.setdefault(verdict.code, []).append(verdict)
+        # A sentence that names its run is the same for all: whoever reads it sees which runs it is about.
+        sentence = verdict.sentence.replace(str(verdict.details["run"]), "RUN")
+        found.setdefault(verdict.code, {}).setdefault(sentence, []).append(verdict)
     order = [*HEADS, *(code for code in found if code not in HEADS)]
     return [(code, HEADS.get(code, code.value), found[code]) for code in order if code in found]
