@@ -16,6 +16,7 @@ from worker.cli.on_app import program
 from worker.cli.options import json_option, url_option
 from worker.cli.server import client_for
 from worker.cli.worker import leave_with_stdin
+from worker.telemetry.exporting import exporting
 
 if TYPE_CHECKING:
     from worker.client import Client
@@ -81,7 +82,8 @@ def server_command(
         set_up_logging(log_format or client.settings.log_format)
         if until_stdin_ends:
             threading.Thread(target=leave_with_stdin, name="stdin", daemon=True).start()
-        serve(create_app(client=client), bound, say_ready, root_path)
+        with exporting():  # runs that are submitted here begin their traces here
+            serve(create_app(client=client), bound, say_ready, root_path)
 
 
 def installed() -> bool:
