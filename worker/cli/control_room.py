@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -56,6 +57,7 @@ def server_command(
     if not installed():
         raise Failed(MISSING, USAGE)
     with client_for(url) as client:
+        log_format = log_format or client.settings.log_format
         if descriptor is not None:
             bound = socket.socket(fileno=descriptor)
         else:
@@ -72,6 +74,8 @@ def server_command(
         def say_ready() -> None:
             if as_json:
                 output.document({"url": reached, "pid": os.getpid()})
+            elif log_format == "json":
+                logging.getLogger("holdfast.web").info("serving at %s", reached)
             else:
                 click.echo(f"serving at {reached}", err=True)
 
@@ -79,7 +83,7 @@ def server_command(
         from worker.web import create_app
         from worker.web.serving import serve
 
-        set_up_logging(log_format or client.settings.log_format)
+        set_up_logging(log_format)
         if until_stdin_ends:
             threading.Thread(target=leave_with_stdin, name="stdin", daemon=True).start()
         with exporting():  # runs that are submitted here begin their traces here
