@@ -13,6 +13,7 @@ from tests.mutants.lua import (
     recording,
     steering,
     sweeping,
+    tracing,
     trust,
 )
 
@@ -29,5 +30,6 @@ MUTANTS = (
     *moving.MUTANTS,
     *reading.MUTANTS,
     *recording.MUTANTS,
+    *tracing.MUTANTS,
     *trust.MUTANTS,
 )
