@@ -76,7 +76,7 @@ clean: ## remove .venv and the caches
 .venv/.dev: pyproject.toml
 	@$(make_venv)
 	@echo "Installing Holdfast, a server for it and the tools of its tests into .venv ..."
-	@$(PIP) --editable '.[embedded,ai,mcp,otel,dev]'
+	@$(PIP) --editable '.[embedded,server,ai,mcp,otel,dev]'
 	@touch .venv/.runtime $@
 
 # A .venv that works is kept. Otherwise: the newest Python that is new enough and can make one. (A name on PATH may be

@@ -51,6 +51,7 @@ class AsyncClient:
         thread_id: str | None = None,
         labels: Mapping[str, str] | None = None,
         budgets: Mapping[str, float] | None = None,
+        submitted_by: str | None = None,
     ) -> Run:
         """Hand over a goal; once this returns, the run is not lost."""
         return await _threaded(
@@ -68,6 +69,7 @@ class AsyncClient:
             thread_id=thread_id,
             labels=labels,
             budgets=budgets,
+            submitted_by=submitted_by,
         )
 
     async def get(self, run_id: str) -> Run:
@@ -75,10 +77,18 @@ class AsyncClient:
         return await _threaded(self._client.get, run_id)
 
     async def runs(
-        self, status: RunStatus | str | None = None, flow: str | None = None, limit: int = 50, cursor: str | None = None
+        self,
+        status: RunStatus | str | None = None,
+        flow: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        submitted_by: str | None = None,
+        look: int | None = None,
     ) -> Page:
         """Runs, newest first, some at a time."""
-        return await _threaded(self._client.runs, status, flow, limit, cursor)
+        return await _threaded(self._client.runs, status, flow, limit, cursor, labels=labels, submitted_by=submitted_by, look=look)
 
     async def request_stop(
         self, run_id: str, mode: StopMode = "graceful", reason: str | None = None, requested_by: str | None = None
@@ -104,9 +114,10 @@ class AsyncClient:
         flow: str | None = None,
         older_than: timedelta | None = None,
         now: datetime | None = None,
+        submitted_by: str | None = None,
     ) -> list[str]:
         """The ids of the runs of this status and flow."""
-        return await _threaded(self._client.matching, status, flow, older_than, now)
+        return await _threaded(self._client.matching, status, flow, older_than, now, submitted_by)
 
     async def request_stop_many(
         self,
@@ -115,17 +126,20 @@ class AsyncClient:
         mode: StopMode = "graceful",
         reason: str | None = None,
         requested_by: str | None = None,
+        submitted_by: str | None = None,
     ) -> list[StopReceipt]:
         """Stop all live runs of a flow, a status, or both."""
-        return await _threaded(self._client.request_stop_many, flow, status, mode, reason, requested_by)
+        return await _threaded(self._client.request_stop_many, flow, status, mode, reason, requested_by, submitted_by)
 
-    async def retry_many(self, flow: str | None = None) -> list[Done]:
+    async def retry_many(self, flow: str | None = None, submitted_by: str | None = None) -> list[Done]:
         """Take all errored runs (of a flow) up again."""
-        return await _threaded(self._client.retry_many, flow)
+        return await _threaded(self._client.retry_many, flow, submitted_by)
 
-    async def delete_many(self, status: RunStatus | str, flow: str | None = None, older_than: timedelta | None = None) -> list[Done]:
+    async def delete_many(
+        self, status: RunStatus | str, flow: str | None = None, older_than: timedelta | None = None, submitted_by: str | None = None
+    ) -> list[Done]:
         """Remove all runs of an ended status."""
-        return await _threaded(self._client.delete_many, status, flow, older_than)
+        return await _threaded(self._client.delete_many, status, flow, older_than, submitted_by)
 
     async def pause_flow(self, flow: str, reason: str | None = None, requested_by: str | None = None) -> bool:
         """Pause a flow: no round of its runs is claimed any more."""
@@ -170,9 +184,9 @@ class AsyncClient:
             pause = FIRST_LOOK if batch else min(pause * 1.5, LAST_LOOK)
             await asyncio.sleep(pause)
 
-    async def inbox(self, limit: int = 50, cursor: str | None = None) -> Inbox:
+    async def inbox(self, limit: int = 50, cursor: str | None = None, submitted_by: str | None = None) -> Inbox:
         """The runs that wait for a person, those that have waited longest first."""
-        return await _threaded(self._client.inbox, limit, cursor)
+        return await _threaded(self._client.inbox, limit, cursor, submitted_by)
 
     async def transcript(self, run_id: str) -> dict[str, Any]:
         """The whole run as JSON data: the run, its history and its events."""

@@ -59,6 +59,7 @@ def install(celery_app: Celery, settings: Settings | None = None) -> Celery:
     celery_app.steps["worker"].add(_step(engine))
     signals.worker_process_init.connect(watch_parent(engine), weak=False)
     signals.worker_process_shutdown.connect(_flush_spans, weak=False, dispatch_uid="holdfast-spans")
+    signals.worker_process_shutdown.connect(lambda **_: engine.write_figures(), weak=False)
     signals.celeryd_init.connect(_declare_queues, weak=False, dispatch_uid="holdfast")
     return celery_app
 
@@ -149,6 +150,7 @@ def _step(engine: Engine) -> type[bootsteps.StartStopStep]:
             give_back_not_begun()
 
         def _leave(self, **_: Any) -> None:
+            engine.write_figures()
             if engine.sweeping is not None:
                 engine.sweeping.stop()
             flush()

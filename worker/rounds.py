@@ -19,6 +19,7 @@ from worker.contexts import context_of
 from worker.dispatch import Dispatcher
 from worker.errors import DamagedRun
 from worker.fetching import Delivery, Fetching
+from worker.figures import RoundFigures
 from worker.gate import too_late
 from worker.heartbeat import Heartbeat, Lease
 from worker.ledger import Ledger
@@ -28,6 +29,7 @@ from worker.record import SCHEMA, Record
 from worker.settings import Settings
 from worker.store import Fetch, Granted, Refused, Store, StoreUnavailable
 from worker.telemetry.rounds import RoundSpan, round_span
+from worker.store.keys import role_of
 from worker.transitions import GIVE_BACK, Settlement, failure, hold_up, quarantine, settle, with_accounts
 
 logger = logging.getLogger("holdfast.rounds")
@@ -49,6 +51,7 @@ class Rounds:
         owner: the worker's name, shown as the owner of its leases.
         draining: whether the worker is shutting down; a round claimed then is given back.
         fetching: what of its commits fetch; None: nothing.
+        figures: is told what rounds come to; None: nobody is.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Rounds:
         owner: str,
         draining: Callable[[], bool] = lambda: False,
         fetching: Fetching | None = None,
+        figures: RoundFigures | None = None,
     ) -> None:
         self._store = store
         self._dispatcher = dispatcher
@@ -70,6 +74,7 @@ class Rounds:
         self._owner = owner
         self._draining = draining
         self._fetching = fetching
+        self._figures = figures or RoundFigures()
 
     def play(self, run_id: str, epoch: int, step: int, delivery: Delivery | None = None) -> str:
         """Play round ``step`` of ``run_id`` in ``epoch``, if this delivery wins the claim.
@@ -122,9 +127,11 @@ class Rounds:
                 round_span(self._store, claim, self._owner) as span,
             ):
                 settlement, nodes = self._settlement(record, claim, lease, span)
-                word = self._commit(record, claim, settlement, nodes, _ms(time.monotonic() - started), delivery, span.fields(settlement))
+                took = _ms(time.monotonic() - started)
+                word = self._commit(record, claim, settlement, nodes, took, delivery, span.fields(settlement))
                 span.outcome(word)
-                return word
+            self._count(record, claim, nodes, word, took)
+            return word
         finally:
             self._heartbeat.release(lease)
 
@@ -160,6 +167,7 @@ class Rounds:
         else:
             settlement = self._played(record, claim, lease, flow, context)
             span.played(context)
+            self._figures.spent(record.fields["flow"], context.spent)
             used = sum_of([context.spent, {name: amount for name, amount in estimate.items() if name.startswith(COMMANDS)}])
         accounts = ledger.fields(estimate, used, settlement.is_done)
         if context.journal.is_behind and not settlement.is_done:
@@ -255,6 +263,14 @@ class Rounds:
         elif detail in ("continued", "queued"):
             self._dispatcher.hand_over([handed])
         return detail if word == "ok" else word
+
+    def _count(self, record: Record, claim: Granted, nodes: Mapping[str, Role], word: str, took: int) -> None:
+        """For whoever watches; a node that the flow does not have is none of the figures'."""
+        fields = record.fields
+        if fields["current_node"] in nodes:
+            self._figures.round(fields["flow"], fields["current_node"], word, took)
+        if fields["queue"] in self._store.keys.queue_names and "queued_at" in fields:
+            self._figures.waited(role_of(fields["queue"]), claim.now - int(fields["queued_at"]))
 
     def _fetch(self) -> Fetch | None:
         lists = self._fetching.lists(len(self._heartbeat)) if self._fetching is not None else ()

@@ -106,6 +106,7 @@ def status_of(fields: Mapping[str, str]) -> RunStatus:
 
 #: What ``details`` shows beside the state, where the run has it.
 DETAILS = (
+    "submitted_by",
     "owner",
     "waiting_for",
     "last_error",

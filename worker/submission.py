@@ -52,6 +52,7 @@ class Submission:
     not_before: When | None = None
     deadline: When | None = None
     budgets: Mapping[str, float] | None = None
+    submitted_by: str | None = None
 
     def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
         """The hash fields of the new run; raises InvalidInput where something cannot be accepted."""
@@ -65,9 +66,6 @@ class Submission:
             "flow": self.flow,
             "goal": self.goal,
             "inputs": canonical(inputs),
-            "labels": canonical(storable(dict(self.labels), "the labels")),
-            "interrupt_before": canonical(self._nodes("interrupt_before")),
-            "interrupt_after": canonical(self._nodes("interrupt_after")),
             "inputs_checked": "1" if self.checked else "0",
             "cycles": "0",
             "turns": "0",
@@ -76,9 +74,15 @@ class Submission:
             "resend": str(_ms(settings.resend_seconds)),
             "retention": str(_ms(settings.retention * 86_400)),
         }
+        labels = storable(dict(self.labels), "the labels")
+        # Nothing is what is not there: each field costs every claim of the run its time.
+        optional = {"labels": labels, **{option: self._nodes(option) for option in ("interrupt_before", "interrupt_after")}}
+        fields |= {name: canonical(value) for name, value in optional.items() if value}
         limit = self.max_rounds if self.max_rounds is not None else self.description["max_rounds"]
         if limit is not None:
             fields["max_rounds"] = str(limit)
+        if self.submitted_by is not None:
+            fields["submitted_by"] = self.submitted_by
         timeout = self.description["round_timeout_seconds"] or settings.round_timeout_seconds
         if timeout:
             fields["round_timeout"] = str(_ms(timeout))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from worker.client.inbox import Inbox, Inboxes
+from worker.client.listing import Page
 from worker.client.many import ManyRuns
-from worker.client.reading import Page
 from worker.client.steering import Steering
 from worker.client.submitting import Submitting
 

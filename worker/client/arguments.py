@@ -25,8 +25,12 @@ MOST_KEY_BYTES = 1024
 MOST_NOTE_BYTES = 16 * 1024
 #: Runs that one page may hold.
 MOST = 100_000
-CURSOR = re.compile(rf"({'|'.join(INDEXES)})\|(\d{{1,15}}\.\d{{1,6}}:.+)", re.DOTALL)
+#: Where a page is cut off that is of one submitter's runs: in no index of a status, but in the submitter's own.
+OWN = "own"
+CURSOR = re.compile(rf"({'|'.join((*INDEXES, OWN))})\|(\d{{1,15}}\.\d{{1,6}}:.+)", re.DOTALL)
 INBOX_CURSOR = re.compile(rf"(\d{{1,15}}):({RUN_ID.pattern})")
+#: Whose run it is; part of a key's name on the server.
+SUBMITTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
 EVENT_ID = re.compile(r"\d{1,19}(-\d{1,19})?")
 
 
@@ -50,6 +54,13 @@ def notes(**values: object) -> None:
     for name, value in values.items():
         if isinstance(value, str) and len(value.encode()) > MOST_NOTE_BYTES:
             raise InvalidInput(f"{name} takes {len(value.encode())} bytes, at most {MOST_NOTE_BYTES} are accepted")
+
+
+def submitter(value: object) -> None:
+    """Whose run it is, or None."""
+    optional_texts(submitted_by=value)
+    if isinstance(value, str) and not SUBMITTER.fullmatch(value):
+        raise wrong("submitted_by", "a name: letters, digits and _ . : @ + -, at most 100, a letter or digit first", value)
 
 
 def names(value: object, name: str) -> None:
@@ -102,6 +113,12 @@ def limit(value: object) -> None:
     """How many runs a page may hold."""
     if type(value) is not int or not 1 <= value <= MOST:
         raise wrong("limit", f"a whole number from 1 to {MOST}", value)
+
+
+def look(value: object) -> None:
+    """How many runs may be looked at for one page; None: as many as there are."""
+    if value is not None and (type(value) is not int or value < 1):
+        raise wrong("look", "a whole number from 1, or None", value)
 
 
 def cursor(value: object) -> tuple[str, str] | None:

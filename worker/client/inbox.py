@@ -34,11 +34,12 @@ class Inbox:
 class Inboxes(Reading):
     """Looks for what people are asked."""
 
-    def inbox(self, limit: int = 50, cursor: str | None = None) -> Inbox:
-        """The runs that wait for a person, those that have waited longest first; ``cursor`` continues where a page ended."""
+    def inbox(self, limit: int = 50, cursor: str | None = None, submitted_by: str | None = None) -> Inbox:
+        """The runs (of one submitter) that wait for a person, longest first; ``cursor`` continues where a page ended."""
         arguments.limit(limit)
+        arguments.submitter(submitted_by)
         place = arguments.inbox_cursor(cursor) or (-1, "")
-        later = [entry for entry in self._interrupted() if entry > place]
+        later = [entry for entry in self._interrupted(submitted_by) if entry > place]
         found: list[Waiting] = []
         damaged: list[str] = []
         for begin in range(0, len(later), limit):
@@ -57,15 +58,19 @@ class Inboxes(Reading):
                     return Inbox(found, f"{entry[0]}:{entry[1]}" if more else None, tuple(damaged))
         return Inbox(found, damaged=tuple(damaged))
 
-    def _interrupted(self) -> list[tuple[int, str]]:
+    def _interrupted(self, submitted_by: str | None) -> list[tuple[int, str]]:
         """Since when each waits (ms), and its id, in this order: the index itself goes by their submission."""
         found: list[tuple[int, str]] = []
         last: str | None = None
         while True:
             listed = self._store.listed("interrupted", BATCH, last)
             ids = [run_id for run_id, _ in listed]
-            since = self._store.some_fields(ids, ["updated_at"])
-            found += [(_ms(fields.get("updated_at", "")), run_id) for run_id, fields in zip(ids, since, strict=True)]
+            since = self._store.some_fields(ids, ["updated_at", "submitted_by"])
+            found += [
+                (_ms(fields.get("updated_at", "")), run_id)
+                for run_id, fields in zip(ids, since, strict=True)
+                if submitted_by in (None, fields.get("submitted_by"))
+            ]
             if len(listed) < BATCH:
                 return sorted(set(found))
             last = f"{listed[-1][1]}:{ids[-1]}"

@@ -12,7 +12,7 @@ from worker.receipt import StopMode, StopReceipt
 from worker.run import Run, RunStatus
 
 if TYPE_CHECKING:
-    from worker.client.reading import Page
+    from worker.client.listing import Page
 
 LIVE = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.INTERRUPTED)
 #: Runs read in one exchange.
@@ -30,12 +30,25 @@ class Done:
 class _OneByOne(Protocol):
     """The methods of a client that this builds on."""
 
-    def runs(self, status: RunStatus | str | None = ..., flow: str | None = ..., limit: int = ..., cursor: str | None = ...) -> Page: ...
+    def runs(
+        self,
+        status: RunStatus | str | None = ...,
+        flow: str | None = ...,
+        limit: int = ...,
+        cursor: str | None = ...,
+        *,
+        submitted_by: str | None = ...,
+    ) -> Page: ...
     def request_stop(self, run_id: str, mode: StopMode = ..., reason: str | None = ..., requested_by: str | None = ...) -> StopReceipt: ...
     def retry(self, run_id: str) -> Run: ...
     def delete(self, run_id: str) -> None: ...
     def matching(
-        self, status: RunStatus | str | None = ..., flow: str | None = ..., older_than: timedelta | None = ..., now: datetime | None = ...
+        self,
+        status: RunStatus | str | None = ...,
+        flow: str | None = ...,
+        older_than: timedelta | None = ...,
+        now: datetime | None = ...,
+        submitted_by: str | None = ...,
     ) -> list[str]: ...
 
 
@@ -52,8 +65,9 @@ class ManyRuns:
         flow: str | None = None,
         older_than: timedelta | None = None,
         now: datetime | None = None,
+        submitted_by: str | None = None,
     ) -> list[str]:
-        """The ids of the runs of this status and flow.
+        """The ids of the runs of this status and flow (and submitter; as in all methods here).
 
         Args:
             older_than: only runs to which nothing has happened for so long before ``now`` (None: this machine's time).
@@ -62,7 +76,7 @@ class ManyRuns:
         found: list[str] = []
         cursor: str | None = None
         while True:
-            page = self.runs(status, flow, PAGE, cursor)
+            page = self.runs(status, flow, PAGE, cursor, submitted_by=submitted_by)
             found += [run.id for run in page if before is None or run.updated_at < before]
             cursor = page.cursor
             if cursor is None:
@@ -75,6 +89,7 @@ class ManyRuns:
         mode: StopMode = "graceful",
         reason: str | None = None,
         requested_by: str | None = None,
+        submitted_by: str | None = None,
     ) -> list[StopReceipt]:
         """Stop all live runs of a flow, a status (queued, running or interrupted), or both; raises InvalidInput where neither is given."""
         _some_filter("stop", flow, status)
@@ -82,7 +97,7 @@ class ManyRuns:
         arguments.notes(reason=reason, requested_by=requested_by)
         one = arguments.status(status)
         wanted = LIVE if one is None else (one,)
-        ids = dict.fromkeys(run_id for each in wanted for run_id in self.matching(each, flow))
+        ids = dict.fromkeys(run_id for each in wanted for run_id in self.matching(each, flow, submitted_by=submitted_by))
         receipts = []
         for run_id in ids:
             try:
@@ -91,10 +106,10 @@ class ManyRuns:
                 receipts.append(StopReceipt(run_id, True, True, str(error), False, "damaged", mode, requested_by, reason))
         return receipts
 
-    def retry_many(self: _OneByOne, flow: str | None = None) -> list[Done]:
+    def retry_many(self: _OneByOne, flow: str | None = None, submitted_by: str | None = None) -> list[Done]:
         """Take all errored runs up again at their failed step; those of one flow, if one is given."""
         done = []
-        for run_id in self.matching(RunStatus.ERRORED, flow):
+        for run_id in self.matching(RunStatus.ERRORED, flow, submitted_by=submitted_by):
             try:
                 self.retry(run_id)
             except (InvalidTransition, Stale, RunNotFound, DamagedRun) as error:
@@ -103,14 +118,20 @@ class ManyRuns:
                 done.append(Done(run_id))
         return done
 
-    def delete_many(self: _OneByOne, status: RunStatus | str, flow: str | None = None, older_than: timedelta | None = None) -> list[Done]:
+    def delete_many(
+        self: _OneByOne,
+        status: RunStatus | str,
+        flow: str | None = None,
+        older_than: timedelta | None = None,
+        submitted_by: str | None = None,
+    ) -> list[Done]:
         """Remove all runs of an ended status (completed, errored or stopped); raises InvalidInput for another status."""
         wanted = arguments.status(status)
         if wanted is None or not wanted.ended:
             came = "of any status" if wanted is None else f"that are {wanted.value}"
             raise InvalidInput(f"only completed, errored and stopped runs can be deleted, none {came}")
         done = []
-        for run_id in self.matching(wanted, flow, older_than):
+        for run_id in self.matching(wanted, flow, older_than, submitted_by=submitted_by):
             try:
                 self.delete(run_id)
             except (InvalidTransition, RunNotFound, DamagedRun) as error:

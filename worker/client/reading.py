@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from worker.client import arguments
 from worker.client.connection import Connected, not_found
-from worker.errors import ArtifactNotFound, DamagedRun
+from worker.client.listing import Page, Wanted, list_runs
+from worker.errors import ArtifactNotFound
 from worker.event import LAST, Event
 from worker.record import Record, unpack_turns
 from worker.run import Run, RunStatus, status_of
-from worker.store.keys import INDEXES
 from worker.store.looking import look
 from worker.verdict import Verdict
 from worker.why import verdict_of
 
 #: How long one wait for new events lasts before the caller's patience is looked at again.
 EVENT_BLOCK = 1.0
-
-
-@dataclass(frozen=True)
-class Page:
-    """Some runs, and the cursor that continues after them (None at the end); ``damaged`` names runs that do not read."""
-
-    runs: list[Run]
-    cursor: str | None = None
-    damaged: tuple[str, ...] = ()
-
-    def __iter__(self) -> Iterator[Run]:
-        return iter(self.runs)
-
-    def __len__(self) -> int:
-        return len(self.runs)
 
 
 class Reading(Connected):
@@ -44,37 +28,30 @@ class Reading(Connected):
         """The run as it is now; raises RunNotFound, DamagedRun."""
         return Run.of(self._record(run_id))
 
-    def runs(self, status: RunStatus | str | None = None, flow: str | None = None, limit: int = 50, cursor: str | None = None) -> Page:
-        """Runs, newest first, some at a time; ``cursor`` continues where a page of the same status ended."""
+    def runs(
+        self,
+        status: RunStatus | str | None = None,
+        flow: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        submitted_by: str | None = None,
+        look: int | None = None,
+    ) -> Page:
+        """Runs, newest first, some at a time; ``cursor`` continues where a page of the same status and submitter ended.
+
+        Args:
+            labels: only runs with these. submitted_by: only runs of this submitter, whatever their status in order of their submission.
+            look: at most so many runs are looked at: a page may then hold fewer than ``limit``, or none, and yet have a cursor.
+        """
         arguments.limit(limit)
         arguments.optional_texts(flow=flow)
+        arguments.mapping(labels, "labels", of_texts=True)
+        arguments.submitter(submitted_by)
+        arguments.look(look)
         wanted, place = arguments.status(status), arguments.cursor(cursor)
-        indexes = INDEXES if wanted is None else ("live" if wanted in (RunStatus.QUEUED, RunStatus.RUNNING) else wanted.value,)
-        position, before = place or (indexes[0], "")
-        if position not in indexes:
-            raise arguments.wrong("cursor", "that of a page of the same status", cursor)
-        names = indexes[indexes.index(position) :]
-        found: list[Run] = []
-        damaged: list[str] = []
-        for name in names:
-            last = before or None
-            before = ""
-            while True:
-                listed = self._store.listed(name, limit, last)
-                for (run_id, score), fields in zip(listed, self._store.records([run_id for run_id, _ in listed]), strict=True):
-                    last = f"{score}:{run_id}"
-                    if fields is None or (flow and fields.get("flow") != flow):
-                        continue
-                    try:
-                        if wanted is None or status_of(fields) is wanted:
-                            found.append(Run.of(Record(fields)))
-                    except DamagedRun:
-                        damaged.append(run_id)
-                    if len(found) == limit:
-                        return Page(found, f"{name}|{last}", tuple(damaged))
-                if len(listed) < limit:
-                    break
-        return Page(found, damaged=tuple(damaged))
+        return list_runs(self._store, Wanted(wanted, flow, labels or {}, submitted_by), limit, look, place, cursor)
 
     def wait(self, run_id: str, timeout: float | None = None) -> Run:
         """The run once it has ended (completed, errored, stopped) or is interrupted.

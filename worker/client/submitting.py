@@ -40,6 +40,7 @@ class Submitting(Fleet):
         thread_id: str | None = None,
         labels: Mapping[str, str] | None = None,
         budgets: Mapping[str, float] | None = None,
+        submitted_by: str | None = None,
     ) -> Run:
         """Hand over a goal; once this returns, the run is not lost.
 
@@ -55,6 +56,7 @@ class Submitting(Fleet):
             not_before, deadline: an aware datetime, or a duration (timedelta, seconds) from now.
             thread_id: your name for the conversation this belongs to. labels: texts by name.
             budgets: what the run may spend (``tokens``, ``money``, ``seconds``, ``cycles``, ``commands.NAME``), over the flow's own limits.
+            submitted_by: whose run it is: a person or a service, by a name of yours. It is no part of an idempotency key's content.
 
         Raises:
             UnknownFlow, InvalidInput, UnstorableValue: nothing was stored.
@@ -67,6 +69,7 @@ class Submitting(Fleet):
         arguments.names(interrupt_after, "interrupt_after")
         arguments.mapping(labels, "labels", of_texts=True)
         arguments.optional_texts(thread_id=thread_id)
+        arguments.submitter(submitted_by)
         arguments.key(idempotency_key)
         arguments.budgets(budgets, "budgets")
         description, accepted, checked = self._checked(flow, dict(inputs or {}))
@@ -85,6 +88,7 @@ class Submitting(Fleet):
             not_before=not_before,
             deadline=deadline,
             budgets=budgets,
+            submitted_by=submitted_by,
         )
         if run_id is None:
             run_id = uuid.uuid4().hex[:16]
@@ -114,6 +118,7 @@ class Submitting(Fleet):
                 deadline=until,
                 idempotency_key=idempotency_key,
                 content=submission.content() if idempotency_key is not None else None,
+                submitted_by=submitted_by,
             )
             root.made = word == "ok"
         match word:

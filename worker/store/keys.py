@@ -11,6 +11,11 @@ INDEXES = ("live", "interrupted", "stopped", "completed", "errored")
 ROLES = ("controller", "executor")
 
 
+def role_of(queue: str) -> str:
+    """The role that a broker's list is for."""
+    return queue.rpartition(".")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """The keys under one prefix; two prefixes on one server know nothing of each other."""
@@ -41,6 +46,10 @@ class Keys:
         """Sorted set of run ids; by creation, ended ones by the time of their end (ms)."""
         return f"{self.prefix}:index:{name}"
 
+    def submitted(self, name: str) -> str:
+        """Sorted set of the ids of one submitter's runs, by creation (ms); runs that are gone leave it when somebody looks."""
+        return f"{self.prefix}:submitted:{name}"
+
     def queue(self, role: str) -> str:
         """List: Celery's queue of the role; kombu's Redis transport names the list like the queue."""
         return f"{self.prefix}.{role}"
@@ -52,7 +61,9 @@ class Keys:
 
     @property
     def queues(self) -> str:
-        """Hash: for each list ``LIST:pushed`` and ``LIST:cursor``; the newest token; the sweep's last time and the last silence."""
+        """Hash: for each list ``LIST:pushed`` and ``LIST:cursor``; the newest token; the sweep's last time and the last silence;
+        what transitions count, as ``WHAT:WORD:FLOW`` (counting.lua).
+        """
         return f"{self.prefix}:queues"
 
     @property
@@ -71,6 +82,11 @@ class Keys:
         return f"{self.prefix}:workers:info"
 
     @property
+    def metrics(self) -> str:
+        """Hash: what workers add up of their rounds, by name and labels (a JSON list)."""
+        return f"{self.prefix}:metrics"
+
+    @property
     def dead_letters(self) -> str:
         """List, bounded: messages the guard refused, newest first (JSON: at, list, why, message)."""
         return f"{self.prefix}:dead"
@@ -87,7 +103,7 @@ class Keys:
 
     def line(self, queue: str) -> str:
         """Sorted set: runs that the sweep saw in line there, by the number of their message."""
-        return f"{self.prefix}:line:{queue.rpartition('.')[2]}"
+        return f"{self.prefix}:line:{role_of(queue)}"
 
     def of_sweep(self) -> list[str]:
         """What the sweep takes: what is shared, and the line of each of the broker's lists."""

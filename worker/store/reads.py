@@ -57,14 +57,26 @@ class Reads(Connection):
 
     def listed(self, index: str, limit: int, before: str | None = None) -> list[tuple[str, float]]:
         """Ids of an index with their times (ms), newest first, from just after the cursor ``before`` ("score:id")."""
+        return self._listed(self.keys.index(index), limit, before)
+
+    def submitted(self, name: str, limit: int, before: str | None = None) -> list[tuple[str, float]]:
+        """The same of one submitter's runs; some of them may be gone."""
+        return self._listed(self.keys.submitted(name), limit, before)
+
+    def forget_submitted(self, name: str, run_ids: Sequence[str]) -> None:
+        """Take runs that are gone off the list of their submitter's."""
+        with self._answered():
+            self.redis.zrem(self.keys.submitted(name), *run_ids)
+
+    def _listed(self, key: str, limit: int, before: str | None) -> list[tuple[str, float]]:
         start = 0
         with self._answered():
             if before is not None:
                 score, _, last = before.partition(":")
-                rank = cast("int | None", self.redis.zrevrank(self.keys.index(index), last))
+                rank = cast("int | None", self.redis.zrevrank(key, last))
                 # A run that left the index meanwhile has no rank: go on below its time.
-                start = rank + 1 if rank is not None else self.redis.zcount(self.keys.index(index), score, "+inf")
-            found = self.redis.zrange(self.keys.index(index), start, start + limit - 1, desc=True, withscores=True)
+                start = rank + 1 if rank is not None else self.redis.zcount(key, score, "+inf")
+            found = self.redis.zrange(key, start, start + limit - 1, desc=True, withscores=True)
         return [(pair[0], float(pair[1])) for pair in cast(list[Any], found)]
 
     def records(self, run_ids: Sequence[str]) -> list[dict[str, str] | None]:

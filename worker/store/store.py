@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from worker.store.figures import Figures
 from worker.store.pauses import Pauses
 from worker.store.reads import Reads
 
@@ -100,6 +101,11 @@ class Store(Reads):
         """The flows that are paused."""
         return Pauses(self)
 
+    @cached_property
+    def figures(self) -> Figures:
+        """What metrics are made of."""
+        return Figures(self)
+
     def submit(
         self,
         run_id: str,
@@ -112,11 +118,19 @@ class Store(Reads):
         deadline: int | None = None,
         idempotency_key: str | None = None,
         content: str | None = None,
+        submitted_by: str | None = None,
     ) -> tuple[str, str]:
-        """Make a run. Durations in ms. Returns a word (see submit_run.lua) and the id it concerns."""
+        """Make a run, of ``submitted_by`` if somebody is named. Durations in ms.
+
+        Returns:
+            A word (see submit_run.lua) and the id it concerns.
+        """
         named = {"id": run_id, "nonce": nonce, "message": message, "phase": phase, "delay": delay, "deadline": deadline}
         named |= {"content": content, "idempotency_key": idempotency_key}
-        answer = self._run("submit_run", run_id, named, fields, idempotency_key=idempotency_key)
+        named["submitted_by"] = submitted_by
+        keys = self.keys.of_run(run_id, idempotency_key)
+        keys += [self.keys.submitted(submitted_by)] if submitted_by is not None else []
+        answer = self._call("submit_run", keys, named, fields, run_id=run_id)
         return answer[0], answer[1]
 
     def claim(

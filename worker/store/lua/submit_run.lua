@@ -1,15 +1,22 @@
 #!lua
 -- submit_run: make a new run and hand its first round over, once for each submission and each idempotency key.
--- KEYS  as in reading.lua; KEYS[5] is the idempotency key's.
--- ARGV  id, nonce (one a submission), [content] (digest of what was submitted, with an idempotency key),
+-- KEYS  as in reading.lua; KEYS[5] is the idempotency key's; with `submitted_by`, the last is the index of that submitter's runs.
+-- ARGV  [submitted_by], id, nonce (one a submission), [content] (digest of what was submitted, with an idempotency key),
 --       phase (queued | waiting | interrupted), [delay] (waiting: until its start), message, =field...
 -- Returns ok ID | existing ID (same key, same content) | conflict ID | exists ID | damaged KEY | unknown_queue LIST
 -- The only transition without allow-oom: a full server refuses new work and keeps what it has.
 --@ reading.lua
+--@ counting.lua
 --@ moving.lua
 local k = keys_of_one_run()
 local now = clock()
+local submitted = arg.submitted_by and KEYS[#KEYS]
+if submitted then k.lists[submitted] = nil end
 local damaged = mistyped(k)
+if submitted and not damaged then
+  local found = call('TYPE', submitted).ok
+  if found ~= 'none' and found ~= 'zset' then damaged = submitted end
+end
 if damaged then return { 'damaged', damaged } end
 
 if call('EXISTS', k.run) == 1 and call('HGET', k.run, 'nonce') == arg.nonce then return { 'ok', arg.id } end
@@ -43,8 +50,10 @@ if arg.content then
   call('SET', k.idem, arg.content .. ' ' .. arg.id)
   set(k, 'idem', arg.idempotency_key)
 end
+if submitted then call('ZADD', submitted, run.created_at, arg.id) end
 run.step, run.message, run.number, run.grace = '0', arg.message, '0', run.resend
 event(k, run, now, 'submitted', 'flow', run.flow)
+tally(k, run, 'moves:submitted', 1)
 if arg.delay then set(k, 'not_before', whole(now + number(arg.delay))) end
 if arg.phase == 'queued' then
   push(k, run, now)

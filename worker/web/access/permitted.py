@@ -1,0 +1,186 @@
+"""Permitted: the client's methods, as far as a caller may. Scopes and owners are enforced here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from worker.client import Client, Inbox, Page
+from worker.client.connection import not_found
+from worker.client.many import Done
+from worker.doctor import Finding
+from worker.event import Event
+from worker.metrics import exposition
+from worker.receipt import StopMode, StopReceipt
+from worker.run import Run, RunStatus
+from worker.verdict import Verdict
+from worker.web.access.caller import Caller, Scope
+
+#: Runs looked at for one page: what it costs stays the same, however many there are.
+LOOK = 1000
+
+
+class Permitted:
+    """A client in a caller's hands.
+
+    Raises, from every method beside what Client raises:
+        Forbidden: the caller lacks the scope. RunNotFound: the run is another's, as if it were not there.
+    """
+
+    def __init__(self, client: Client, caller: Caller) -> None:
+        self.client = client
+        self.caller = caller
+
+    # read
+
+    def metrics(self, accept: str = "") -> tuple[bytes, str]:
+        """What Prometheus is told: figures of everybody's runs together, which name flows and no run; ``accept`` as in worker.metrics."""
+        self.caller.require(Scope.READ)
+        return exposition(self.client, accept)
+
+    def get(self, run_id: str) -> Run:
+        """The run as it is now."""
+        return self._own(run_id, Scope.READ)
+
+    def runs(
+        self,
+        status: RunStatus | str | None = None,
+        flow: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Page:
+        """A page of their runs; it may hold fewer than ``limit`` and yet have a cursor."""
+        self.caller.require(Scope.READ)
+        only = self.caller.sees_only
+        return self.client.runs(status, flow, limit, cursor, labels=labels, submitted_by=only, look=max(LOOK, limit))
+
+    def events(self, run_id: str, after: str | None = None) -> Iterator[Event]:
+        """What happened to the run until now."""
+        self._own(run_id, Scope.READ)
+        return self.client.events(run_id, after, follow=False)
+
+    def transcript(self, run_id: str) -> dict[str, Any]:
+        """The whole run."""
+        self._own(run_id, Scope.READ)
+        return self.client.transcript(run_id)
+
+    def artifacts(self, run_id: str) -> dict[str, int]:
+        """What the run keeps whole beside its history."""
+        self._own(run_id, Scope.READ)
+        return self.client.artifacts(run_id)
+
+    def artifact(self, run_id: str, name: str) -> str:
+        """One of them."""
+        self._own(run_id, Scope.READ)
+        return self.client.artifact(run_id, name)
+
+    def why(self, run_id: str) -> Verdict:
+        """Why the run is where it is; also of a run so damaged that it does not read, for those who see every run."""
+        self.caller.require(Scope.READ)
+        if not self.caller.is_admin:
+            self._own(run_id, Scope.READ)
+        return self.client.why(run_id)
+
+    def inbox(self, limit: int = 50, cursor: str | None = None) -> Inbox:
+        """What waits for a person."""
+        self.caller.require(Scope.READ)
+        return self.client.inbox(limit, cursor, self.caller.sees_only)
+
+    def workers(self) -> list[dict[str, Any]]:
+        """The workers that announced themselves lately."""
+        self.caller.require(Scope.READ)
+        return self.client.workers()
+
+    def flows(self) -> dict[str, dict[str, Any]]:
+        """The flows that this server or a live worker knows."""
+        self.caller.require(Scope.READ)
+        return self.client.flows()
+
+    def paused_flows(self) -> dict[str, dict[str, Any]]:
+        """The paused flows."""
+        self.caller.require(Scope.READ)
+        return self.client.paused_flows()
+
+    # submit
+
+    def submit(self, flow: str, goal: str, inputs: Mapping[str, Any] | None = None, **options: Any) -> Run:
+        """Hand over a goal. It is the caller's, and so is the idempotency key: under it nobody meets another's run."""
+        self.caller.require(Scope.SUBMIT)
+        key = options.pop("idempotency_key", None)
+        if key:
+            options["idempotency_key"] = f"{self.caller.name}/{key}"
+        return self.client.submit(flow, goal, inputs, **options, submitted_by=self.caller.name)
+
+    def retry(self, run_id: str) -> Run:
+        """Take an errored run up again."""
+        self._own(run_id, Scope.SUBMIT)
+        return self.client.retry(run_id)
+
+    def retry_many(self, flow: str | None = None) -> list[Done]:
+        """Take all errored runs (of a flow) up again."""
+        self.caller.require(Scope.SUBMIT)
+        return self.client.retry_many(flow, self.caller.sees_only)
+
+    # answer
+
+    def resume(self, run_id: str, answer: Any = None, add: Mapping[str, float] | None = None, interrupt: str | None = None) -> Run:
+        """Go on with an interrupted run, giving the answer, or with a stopped one."""
+        self._own(run_id, Scope.ANSWER)
+        return self.client.resume(run_id, answer, add, interrupt)
+
+    # stop
+
+    def request_stop(self, run_id: str, mode: StopMode = "graceful", reason: str | None = None) -> StopReceipt:
+        """Stop a run, in the caller's name."""
+        self._owned(run_id, Scope.STOP)
+        return self.client.request_stop(run_id, mode, reason, self.caller.name)
+
+    def request_stop_many(
+        self, flow: str | None = None, status: RunStatus | str | None = None, mode: StopMode = "graceful", reason: str | None = None
+    ) -> list[StopReceipt]:
+        """Stop all live runs of a flow, a status, or both."""
+        self.caller.require(Scope.STOP)
+        return self.client.request_stop_many(flow, status, mode, reason, self.caller.name, self.caller.sees_only)
+
+    # admin
+
+    def delete(self, run_id: str) -> None:
+        """Remove a run that has ended."""
+        self.caller.require(Scope.ADMIN)
+        self.client.delete(run_id)
+
+    def delete_many(self, status: RunStatus | str, flow: str | None = None, older_than: timedelta | None = None) -> list[Done]:
+        """Remove all runs of an ended status."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.delete_many(status, flow, older_than)
+
+    def pause_flow(self, flow: str, reason: str | None = None) -> bool:
+        """Pause a flow, in the caller's name."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.pause_flow(flow, reason, self.caller.name)
+
+    def unpause_flow(self, flow: str) -> int:
+        """Let a paused flow go on."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.unpause_flow(flow)
+
+    def doctor(self) -> list[Finding]:
+        """What voids or endangers the promises."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.doctor()
+
+    def _own(self, run_id: str, scope: Scope) -> Run:
+        """The run, if the caller may see it."""
+        self.caller.require(scope)
+        run = self.client.get(run_id)
+        if self.caller.sees_only not in (None, run.details.get("submitted_by")):
+            raise not_found(run_id)
+        return run
+
+    def _owned(self, run_id: str, scope: Scope) -> None:
+        """The same where a run that reads badly, or is not there, is no error for those who see every run."""
+        self.caller.require(scope)
+        if not self.caller.is_admin:
+            self._own(run_id, scope)
