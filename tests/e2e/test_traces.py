@@ -43,7 +43,9 @@ def test_the_trace_of_a_killed_and_recovered_run_is_one_tree_with_both_attempts(
     client: Client, settings: Settings, collected: Collector, pool: str
 ) -> None:
     """Submitted by a client that traces nothing; threads: the worker is killed, prefork: the process of its pool."""
-    with workers(2 if pool == "threads" else 1, settings, "--pool", pool, "--concurrency", "2", **exporting_to(collected)) as running:
+    soon = {"HOLDFAST_LEASE_SECONDS": "2", "HOLDFAST_HEARTBEAT_SECONDS": "0.5", "HOLDFAST_SWEEP_SECONDS": "0.2"}
+    count = 2 if pool == "threads" else 1
+    with workers(count, settings, "--pool", pool, "--concurrency", "2", **soon, **exporting_to(collected)) as running:
         run = client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": 0.5})
         # A process that is killed takes along what it has not sent yet.
         until(lambda: any(span["step"] == 1 for span in collected.of(run.id)), "the second round's span")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +21,8 @@ from worker import Client, Conflict
 from worker.engine import Engine
 from worker.settings import Settings
 from worker.store import Granted, Store
-from worker.telemetry import names
+from worker.telemetry import carried, names
+from worker.telemetry.carried import CarriedOn
 from worker.telemetry.losses import tell_losses
 from worker.telemetry.roots import parent_of
 from worker.telemetry.switch import Harmless, is_on
@@ -240,6 +242,27 @@ def test_a_run_that_is_not_sampled_stays_so(client: Client, engine: Engine, coll
         play(engine, run.id)
     fields = engine.store.fields(run.id) or {}
     assert "trace" in fields and "span" not in fields and collected.asked == 0
+
+
+def test_a_run_submitted_over_http_is_in_the_trace_that_the_request_names(client: Client, engine: Engine, collected: Collector) -> None:
+    """Also from the thread in which a web framework submits it; the request's headers are what a client of ours sends."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.to_thread(client.submit, "ledger", "g", {"rounds": 1}, run_id="by-url")
+
+    async def served(sent: dict[str, str]) -> None:
+        pairs = [(name.encode(), text.encode()) for name, text in sent.items()]
+        await CarriedOn(app)({"type": "http", "headers": pairs}, None, None)  # type: ignore[arg-type]
+
+    with traced_to(collected) as provider:
+        with provider.get_tracer("caller").start_as_current_span("the caller's") as caller:
+            sent = carried.headers()
+        asyncio.run(served(sent))
+        play(engine, "by-url")
+    root, _ = collected.tree("by-url", 1)
+    assert root.parent == f"{caller.get_span_context().span_id:016x}" and set(sent) == {"traceparent"}
+    assert client.get("by-url").details["trace_id"] == root.trace
+    assert carried.headers() == {}, "nobody traces any more"
 
 
 def test_where_nobody_traces_nothing_is_kept(client: Client, engine: Engine) -> None:

@@ -77,13 +77,15 @@ def server_command(
                 click.echo(f"serving at {reached}", err=True)
 
         from worker.logs import set_up_logging
+        from worker.telemetry.exporting import exporting
         from worker.web import create_app
         from worker.web.serving import serve
 
         set_up_logging(settings.log_format)
         if until_stdin_ends:
             threading.Thread(target=leave_with_stdin, name="stdin", daemon=True).start()
-        serve(create_app(settings, client), bound, say_ready, root_path)
+        with exporting():
+            serve(create_app(settings, client), bound, say_ready, root_path)
     finally:
         client.close()
 
