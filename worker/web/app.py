@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 
 from worker.client import Client
 from worker.settings import Settings
+from worker.telemetry.carried import CarriedOn
 from worker.web import metrics
 from worker.web.access import LOCAL, Caller
 from worker.web.api import api_router, bound
@@ -36,6 +37,7 @@ def create_app(
             runs.close()
 
     app = FastAPI(title="Holdfast", lifespan=lifespan, openapi_url=f"{API}/openapi.json", docs_url=None, redoc_url=None)
+    app.add_middleware(CarriedOn)
     app.state.client = runs
     who = caller or (lambda request: LOCAL)
     app.include_router(api_router(runs, who), prefix=API)
