@@ -67,7 +67,7 @@ def _told(rounds: Mapping[str, str]) -> Told:
             amount = float(text)
         except (ValueError, TypeError, RecursionError):
             continue
-        if is_whole(name, labels) and 0 <= amount < math.inf:
+        if is_whole(name, labels) and text.isascii() and 0 <= amount < math.inf:
             found[name][tuple(labels)] = amount
     return found
 
