@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from worker.settings import Settings
 from worker.store import Store
 from worker.store.keys import INDEXES
 
+ROOT = Path(__file__).parents[2]
 HOSTILE = 'a"b\\c\nd{e="f"} 1'
 
 
@@ -41,6 +43,23 @@ def test_promtool_finds_nothing_to_complain_of(client: Client) -> None:
 
 def test_promtool_would_complain() -> None:
     assert "counter metrics should have" in promtool("check", "metrics", given="# TYPE a counter\na 1\n").stderr
+
+
+def families(text: str) -> set[str]:
+    """The names in the table of the documentation, in the alerts, or on the lines of type in what is told."""
+    found = set(re.findall(r"\bholdfast_[a-z_]+", text))
+    return {re.sub(r"_(bucket|count|sum)$", "", name) for name in found}
+
+
+def test_the_documentation_lists_what_is_told_and_nothing_else(client: Client) -> None:
+    told = {name for name in families("\n".join(line for line in exposition(client)[0].decode().splitlines() if line.startswith("# TYPE")))}
+    listed = families("\n".join(line for line in (ROOT / "docs" / "metrics.md").read_text("utf-8").splitlines() if line.startswith("|")))
+    assert listed == told | {"holdfast_sweep_age_seconds"}, "that one is told once somebody has swept"
+
+
+def test_alerts_ask_for_nothing_that_is_not_told() -> None:
+    listed = families((ROOT / "docs" / "metrics.md").read_text("utf-8"))
+    assert families((ROOT / "config" / "prometheus" / "alerts.yml").read_text("utf-8")) <= listed
 
 
 def test_runs_are_told_by_flow_and_status(store: Store, client: Client) -> None:

@@ -31,7 +31,7 @@ def families(gathered: Gathered) -> Iterator[Metric]:
     )
     yield _histogram(
         "holdfast_round_duration_seconds",
-        "How long a round took from its claim to its commit.",
+        "How long a round took from its claim until its result was there.",
         ("flow", "node"),
         told["took"],
         told["took_ms"],
