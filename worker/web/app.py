@@ -9,8 +9,9 @@ from fastapi import FastAPI, Request
 
 from worker.client import Client
 from worker.settings import Settings
+from worker.web import metrics
 from worker.web.access import LOCAL, Caller
-from worker.web.api import api_router
+from worker.web.api import api_router, bound
 
 API = "/api/v1"
 
@@ -35,5 +36,7 @@ def create_app(
 
     app = FastAPI(title="Holdfast", lifespan=lifespan, openapi_url=f"{API}/openapi.json", docs_url=None, redoc_url=None)
     app.state.client = runs
-    app.include_router(api_router(runs, caller or (lambda request: LOCAL)), prefix=API)
+    who = caller or (lambda request: LOCAL)
+    app.include_router(api_router(runs, who), prefix=API)
+    app.include_router(bound(runs, who, metrics.router))
     return app
