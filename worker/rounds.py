@@ -28,8 +28,8 @@ from worker.processes import process_name
 from worker.record import SCHEMA, Record
 from worker.settings import Settings
 from worker.store import Fetch, Granted, Refused, Store, StoreUnavailable
-from worker.telemetry.rounds import RoundSpan, round_span
 from worker.store.keys import role_of
+from worker.telemetry.rounds import RoundSpan, round_span
 from worker.transitions import GIVE_BACK, Settlement, failure, hold_up, quarantine, settle, with_accounts
 
 logger = logging.getLogger("holdfast.rounds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from worker.access_token import Scope
+from worker.access_token import Scope as Scope  # noqa: PLC0414  of the same words
 from worker.errors import HoldfastError
 
 

@@ -22,7 +22,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-#: A year, in seconds. Only where the request came encrypted: over http browsers ignore it, and on localhost it would lock other programs out.
+#: A year, in seconds. Only where the request came encrypted: over http browsers ignore it.
 HSTS = "max-age=31536000"
 #: What is the same for everybody, and may be kept by browsers.
 STATIC = "/static/"

@@ -14,6 +14,6 @@ def check_listening(host: str, tokens: Tokens) -> None:
     """
     if not is_loopback(host) and not tokens.any():
         raise InvalidSettings(
-            f"the server would listen at {host or 'every address'}, where other machines reach it, and there is no token: whoever came could "
-            "do everything. Make one first (holdfast token create NAME --scope admin), or listen on 127.0.0.1"
+            f"the server would listen at {host or 'every address'}, where other machines reach it, and there is no token: whoever came "
+            "could do everything. Make one first (holdfast token create NAME --scope admin), or listen on 127.0.0.1"
         )
