@@ -104,20 +104,21 @@ class Door:
         session = self.session(request)
         return None if session is None else self._sessions.csrf(session)
 
+    def begin(self, request: Request) -> None:
+        """For what answers with a page: puts ``csrf``, which its forms carry, and ``signed_in`` into ``request.state``."""
+        session = self.session(request)
+        if session is None:
+            session = Session.new(self._clock())
+            self.keep(request, session)
+        request.state.csrf = self._sessions.csrf(session)
+        request.state.signed_in = session.token_id != ""
+
     # sessions
 
     def session(self, request: Request) -> Session | None:
         """The session of the request's cookie, if it is good."""
         cookie = request.cookies.get(_name(request))
         return None if cookie is None else self._sessions.read(cookie, self._clock())
-
-    def csrf(self, request: Request) -> str:
-        """What the forms of the page that answers this request are to carry; begins a session where there is none."""
-        session = self.session(request)
-        if session is None:
-            session = Session.new(self._clock())
-            self.keep(request, session)
-        return self._sessions.csrf(session)
 
     def keep(self, request: Request, session: Session | None) -> None:
         """Have the response set the session's cookie; with None, remove it."""
