@@ -14,7 +14,7 @@ from worker.cli.many import age
 from worker.cli.options import json_option, url_option
 from worker.cli.server import client_for
 from worker.cli.stop import login_name
-from worker.cli.texts import moment, plain
+from worker.words.texts import moment, plain
 
 SCOPES = ("read", "submit", "answer", "stop", "admin")
 
