@@ -30,6 +30,7 @@ OURS = {
     "due": "holdfast:due",
     "queues": "holdfast:queues",
     "index": "holdfast:index:live",
+    "submitted": "holdfast:submitted:ann",
     "paused": "holdfast:paused",
     "list": "holdfast.controller",
     "priorities": "holdfast.executor\x06\x169",
@@ -38,6 +39,8 @@ OURS = {
     "announcements": "holdfast:workers:info",
     "letters": "holdfast:dead",
     "figures": "holdfast:metrics",
+    "tokens": "holdfast:tokens",
+    "web_key": "holdfast:web:key",
 }
 #: Keys of other tenants, of Celery's, and such as look like ours.
 FOREIGN = (
@@ -91,12 +94,14 @@ WAITS = frozenset({"publish", "wait"})
 MOVES = {
     OF_A_RUN: "hset hdel xadd persist",
     only("idem"): "get set persist",
-    only("due", "index"): "zadd zrem",
+    only("due", "index", "submitted"): "zadd zrem",
     only("queues"): "hincrby",
     only("list"): "lpush rpush",
 }
 ROLES = {
-    "producer": Role(sees=SHARED | SEEN | {"idem"}, scripts=SHARED | {"idem"}, writes=by_command(MOVES), keyless=WAITS),
+    "producer": Role(
+        sees=SHARED | SEEN | {"idem", "submitted"}, scripts=SHARED | {"idem", "submitted"}, writes=by_command(MOVES), keyless=WAITS
+    ),
     "worker": Role(
         sees=SHARED | SEEN | {"idem", "line"},
         looks=only("zrangebyscore"),
@@ -115,12 +120,20 @@ ROLES = {
             }
         ),
     ),
-    "reader": Role(sees=SHARED | SEEN),
+    "reader": Role(sees=SHARED | SEEN | {"submitted"}),
     "admin": Role(
-        sees=SHARED | SEEN | {"idem"},
+        sees=SHARED | SEEN | {"idem", "submitted", "tokens", "web_key"},
         looks=only("zscan"),
-        scripts=SHARED | {"idem"},
-        writes=by_command({**MOVES, only("paused"): "hsetnx hdel", OF_A_RUN | {"idem", "letters"}: "del"}),
+        scripts=SHARED | {"idem", "submitted"},
+        writes=by_command(
+            {
+                **MOVES,
+                only("paused"): "hsetnx hdel",
+                OF_A_RUN | {"idem", "letters"}: "del",
+                only("tokens"): "hset hdel",
+                only("web_key"): "get set del",
+            }
+        ),
         keyless=WAITS,
     ),
 }

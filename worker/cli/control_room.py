@@ -98,6 +98,6 @@ def installed() -> bool:
 
 def has_tokens(client: Client) -> bool:
     """Whether anybody can be told from anybody else."""
-    store = client._store
-    with store._answered("tokens"):
-        return bool(store.redis.exists(f"{store.keys.prefix}:tokens"))
+    from worker.client.tokens import Tokens
+
+    return Tokens(client).any()
