@@ -9,9 +9,10 @@ from fastapi import FastAPI, Request
 
 from worker.client import Client
 from worker.settings import Settings
+from worker.web import metrics
 from worker.web.access import LOCAL, Caller
-from worker.web.api import api_router
-from worker.web.pages import Assets, pages_router
+from worker.web.api import api_router, bound
+from worker.web.pages import PAGES, Assets
 
 API = "/api/v1"
 
@@ -36,7 +37,8 @@ def create_app(
 
     app = FastAPI(title="Holdfast", lifespan=lifespan, openapi_url=f"{API}/openapi.json", docs_url=None, redoc_url=None)
     app.state.client = runs
-    app.include_router(api_router(runs, caller or (lambda request: LOCAL)), prefix=API)
-    app.include_router(pages_router(runs, caller or (lambda request: LOCAL)))
+    who = caller or (lambda request: LOCAL)
+    app.include_router(api_router(runs, who), prefix=API)
+    app.include_router(bound(runs, who, metrics.router, *PAGES))
     app.mount("/static", Assets(), name="static")
     return app

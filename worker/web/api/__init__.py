@@ -22,10 +22,16 @@ def api_router(client: Client, caller: Callable[[Request], Caller]) -> APIRouter
         caller: who makes this request; raises Unknown where that cannot be told. It is called in a thread.
     """
 
+    return bound(client, caller, *ROUTERS)
+
+
+def bound(client: Client, caller: Callable[[Request], Caller], *routers: APIRouter) -> APIRouter:
+    """These routers, with the runs of ``client`` in the hands of whoever makes a request."""
+
     def bind(request: Request) -> None:
         request.state.permitted = Permitted(client, caller(request))
 
     router = APIRouter(dependencies=[Depends(bind)])
-    for each in ROUTERS:
+    for each in routers:
         router.include_router(each)
     return router
