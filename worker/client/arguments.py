@@ -142,11 +142,11 @@ def inbox_cursor(value: object) -> tuple[int, str] | None:
     return int(found[1]), found[2]
 
 
-def after(value: object) -> None:
+def after(value: object, name: str = "after") -> None:
     """The id of an event, or None."""
     fits = value is None or (isinstance(value, str) and EVENT_ID.fullmatch(value) and max(map(int, value.split("-"))) < 2**63)
     if not fits:
-        raise wrong("after", "the id of an event, like 1718000000000-0, or None", value)
+        raise wrong(name, "the id of an event, like 1718000000000-0, or None", value)
 
 
 def mode(value: object) -> None:

@@ -56,6 +56,12 @@ class Reads(Connection):
             entries, texts = pipe.execute()
         return entries, {name: text for name, text in zip(names, texts, strict=True) if text is not None}
 
+    def latest_events(self, run_id: str, count: int, before: str | None = None) -> list[tuple[str, dict[str, str]]]:
+        """The last events (before the id ``before``), oldest first."""
+        with self._answered():
+            found: Any = self.redis.xrevrange(self.keys.events(run_id), f"({before}" if before else "+", "-", count)
+        return [(event, data) for event, data in reversed(found)]
+
     def listed(self, index: str, limit: int, before: str | None = None) -> list[tuple[str, float]]:
         """Ids of an index with their times (ms), newest first, from just after the cursor ``before`` ("score:id")."""
         return self._listed(self.keys.index(index), limit, before)

@@ -15,7 +15,7 @@ from worker.web.access import Caller
 from worker.web.access.door import Door
 from worker.web.access.headers import Headers
 from worker.web.api import api_router, bound
-from worker.web.pages import Assets, pages_router
+from worker.web.pages import PAGES, Assets
 from worker.web.pages.login import login_router
 
 API = "/api/v1"
@@ -58,6 +58,6 @@ def create_app(
     app.include_router(api_router(runs, door.caller), prefix=API)
     app.include_router(bound(runs, door.caller, metrics.router))
     app.include_router(login_router(door), dependencies=[Depends(door.begin)])
-    app.include_router(pages_router(runs, door.caller), dependencies=[Depends(door.begin)])
+    app.include_router(bound(runs, door.caller, *PAGES), dependencies=[Depends(door.begin)])
     app.mount("/static", Assets(), name="static")
     return app
