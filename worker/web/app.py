@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
+from fastapi.security import HTTPBearer
 
 from worker.client import Client
 from worker.settings import Settings
@@ -13,6 +14,11 @@ from worker.web.access import LOCAL, Caller
 from worker.web.api import api_router
 
 API = "/api/v1"
+#: How OpenAPI says who may: it is the caller's business to look at the token.
+TOKEN = HTTPBearer(auto_error=False, scheme_name="token", description="A token of `holdfast token create`.")
+#: How often the control room sends a command again that the state server did not answer. Its own callers are told so at once where the
+#: server is away, and after two time-outs (ten seconds) where it hangs, and can come again; each that waits holds a thread.
+RESENDS = 1
 
 
 def create_app(
@@ -25,7 +31,7 @@ def create_app(
         caller: who makes a request, where that is known otherwise than by tokens.
     """
     own = client is None
-    runs = client or Client(settings=settings)
+    runs = client or Client(settings=settings, resends=RESENDS)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -35,5 +41,5 @@ def create_app(
 
     app = FastAPI(title="Holdfast", lifespan=lifespan, openapi_url=f"{API}/openapi.json", docs_url=None, redoc_url=None)
     app.state.client = runs
-    app.include_router(api_router(runs, caller or (lambda request: LOCAL)), prefix=API)
+    app.include_router(api_router(runs, caller or (lambda request: LOCAL), [Depends(TOKEN)]), prefix=API)
     return app
