@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import Depends, FastAPI, Request
+from fastapi.security import HTTPBearer
 
 from worker.client import Client
 from worker.settings import Settings
@@ -19,6 +20,11 @@ from worker.web.pages import PAGES, Assets
 from worker.web.pages.login import login_router
 
 API = "/api/v1"
+#: How OpenAPI says who may: it is the caller's business to look at the token.
+TOKEN = HTTPBearer(auto_error=False, scheme_name="token", description="A token of `holdfast token create`.")
+#: How often the control room sends a command again that the state server did not answer. Its own callers are told so at once where the
+#: server is away, and after two time-outs (ten seconds) where it hangs, and can come again; each that waits holds a thread.
+RESENDS = 1
 
 
 def create_app(
@@ -35,7 +41,7 @@ def create_app(
         open_on_loopback: whether, as long as there are no tokens at all, requests that come in over loopback need none.
     """
     own = client is None
-    runs = client or Client(settings=settings)
+    runs = client or Client(settings=settings, resends=RESENDS)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -55,7 +61,7 @@ def create_app(
     app.add_middleware(Headers)
     app.add_middleware(CarriedOn)
     app.state.client = runs
-    app.include_router(api_router(runs, door.caller), prefix=API)
+    app.include_router(api_router(runs, door.caller, [Depends(TOKEN)]), prefix=API)
     app.include_router(bound(runs, door.caller, metrics.router))
     app.include_router(login_router(door), dependencies=[Depends(door.begin)])
     app.include_router(bound(runs, door.caller, *PAGES), dependencies=[Depends(door.begin)])
