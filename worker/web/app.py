@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 
 from worker.client import Client
 from worker.settings import Settings
 from worker.web.access import LOCAL, Caller
 from worker.web.api import api_router
+from worker.web.hub import Hub
 
 API = "/api/v1"
 
@@ -26,14 +28,17 @@ def create_app(
     """
     own = client is None
     runs = client or Client(settings=settings)
+    hub = Hub(runs)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
+        await run_in_threadpool(hub.close)
         if own:
             runs.close()
 
     app = FastAPI(title="Holdfast", lifespan=lifespan, openapi_url=f"{API}/openapi.json", docs_url=None, redoc_url=None)
     app.state.client = runs
-    app.include_router(api_router(runs, caller or (lambda request: LOCAL)), prefix=API)
+    app.state.hub = hub
+    app.include_router(api_router(runs, caller or (lambda request: LOCAL), hub), prefix=API)
     return app
