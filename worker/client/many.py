@@ -30,11 +30,11 @@ class Done:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Done:
         """What ``to_dict`` told of; raises KeyError where something is missing."""
-        return cls(data["run_id"], data["why_not"])
+        return cls(data["run"], data["why_not"])
 
     def to_dict(self) -> dict[str, str | None]:
         """It as JSON data."""
-        return {"run_id": self.run_id, "why_not": self.why_not}
+        return {"run": self.run_id, "why_not": self.why_not}
 
 
 class _OneByOne(Protocol):

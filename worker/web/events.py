@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
@@ -27,8 +28,6 @@ LONGEST_SECONDS = 900.0
 #: Events in one list.
 MOST = 1000
 
-router = APIRouter(route_class=ProblemRoute, tags=["runs"])
-
 LISTED = {
     "type": "object",
     "required": ["events", "more"],
@@ -43,47 +42,53 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/runs/{run_id}/events", response_model=None, responses=RESPONSES)
-async def events(
-    request: Request,
-    run_id: str,
-    runs: Runs,
-    after: Annotated[str | None, Query(description="The id of an event: only those behind it.")] = None,
-    last_event_id: Annotated[str | None, Header(description="The same, as an EventSource sends it; it goes before `after`.")] = None,
-    follow: Annotated[
-        bool, Query(description="Of a stream: whether it goes on with what happens from now on, until the run has ended.")
-    ] = True,
-    seconds: Annotated[
-        float, Query(gt=0, le=LONGEST_SECONDS, description="Of a stream: it ends after so long at the latest.")
-    ] = LONGEST_SECONDS,
-    limit: Annotated[int, Query(ge=1, le=MOST, description="Of a list: at most so many.")] = MOST,
-) -> Response | dict[str, Any]:
-    """What happened to a run, oldest first: a list, or a stream of server-sent events.
+def event_router(hub: Hub) -> APIRouter:
+    """The route; what it streams is heard by ``hub``."""
+    router = APIRouter(route_class=ProblemRoute, tags=["runs"])
 
-    In a stream, `id` is the event's id, `event` its type and `data` the event as JSON. It can be cut at any time, and goes on with
-    `Last-Event-ID`, on this server or another one: nothing is missed and nothing comes twice. After the last event of a run that
-    has ended comes `event: end`, and whoever asks again is answered 204.
-    """
-    place = last_event_id or after
-    if MEDIA_TYPE not in request.headers.get("accept", ""):
-        seen = await run_in_threadpool(look, runs, run_id, place, limit)
-        return {"events": [event.to_dict() for event in seen.events], "more": len(seen.events) == limit}
-    first = await run_in_threadpool(look, runs, run_id, place)
-    if not first.events and (first.ended or not follow):
-        return Response(status_code=204)
-    hub: Hub = request.state.hub
-    content = stream(watch(runs, hub, run_id, place, first, follow, seconds))
-    return EventSourceResponse(content, ping=HEARTBEAT_SECONDS, send_timeout=SEND_SECONDS)
+    @router.get("/runs/{run_id}/events", operation_id="get_events", response_model=None, responses=RESPONSES)
+    async def events(
+        request: Request,
+        run_id: str,
+        runs: Runs,
+        after: Annotated[str | None, Query(description="The id of an event: only those behind it.")] = None,
+        last_event_id: Annotated[str | None, Header(description="The same, as an EventSource sends it; it goes before `after`.")] = None,
+        follow: Annotated[
+            bool, Query(description="Of a stream: whether it goes on with what happens from now on, until the run has ended.")
+        ] = True,
+        seconds: Annotated[
+            float, Query(gt=0, le=LONGEST_SECONDS, description="Of a stream: it ends after so long at the latest.")
+        ] = LONGEST_SECONDS,
+        limit: Annotated[int, Query(ge=1, le=MOST, description="Of a list: at most so many.")] = MOST,
+    ) -> Response | dict[str, Any]:
+        """What happened to a run, oldest first: a list, or a stream of server-sent events.
+
+        In a stream, `id` is the event's id, `event` its type and `data` the event as JSON. It can be cut at any time, and goes on with
+        `Last-Event-ID`, on this server or another one: nothing is missed and nothing comes twice. After the last event of a run that
+        has ended comes `event: end`, and whoever asks again is answered 204.
+        """
+        place = last_event_id or after
+        if MEDIA_TYPE not in request.headers.get("accept", ""):
+            seen = await run_in_threadpool(look, runs, run_id, place, limit)
+            return {"events": [event.to_dict() for event in seen.events], "more": len(seen.events) == limit}
+        first = await run_in_threadpool(look, runs, run_id, place)
+        if not first.events and (first.ended or not follow):
+            return Response(status_code=204)
+        content = stream(watch(runs, hub, run_id, place, first, follow, seconds))
+        return EventSourceResponse(content, ping=HEARTBEAT_SECONDS, send_timeout=SEND_SECONDS)
+
+    return router
 
 
-async def stream(watched: AsyncIterator[Sequence[Event] | Ending]) -> AsyncIterator[bytes]:
+async def stream(watched: AsyncGenerator[Sequence[Event] | Ending]) -> AsyncIterator[bytes]:
     """As it goes over the wire."""
     yield b": connected\n\n"  # whoever connects to a run that is silent learns so at once
-    async for told in watched:
-        if isinstance(told, Ending):
-            yield format_sse_event(event="end", data_str=json.dumps({"reason": told.value}))
-        else:
-            yield b"".join(map(frame, told))
+    async with aclosing(watched):
+        async for told in watched:
+            if isinstance(told, Ending):
+                yield format_sse_event(event="end", data_str=json.dumps({"reason": told.value}))
+            else:
+                yield b"".join(map(frame, told))
 
 
 def frame(event: Event) -> bytes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -60,7 +61,7 @@ def look(runs: Permitted, run_id: str, after: str | None, most: int = BATCH) -> 
 
 async def watch(
     runs: Permitted, hub: Hub, run_id: str, after: str | None, first: Look, follow: bool, seconds: float
-) -> AsyncIterator[Sequence[Event] | Ending]:
+) -> AsyncGenerator[Sequence[Event] | Ending]:
     """What happens to a run, some events at a time.
 
     The last that comes is an Ending, where no event follows. Where none comes, watching is over for another reason (the time is
@@ -81,9 +82,10 @@ async def watch(
             yield Ending.ENDED if seen.ended else Ending.CAUGHT_UP
             return
         elif seen is not None:
-            async for events in _heard(hub, run_id, after, until):
-                yield events
-                after = events[-1].id
+            async with aclosing(_heard(hub, run_id, after, until)) as heard:
+                async for events in heard:
+                    yield events
+                    after = events[-1].id
         if time.monotonic() >= until or hub.closed:
             return
         try:
@@ -98,7 +100,7 @@ async def watch(
             await asyncio.sleep(AWAY_SECONDS)
 
 
-async def _heard(hub: Hub, run_id: str, after: str | None, until: float) -> AsyncIterator[Sequence[Event]]:
+async def _heard(hub: Hub, run_id: str, after: str | None, until: float) -> AsyncGenerator[Sequence[Event]]:
     """What the hub tells, until the run seems to have ended or nothing has happened for a while, and it is time for a look."""
     watcher = hub.join(run_id, after)
     try:

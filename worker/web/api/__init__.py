@@ -7,14 +7,14 @@ from collections.abc import Callable
 from fastapi import APIRouter, Depends, Request
 
 from worker.client import Client
-from worker.web import events
 from worker.web.access import Caller, Permitted
 from worker.web.api import runs
+from worker.web.events import event_router
 from worker.web.hub import Hub
 
 __all__ = ["api_router"]
 
-ROUTERS = (runs.router, events.router)
+ROUTERS = (runs.router,)
 
 
 def api_router(client: Client, caller: Callable[[Request], Caller], hub: Hub | None = None) -> APIRouter:
@@ -24,13 +24,16 @@ def api_router(client: Client, caller: Callable[[Request], Caller], hub: Hub | N
         caller: who makes this request; raises Unknown where that cannot be told. It is called in a thread.
         hub: one that others use as well; None for one of its own.
     """
-    shared = hub or Hub(client)
+    return bound(client, caller, *ROUTERS, event_router(hub or Hub(client)))
+
+
+def bound(client: Client, caller: Callable[[Request], Caller], *routers: APIRouter) -> APIRouter:
+    """These routers, with the runs of ``client`` in the hands of whoever makes a request."""
 
     def bind(request: Request) -> None:
         request.state.permitted = Permitted(client, caller(request))
-        request.state.hub = shared
 
     router = APIRouter(dependencies=[Depends(bind)])
-    for each in ROUTERS:
+    for each in routers:
         router.include_router(each)
     return router
