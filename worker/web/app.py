@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import Depends, FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer
 
 from worker.client import Client
@@ -16,6 +17,7 @@ from worker.web.access import Caller
 from worker.web.access.door import Door
 from worker.web.access.headers import Headers
 from worker.web.api import api_router, bound
+from worker.web.hub import Hub
 from worker.web.pages import PAGES, Assets
 from worker.web.pages.login import login_router
 
@@ -42,10 +44,12 @@ def create_app(
     """
     own = client is None
     runs = client or Client(settings=settings, resends=RESENDS)
+    hub = Hub(runs)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
+        await run_in_threadpool(hub.close)
         if own:
             runs.close()
 
@@ -61,7 +65,8 @@ def create_app(
     app.add_middleware(Headers)
     app.add_middleware(CarriedOn)
     app.state.client = runs
-    app.include_router(api_router(runs, door.caller, [Depends(TOKEN)]), prefix=API)
+    app.state.hub = hub
+    app.include_router(api_router(runs, door.caller, [Depends(TOKEN)], hub), prefix=API)
     app.include_router(bound(runs, door.caller, metrics.router))
     app.include_router(login_router(door), dependencies=[Depends(door.begin)])
     app.include_router(bound(runs, door.caller, *PAGES), dependencies=[Depends(door.begin)])
