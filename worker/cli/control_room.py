@@ -17,7 +17,6 @@ from worker.cli.on_app import program
 from worker.cli.options import json_option, url_option
 from worker.cli.server import client_for
 from worker.cli.worker import leave_with_stdin
-from worker.telemetry.exporting import exporting
 
 if TYPE_CHECKING:
     from worker.client import Client
