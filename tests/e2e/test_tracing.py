@@ -62,6 +62,7 @@ def engine(settings: Settings, client: Client) -> Iterator[Engine]:
     """What plays rounds, with the client's app; nobody else does."""
     made = Engine(client._engine.app, settings)
     yield made
+    made.write_figures()  # the heartbeat would, after the test
     made.close()
 
 

@@ -13,6 +13,7 @@ from worker.telemetry.carried import CarriedOn
 from worker.web import metrics
 from worker.web.access import LOCAL, Caller
 from worker.web.api import api_router, bound
+from worker.web.pages import Assets, pages_router
 
 API = "/api/v1"
 
@@ -41,4 +42,6 @@ def create_app(
     who = caller or (lambda request: LOCAL)
     app.include_router(api_router(runs, who), prefix=API)
     app.include_router(bound(runs, who, metrics.router))
+    app.include_router(pages_router(runs, who))
+    app.mount("/static", Assets(), name="static")
     return app

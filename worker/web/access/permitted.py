@@ -12,6 +12,7 @@ from worker.client.many import Done
 from worker.doctor import Finding
 from worker.event import Event
 from worker.metrics import exposition
+from worker.queues import QueueSeen
 from worker.receipt import StopMode, StopReceipt
 from worker.run import Run, RunStatus
 from worker.verdict import Verdict
@@ -87,6 +88,21 @@ class Permitted:
         """What waits for a person."""
         self.caller.require(Scope.READ)
         return self.client.inbox(limit, cursor, self.caller.sees_only)
+
+    def stuck(self, limit: int = 50) -> list[Verdict]:
+        """Why runs stand still that nobody waits for on purpose."""
+        self.caller.require(Scope.READ)
+        return self.client.stuck(limit, self.caller.sees_only)
+
+    def queues(self) -> list[QueueSeen]:
+        """The broker's queues."""
+        self.caller.require(Scope.READ)
+        return self.client.queues()
+
+    def dead_letters(self, limit: int = 20) -> list[dict[str, Any]]:
+        """The newest messages that workers refused; they may be anybody's."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.dead_letters(limit)
 
     def workers(self) -> list[dict[str, Any]]:
         """The workers that announced themselves lately."""
