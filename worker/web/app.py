@@ -52,7 +52,7 @@ def create_app(
         dependencies=[Depends(door.guard)],
     )
     app.add_middleware(Headers)
-    app.state.client = runs
+    app.state.client, app.state.door = runs, door
     app.include_router(api_router(runs, door.caller), prefix=API)
     app.include_router(bound(runs, door.caller, metrics.router))
     app.include_router(login_router(door), dependencies=[Depends(door.begin)])
