@@ -12,7 +12,7 @@ def words(text: str) -> frozenset[str]:
 
 #: Commands by which nobody changes anything, of every user.
 LOOKS = words(
-    "exists hexists hget hgetall hkeys hmget hstrlen llen lpos lrange type xread zcard zcount zrange zrevrange zrevrank zscore "
+    "exists hexists hget hgetall hkeys hmget hstrlen llen lpos lrange type xread xrevrange zcard zcount zrange zrevrange zrevrank zscore "
     "eval_ro evalsha_ro"
 )
 #: Commands that concern no key; the last four are open to everybody on every server, logged in or not.
@@ -41,6 +41,7 @@ OURS = {
     "figures": "holdfast:metrics",
     "tokens": "holdfast:tokens",
     "web_key": "holdfast:web:key",
+    "filters": "holdfast:filters:ada",
 }
 #: Keys of other tenants, of Celery's, and such as look like ours.
 FOREIGN = (
@@ -97,10 +98,14 @@ MOVES = {
     only("due", "index", "submitted"): "zadd zrem",
     only("queues"): "hincrby",
     only("list"): "lpush rpush",
+    only("filters"): "hset hdel",
 }
 ROLES = {
     "producer": Role(
-        sees=SHARED | SEEN | {"idem", "submitted"}, scripts=SHARED | {"idem", "submitted"}, writes=by_command(MOVES), keyless=WAITS
+        sees=SHARED | SEEN | {"idem", "submitted", "filters"},
+        scripts=SHARED | {"idem", "submitted"},
+        writes=by_command(MOVES),
+        keyless=WAITS,
     ),
     "worker": Role(
         sees=SHARED | SEEN | {"idem", "line"},
@@ -120,9 +125,9 @@ ROLES = {
             }
         ),
     ),
-    "reader": Role(sees=SHARED | SEEN | {"submitted"}),
+    "reader": Role(sees=SHARED | SEEN | {"submitted", "filters"}),
     "admin": Role(
-        sees=SHARED | SEEN | {"idem", "submitted", "tokens", "web_key"},
+        sees=SHARED | SEEN | {"idem", "submitted", "filters", "tokens", "web_key"},
         looks=only("zscan"),
         scripts=SHARED | {"idem", "submitted"},
         writes=by_command(
@@ -143,6 +148,7 @@ EXAMPLES = {
     "exists": "exists KEY", "hexists": "hexists KEY f", "hget": "hget KEY f", "hgetall": "hgetall KEY", "hmget": "hmget KEY f",
     "hstrlen": "hstrlen KEY f",
     "llen": "llen KEY", "lpos": "lpos KEY x", "lrange": "lrange KEY 0 -1", "type": "type KEY", "xread": "xread STREAMS KEY 0",
+    "xrevrange": "xrevrange KEY + -",
     "zcard": "zcard KEY", "zcount": "zcount KEY 0 1", "zrange": "zrange KEY 0 1", "zrevrange": "zrevrange KEY 0 1",
     "zrevrank": "zrevrank KEY x", "zscore": "zscore KEY x",
     "eval_ro": "eval_ro return 1 KEY", "evalsha_ro": "evalsha_ro sha 1 KEY", "eval": "eval return 1 KEY", "evalsha": "evalsha sha 1 KEY",

@@ -11,7 +11,7 @@ import click
 #: Command: where it is (module of worker.cli, name in it), and its line in the help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "See it work: a real bisection, its worker killed on the way."),
-    "up": ("up", "A server and a worker on this machine, until Ctrl-C."),
+    "up": ("up", "A server, a worker and the dashboard on this machine, until Ctrl-C."),
     "worker": ("worker", "A worker: plays the rounds of runs."),
     "server": ("control_room", "The HTTP API and the dashboard."),
     "workers": ("workers", "The workers that are there."),

@@ -50,6 +50,10 @@ class Keys:
         """Sorted set of the ids of one submitter's runs, by creation (ms); runs that are gone leave it when somebody looks."""
         return f"{self.prefix}:submitted:{name}"
 
+    def filters(self, name: str) -> str:
+        """Hash: the views of the table of runs that somebody has named, by their names (the query of the page's address)."""
+        return f"{self.prefix}:filters:{name}"
+
     def queue(self, role: str) -> str:
         """List: Celery's queue of the role; kombu's Redis transport names the list like the queue."""
         return f"{self.prefix}.{role}"

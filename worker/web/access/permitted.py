@@ -8,10 +8,12 @@ from typing import Any
 
 from worker.client import Client, Inbox, Page
 from worker.client.connection import not_found
+from worker.client.filters import SavedFilters
 from worker.client.many import Done
 from worker.doctor import Finding
 from worker.event import Event
 from worker.metrics import exposition
+from worker.queues import QueueSeen
 from worker.receipt import StopMode, StopReceipt
 from worker.run import Run, RunStatus
 from worker.verdict import Verdict
@@ -62,6 +64,11 @@ class Permitted:
         self._owned(run_id, Scope.READ)
         return self.client.events(run_id, after, follow=False)
 
+    def latest_events(self, run_id: str, limit: int = 100, before: str | None = None) -> list[Event]:
+        """What happened to the run last."""
+        self._owned(run_id, Scope.READ)
+        return self.client.latest_events(run_id, limit, before)
+
     def transcript(self, run_id: str) -> dict[str, Any]:
         """The whole run."""
         self._owned(run_id, Scope.READ)
@@ -87,6 +94,21 @@ class Permitted:
         self.caller.require(Scope.READ)
         return self.client.inbox(limit, cursor, self.caller.sees_only)
 
+    def stuck(self, limit: int = 50) -> list[Verdict]:
+        """Why runs stand still that nobody waits for on purpose."""
+        self.caller.require(Scope.READ)
+        return self.client.stuck(limit, self.caller.sees_only)
+
+    def queues(self) -> list[QueueSeen]:
+        """The broker's queues."""
+        self.caller.require(Scope.READ)
+        return self.client.queues()
+
+    def dead_letters(self, limit: int = 20) -> list[dict[str, Any]]:
+        """The newest messages that workers refused; they may be anybody's."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.dead_letters(limit)
+
     def workers(self) -> list[dict[str, Any]]:
         """The workers that announced themselves lately."""
         self.caller.require(Scope.READ)
@@ -101,6 +123,21 @@ class Permitted:
         """The paused flows."""
         self.caller.require(Scope.READ)
         return self.client.paused_flows()
+
+    def saved_filters(self) -> dict[str, str]:
+        """The views of the table of runs that the caller has named."""
+        self.caller.require(Scope.READ)
+        return SavedFilters(self.client, self.caller.name).all()
+
+    def save_filter(self, name: str, query: str) -> None:
+        """Name one."""
+        self.caller.require(Scope.READ)
+        SavedFilters(self.client, self.caller.name).save(name, query)
+
+    def forget_filter(self, name: str) -> None:
+        """Forget one."""
+        self.caller.require(Scope.READ)
+        SavedFilters(self.client, self.caller.name).forget(name)
 
     # submit
 
