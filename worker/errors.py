@@ -54,3 +54,9 @@ __all__ = [
     "Stale",
     "UnknownFlow",
 ]
+
+
+def type_of(error: BaseException) -> str:
+    """An exception's type by its name: with its module, unless it is Python's own."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -66,9 +66,6 @@ class Submission:
             "flow": self.flow,
             "goal": self.goal,
             "inputs": canonical(inputs),
-            "labels": canonical(storable(dict(self.labels), "the labels")),
-            "interrupt_before": canonical(self._nodes("interrupt_before")),
-            "interrupt_after": canonical(self._nodes("interrupt_after")),
             "inputs_checked": "1" if self.checked else "0",
             "cycles": "0",
             "turns": "0",
@@ -77,6 +74,10 @@ class Submission:
             "resend": str(_ms(settings.resend_seconds)),
             "retention": str(_ms(settings.retention * 86_400)),
         }
+        labels = storable(dict(self.labels), "the labels")
+        # Nothing is what is not there: each field costs every claim of the run its time.
+        optional = {"labels": labels, **{option: self._nodes(option) for option in ("interrupt_before", "interrupt_after")}}
+        fields |= {name: canonical(value) for name, value in optional.items() if value}
         limit = self.max_rounds if self.max_rounds is not None else self.description["max_rounds"]
         if limit is not None:
             fields["max_rounds"] = str(limit)

@@ -81,14 +81,15 @@ class Waiting:
                     '--answer \'{"tell": "words for the controller"}\'',
                 )
             case "budget":
-                return (f"--add {(self.data or {})['budget']}={self._as_much_again()}",)
+                return (f"--add {(self.data or {})['budget']}={self.as_much_again}",)
             case "question":
                 return ("--answer '\"your answer\"'",)
             case "pause":
                 return ("",)
 
-    def _as_much_again(self) -> str:
-        """An amount that would do: as much as the limit, or (where far more was spent than that) as was spent."""
+    @property
+    def as_much_again(self) -> str:
+        """Of a budget, an amount that would do: as much as the limit, or (where far more was spent than that) as was spent."""
         limit, spent = ((self.data or {})[name] for name in ("limit", "spent"))
         much = limit if 2 * limit > spent else spent
         return str(int(much)) if float(much).is_integer() else str(much)

@@ -38,7 +38,10 @@ def difference(store: Store, w: World) -> str:
 def _model(w: World, place: int, run: Run) -> dict[str, Any]:
     names = ("phase", "epoch", "step", "attempt", "failures", "losses", "stop", "queue", "expires", "i_id")
     seen = {name: getattr(run, name) for name in names}
-    seen |= {"due": run.due, "lease": run.lease_until, "message": (f"r{place}", *run.message), "answered": run.i_answer is not None}
+    # At rest nobody reads it, but where an answer comes by itself; the hash of a run that rests has none.
+    read = run.phase in LIVE or (run.phase == "interrupted" and run.i_wait is not None)
+    seen |= {"due": run.due, "lease": run.lease_until, "message": (f"r{place}", *run.message) if read else None}
+    seen["answered"] = run.i_answer is not None
     seen |= {"waits": run.waiting_for, "held": bool(run.held_token), "looked": run.looked, "deadline": run.deadline is not None}
     seen["in line"] = run.phase == "queued" and run.number > w.cursor[run.queue]
     seen["grace"] = run.grace if run.phase in LIVE else None
@@ -63,7 +66,9 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     seen: dict[str, Any] = {name: int(found[name]) for name in ("epoch", "step", "failures", "losses")}
     seen |= {"phase": phase, "attempt": min(int(found["attempt"]), MOST_ATTEMPTS), "stop": STOPS[found["stop_current_execution"]]}
     seen |= {"queue": [store.keys.queue(role) for role in ROLES].index(queue), "due": ticks(runs.due(store, f"r{place}"))}
-    seen |= {"lease": ticks(found.get("lease_until")), "message": runs.parts(found["message"])}
+    seen |= {"lease": ticks(found.get("lease_until")), "message": None}
+    if phase in LIVE or (phase == "interrupted" and "i_wait" in found):
+        seen["message"] = runs.parts(found["message"])
     seen["expires"] = store.redis.pexpiretime(store.keys.run(f"r{place}")) > 0
     seen["i_id"] = None if interrupt is None else tuple(map(int, interrupt.split(":")))
     seen["answered"] = "i_answer" in found

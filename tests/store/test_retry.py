@@ -154,7 +154,7 @@ def test_a_question_that_was_open_when_the_run_errored_is_asked_again(store: Sto
     pause_here(store, claim(store))
     assert sweep_after(store, 1_000) == [("r", "errored")]
     assert retry(store) == ["interrupted"]
-    assert hash_of(store)["message"] == "r/2/0" and messages(store) == []
+    assert messages(store) == []
     assert resume(store, answer="1") == ["queued"]
     assert messages(store) == ["r/2/0"]
 

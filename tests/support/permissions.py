@@ -37,6 +37,7 @@ OURS = {
     "workers": "holdfast:workers",
     "announcements": "holdfast:workers:info",
     "letters": "holdfast:dead",
+    "figures": "holdfast:metrics",
 }
 #: Keys of other tenants, of Celery's, and such as look like ours.
 FOREIGN = (
@@ -45,7 +46,7 @@ FOREIGN = (
     "HOLDFAST:run:r1", "_kombu.binding.celery", "_kombu.binding.holdfast.controller", "celery", "unacked", "unacked_index", "",
 )  # fmt: skip
 SHARED = frozenset({"run", "memory", "events", "artifacts", "due", "queues", "index", "paused", "list"})
-SEEN = frozenset({"workers", "announcements", "letters"})
+SEEN = frozenset({"workers", "announcements", "letters", "figures"})
 OF_A_RUN = frozenset({"run", "memory", "events", "artifacts"})
 
 
@@ -110,6 +111,7 @@ ROLES = {
                 only("workers"): "zadd zrem",
                 only("announcements"): "hset hdel",
                 only("letters"): "lpush ltrim",
+                only("figures"): "hincrby hincrbyfloat",
             }
         ),
     ),
@@ -131,7 +133,8 @@ EXAMPLES = {
     "zcard": "zcard KEY", "zcount": "zcount KEY 0 1", "zrange": "zrange KEY 0 1", "zrevrange": "zrevrange KEY 0 1",
     "zrevrank": "zrevrank KEY x", "zscore": "zscore KEY x",
     "eval_ro": "eval_ro return 1 KEY", "evalsha_ro": "evalsha_ro sha 1 KEY", "eval": "eval return 1 KEY", "evalsha": "evalsha sha 1 KEY",
-    "hdel": "hdel KEY f", "hincrby": "hincrby KEY f 1", "hset": "hset KEY f 1", "hsetnx": "hsetnx KEY f 1", "hkeys": "hkeys KEY",
+    "hdel": "hdel KEY f", "hincrby": "hincrby KEY f 1", "hincrbyfloat": "hincrbyfloat KEY f 1", "hset": "hset KEY f 1",
+    "hsetnx": "hsetnx KEY f 1", "hkeys": "hkeys KEY",
     "lpush": "lpush KEY x", "rpush": "rpush KEY x", "ltrim": "ltrim KEY 0 1", "brpop": "brpop KEY 1",
     "rpop": "rpop KEY", "xadd": "xadd KEY * f 1",
     "zadd": "zadd KEY 1 x", "zrem": "zrem KEY x", "zrangebyscore": "zrangebyscore KEY 0 1", "zremrangebyscore": "zremrangebyscore KEY 0 1",

@@ -498,10 +498,13 @@ class Reference:
 
     def visible(self) -> dict[str, Any]:
         """What a look at the run, its history, its promise and the lists should show."""
+        goes_on = self.phase in LIVE
+        answers_itself = self.phase == "interrupted" and self.question is not None and self.question.wait is not None
         return {
             "phase": self.phase, "node": self.node, "epoch": self.epoch, "step": self.step, "token": self.token, "attempt": self.attempt,
             "failures": self.failures, "losses": self.losses, "status": self.status, "stopping": self.stopping, "doubt": self.doubt,
-            "waits_for": self.waits_for if self.phase == "waiting" else "", "due": self.due, "message": self.message, "number": self.number,
+            "waits_for": self.waits_for if self.phase == "waiting" else "", "due": self.due,
+            "message": self.message if goes_on or answers_itself else None, "number": self.number if goes_on else None,
             "lease_until": self.lease and self.lease.until,
             "question": self.question and (self.question.id, self.question.answer),
             "intent": self.intent and self.intent[0], "results": self.results,

@@ -23,6 +23,8 @@ INDEX = {
     "stopped": "stopped", "completed": "completed", "errored": "errored",
 }  # fmt: skip
 DIGEST_FREE = {"retention": str(RETENTION), "resend": str(GRACE), "schema": SCHEMA, "flow": "ring", "labels": "{}"}
+#: The goal of runs whose messages are like Celery's.
+FETCHED = "is fetched"
 _claims = count(1)
 
 
@@ -69,8 +71,11 @@ def submit(store: Store, run_id: str = "r", *, nonce: str | None = None, role: s
     if options.get("phase") == "interrupted":
         extra = {**pause_at("Controller", "before"), "i_id": "0:0", **extra}
         epoch = 1
-    text = (named if options.pop("fetchable", False) else message)(run_id, epoch, 0)
-    return store.submit(run_id, record(store, role, **extra), nonce=nonce or f"nonce-{run_id}", message=text, **options)
+    if options.pop("fetchable", False):
+        extra["goal"] = FETCHED
+    fields = record(store, role, **extra)
+    text = _like({**fields, "id": run_id}, epoch, 0)
+    return store.submit(run_id, fields, nonce=nonce or f"nonce-{run_id}", message=text, **options)
 
 
 def new_run(store: Store, run_id: str = "r", **options: Any) -> str:
@@ -306,5 +311,5 @@ def _messages(seen: Mapping[str, str], epoch: int) -> dict[str, Any]:
 
 
 def _like(fields: Mapping[str, str], epoch: int, step: int) -> str:
-    """A message of the kind that the run has had so far."""
-    return (named if " " in fields["message"] else message)(fields["id"], epoch, step)
+    """A message of the kind that the run has."""
+    return (named if fields["goal"] == FETCHED else message)(fields["id"], epoch, step)

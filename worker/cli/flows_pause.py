@@ -9,7 +9,7 @@ from worker.cli.exits import NOT_POSSIBLE, Failed
 from worker.cli.options import json_option, url_option
 from worker.cli.server import client_for
 from worker.cli.stop import login_name
-from worker.cli.texts import count
+from worker.words.texts import count
 
 
 @click.command("pause")

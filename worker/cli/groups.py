@@ -13,6 +13,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "See it work: a real bisection, its worker killed on the way."),
     "up": ("up", "A server and a worker on this machine, until Ctrl-C."),
     "worker": ("worker", "A worker: plays the rounds of runs."),
+    "server": ("control_room", "The HTTP API and the dashboard."),
     "workers": ("workers", "The workers that are there."),
     "flows": ("flows", "The flows that can be submitted, and their inputs."),
     "submit": ("submit", "Hand over a goal; from then on it is not lost."),

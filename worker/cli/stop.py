@@ -12,7 +12,7 @@ from worker.cli import output
 from worker.cli.exits import NOT_FOUND, NOT_POSSIBLE, Failed
 from worker.cli.options import STATUSES, flow_option, json_option, url_option
 from worker.cli.server import client_for
-from worker.cli.texts import count
+from worker.words.texts import count
 
 if TYPE_CHECKING:
     from worker.receipt import StopMode, StopReceipt

@@ -18,6 +18,7 @@ from worker.run import Run
 from worker.store import StoreUnavailable
 from worker.submission import OWN_KEYS, RUN_ID, Submission, When, from_now
 from worker.task_names import TASKS
+from worker.telemetry.submissions import traced_submission
 
 
 class Submitting(Fleet):
@@ -106,18 +107,20 @@ class Submitting(Fleet):
         delay = delay if delay is not None and delay > 0 else None
         phase = "interrupted" if submission.interrupted_at_once else "waiting" if delay else "queued"
         message = self._engine.dispatcher.message(role, run_id, 1 if phase == "interrupted" else 0, 0)
-        word, detail = self._store.submit(
-            run_id,
-            fields,
-            nonce=uuid.uuid4().hex,
-            message=message.text,
-            phase=phase,
-            delay=delay,
-            deadline=until,
-            idempotency_key=idempotency_key,
-            content=submission.content() if idempotency_key is not None else None,
-            submitted_by=submitted_by,
-        )
+        with traced_submission(flow, run_id) as root:
+            word, detail = self._store.submit(
+                run_id,
+                {**fields, **root.fields},
+                nonce=uuid.uuid4().hex,
+                message=message.text,
+                phase=phase,
+                delay=delay,
+                deadline=until,
+                idempotency_key=idempotency_key,
+                content=submission.content() if idempotency_key is not None else None,
+                submitted_by=submitted_by,
+            )
+            root.made = word == "ok"
         match word:
             case "ok" | "existing":
                 if word == "ok" and phase == "queued":

@@ -42,7 +42,9 @@ def launch(binary: Path, files: ServerFiles, appendfsync: Fsync, lock: int) -> N
         # Commands, not a snapshot, in the base file: Redis 7.0 then reads what Valkey 9 wrote, so the program may change.
         "aof-use-rdb-preamble": "no",
         # A stream of few events, as most runs have, takes one node, and of a node the server takes all at once: 4 KB, were it not told.
-        "stream-node-max-bytes": "512",
+        "stream-node-max-bytes": "384",
+        # The hash of a run at rest, whose own values are mostly short, then takes a third (worker/store/lua/moving.lua).
+        "hash-max-listpack-value": "512",
         "maxmemory": "0",
         "maxmemory-policy": "noeviction",
     }

@@ -11,6 +11,11 @@ INDEXES = ("live", "interrupted", "stopped", "completed", "errored")
 ROLES = ("controller", "executor")
 
 
+def role_of(queue: str) -> str:
+    """The role that a broker's list is for."""
+    return queue.rpartition(".")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """The keys under one prefix; two prefixes on one server know nothing of each other."""
@@ -56,7 +61,9 @@ class Keys:
 
     @property
     def queues(self) -> str:
-        """Hash: for each list ``LIST:pushed`` and ``LIST:cursor``; the newest token; the sweep's last time and the last silence."""
+        """Hash: for each list ``LIST:pushed`` and ``LIST:cursor``; the newest token; the sweep's last time and the last silence;
+        what transitions count, as ``WHAT:WORD:FLOW`` (counting.lua).
+        """
         return f"{self.prefix}:queues"
 
     @property
@@ -75,6 +82,11 @@ class Keys:
         return f"{self.prefix}:workers:info"
 
     @property
+    def metrics(self) -> str:
+        """Hash: what workers add up of their rounds, by name and labels (a JSON list)."""
+        return f"{self.prefix}:metrics"
+
+    @property
     def dead_letters(self) -> str:
         """List, bounded: messages the guard refused, newest first (JSON: at, list, why, message)."""
         return f"{self.prefix}:dead"
@@ -91,7 +103,7 @@ class Keys:
 
     def line(self, queue: str) -> str:
         """Sorted set: runs that the sweep saw in line there, by the number of their message."""
-        return f"{self.prefix}:line:{queue.rpartition('.')[2]}"
+        return f"{self.prefix}:line:{role_of(queue)}"
 
     def of_sweep(self) -> list[str]:
         """What the sweep takes: what is shared, and the line of each of the broker's lists."""

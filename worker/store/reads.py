@@ -47,6 +47,14 @@ class Reads(Connection):
         entries = [entry for stream in streams for entry in stream]
         return [(event, data) for batch in entries for event, data in (batch if isinstance(batch, list) else [batch])]
 
+    def newest_events(self, run_id: str, count: int, names: Sequence[str]) -> tuple[list[tuple[str, dict[str, str]]], dict[str, str]]:
+        """The newest ``count`` events, newest first, and these fields of the run; what is not there is left out."""
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            pipe.xrevrange(self.keys.events(run_id), count=count)
+            pipe.hmget(self.keys.run(run_id), names)
+            entries, texts = pipe.execute()
+        return entries, {name: text for name, text in zip(names, texts, strict=True) if text is not None}
+
     def listed(self, index: str, limit: int, before: str | None = None) -> list[tuple[str, float]]:
         """Ids of an index with their times (ms), newest first, from just after the cursor ``before`` ("score:id")."""
         return self._listed(self.keys.index(index), limit, before)

@@ -10,8 +10,10 @@ from fastapi.security import HTTPBearer
 
 from worker.client import Client
 from worker.settings import Settings
+from worker.web import metrics
 from worker.web.access import LOCAL, Caller
-from worker.web.api import api_router
+from worker.web.api import api_router, bound
+from worker.web.pages import Assets, pages_router
 
 API = "/api/v1"
 #: How OpenAPI says who may: it is the caller's business to look at the token.
@@ -41,5 +43,9 @@ def create_app(
 
     app = FastAPI(title="Holdfast", lifespan=lifespan, openapi_url=f"{API}/openapi.json", docs_url=None, redoc_url=None)
     app.state.client = runs
-    app.include_router(api_router(runs, caller or (lambda request: LOCAL), [Depends(TOKEN)]), prefix=API)
+    who = caller or (lambda request: LOCAL)
+    app.include_router(api_router(runs, who, [Depends(TOKEN)]), prefix=API)
+    app.include_router(bound(runs, who, metrics.router))
+    app.include_router(pages_router(runs, who))
+    app.mount("/static", Assets(), name="static")
     return app

@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     Mutant(
         "commit.memory_unwritten", "continuing",
-        "  in_parts('RPUSH', k.memory, artifacts + 1, #ARGV)\n",
+        "  in_parts('RPUSH', k.memory, ARGV, artifacts + 1, #ARGV)\n",
         "",
         "I2: a round's additions are kept",
         "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once",

@@ -12,17 +12,39 @@ MUTANTS = (
     ),
     Mutant(
         "moving.fields_cut", "continuing",
-        "  in_parts('HSET', k.run, fields + MOST_AT_ONCE, fields_end)\n",
+        "  in_parts('HSET', k.run, ARGV, fields + MOST_AT_ONCE, fields_end)\n",
         "",
         "all fields are kept",
         "test_commit.py::test_more_additions_and_values_than_luas_stack_holds_are_all_kept",
     ),
     Mutant(
         "moving.fields_at_once", "reading",
-        "for i = first, last, MOST_AT_ONCE do call(command, key, unpack(ARGV, i, math.min(i + MOST_AT_ONCE - 1, last))) end",
-        "if first <= last then call(command, key, unpack(ARGV, first, last)) end",
+        "for i = first, last, MOST_AT_ONCE do call(command, key, unpack(words, i, math.min(i + MOST_AT_ONCE - 1, last))) end",
+        "if first <= last then call(command, key, unpack(words, first, last)) end",
         "a run may hold more values than Lua's stack",
         "test_commit.py::test_more_additions_and_values_than_luas_stack_holds_are_all_kept",
+    ),
+    Mutant(
+        "moving.message_at_rest", "moving", "  if not run.i_wait then set(k, 'message', '') end\n", "",
+        "a run at rest has no message stored", "test_at_rest.py::test_a_run_at_rest_has_no_message_stored",
+    ),
+    Mutant(
+        "moving.no_message_to_answer_by", "moving", "  if not run.i_wait then set(k, 'message', '') end", "  set(k, 'message', '')",
+        "a question that answers itself keeps the message that goes on with it",
+        "test_at_rest.py::test_a_question_that_answers_itself_keeps_the_message_that_goes_on_with_it",
+    ),
+    Mutant(
+        "moving.not_anew", "moving", "  in_parts('HDEL', k.run, names, 1, #names)\n", "", "a run at rest takes less memory",
+        "test_at_rest.py::test_a_run_at_rest_takes_less_memory",
+    ),
+    Mutant(
+        "moving.rest_cut", "moving", "in_parts('HSET', k.run, kept, 1, #kept)", "call('HSET', k.run, unpack(kept, 1, 100))",
+        "a run at rest keeps all that is its own", "test_at_rest.py::test_a_run_at_rest_keeps_all_that_is_its_own",
+    ),
+    Mutant(
+        "moving.passed_kept", "moving", "if not PASSED[name] then ", "if true then ",
+        "a run at rest keeps nothing that has passed",
+        "test_at_rest.py::test_a_run_at_rest_keeps_nothing_that_is_written_anew_when_it_goes_on",
     ),
     Mutant(
         "moving.listed_twice", "moving", "if from then call('ZREM', k[from], run.id) end", "", "a run is listed once",
@@ -164,15 +186,18 @@ MUTANTS = (
     Mutant(
         "moving.completed_never_expires", "moving",
         (
-            "'stop_current_execution', 'none', 'ended_at', whole(now))\n  never_due(k, run)\n  expire_at(k, run, now + "
-            "number(run.retention))"
+            "'stop_current_execution', 'none', 'ended_at', whole(now))\n  never_due(k, run)\n  rest_well(k, run)\n  "
+            "expire_at(k, run, now + number(run.retention))"
         ),
         "'stop_current_execution', 'none', 'ended_at', whole(now))\n  never_due(k, run)", "a completed run is kept for its retention",
         "test_commit.py::test_an_ending_sets_one_absolute_expiry_on_all_keys_of_the_run",
     ),
     Mutant(
         "moving.errored_never_expires", "moving",
-        "'error', text, 'ended_at', whole(now))\n  never_due(k, run)\n  expire_at(k, run, now + number(run.retention))",
+        (
+            "'error', text, 'ended_at', whole(now))\n  never_due(k, run)\n  rest_well(k, run)\n  "
+            "expire_at(k, run, now + number(run.retention))"
+        ),
         "'error', text, 'ended_at', whole(now))\n  never_due(k, run)", "an errored run is kept for its retention",
         "test_retention.py::test_an_errored_run_expires_with_all_its_keys_at_one_time",
     ),

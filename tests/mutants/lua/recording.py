@@ -115,15 +115,15 @@ MUTANTS = (
     ),
     Mutant(
         "commit.artifacts_unwritten", "continuing",
-        "  in_parts('HSET', k.artifacts, rest + 1, artifacts)\n",
+        "  in_parts('HSET', k.artifacts, ARGV, rest + 1, artifacts)\n",
         "",
         "a round that is done keeps its artifacts",
         "test_artifacts.py::test_a_round_that_is_done_keeps_its_artifacts_whole",
     ),
     Mutant(
         "commit.artifacts_in_the_hash", "continuing",
-        "  in_parts('HSET', k.artifacts, rest",
-        "  in_parts('HSET', k.run, rest",
+        "  in_parts('HSET', k.artifacts, ARGV, rest",
+        "  in_parts('HSET', k.run, ARGV, rest",
         "a claim does not read artifacts",
         "test_artifacts.py::test_a_claim_does_not_read_them",
     ),

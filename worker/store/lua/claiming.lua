@@ -44,6 +44,7 @@ local function grant(k, run, now, claim, token, cursor, newest, turns)
   run.phase, run.token, run.attempt, run.claim_id, run.owner, run.lease_until = 'leased', token, attempt, claim, arg.owner, lease_until
   run.lease_granted, run.updated_at, run.claimed_at = granted, at, at
   if not run.started_at or run.looked ~= '0' or run.unknown ~= '0' then -- the first claim; one after others looked at the run
+    if not run.started_at then count_status(k, run, 'queued', 'running') end
     run.started_at, run.looked, run.unknown = run.started_at or at, '0', '0'
     call('HSET', k.run, 'started_at', run.started_at, 'looked', '0', 'unknown', '0')
   end

@@ -19,8 +19,8 @@ end
 -- What a done round leaves: its turns, its artifacts, its place in the history; and what it had recorded before goes.
 local function log(k, run, at)
   local artifacts = rest + (arg.artifacts or 0)
-  in_parts('HSET', k.artifacts, rest + 1, artifacts)
-  in_parts('RPUSH', k.memory, artifacts + 1, #ARGV)
+  in_parts('HSET', k.artifacts, ARGV, rest + 1, artifacts)
+  in_parts('RPUSH', k.memory, ARGV, artifacts + 1, #ARGV)
   call('XADD', k.events, '*', 'type', 'committed', 'at', at, 'step', run.step, 'attempt', run.attempt, 'node', run.current_node,
     'took', arg.took or '', 'data', arg.data or 'null')
   if run.once then
@@ -41,7 +41,7 @@ local function continue(k, run, now, list)
   call('LPUSH', list, arg.message)
   call('ZADD', k.due, due, run.id)
   local fetched, text, id = pop(k)
-  in_parts('HSET', k.run, fields + MOST_AT_ONCE, fields_end)
+  in_parts('HSET', k.run, ARGV, fields + MOST_AT_ONCE, fields_end)
   call('HSET', k.run, 'phase', 'queued', 'step', whole(run.step + 1), 'last_node', run.current_node, 'attempt', '0', 'message', arg.message,
     'number', place, 'updated_at', at, 'queued_at', at, 'last_token', arg.token, 'last_answer', 'continued', 'last_fetched', id or '',
     unpack(ARGV, fields, math.min(fields + MOST_AT_ONCE - 1, fields_end)))

@@ -4,7 +4,7 @@ local function set(k, ...) call('HSET', k.run, ...) end
 
 local function unset(k, ...) call('HDEL', k.run, ...) end
 
-local function set_fields(k) in_parts('HSET', k.run, fields, fields_end) end
+local function set_fields(k) in_parts('HSET', k.run, ARGV, fields, fields_end) end
 
 local function event(k, run, now, type, ...)
   call('XADD', k.events, '*', 'type', type, 'at', whole(now), 'step', run.step, 'attempt', run.attempt or '0',
@@ -22,6 +22,7 @@ local function enter(k, run, phase, now)
     set(k, 'idle', whole(number(run.idle) + math.max(0, now - number(run.updated_at))))
   end
   set(k, 'phase', phase, 'updated_at', whole(now))
+  count_status(k, run, status_of(run, run.phase), status_of(run, phase))
   run.phase = phase
 end
 
@@ -89,11 +90,33 @@ local function persist(k, run)
   if has_key(k, run) then call('PERSIST', k.idem) end
 end
 
+local SHORT, FEW = 512, 512 -- bytes, fields: hash-max-listpack-value of config/redis.conf, and the servers' own hash-max-listpack-entries
+-- What is written anew before anything reads it, when a run that rests goes on.
+local PASSED = { number = true, first_number = true, grace = true, looked = true, unknown = true, queued_at = true, lease_granted = true }
+
+-- The run rests, for days perhaps, and whoever wakes it brings a message; only an answer that comes by itself needs the stored one.
+-- A server keeps a hash of short values in a third of the memory, but none that has ever had a long one, like a message: it is made anew
+-- (docs/decisions/0020-runs-at-rest.md). By HDEL: whoever may play runs need not be allowed to delete keys.
+local function rest_well(k, run)
+  if not run.i_wait then set(k, 'message', '') end
+  local flat, names, kept = call('HGETALL', k.run), {}, {}
+  if #flat > 2 * FEW then return end
+  for i = 1, #flat, 2 do
+    local name, text = flat[i], flat[i + 1]
+    if #text > SHORT then return end
+    names[#names + 1] = name
+    if not PASSED[name] then kept[#kept + 1], kept[#kept + 2] = name, text end
+  end
+  in_parts('HDEL', k.run, names, 1, #names)
+  in_parts('HSET', k.run, kept, 1, #kept)
+end
+
 local function complete(k, run, now)
   event(k, run, now, 'completed')
   enter(k, run, 'completed', now)
   set(k, 'status', 'completed', 'stop_current_execution', 'none', 'ended_at', whole(now))
   never_due(k, run)
+  rest_well(k, run)
   expire_at(k, run, now + number(run.retention))
 end
 
@@ -102,6 +125,7 @@ local function fail(k, run, now, text)
   enter(k, run, 'errored', now)
   set(k, 'status', 'error', 'stop_current_execution', 'none', 'error', text, 'ended_at', whole(now))
   never_due(k, run)
+  rest_well(k, run)
   expire_at(k, run, now + number(run.retention))
 end
 
@@ -110,10 +134,12 @@ local function stop_here(k, run, now, doubt)
   event(k, run, now, 'stopped', 'mode', run.stop_mode or '', 'by', run.stop_by or '', 'reason', run.stop_reason or '',
     'asked_at', run.stop_asked_at or '', 'in_doubt', doubt)
   enter(k, run, 'stopped', now)
+  tally(k, run, run.stop_mode == 'now' and 'stops:now' or 'stops:graceful', 1)
   set(k, 'stop_current_execution', 'stopped', 'status', 'interrupted_after', 'interrupted_node', run.last_node or run.current_node,
     'interrupt_reason', 'stop_requested', 'stopped_at', whole(now), 'in_doubt', doubt)
   unset(k, 'interrupt_data', 'waiting_for', 'waiting_until')
   never_due(k, run)
+  rest_well(k, run)
 end
 
 -- Show the open interrupt in the run's state and arm its deadline; it waits for a person from now on.
@@ -125,6 +151,7 @@ local function pause(k, run, now)
   local answered_at = run.i_wait and now + number(run.i_wait)
   if answered_at then set(k, 'i_until', whole(answered_at)) end
   due_at(k, run, answered_at)
+  rest_well(k, run)
 end
 
 -- Take stop, error and interrupt out of the state's view: the run goes on in a new epoch with this message.

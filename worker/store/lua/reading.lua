@@ -34,9 +34,9 @@ end
 -- Lua's unpack is bounded by its stack (about 8,000); a run may hold more values than that.
 local MOST_AT_ONCE = 200
 
--- What stands in ARGV from `first` to `last`.
-local function in_parts(command, key, first, last)
-  for i = first, last, MOST_AT_ONCE do call(command, key, unpack(ARGV, i, math.min(i + MOST_AT_ONCE - 1, last))) end
+-- What stands in `words` from `first` to `last`.
+local function in_parts(command, key, words, first, last)
+  for i = first, last, MOST_AT_ONCE do call(command, key, unpack(words, i, math.min(i + MOST_AT_ONCE - 1, last))) end
 end
 
 local PHASES = { -- phase -> the index it is listed in

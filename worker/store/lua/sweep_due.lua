@@ -8,6 +8,7 @@
 --         spared | overran (past its own limit, tried again) | woken | answered | stopped | errored | removed | damaged
 -- Every run looked at is moved or removed, so that none hides those behind it.
 --@ reading.lua
+--@ counting.lua
 --@ moving.lua
 local now = clock()
 -- Every worker sweeps, so that any of them may die; but one look in so many milliseconds is enough for all.
@@ -79,6 +80,8 @@ for list, line in pairs(line_of) do
   end
 end
 
+-- What is no routine, and is counted by its word.
+local COUNTED = { resent = true, freed = true, delayed = true, overran = true, answered = true }
 local report = {}
 local function note(id, word)
   report[#report + 1] = id
@@ -135,7 +138,7 @@ local function sweep_leased(k, run, order)
   local losses = number(run.losses) + 1
   run.losses = whole(losses)
   set(k, 'losses', run.losses)
-  event(k, run, now, 'lost', 'owner', run.owner or '', 'losses', run.losses)
+  event(k, run, now, 'lost', 'owner', run.owner or '', 'losses', run.losses, 'claimed_at', run.claimed_at or '')
   if losses > number(arg.max_losses) then
     fail(k, run, now, 'workers died or went silent under step ' .. run.step .. ' (node ' .. run.current_node .. ') ' .. run.losses ..
       ' times in a row; last one: ' .. (run.owner or 'unknown') .. '. Look at what this round does to its worker, then retry the run')
@@ -232,6 +235,7 @@ for order, id in ipairs(ids) do
     push(k, run, now)
     word = 'answered'
   end
+  if COUNTED[word] then tally(k, run, 'moves:' .. word, 1) end
   note(id, word)
 end
 

@@ -11,6 +11,7 @@ from worker.client.connection import not_found
 from worker.client.many import Done
 from worker.doctor import Finding
 from worker.event import Event
+from worker.metrics import exposition
 from worker.receipt import StopMode, StopReceipt
 from worker.run import Run, RunStatus
 from worker.verdict import Verdict
@@ -32,6 +33,11 @@ class Permitted:
         self.caller = caller
 
     # read
+
+    def metrics(self, accept: str = "") -> tuple[bytes, str]:
+        """What Prometheus is told: figures of everybody's runs together, which name flows and no run; ``accept`` as in worker.metrics."""
+        self.caller.require(Scope.READ)
+        return exposition(self.client, accept)
 
     def get(self, run_id: str) -> Run:
         """The run as it is now."""

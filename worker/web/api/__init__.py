@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.params import Depends as Dependency
@@ -13,6 +14,7 @@ from worker.web.api import artifacts, fleet, flows, inbox, many, runs, steering
 from worker.web.api.nowhere import nowhere
 from worker.web.api.probes import probe_router
 from worker.web.bodies import most_bytes
+from worker.web.problems import ProblemRoute
 
 __all__ = ["api_router", "probe_router"]
 
@@ -27,17 +29,32 @@ def api_router(client: Client, caller: Callable[[Request], Caller], dependencies
         dependencies: more of what every route but ``/health`` and ``/ready`` depends on: a security scheme for OpenAPI, say.
     """
 
+    # The routes are plain functions: each runs in one of the threads that Starlette keeps for them (40, unless the app says otherwise),
+    # so a state server that does not answer holds up those, and never the event loop.
+    probes = probe_router(client)
+    router = APIRouter()
+    router.include_router(probes)
+    router.include_router(bound(client, caller, *ROUTERS), dependencies=dependencies)
+    router.routes.append(nowhere([route for each in (*ROUTERS, probes) for route in each.routes]))
+    return router
+
+
+def bound(client: Client, caller: Callable[[Request], Caller], *routers: APIRouter) -> APIRouter:
+    """These routers, with the runs of ``client`` in the hands of whoever makes a request."""
+
     def bind(request: Request) -> None:
         request.state.permitted = Permitted(client, caller(request))
 
-    # The routes are plain functions: each runs in one of the threads that Starlette keeps for them (40, unless the app says otherwise),
-    # so a state server that does not answer holds up those, and never the event loop.
-    bound = APIRouter(dependencies=[Depends(bind), *dependencies])
-    for each in ROUTERS:
-        bound.include_router(each)
-    probes = probe_router(client)
-    router = APIRouter(max_body_size=most_bytes(client.settings))
-    router.include_router(probes)
-    router.include_router(bound)
-    router.routes.append(nowhere([route for each in (*ROUTERS, probes) for route in each.routes]))
+    router = APIRouter(dependencies=[Depends(bind)])
+    for each in routers:
+        router.include_router(_limited(each, most_bytes(client.settings)))
     return router
+
+
+def _limited(router: APIRouter, most: int) -> APIRouter:
+    """Copies of its routes, which take bodies of so many bytes: another client of this process may accept more, or less."""
+    routes = [copy(route) for route in router.routes]
+    for route in routes:
+        if isinstance(route, ProblemRoute):
+            route.most_bytes = most
+    return APIRouter(routes=routes)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from worker.cli.texts import count
 from worker.durations import duration
+from worker.words.texts import count
 
 if TYPE_CHECKING:
     from worker.run import Run
