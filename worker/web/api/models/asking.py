@@ -143,6 +143,8 @@ class Listing(Place):
     """Which runs are listed."""
 
     status: RunStatus | None = None
+    """Only runs of this status."""
     flow: FlowName | None = None
+    """Only runs of this flow."""
     label: list[Annotated[str, Field(pattern="=", examples=["team=search"])]] = Field(default_factory=list)
     """`NAME=TEXT`: only runs with this label; may be given again."""
