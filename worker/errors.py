@@ -25,6 +25,14 @@ class Conflict(HoldfastError):
     """The idempotency key was used for a submission with other content."""
 
 
+class UnknownCaller(HoldfastError):
+    """A control room does not know who is asking: there is no token, or not one that is good (any more)."""
+
+
+class Forbidden(HoldfastError):
+    """The caller is known, and may not do this."""
+
+
 class InvalidTransition(HoldfastError):
     """The run's state does not allow this call."""
 
@@ -45,6 +53,7 @@ __all__ = [
     "ArtifactNotFound",
     "Conflict",
     "DamagedRun",
+    "Forbidden",
     "HoldfastError",
     "InvalidInput",
     "InvalidSettings",
@@ -52,6 +61,7 @@ __all__ = [
     "RunExists",
     "RunNotFound",
     "Stale",
+    "UnknownCaller",
     "UnknownFlow",
 ]
 

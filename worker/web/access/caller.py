@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from worker.errors import HoldfastError
+from worker.errors import Forbidden as Forbidden  # noqa: PLC0414  clients meet them too
+from worker.errors import UnknownCaller
 
 
 class Scope(Enum):
@@ -19,12 +20,7 @@ class Scope(Enum):
     ADMIN = "admin"
 
 
-class Unknown(HoldfastError):
-    """The call names no caller, or one that is not known (any more)."""
-
-
-class Forbidden(HoldfastError):
-    """The caller is known, and may not do this."""
+Unknown = UnknownCaller
 
 
 @dataclass(frozen=True)
