@@ -45,6 +45,14 @@ class DamagedRun(HoldfastError):
     """What the server holds of a run is not what was stored; nothing was written."""
 
 
+class TokenNotFound(HoldfastError):
+    """No token has this id (any more)."""
+
+
+class DamagedToken(HoldfastError):
+    """What the server holds of a token is not what was stored; it opens nothing."""
+
+
 class InvalidSettings(HoldfastError):
     """A setting is unknown, malformed or not possible here."""
 
@@ -53,6 +61,7 @@ __all__ = [
     "ArtifactNotFound",
     "Conflict",
     "DamagedRun",
+    "DamagedToken",
     "Forbidden",
     "HoldfastError",
     "InvalidInput",
@@ -61,6 +70,7 @@ __all__ = [
     "RunExists",
     "RunNotFound",
     "Stale",
+    "TokenNotFound",
     "UnknownCaller",
     "UnknownFlow",
 ]

@@ -144,6 +144,8 @@ def _details(record: Record) -> dict[str, Any]:
     found: dict[str, Any] = {name: record.fields[name] for name in DETAILS if record.fields.get(name)}
     found |= {name: _when(record, name).isoformat() for name in TIMES if record.fields.get(name)}
     found |= {name: record.count(name) for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")}
+    if (parts := record.fields.get("trace", "").split("-")) and len(parts) == 4:  # a traceparent
+        found["trace_id"] = parts[1]
     if "progress" in record.fields:
         found["progress"] = record.json("progress", None)
     found |= {name: record.amounts(name) for name in ("budgets", "spent") if name in record.fields}

@@ -29,7 +29,7 @@ def serving(settings: Settings, caller: Callable[[Request], Caller] | None = Non
 
 @contextmanager
 def serving_app(app: FastAPI) -> Iterator[str]:
-    """An app of ``create_app``, likewise."""
+    """Any app, likewise."""
     door = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
     thread = threading.Thread(target=server.run, args=([door],), name="control-room")
@@ -38,7 +38,8 @@ def serving_app(app: FastAPI) -> Iterator[str]:
         until(lambda: server.started or not thread.is_alive(), "the control room")
         yield f"http://127.0.0.1:{door.getsockname()[1]}"
     finally:
-        app.state.hub.close()  # as the signal does that ends a process
+        if hasattr(app.state, "hub"):
+            app.state.hub.close()  # as the signal does that ends a process
         server.should_exit = True
         thread.join(20)
         door.close()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import redis
 
-from worker.store.connection import Connection, is_denied
+from worker.store.connection import AccessDenied, Connection, is_denied
 from worker.store.keys import INDEXES
 
 
@@ -61,6 +62,12 @@ class Reads(Connection):
             entries, texts = pipe.execute()
         return entries, {name: text for name, text in zip(names, texts, strict=True) if text is not None}
 
+    def latest_events(self, run_id: str, count: int, before: str | None = None) -> list[tuple[str, dict[str, str]]]:
+        """The last events (before the id ``before``), oldest first."""
+        with self._answered():
+            found: Any = self.redis.xrevrange(self.keys.events(run_id), f"({before}" if before else "+", "-", count)
+        return [(event, data) for event, data in reversed(found)]
+
     def listed(self, index: str, limit: int, before: str | None = None) -> list[tuple[str, float]]:
         """Ids of an index with their times (ms), newest first, from just after the cursor ``before`` ("score:id")."""
         return self._listed(self.keys.index(index), limit, before)
@@ -70,8 +77,8 @@ class Reads(Connection):
         return self._listed(self.keys.submitted(name), limit, before)
 
     def forget_submitted(self, name: str, run_ids: Sequence[str]) -> None:
-        """Take runs that are gone off the list of their submitter's."""
-        with self._answered():
+        """Take runs that are gone off the list of their submitter's; a user who may only look leaves that to others."""
+        with suppress(AccessDenied), self._answered():
             self.redis.zrem(self.keys.submitted(name), *run_ids)
 
     def _listed(self, key: str, limit: int, before: str | None) -> list[tuple[str, float]]:
