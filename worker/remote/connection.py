@@ -16,6 +16,7 @@ from worker.errors import InvalidSettings
 from worker.remote import address
 from worker.remote.problems import raise_problem
 from worker.store import StoreUnavailable
+from worker.telemetry import carried
 
 if TYPE_CHECKING:
     import httpx2
@@ -66,6 +67,7 @@ class Connected:
     def _sent(self, method: str, path: str, repeat: bool | None = None, **request: Any) -> httpx2.Response:
         repeat = method == "GET" if repeat is None else repeat
         params = {name: value for name, value in request.pop("params", {}).items() if value is not None}
+        request["headers"] = {**carried.headers(), **request.get("headers", {})}
         for pause in (*PAUSES, None):
             try:
                 answer: httpx2.Response = self._http.request(method, f"{self._address.api}{path}", params=params, **request)
