@@ -168,8 +168,8 @@ def _told(fault: Any) -> str:
     return f"{name or 'together'}: {fault['msg']}{given}"
 
 
-#: Read by others than Settings: tests and tools use these names in the environment.
-OTHER_VARIABLES = {"debug", "test_url"}
+#: Read by others than Settings, from the environment: by tests and tools, and by commands that talk to a control room.
+OTHER_VARIABLES = {"debug", "server_url", "test_url", "token"}
 
 
 def _from_environment() -> list[str]:

@@ -11,10 +11,10 @@ from fastapi.params import Depends as Dependency
 from worker.client import Client
 from worker.web.access import Caller, Permitted
 from worker.web.api import artifacts, fleet, flows, inbox, many, runs, steering
+from worker.web.api.events import event_router
 from worker.web.api.nowhere import nowhere
 from worker.web.api.probes import probe_router
 from worker.web.bodies import most_bytes
-from worker.web.events import event_router
 from worker.web.hub import Hub
 from worker.web.problems import ProblemRoute
 
