@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
@@ -72,6 +73,13 @@ class Run:
             phase=fields.get("phase", ""),
             details=_details(record),
         )
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Run:
+        """The run that ``to_dict`` told of; raises KeyError, ValueError where something is missing or cannot be."""
+        times = {name: datetime.fromisoformat(data[name]) for name in ("created_at", "updated_at")}
+        known = {each.name: data[each.name] for each in fields_of(cls)}
+        return cls(**{**known, **times, "status": RunStatus(data["status"]), "state": ExecutionState.from_dict(data["state"])})
 
     def to_dict(self) -> dict[str, Any]:
         """The run as JSON data."""

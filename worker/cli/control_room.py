@@ -15,9 +15,8 @@ from worker.cli import listening, output
 from worker.cli.exits import USAGE, Failed
 from worker.cli.on_app import program
 from worker.cli.options import json_option, url_option
-from worker.cli.server import client_for
+from worker.cli.server import state_client_for
 from worker.cli.worker import leave_with_stdin
-from worker.telemetry.exporting import exporting
 
 if TYPE_CHECKING:
     from worker.client import Client
@@ -56,7 +55,7 @@ def server_command(
     """
     if not installed():
         raise Failed(MISSING, USAGE)
-    with client_for(url) as client:
+    with state_client_for(url) as client:
         log_format = log_format or client.settings.log_format
         if descriptor is not None:
             bound = socket.socket(fileno=descriptor)
@@ -80,6 +79,7 @@ def server_command(
                 click.echo(f"serving at {reached}", err=True)
 
         from worker.logs import set_up_logging
+        from worker.telemetry.exporting import exporting
         from worker.web import create_app
         from worker.web.serving import serve
 
@@ -97,6 +97,6 @@ def installed() -> bool:
 
 def has_tokens(client: Client) -> bool:
     """Whether anybody can be told from anybody else."""
-    store = client._store
-    with store._answered("tokens"):
-        return bool(store.redis.exists(f"{store.keys.prefix}:tokens"))
+    from worker.client.tokens import Tokens
+
+    return Tokens(client).any()

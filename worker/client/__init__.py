@@ -17,6 +17,7 @@ class Client(Submitting, Steering, Inboxes, Standstill, ManyRuns):
         url: redis://, rediss://, unix:// or redis+sentinel://; None for the settings'.
         settings: None for those of this process (``config/worker.toml``, ``HOLDFAST_*``).
         app: a Celery app of your own that ``install`` was called for, alone: its state server, its broker, its way to get there.
+        resends: how often a command that got no answer is sent again before StoreUnavailable is raised.
 
     Raises:
         StoreUnavailable: from every method, when the server does not answer.

@@ -8,7 +8,7 @@ from worker.web.pages.page import page
 from worker.web.pages.route import PageRoute
 from worker.web.permitted import Runs
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/runs/{run_id}")
