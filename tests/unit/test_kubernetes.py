@@ -291,6 +291,7 @@ def test_the_user_for_keda_sees_how_long_the_queues_are_and_nothing_else(redis: 
         assert keda.eval(KEDA_ASKS, 1, "holdfast.controller") == 0
         for refused in (
             ["RPOP", "holdfast.executor"],
+            ["LRANGE", "holdfast.executor", "0", "-1"],
             ["LPUSH", "holdfast.executor", "x"],
             ["LLEN", "holdfast:run:x"],
             ["CONFIG", "GET", "*"],

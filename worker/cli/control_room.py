@@ -15,7 +15,7 @@ from worker.cli import listening, output
 from worker.cli.exits import USAGE, Failed
 from worker.cli.on_app import program
 from worker.cli.options import json_option, url_option
-from worker.cli.server import client_for
+from worker.cli.server import state_client_for
 from worker.cli.worker import leave_with_stdin
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def server_command(
     """
     if not installed():
         raise Failed(MISSING, USAGE)
-    with client_for(url) as client:
+    with state_client_for(url) as client:
         log_format = log_format or client.settings.log_format
         if descriptor is not None:
             bound = socket.socket(fileno=descriptor)
@@ -79,7 +79,6 @@ def server_command(
                 click.echo(f"serving at {reached}", err=True)
 
         from worker.logs import set_up_logging
-        from worker.telemetry.exporting import exporting
         from worker.web import create_app
         from worker.web.serving import serve
 
