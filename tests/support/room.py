@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.testclient import TestClient
 
 from tests.support.leaks import keys_under
@@ -29,7 +30,8 @@ def room_on(server: CrashableServer, **given: Any) -> Iterator[Room]:
     client = Client(settings=Settings(redis_url=server.url, prefix=f"room{uuid4().hex[:8]}", **given))
     room = Room(client)
     try:
-        yield room
+        with start_blocking_portal() as room.portal:
+            yield room
     finally:
         room.clear()
         client.close()
@@ -43,6 +45,8 @@ class Room:
         self.client = client
         self.tokens = Tokens(client)
         self.door: Door = self.app.state.door
+        #: The event loop that all who ask share; None: each call has one of its own, which takes longer.
+        self.portal: BlockingPortal | None = None
 
     def clear(self) -> None:
         """As if nobody had ever asked it for anything: an app takes longer to make than to ask."""
@@ -56,13 +60,15 @@ class Room:
         """Somebody who asks, with these headers, and keeps cookies; redirects are not followed, and no error is raised here."""
         given = {name.replace("_", "-"): value.encode() for name, value in headers.items()}
         given |= {"authorization": f"Bearer {token}".encode()} if token is not None else {}
-        return TestClient(
+        browser = TestClient(
             app or self.app,
             base_url,
             headers=given,  # type: ignore[arg-type]  # bytes, too
             follow_redirects=False,
             raise_server_exceptions=False,
         )
+        browser.portal = self.portal
+        return browser
 
     def token(self, name: str, *scopes: str) -> str:
         """A new token, as its bearer has it."""
