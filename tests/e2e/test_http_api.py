@@ -441,7 +441,10 @@ def test_readiness_counts_the_workers(http: httpx2.Client) -> None:
 
 
 def test_a_state_server_that_is_away_is_told_at_once_and_found_again() -> None:
-    with server_of_its_own() as mine, serving(Settings(redis_url=mine.url)) as address:
+    with (  # noqa: SIM117
+        server_of_its_own() as mine,
+        serving(Settings(redis_url=mine.url)) as address,
+    ):
         with httpx2.Client(base_url=f"{address}/api/v1", timeout=PATIENCE) as http:
             run_id = submitted(http)["id"]
             mine.kill()
@@ -466,7 +469,10 @@ def frozen(pid: int) -> Iterator[None]:
 
 @pytest.mark.slow
 def test_a_state_server_that_hangs_holds_up_neither_its_callers_for_long_nor_those_who_need_it_not() -> None:
-    with server_of_its_own() as mine, serving(Settings(redis_url=mine.url)) as address:
+    with (  # noqa: SIM117
+        server_of_its_own() as mine,
+        serving(Settings(redis_url=mine.url)) as address,
+    ):
         with httpx2.Client(base_url=f"{address}/api/v1", timeout=PATIENCE) as http:
             submitted(http)
             stopped: list[httpx2.Response] = []

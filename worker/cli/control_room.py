@@ -79,6 +79,7 @@ def server_command(
                 click.echo(f"serving at {reached}", err=True)
 
         from worker.logs import set_up_logging
+        from worker.telemetry.exporting import exporting
         from worker.web import create_app
         from worker.web.serving import serve
 
