@@ -78,6 +78,11 @@ class Timeline:
         """Seconds of the longest round with its waiting: what the bars of the rows are drawn to."""
         return max([(each.wait or 0.0) + (each.row.took or 0.0) for each in self.entries if each.row.is_round], default=0.0) or 1.0
 
+    @property
+    def rounds(self) -> int:
+        """How many of the rows are rounds."""
+        return sum(each.row.is_round for each in self.entries)
+
     @cached_property
     def marks(self) -> Strip:
         """All of it on one axis."""
