@@ -12,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -64,8 +65,7 @@ def instruction(name: str) -> list[str]:
 
 def program(words: list[str]) -> list[str]:
     """A command of a container, here: ``holdfast`` is this checkout's, with nothing between it and the signals."""
-    assert words[0] == "holdfast"
-    return [*COMMAND, *words[1:]]
+    return [*{"holdfast": COMMAND, "python": [sys.executable]}[words[0]], *words[1:]]
 
 
 class Container:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +20,7 @@ import pytest
 from tests.support.command_line import ROOT, CommandLine, wait_for_line
 from worker import Client
 from worker.cli import control_room, dashboard
+from worker.cli.listening import address_of, address_of_socket
 from worker.cli.main import run as holdfast_here
 from worker.settings import Settings
 
@@ -96,9 +98,11 @@ def test_a_stream_that_would_go_on_for_ever_ends_whole_when_the_server_leaves(se
 @pytest.mark.slow
 def test_up_serves_the_dashboard_at_one_address_for_as_long_as_it_lives(tmp_path: Path) -> None:
     holdfast = CommandLine(tmp_path)
-    with holdfast.running("up", "--concurrency", "2", "--port", "0", "--json") as up:
-        told = the_document(up)
-        url = told["dashboard"]
+    with closing(address_of("127.0.0.1", 0).listen()) as free:
+        port = address_of_socket(free).port
+    with holdfast.running("up", "--concurrency", "2", "--port", str(port), "--json") as up:
+        url = the_document(up)["dashboard"]
+        assert url == f"http://127.0.0.1:{port}"
         wait_for_line(up, "serving at")
         assert status_of(f"{url}/api/v1/runs/none") == 404
         with holdfast.running("up", "--concurrency", "2", "--json") as second:

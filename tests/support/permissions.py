@@ -30,6 +30,7 @@ OURS = {
     "due": "holdfast:due",
     "queues": "holdfast:queues",
     "index": "holdfast:index:live",
+    "submitted": "holdfast:submitted:ann",
     "paused": "holdfast:paused",
     "list": "holdfast.controller",
     "priorities": "holdfast.executor\x06\x169",
@@ -38,6 +39,8 @@ OURS = {
     "announcements": "holdfast:workers:info",
     "letters": "holdfast:dead",
     "figures": "holdfast:metrics",
+    "tokens": "holdfast:tokens",
+    "web_key": "holdfast:web:key",
     "filters": "holdfast:filters:ada",
 }
 #: Keys of other tenants, of Celery's, and such as look like ours.
@@ -92,13 +95,18 @@ WAITS = frozenset({"publish", "wait"})
 MOVES = {
     OF_A_RUN: "hset hdel xadd persist",
     only("idem"): "get set persist",
-    only("due", "index"): "zadd zrem",
+    only("due", "index", "submitted"): "zadd zrem",
     only("queues"): "hincrby",
     only("list"): "lpush rpush",
     only("filters"): "hset hdel",
 }
 ROLES = {
-    "producer": Role(sees=SHARED | SEEN | {"idem", "filters"}, scripts=SHARED | {"idem"}, writes=by_command(MOVES), keyless=WAITS),
+    "producer": Role(
+        sees=SHARED | SEEN | {"idem", "submitted", "filters"},
+        scripts=SHARED | {"idem", "submitted"},
+        writes=by_command(MOVES),
+        keyless=WAITS,
+    ),
     "worker": Role(
         sees=SHARED | SEEN | {"idem", "line"},
         looks=only("zrangebyscore"),
@@ -117,12 +125,20 @@ ROLES = {
             }
         ),
     ),
-    "reader": Role(sees=SHARED | SEEN | {"filters"}),
+    "reader": Role(sees=SHARED | SEEN | {"submitted", "filters"}),
     "admin": Role(
-        sees=SHARED | SEEN | {"idem", "filters"},
+        sees=SHARED | SEEN | {"idem", "submitted", "filters", "tokens", "web_key"},
         looks=only("zscan"),
-        scripts=SHARED | {"idem"},
-        writes=by_command({**MOVES, only("paused"): "hsetnx hdel", OF_A_RUN | {"idem", "letters"}: "del"}),
+        scripts=SHARED | {"idem", "submitted"},
+        writes=by_command(
+            {
+                **MOVES,
+                only("paused"): "hsetnx hdel",
+                OF_A_RUN | {"idem", "letters"}: "del",
+                only("tokens"): "hset hdel",
+                only("web_key"): "get set del",
+            }
+        ),
         keyless=WAITS,
     ),
 }

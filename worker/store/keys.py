@@ -76,6 +76,16 @@ class Keys:
         return f"{self.prefix}:paused"
 
     @property
+    def tokens(self) -> str:
+        """Hash: the id of each token of the control room to its record, the digest of its secret in it (worker/access_token.py)."""
+        return f"{self.prefix}:tokens"
+
+    @property
+    def web_key(self) -> str:
+        """String: what the control room's cookies are signed with, the same for all its servers. A secret."""
+        return f"{self.prefix}:web:key"
+
+    @property
     def workers(self) -> str:
         """Sorted set of worker names by their last beat (ms)."""
         return f"{self.prefix}:workers"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from worker.web.pages import look, run, runs
+from worker.web.pages import acting, answering, fleet, inbox, look, run, runs, start, stuck
 from worker.web.pages.assets import Assets
 
 __all__ = ["PAGES", "Assets"]
 
-PAGES = (look.router, runs.router, run.router)
+PAGES = tuple(each.router for each in (look, runs, acting, answering, run, inbox, start, fleet, stuck))
