@@ -53,6 +53,7 @@ class AsyncClient:
         labels: Mapping[str, str] | None = None,
         budgets: Mapping[str, float] | None = None,
         submitted_by: str | None = None,
+        nonce: str | None = None,
     ) -> Run:
         """Hand over a goal; once this returns, the run is not lost."""
         return await _threaded(
@@ -71,6 +72,7 @@ class AsyncClient:
             labels=labels,
             budgets=budgets,
             submitted_by=submitted_by,
+            nonce=nonce,
         )
 
     async def get(self, run_id: str) -> Run:

@@ -25,6 +25,14 @@ class Conflict(HoldfastError):
     """The idempotency key was used for a submission with other content."""
 
 
+class UnknownCaller(HoldfastError):
+    """A control room does not know who is asking: there is no token, or not one that is good (any more)."""
+
+
+class Forbidden(HoldfastError):
+    """The caller is known, and may not do this."""
+
+
 class InvalidTransition(HoldfastError):
     """The run's state does not allow this call."""
 
@@ -54,6 +62,7 @@ __all__ = [
     "Conflict",
     "DamagedRun",
     "DamagedToken",
+    "Forbidden",
     "HoldfastError",
     "InvalidInput",
     "InvalidSettings",
@@ -62,6 +71,7 @@ __all__ = [
     "RunNotFound",
     "Stale",
     "TokenNotFound",
+    "UnknownCaller",
     "UnknownFlow",
 ]
 

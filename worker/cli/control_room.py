@@ -15,7 +15,7 @@ from worker.cli import listening, output
 from worker.cli.exits import USAGE, Failed
 from worker.cli.on_app import program
 from worker.cli.options import json_option, url_option
-from worker.cli.server import client_for
+from worker.cli.server import state_client_for
 from worker.cli.worker import leave_with_stdin
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def server_command(
         raise Failed(MISSING, USAGE)
     from worker.web.app import RESENDS, create_app
 
-    with client_for(url, resends=RESENDS) as client:
+    with state_client_for(url, resends=RESENDS) as client:
         log_format = log_format or client.settings.log_format
         if descriptor is not None:
             bound = socket.socket(fileno=descriptor)

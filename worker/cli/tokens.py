@@ -12,7 +12,7 @@ from worker.cli import output
 from worker.cli.groups import Commands
 from worker.cli.many import age
 from worker.cli.options import json_option, url_option
-from worker.cli.server import client_for
+from worker.cli.server import state_client_for
 from worker.cli.stop import login_name
 from worker.words.texts import moment, plain
 
@@ -45,7 +45,7 @@ def create_command(name: str, scopes: tuple[str, ...], expires: timedelta | None
     """Make a token for NAME, a person or a service, and print it. It cannot be shown again."""
     from worker.client.tokens import Tokens
 
-    with client_for(url) as client:
+    with state_client_for(url) as client:
         made = Tokens(client).create(name, scopes, expires, login_name())
     if as_json:
         output.document({**made.token.to_dict(), "token": made.text})
@@ -61,7 +61,7 @@ def list_command(as_json: bool, url: str | None) -> None:
     """The tokens there are, oldest first."""
     from worker.client.tokens import Tokens
 
-    with client_for(url) as client:
+    with state_client_for(url) as client:
         tokens = Tokens(client).all()
     if as_json:
         output.document([token.to_dict() for token in tokens])
@@ -89,7 +89,7 @@ def revoke_command(token_id: str, as_json: bool, url: str | None) -> None:
     """Let the token ID open nothing any more, from the next request on; who is signed in with it is signed out."""
     from worker.client.tokens import Tokens
 
-    with client_for(url) as client:
+    with state_client_for(url) as client:
         tokens = Tokens(client)
         tokens.revoke(token_id)
         left = tokens.any()
@@ -108,7 +108,7 @@ def sign_out_command(as_json: bool, url: str | None) -> None:
     """Sign everybody out of the dashboard, on every server; tokens stay good."""
     from worker.client.tokens import Tokens
 
-    with client_for(url) as client:
+    with state_client_for(url) as client:
         Tokens(client).sign_everybody_out()
     if as_json:
         output.document({"signed_out": True})

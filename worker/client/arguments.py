@@ -31,6 +31,7 @@ CURSOR = re.compile(rf"({'|'.join((*INDEXES, OWN))})\|(\d{{1,15}}\.\d{{1,6}}:.+)
 INBOX_CURSOR = re.compile(rf"(\d{{1,15}}):({RUN_ID.pattern})", re.ASCII)
 #: Whose run it is; part of a key's name on the server.
 SUBMITTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
+NONCE = re.compile(r"[A-Za-z0-9]{16,64}")
 EVENT_ID = re.compile(r"\d{1,19}(-\d{1,19})?", re.ASCII)
 
 
@@ -91,6 +92,12 @@ def key(value: object) -> None:
         raise wrong("idempotency_key", "a text that is not empty, or None", value)
     if isinstance(value, str) and len(value.encode()) > MOST_KEY_BYTES:
         raise wrong("idempotency_key", f"at most {MOST_KEY_BYTES} bytes (a digest of what it stands for, say)", value)
+
+
+def nonce(value: object) -> None:
+    """What makes a submission itself when it is sent again, or None; a short one could be met by chance, and another's run with it."""
+    if value is not None and not (isinstance(value, str) and NONCE.fullmatch(value)):
+        raise wrong("nonce", "letters and digits, from 16 to 64 of them, or None", value)
 
 
 def is_run_id(value: object) -> bool:

@@ -6,15 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from worker.access_token import Scope as Scope  # noqa: PLC0414  of the same words
-from worker.errors import HoldfastError
+from worker.errors import Forbidden as Forbidden  # noqa: PLC0414  clients meet them too
+from worker.errors import UnknownCaller
 
-
-class Unknown(HoldfastError):
-    """The call names no caller, or one that is not known (any more)."""
-
-
-class Forbidden(HoldfastError):
-    """The caller is known, and may not do this."""
+Unknown = UnknownCaller
 
 
 @dataclass(frozen=True)

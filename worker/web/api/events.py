@@ -13,9 +13,11 @@ from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 
 from worker.event import Event
+from worker.web.api.models.run import Events
+from worker.web.api.routing import RunId, problems, routed
+from worker.web.bodies import Json
 from worker.web.hub import Hub
 from worker.web.permitted import Runs
-from worker.web.problems import ProblemRoute
 from worker.web.watching import Ending, look, watch
 
 MEDIA_TYPE = "text/event-stream"
@@ -28,15 +30,11 @@ LONGEST_SECONDS = 900.0
 #: Events in one list.
 MOST = 1000
 
-LISTED = {
-    "type": "object",
-    "required": ["events", "more"],
-    "properties": {"events": {"type": "array", "items": {"type": "object"}}, "more": {"type": "boolean"}},
-}
 RESPONSES: dict[int | str, dict[str, Any]] = {
+    **problems("invalid-request", "invalid-input", "run-not-found", "damaged-run"),
     200: {
         "description": "The events, oldest first: a list, or a stream of server-sent events where text/event-stream is accepted.",
-        "content": {"application/json": {"schema": LISTED}, MEDIA_TYPE: {"schema": {"type": "string"}}},
+        "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
     },
     204: {"description": "Of a stream: no event follows. An EventSource that is told so does not connect again."},
 }
@@ -44,12 +42,12 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 
 def event_router(hub: Hub) -> APIRouter:
     """The route; what it streams is heard by ``hub``."""
-    router = APIRouter(route_class=ProblemRoute, tags=["runs"])
+    events = routed("runs")
 
-    @router.get("/runs/{run_id}/events", operation_id="get_events", response_model=None, responses=RESPONSES)
-    async def events(
+    @events.get("/runs/{run_id}/events", operation_id="get_events", response_model=Events, responses=RESPONSES)
+    async def get_events(
         request: Request,
-        run_id: str,
+        run_id: RunId,
         runs: Runs,
         after: Annotated[str | None, Query(description="The id of an event: only those behind it.")] = None,
         last_event_id: Annotated[str | None, Header(description="The same, as an EventSource sends it; it goes before `after`.")] = None,
@@ -60,7 +58,7 @@ def event_router(hub: Hub) -> APIRouter:
             float, Query(gt=0, le=LONGEST_SECONDS, description="Of a stream: it ends after so long at the latest.")
         ] = LONGEST_SECONDS,
         limit: Annotated[int, Query(ge=1, le=MOST, description="Of a list: at most so many.")] = MOST,
-    ) -> Response | dict[str, Any]:
+    ) -> Response:
         """What happened to a run, oldest first: a list, or a stream of server-sent events.
 
         In a stream, `id` is the event's id, `event` its type and `data` the event as JSON. It can be cut at any time, and goes on with
@@ -70,14 +68,14 @@ def event_router(hub: Hub) -> APIRouter:
         place = last_event_id or after
         if MEDIA_TYPE not in request.headers.get("accept", ""):
             seen = await run_in_threadpool(look, runs, run_id, place, limit)
-            return {"events": [event.to_dict() for event in seen.events], "more": len(seen.events) == limit}
+            return Json({"events": [event.to_dict() for event in seen.events], "more": len(seen.events) == limit})
         first = await run_in_threadpool(look, runs, run_id, place)
         if not first.events and (first.ended or not follow):
             return Response(status_code=204)
         content = stream(watch(runs, hub, run_id, place, first, follow, seconds))
         return EventSourceResponse(content, ping=HEARTBEAT_SECONDS, send_timeout=SEND_SECONDS)
 
-    return router
+    return events
 
 
 async def stream(watched: AsyncGenerator[Sequence[Event] | Ending]) -> AsyncIterator[bytes]:
