@@ -41,6 +41,7 @@ OURS = {
     "figures": "holdfast:metrics",
     "tokens": "holdfast:tokens",
     "web_key": "holdfast:web:key",
+    "filters": "holdfast:filters:ann",
     "filters": "holdfast:filters:ada",
 }
 #: Keys of other tenants, of Celery's, and such as look like ours.
@@ -127,7 +128,7 @@ ROLES = {
     ),
     "reader": Role(sees=SHARED | SEEN | {"submitted", "filters"}),
     "admin": Role(
-        sees=SHARED | SEEN | {"idem", "submitted", "filters", "tokens", "web_key"},
+        sees=SHARED | SEEN | {"idem", "submitted", "filters", "tokens", "web_key", "filters"},
         looks=only("zscan"),
         scripts=SHARED | {"idem", "submitted"},
         writes=by_command(
@@ -135,7 +136,7 @@ ROLES = {
                 **MOVES,
                 only("paused"): "hsetnx hdel",
                 OF_A_RUN | {"idem", "letters"}: "del",
-                only("tokens"): "hset hdel",
+                only("tokens", "filters"): "hset hdel",
                 only("web_key"): "get set del",
             }
         ),
