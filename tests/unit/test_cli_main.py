@@ -11,7 +11,7 @@ import pytest
 from worker.app import make_app
 from worker.broker import check_broker_url
 from worker.cli.exits import code_of
-from worker.cli.groups import COMMANDS, Commands
+from worker.cli.groups import COMMANDS
 from worker.cli.main import holdfast
 from worker.errors import InvalidSettings
 from worker.settings import Settings
@@ -29,15 +29,17 @@ def test_help_imports_nothing_that_takes_time() -> None:
 
 
 def test_every_command_has_help_and_is_found() -> None:
-    commands = [(holdfast, name) for name in COMMANDS]
-    while commands:
-        group, name = commands.pop()
-        command = group.get_command(click.Context(group), name)
-        assert command is not None and command.name == name and command.help
-        if isinstance(command, Commands):
-            commands += [(command, each) for each in command.commands_here]
-        else:
-            assert any(option.name == "as_json" for option in command.params), name
+    context = click.Context(holdfast)
+    for name in COMMANDS:
+        command = holdfast.get_command(context, name)
+        assert command is not None and command.name == name
+        parts = (
+            [command.get_command(context, part) for part in command.list_commands(context)]
+            if isinstance(command, click.Group)
+            else [command]
+        )
+        for part in parts:
+            assert part is not None and part.help and any(option.name == "as_json" for option in part.params), name
 
 
 @pytest.mark.parametrize(
