@@ -41,7 +41,6 @@ OURS = {
     "figures": "holdfast:metrics",
     "tokens": "holdfast:tokens",
     "web_key": "holdfast:web:key",
-    "filters": "holdfast:filters:ann",
     "filters": "holdfast:filters:ada",
 }
 #: Keys of other tenants, of Celery's, and such as look like ours.
@@ -128,7 +127,7 @@ ROLES = {
     ),
     "reader": Role(sees=SHARED | SEEN | {"submitted", "filters"}),
     "admin": Role(
-        sees=SHARED | SEEN | {"idem", "submitted", "filters", "tokens", "web_key", "filters"},
+        sees=SHARED | SEEN | {"idem", "submitted", "filters", "tokens", "web_key"},
         looks=only("zscan"),
         scripts=SHARED | {"idem", "submitted"},
         writes=by_command(
@@ -136,7 +135,7 @@ ROLES = {
                 **MOVES,
                 only("paused"): "hsetnx hdel",
                 OF_A_RUN | {"idem", "letters"}: "del",
-                only("tokens", "filters"): "hset hdel",
+                only("tokens"): "hset hdel",
                 only("web_key"): "get set del",
             }
         ),
