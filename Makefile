@@ -17,7 +17,7 @@ help: ## this list
 demo: .venv/.runtime ## find the commit that broke a real repository, with the worker killed on the way
 	@$(BIN)/holdfast demo
 
-up: .venv/.runtime ## a server and a worker, until Ctrl-C
+up: .venv/.runtime ## a server, a worker and the dashboard, until Ctrl-C
 	@$(BIN)/holdfast up
 
 test: .venv/.dev ## the quick suite
@@ -69,8 +69,8 @@ clean: ## remove .venv and the caches
 # The stamps say what .venv holds: they are newer than pyproject.toml, or it is installed again.
 .venv/.runtime: pyproject.toml
 	@$(make_venv)
-	@echo "Installing Holdfast and a server for it into .venv ..."
-	@$(PIP) --editable '.[embedded]'
+	@echo "Installing Holdfast, its dashboard and a server for it into .venv ..."
+	@$(PIP) --editable '.[embedded,server]'
 	@touch $@
 
 .venv/.dev: pyproject.toml

@@ -21,7 +21,9 @@ from redis.exceptions import NoPermissionError
 from tests.support import kustomize
 from tests.support.kustomize import Resource
 from tests.support.servers import CrashableServer, server
+from worker import Client
 from worker.cli.groups import Commands
+from worker.metrics import exposition
 from worker.settings import load_settings
 from worker.store.keys import ROLES, Keys
 
@@ -262,6 +264,14 @@ def test_workers_are_scaled_by_the_queue_they_take_from_and_by_their_rounds_in_f
         assert flying["metadata"]["query"] == f'max(holdfast_rounds_in_flight{{role="{role}"}})'
 
 
+def test_what_keda_asks_prometheus_for_is_told_by_the_server(scaled: list[Resource], client: Client) -> None:
+    told, _ = exposition(client, "")
+    samples = {line.rpartition(" ")[0] for line in told.decode().splitlines()}
+    for scaler in of_kind(scaled, "ScaledObject").values():
+        asked = scaler["spec"]["triggers"][1]["metadata"]["query"]
+        assert asked.removeprefix("max(").removesuffix(")") in samples
+
+
 @pytest.fixture(scope="module")
 def redis() -> Iterator[CrashableServer]:
     with server() as running:
@@ -281,6 +291,7 @@ def test_the_user_for_keda_sees_how_long_the_queues_are_and_nothing_else(redis: 
         assert keda.eval(KEDA_ASKS, 1, "holdfast.controller") == 0
         for refused in (
             ["RPOP", "holdfast.executor"],
+            ["LRANGE", "holdfast.executor", "0", "-1"],
             ["LPUSH", "holdfast.executor", "x"],
             ["LLEN", "holdfast:run:x"],
             ["CONFIG", "GET", "*"],

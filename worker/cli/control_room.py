@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -12,12 +13,14 @@ import click
 
 from worker.cli import listening, output
 from worker.cli.exits import USAGE, Failed
+from worker.cli.on_app import program
 from worker.cli.options import json_option, url_option
-from worker.cli.server import settings_for
+from worker.cli.server import state_client_for
 from worker.cli.worker import leave_with_stdin
 
 if TYPE_CHECKING:
     from worker.client import Client
+    from worker.logs import LogFormat
 
 #: What the extra brings that nothing else does.
 NEEDED = ("fastapi", "uvicorn", "itsdangerous", "python_multipart")
@@ -39,7 +42,7 @@ def server_command(
     host: str,
     port: int,
     root_path: str,
-    log_format: str | None,
+    log_format: LogFormat | None,
     descriptor: int | None,
     until_stdin_ends: bool,
     as_json: bool,
@@ -52,40 +55,42 @@ def server_command(
     """
     if not installed():
         raise Failed(MISSING, USAGE)
-    settings = settings_for(url, log_format=log_format)
-    from worker.client import Client
+    from worker.web.app import RESENDS, create_app
 
-    client = Client(settings=settings)
-    try:
-        if descriptor is None:
+    with state_client_for(url, resends=RESENDS) as client:
+        log_format = log_format or client.settings.log_format
+        if descriptor is not None:
+            bound = socket.socket(fileno=descriptor)
+            address = listening.address_of_socket(bound)
+        else:
             address = listening.address_of(host, port)
             if not address.is_loopback and not has_tokens(client):
                 raise Failed(
                     f"--host {host} can be reached from other machines, and there is no token yet: anybody could do everything. "
-                    "Make one with `holdfast token create NAME --scope admin`, then start this again",
+                    f"Make one with `{program()} token create NAME --scope admin`, then start this again",
                     USAGE,
                 )
             bound = address.listen()
-        else:
-            bound = socket.socket(fileno=descriptor)
         reached = listening.address_of_socket(bound).url + root_path
 
         def say_ready() -> None:
             if as_json:
                 output.document({"url": reached, "pid": os.getpid()})
+            elif log_format == "json":
+                logging.getLogger("holdfast.web").info("serving at %s", reached)
             else:
                 click.echo(f"serving at {reached}", err=True)
 
         from worker.logs import set_up_logging
-        from worker.web import create_app
+        from worker.telemetry.exporting import exporting
         from worker.web.serving import serve
 
-        set_up_logging(settings.log_format)
+        set_up_logging(log_format)
         if until_stdin_ends:
             threading.Thread(target=leave_with_stdin, name="stdin", daemon=True).start()
-        serve(create_app(settings, client), bound, say_ready, root_path)
-    finally:
-        client.close()
+        with exporting():  # runs that are submitted here begin their traces here
+            # A server that others reach stays closed when its last token is revoked.
+            serve(create_app(client=client, open_on_loopback=address.is_loopback), bound, say_ready, root_path)
 
 
 def installed() -> bool:
@@ -95,6 +100,6 @@ def installed() -> bool:
 
 def has_tokens(client: Client) -> bool:
     """Whether anybody can be told from anybody else."""
-    store = client._store
-    with store._answered("tokens"):
-        return bool(store.redis.exists(f"{store.keys.prefix}:tokens"))
+    from worker.client.tokens import Tokens
+
+    return Tokens(client).any()

@@ -6,10 +6,11 @@ from worker.client.inbox import Inbox, Inboxes
 from worker.client.listing import Page
 from worker.client.many import ManyRuns
 from worker.client.steering import Steering
+from worker.client.stuck import Standstill
 from worker.client.submitting import Submitting
 
 
-class Client(Submitting, Steering, Inboxes, ManyRuns):
+class Client(Submitting, Steering, Inboxes, Standstill, ManyRuns):
     """A client of the runs on one server.
 
     Args:

@@ -60,6 +60,10 @@ class Connected:
             raise not_found(run_id)
         return Record(fields)
 
+    def _submitter(self, run_id: str) -> str | None:
+        """Whose run it is, also of one that does not read; None where nobody is named, or there is no such run."""
+        return self._store.some_fields([run_id], ["submitted_by"])[0].get("submitted_by") if arguments.is_run_id(run_id) else None
+
     def _message(self, record: Record, epochs: int) -> str:
         task, queue = record.fields.get("task", ""), record.fields.get("queue", "")
         if task not in TASKS.values():

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from worker.client import Client
+from worker.metrics.families import number
 from worker.standing import ALIVE_BEATS
 from worker.store.figures import Look
 from worker.store.keys import role_of
@@ -80,12 +81,12 @@ def gather(client: Client) -> Gathered:
 def _ages(client: Client, look: Look) -> dict[str, float]:
     """How long the run of each oldest message has been queued; a message that its run has left behind has no age."""
     runs = {queue: run_id for queue, text in look.heads.items() if (run_id := _run_of(text)) is not None}
-    found = client._store.some_fields(list(runs.values()), ("queued_at", "message"))
+    found = client._store.some_fields(list(runs.values()), ("phase", "queued_at", "message"))
     ages = {}
     for queue, fields in zip(runs, found, strict=True):
-        queued_at = fields.get("queued_at", "")
-        if fields.get("message") == look.heads[queue] and queued_at.isdigit():
-            ages[queue] = max(0.0, (look.now - int(queued_at)) / 1000)
+        queued_at = number(fields.get("queued_at"))
+        if queued_at is not None and fields.get("phase") == "queued" and fields.get("message") == look.heads[queue]:
+            ages[queue] = max(0.0, (look.now - queued_at) / 1000)
     return ages
 
 

@@ -31,7 +31,7 @@ def families(gathered: Gathered) -> Iterator[Metric]:
     )
     yield _histogram(
         "holdfast_round_duration_seconds",
-        "How long a round took from its claim to its commit.",
+        "How long a round took from its claim until its result was there.",
         ("flow", "node"),
         told["took"],
         told["took_ms"],
@@ -67,7 +67,7 @@ def _told(rounds: Mapping[str, str]) -> Told:
             amount = float(text)
         except (ValueError, TypeError, RecursionError):
             continue
-        if is_whole(name, labels) and 0 <= amount < math.inf:
+        if is_whole(name, labels) and text.isascii() and 0 <= amount < math.inf:
             found[name][tuple(labels)] = amount
     return found
 

@@ -50,6 +50,10 @@ class Keys:
         """Sorted set of the ids of one submitter's runs, by creation (ms); runs that are gone leave it when somebody looks."""
         return f"{self.prefix}:submitted:{name}"
 
+    def filters(self, name: str) -> str:
+        """Hash: the views of the table of runs that somebody has named, by their names (the query of the page's address)."""
+        return f"{self.prefix}:filters:{name}"
+
     def queue(self, role: str) -> str:
         """List: Celery's queue of the role; kombu's Redis transport names the list like the queue."""
         return f"{self.prefix}.{role}"
@@ -70,6 +74,16 @@ class Keys:
     def paused(self) -> str:
         """Hash: the name of each paused flow to who paused it, when and why (JSON: at, by, reason)."""
         return f"{self.prefix}:paused"
+
+    @property
+    def tokens(self) -> str:
+        """Hash: the id of each token of the control room to its record, the digest of its secret in it (worker/access_token.py)."""
+        return f"{self.prefix}:tokens"
+
+    @property
+    def web_key(self) -> str:
+        """String: what the control room's cookies are signed with, the same for all its servers. A secret."""
+        return f"{self.prefix}:web:key"
 
     @property
     def workers(self) -> str:

@@ -15,11 +15,9 @@ QUIET_SECONDS = 60.0
 
 def is_on() -> bool:
     """Whether somebody has set a tracer provider. Who has not even imported the API cannot have; then it is not imported for that."""
-    if "opentelemetry.trace" not in sys.modules:
-        return False
-    from opentelemetry import trace
-
-    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    trace = sys.modules.get("opentelemetry.trace")
+    provider = getattr(trace, "get_tracer_provider", None)  # not there yet while another thread imports it
+    return trace is not None and provider is not None and type(provider()) is not trace.ProxyTracerProvider
 
 
 class Harmless:

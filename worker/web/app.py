@@ -6,14 +6,20 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import Depends, FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer
 
 from worker.client import Client
 from worker.settings import Settings
+from worker.telemetry.carried import CarriedOn
 from worker.web import metrics
-from worker.web.access import LOCAL, Caller
+from worker.web.access import Caller
+from worker.web.access.door import Door
+from worker.web.access.headers import Headers
 from worker.web.api import api_router, bound
-from worker.web.pages import Assets, pages_router
+from worker.web.hub import Hub
+from worker.web.pages import PAGES, Assets
+from worker.web.pages.login import login_router
 
 API = "/api/v1"
 #: How OpenAPI says who may: it is the caller's business to look at the token.
@@ -24,28 +30,44 @@ RESENDS = 1
 
 
 def create_app(
-    settings: Settings | None = None, client: Client | None = None, caller: Callable[[Request], Caller] | None = None
+    settings: Settings | None = None,
+    client: Client | None = None,
+    caller: Callable[[Request], Caller] | None = None,
+    open_on_loopback: bool = True,
 ) -> FastAPI:
     """The control room as an ASGI app.
 
     Args:
         settings: None for those of this process. client: one that is there already; it is not closed with the app.
-        caller: who makes a request, where that is known otherwise than by tokens.
+        caller: who makes a request, where that is known otherwise than by tokens; raises Unknown. It is called in a thread.
+        open_on_loopback: whether, as long as there are no tokens at all, requests that come in over loopback need none.
     """
     own = client is None
     runs = client or Client(settings=settings, resends=RESENDS)
+    hub = Hub(runs)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
+        await run_in_threadpool(hub.close)
         if own:
             runs.close()
 
-    app = FastAPI(title="Holdfast", lifespan=lifespan, openapi_url=f"{API}/openapi.json", docs_url=None, redoc_url=None)
-    app.state.client = runs
-    who = caller or (lambda request: LOCAL)
-    app.include_router(api_router(runs, who, [Depends(TOKEN)]), prefix=API)
-    app.include_router(bound(runs, who, metrics.router))
-    app.include_router(pages_router(runs, who))
+    door = Door(runs, caller, open_on_loopback)
+    app = FastAPI(
+        title="Holdfast",
+        lifespan=lifespan,
+        openapi_url=f"{API}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        dependencies=[Depends(door.guard)],
+    )
+    app.add_middleware(CarriedOn)
+    app.add_middleware(Headers)  # the last to be added is the first to be asked: it is around everything
+    app.state.client, app.state.door, app.state.hub = runs, door, hub
+    app.include_router(api_router(runs, door.caller, [Depends(TOKEN)], hub), prefix=API)
+    app.include_router(bound(runs, door.caller, metrics.router))
+    app.include_router(login_router(door), dependencies=[Depends(door.begin)])
+    app.include_router(bound(runs, door.caller, *PAGES), dependencies=[Depends(door.begin)])
     app.mount("/static", Assets(), name="static")
     return app

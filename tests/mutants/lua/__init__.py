@@ -14,6 +14,7 @@ from tests.mutants.lua import (
     recording,
     steering,
     sweeping,
+    tracing,
     trust,
 )
 
@@ -31,5 +32,6 @@ MUTANTS = (
     *moving.MUTANTS,
     *reading.MUTANTS,
     *recording.MUTANTS,
+    *tracing.MUTANTS,
     *trust.MUTANTS,
 )

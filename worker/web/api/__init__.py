@@ -11,9 +11,11 @@ from fastapi.params import Depends as Dependency
 from worker.client import Client
 from worker.web.access import Caller, Permitted
 from worker.web.api import artifacts, fleet, flows, inbox, many, runs, steering
+from worker.web.api.events import event_router
 from worker.web.api.nowhere import nowhere
 from worker.web.api.probes import probe_router
 from worker.web.bodies import most_bytes
+from worker.web.hub import Hub
 from worker.web.problems import ProblemRoute
 
 __all__ = ["api_router", "probe_router"]
@@ -21,21 +23,24 @@ __all__ = ["api_router", "probe_router"]
 ROUTERS = (runs.router, steering.router, many.router, artifacts.router, inbox.router, flows.router, fleet.router)
 
 
-def api_router(client: Client, caller: Callable[[Request], Caller], dependencies: Sequence[Dependency] = ()) -> APIRouter:
+def api_router(
+    client: Client, caller: Callable[[Request], Caller], dependencies: Sequence[Dependency] = (), hub: Hub | None = None
+) -> APIRouter:
     """The API on the runs of ``client``, for an app of one's own: ``app.include_router(api_router(client, who), prefix="/holdfast")``.
 
     Args:
         caller: who makes this request; raises Unknown where that cannot be told. It is called in a thread.
         dependencies: more of what every route but ``/health`` and ``/ready`` depends on: a security scheme for OpenAPI, say.
+        hub: one that others use as well; None for one of its own.
     """
-
     # The routes are plain functions: each runs in one of the threads that Starlette keeps for them (40, unless the app says otherwise),
     # so a state server that does not answer holds up those, and never the event loop.
     probes = probe_router(client)
+    nouns = (*ROUTERS, event_router(hub or Hub(client)))
     router = APIRouter()
     router.include_router(probes)
-    router.include_router(bound(client, caller, *ROUTERS), dependencies=dependencies)
-    router.routes.append(nowhere([route for each in (*ROUTERS, probes) for route in each.routes]))
+    router.include_router(bound(client, caller, *nouns), dependencies=dependencies)
+    router.routes.append(nowhere([route for each in (*nouns, probes) for route in each.routes]))
     return router
 
 

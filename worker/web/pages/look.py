@@ -9,7 +9,7 @@ from fastapi import APIRouter, Form, Request, Response
 from worker.web.pages.page import THEME, THEMES, back
 from worker.web.pages.route import PageRoute
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 #: Seconds that a browser remembers the choice: a year.
 REMEMBERED = 31_536_000
 

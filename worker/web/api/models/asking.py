@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from flows.budgets import MOST as MOST_OF_A_BUDGET
+from worker.client.arguments import NONCE
 from worker.run import RunStatus
 from worker.submission import RUN_ID
 from worker.transitions import LONGEST
@@ -69,6 +70,8 @@ class Submit(Asked):
     """What the flow needs beside the goal: `GET /flows/{name}` has their schema."""
     run_id: Annotated[str, Field(pattern=f"^{RUN_ID.pattern}$")] | None = None
     """An id of your own."""
+    nonce: Annotated[str, Field(pattern=f"^{NONCE.pattern}$")] | None = None
+    """A random text made for this call alone: sent again with the same run_id, because its answer was lost, it gets the run it made."""
     interrupt_before: list[str] | None = None
     """Nodes before which the run pauses for a person; null: the flow's own."""
     interrupt_after: list[str] | None = None

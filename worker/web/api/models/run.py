@@ -161,6 +161,14 @@ class Event(Answer):
     data: dict[str, Any]
 
 
+class Events(Answer):
+    """Some of what happened to a run, oldest first."""
+
+    events: list[Event]
+    more: bool
+    """Whether there may be more behind them: ask again with the last one's id as `after`."""
+
+
 class Transcript(Answer):
     """A run, what it did, and what happened to it."""
 
