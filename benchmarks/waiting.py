@@ -103,7 +103,7 @@ def longest_silence(server: RedisServer, ids: list[str]) -> float:
     pipeline = server.redis.pipeline(transaction=False)
     pipeline.time()
     for run_id in ids:
-        pipeline.hmget(Keys().run(run_id), "phase", "updated_at", "beat_at")
+        pipeline.hmget(Keys().run(run_id), "phase", "claimed_at", "beat_at")
     (seconds, micros), *runs = pipeline.execute()
     now = 1000 * seconds + micros // 1000
     heard = [max(int(claimed or 0), int(beat or 0)) for phase, claimed, beat in runs if phase == "leased"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from flows.approvals import Refused, approved
 from flows.calls import call
 from flows.context import RoundContext
+from flows.conventions import EXECUTE_TOOL, OPERATION, TOOL
 from flows.doubts import CarryOut, settled
 from flows.errors import OutcomeUnknown, RetryableError
 from flows.outcomes import Command, Finish, Interrupt
@@ -28,6 +29,7 @@ def carry_out(spec: CommandSpec, args: Mapping[str, Any], context: RoundContext)
     Raises:
         BadReply: wrong arguments. UnstorableValue: the result is not JSON. Else whatever the function raises.
     """
+    context.traced.update({OPERATION: EXECUTE_TOOL, TOOL: spec.name})
     spec.check(args)
     command = Command(spec.name, dict(args))
     key = context.key_of(command)

@@ -108,6 +108,7 @@ class RoundContext:
         endpoint: where this worker's models are.
         budgets: what the run may spend, and has spent before this round, by name.
         spent, told: what this round says of itself; see ``spend`` and ``tell``.
+        traced: what its span says beside, by the names of OpenTelemetry's conventions; never what was asked, answered or given.
         journal: what is written down before the commit; see ``once``.
         artifact: reads an artifact of the run by name; raises KeyError where there is none.
         commands: in a controller's round: what it may choose from, ``finish`` included, as models are told of tools (``name``,
@@ -135,6 +136,7 @@ class RoundContext:
     budgets: Mapping[str, Budget] = field(default_factory=dict)
     spent: dict[str, float] = field(default_factory=dict)
     told: dict[str, Any] = field(default_factory=dict)
+    traced: dict[str, str | int] = field(default_factory=dict)
     journal: Journal = field(default_factory=Journal)
     artifact: Callable[[str], str] = _no_artifact
     commands: Sequence[Mapping[str, Any]] = ()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         ArtifactNotFound,
         Conflict,
         DamagedRun,
+        Forbidden,
         HoldfastError,
         InvalidInput,
         InvalidSettings,
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
         RunExists,
         RunNotFound,
         Stale,
+        UnknownCaller,
         UnknownFlow,
     )
     from worker.event import Event
     from worker.execution_state import END, START, ExecutionState, ExecutionStatus, StopRequestStatus
     from worker.installing import install
     from worker.receipt import StopReceipt
+    from worker.remote import RemoteClient
     from worker.run import Run, RunStatus
     from worker.settings import Settings
     from worker.store import AccessDenied, NotReplicated, StoreUnavailable
@@ -43,6 +46,7 @@ _HOMES = {
     "ArtifactNotFound": "worker.errors",
     "Conflict": "worker.errors",
     "DamagedRun": "worker.errors",
+    "Forbidden": "worker.errors",
     "HoldfastError": "worker.errors",
     "InvalidInput": "worker.errors",
     "InvalidSettings": "worker.errors",
@@ -50,6 +54,7 @@ _HOMES = {
     "RunExists": "worker.errors",
     "RunNotFound": "worker.errors",
     "Stale": "worker.errors",
+    "UnknownCaller": "worker.errors",
     "UnknownFlow": "worker.errors",
     "NotReplicated": "worker.store",
     "Event": "worker.event",
@@ -59,6 +64,7 @@ _HOMES = {
     "ExecutionStatus": "worker.execution_state",
     "StopRequestStatus": "worker.execution_state",
     "StopReceipt": "worker.receipt",
+    "RemoteClient": "worker.remote",
     "Run": "worker.run",
     "RunStatus": "worker.run",
     "Settings": "worker.settings",
@@ -89,6 +95,7 @@ __all__ = [
     "ExecutionState",
     "ExecutionStatus",
     "Finding",
+    "Forbidden",
     "HoldfastError",
     "Inbox",
     "InvalidInput",
@@ -96,6 +103,7 @@ __all__ = [
     "InvalidTransition",
     "NotReplicated",
     "Page",
+    "RemoteClient",
     "Run",
     "RunExists",
     "RunNotFound",
@@ -105,6 +113,7 @@ __all__ = [
     "StopReceipt",
     "StopRequestStatus",
     "StoreUnavailable",
+    "UnknownCaller",
     "UnknownFlow",
     "Verdict",
     "VerdictCode",

@@ -20,6 +20,7 @@ from worker.store.address import LOCALHOST, check_url
 from worker.store.keys import Keys
 from worker.store.letters import DeadLetters
 from worker.store.reaching import sentinel_options
+from worker.telemetry.exporting import set_up
 
 __all__ = ["broker_url", "engine_of", "install", "make_app"]
 
@@ -52,6 +53,7 @@ def _made_again(settings: Settings, name: str, worker_pid: int | None) -> Celery
     app = make_app(settings)
     engine = engine_of(app)
     engine.name, engine.worker_pid = name, worker_pid
+    set_up()
     return app
 
 
@@ -87,7 +89,7 @@ def make_app(settings: Settings) -> Celery:
         broker_channel_error_retry=True,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         worker_enable_remote_control=False,
-        worker_send_task_events=False,
+        worker_send_task_events=settings.task_events,
         task_ignore_result=True,
         result_backend=None,
         task_serializer="json",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from worker.client import Client, Inbox, Page, arguments
 from worker.client.many import Done
 from worker.event import LAST, Event
+from worker.queues import QueueSeen
 from worker.receipt import StopMode, StopReceipt
 from worker.run import Run, RunStatus
 from worker.settings import Settings
@@ -52,6 +53,7 @@ class AsyncClient:
         labels: Mapping[str, str] | None = None,
         budgets: Mapping[str, float] | None = None,
         submitted_by: str | None = None,
+        nonce: str | None = None,
     ) -> Run:
         """Hand over a goal; once this returns, the run is not lost."""
         return await _threaded(
@@ -70,6 +72,7 @@ class AsyncClient:
             labels=labels,
             budgets=budgets,
             submitted_by=submitted_by,
+            nonce=nonce,
         )
 
     async def get(self, run_id: str) -> Run:
@@ -187,6 +190,18 @@ class AsyncClient:
     async def inbox(self, limit: int = 50, cursor: str | None = None, submitted_by: str | None = None) -> Inbox:
         """The runs that wait for a person, those that have waited longest first."""
         return await _threaded(self._client.inbox, limit, cursor, submitted_by)
+
+    async def stuck(self, limit: int = 50, submitted_by: str | None = None) -> list[Verdict]:
+        """Why runs stand still that nobody waits for on purpose."""
+        return await _threaded(self._client.stuck, limit, submitted_by)
+
+    async def queues(self) -> list[QueueSeen]:
+        """The broker's queues."""
+        return await _threaded(self._client.queues)
+
+    async def dead_letters(self, limit: int = 20) -> list[dict[str, Any]]:
+        """The newest messages that workers refused."""
+        return await _threaded(self._client.dead_letters, limit)
 
     async def transcript(self, run_id: str) -> dict[str, Any]:
         """The whole run as JSON data: the run, its history and its events."""

@@ -14,3 +14,12 @@ def duration(seconds: float) -> str:
             rest = whole % unit // smaller
             return f"{whole // unit} {name}" + (f" {rest} {its_name}" if rest else "")
     return f"{whole} s"
+
+
+def coarse(seconds: float) -> str:
+    """The same in one unit, for ages that are looked at again and again: ``0 s``, ``12 s``, ``3 min``, ``2 h``, ``4 d``."""
+    whole = int(max(seconds, 0.0))
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        if whole >= unit:
+            return f"{whole // unit} {name}"
+    return "0 s"

@@ -17,6 +17,7 @@ from worker.broker import is_fused
 from worker.config_files import find_flows
 from worker.dispatch import Dispatcher, Fused
 from worker.fetching import Fetching
+from worker.figures import RoundFigures
 from worker.heartbeat import Heartbeat, Lease
 from worker.outbox import Outbox
 from worker.processes import process_name
@@ -96,15 +97,27 @@ class Engine:
 
     @cached_property
     def heartbeat(self) -> Heartbeat:
-        # A connection of its own that gives up soon: one stalled connection must cost a beat and not the leases.
+        return Heartbeat(self._hasty_store, self.settings.heartbeat_seconds, self._lingers, self.figures.flush)
+
+    @cached_property
+    def _hasty_store(self) -> Store:
+        """A connection of its own that gives up soon: one stalled connection must cost a beat and not the leases."""
         patience = min(self.settings.heartbeat_seconds, self.settings.lease_seconds / 4)
-        store = Store(self.store.url, self.settings.prefix, timeout=patience, resends=1)
-        return Heartbeat(store, self.settings.heartbeat_seconds, self._lingers)
+        return Store(self.store.url, self.settings.prefix, timeout=patience, resends=1)
+
+    @cached_property
+    def figures(self) -> RoundFigures:
+        """What the rounds of this process come to; the heartbeat writes it."""
+        return RoundFigures()
+
+    def write_figures(self) -> None:
+        """What the heartbeat has not written yet, as this process ends in good order."""
+        self.figures.flush(self._hasty_store)
 
     @cached_property
     def rounds(self) -> Rounds:
         parts = self.store, self.dispatcher, self.heartbeat, self.settings, self.flows, self.name, self.draining.is_set, self.fetching
-        return Rounds(*parts)
+        return Rounds(*parts, figures=self.figures)
 
     @cached_property
     def fetching(self) -> Fetching:

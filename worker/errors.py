@@ -25,6 +25,14 @@ class Conflict(HoldfastError):
     """The idempotency key was used for a submission with other content."""
 
 
+class UnknownCaller(HoldfastError):
+    """A control room does not know who is asking: there is no token, or not one that is good (any more)."""
+
+
+class Forbidden(HoldfastError):
+    """The caller is known, and may not do this."""
+
+
 class InvalidTransition(HoldfastError):
     """The run's state does not allow this call."""
 
@@ -37,6 +45,14 @@ class DamagedRun(HoldfastError):
     """What the server holds of a run is not what was stored; nothing was written."""
 
 
+class TokenNotFound(HoldfastError):
+    """No token has this id (any more)."""
+
+
+class DamagedToken(HoldfastError):
+    """What the server holds of a token is not what was stored; it opens nothing."""
+
+
 class InvalidSettings(HoldfastError):
     """A setting is unknown, malformed or not possible here."""
 
@@ -45,6 +61,8 @@ __all__ = [
     "ArtifactNotFound",
     "Conflict",
     "DamagedRun",
+    "DamagedToken",
+    "Forbidden",
     "HoldfastError",
     "InvalidInput",
     "InvalidSettings",
@@ -52,5 +70,13 @@ __all__ = [
     "RunExists",
     "RunNotFound",
     "Stale",
+    "TokenNotFound",
+    "UnknownCaller",
     "UnknownFlow",
 ]
+
+
+def type_of(error: BaseException) -> str:
+    """An exception's type by its name: with its module, unless it is Python's own."""
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -54,6 +54,12 @@ class Event:
         at = datetime.fromtimestamp(int(entry["at"]) / 1000, UTC)
         return cls(entry_id, entry["type"], at, int(entry["step"]), int(entry["attempt"]), entry["node"], data)
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Event:
+        """The event that ``to_dict`` told of; raises KeyError, ValueError where something is missing or cannot be."""
+        at = datetime.fromisoformat(data["at"])
+        return cls(data["id"], data["type"], at, data["step"], data["attempt"], data["node"], data["data"])
+
     def to_dict(self) -> dict[str, Any]:
         """The event as JSON data."""
         return {

@@ -44,13 +44,21 @@ class Heartbeat:
     """Extends leases every ``interval`` seconds while there are any.
 
     The thread starts with the first lease of the process, so it runs where the rounds run, in a forked child as well.
-    ``lingers`` is called, once, with a lease that was lost and whose round has not returned long after it was told.
+    ``lingers`` is called, once, with a lease that was lost and whose round has not returned long after it was told; ``beside`` after each
+    beat, with the store: what else this process tells about once a second.
     """
 
-    def __init__(self, store: Store, interval: float, lingers: Callable[[Lease], None] = lambda lease: None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        interval: float,
+        lingers: Callable[[Lease], None] = lambda lease: None,
+        beside: Callable[[Store], None] = lambda store: None,
+    ) -> None:
         self._store = store
         self._interval = interval
         self._lingers = lingers
+        self._beside = beside
         self._thread: threading.Thread | None = None
         self._forget_parent()
 
@@ -134,6 +142,7 @@ class Heartbeat:
                     self._lingers(lease)
             try:
                 self.beat()
+                self._beside(self._store)
             except StoreUnavailable as error:
                 logger.warning("leases of %d rounds could not be extended, trying again: %s", len(self.leases), error)
             except Exception:

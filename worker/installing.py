@@ -20,6 +20,8 @@ from worker.settings import Settings, current
 from worker.store.address import check_url
 from worker.store.keys import Keys
 from worker.tasks import add_tasks, exempt_from_time_limits
+from worker.telemetry.exporting import set_up
+from worker.telemetry.sending import flush
 
 logger = logging.getLogger("holdfast.install")
 
@@ -57,6 +59,8 @@ def install(celery_app: Celery, settings: Settings | None = None) -> Celery:
     add_tasks(celery_app, engine)
     celery_app.steps["worker"].add(_step(engine))
     signals.worker_process_init.connect(watch_parent(engine), weak=False)
+    signals.worker_process_shutdown.connect(_flush_spans, weak=False, dispatch_uid="holdfast-spans")
+    signals.worker_process_shutdown.connect(lambda **_: engine.write_figures(), weak=False)
     signals.celeryd_init.connect(_declare_queues, weak=False, dispatch_uid="holdfast")
     return celery_app
 
@@ -78,6 +82,11 @@ def _declare_queues(instance: Any, **_: Any) -> None:
     for queue in queues_of(Keys(engine.given.prefix), is_amqp(instance.app.conf.broker_read_url)):
         if queue.name not in queues.consume_from:
             queues.select_add(queue)
+
+
+def _flush_spans(**_: Any) -> None:
+    """In a process of a pool that ends: nothing else would send its last spans."""
+    flush()
 
 
 def _roles(app: Celery, engine: Engine) -> list[str]:
@@ -109,6 +118,8 @@ def _step(engine: Engine) -> type[bootsteps.StartStopStep]:
                 logger.critical("this worker does not start: %s", error)
                 raise SystemExit(1) from error
             engine.worker_pid = os.getpid()  # before the pool forks
+            if engine.owns_app:
+                set_up()
             if parent.time_limit or parent.soft_time_limit:
                 exempt_from_time_limits(parent.app)
 
@@ -140,8 +151,10 @@ def _step(engine: Engine) -> type[bootsteps.StartStopStep]:
             give_back_not_begun()
 
         def _leave(self, **_: Any) -> None:
+            engine.write_figures()
             if engine.sweeping is not None:
                 engine.sweeping.stop()
+            flush()
 
         def _drain(self, **_: Any) -> None:
             engine.draining.set()

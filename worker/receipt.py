@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -66,6 +66,13 @@ class StopReceipt:
             step=int(step),
             in_doubt=None if doubt == "-" else doubt,
         )
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> StopReceipt:
+        """The receipt that ``to_dict`` told of; raises KeyError, ValueError where something is missing or cannot be."""
+        known = {each.name: data[each.name] for each in fields(cls)}
+        times = {name: known[name] and datetime.fromisoformat(known[name]) for name in ("asked_at", "seen_at", "stopped_at")}
+        return cls(**{**known, **times})
 
     def to_dict(self) -> dict[str, Any]:
         """The receipt as JSON data."""

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from flows.base import Flow, Role
 from flows.budgets import COMMANDS, sum_of
@@ -18,6 +19,7 @@ from worker.contexts import context_of
 from worker.dispatch import Dispatcher
 from worker.errors import DamagedRun
 from worker.fetching import Delivery, Fetching
+from worker.figures import RoundFigures
 from worker.gate import too_late
 from worker.heartbeat import Heartbeat, Lease
 from worker.ledger import Ledger
@@ -26,6 +28,8 @@ from worker.processes import process_name
 from worker.record import SCHEMA, Record
 from worker.settings import Settings
 from worker.store import Fetch, Granted, Refused, Store, StoreUnavailable
+from worker.store.keys import role_of
+from worker.telemetry.rounds import RoundSpan, round_span
 from worker.transitions import GIVE_BACK, Settlement, failure, hold_up, quarantine, settle, with_accounts
 
 logger = logging.getLogger("holdfast.rounds")
@@ -47,6 +51,7 @@ class Rounds:
         owner: the worker's name, shown as the owner of its leases.
         draining: whether the worker is shutting down; a round claimed then is given back.
         fetching: what of its commits fetch; None: nothing.
+        figures: is told what rounds come to; None: nobody is.
     """
 
     def __init__(
@@ -59,6 +64,7 @@ class Rounds:
         owner: str,
         draining: Callable[[], bool] = lambda: False,
         fetching: Fetching | None = None,
+        figures: RoundFigures | None = None,
     ) -> None:
         self._store = store
         self._dispatcher = dispatcher
@@ -68,6 +74,7 @@ class Rounds:
         self._owner = owner
         self._draining = draining
         self._fetching = fetching
+        self._figures = figures or RoundFigures()
 
     def play(self, run_id: str, epoch: int, step: int, delivery: Delivery | None = None) -> str:
         """Play round ``step`` of ``run_id`` in ``epoch``, if this delivery wins the claim.
@@ -90,7 +97,7 @@ class Rounds:
         record = Record(claim.fields)
         unheld = Lease(record.id, claim.token, claim.claim)
         try:
-            settlement, nodes = self._settlement(record, claim, unheld, begin=False)
+            settlement, nodes = self._settlement(record, claim, unheld, RoundSpan(), begin=False)
             self._commit(record, claim, settlement, nodes, 0, None)
         except StoreUnavailable as error:
             logger.warning("run %s: its claim could not be given back and will lapse: %s", record.id, error)
@@ -115,13 +122,22 @@ class Rounds:
         lease = self._heartbeat.hold(run_id, claim.token, claim.claim, self._time_limit(record, claim))
         try:
             started = time.monotonic()
-            with about(attempt=claim.attempt, node=claim.fields.get("current_node")):
-                settlement, nodes = self._settlement(record, claim, lease)
-                return self._commit(record, claim, settlement, nodes, _ms(time.monotonic() - started), delivery)
+            with (
+                about(attempt=claim.attempt, node=claim.fields.get("current_node")),
+                round_span(self._store, claim, self._owner) as span,
+            ):
+                settlement, nodes = self._settlement(record, claim, lease, span)
+                took = _ms(time.monotonic() - started)
+                word = self._commit(record, claim, settlement, nodes, took, delivery, span.fields(settlement))
+                span.outcome(word)
+            self._count(record, claim, nodes, word, took)
+            return word
         finally:
             self._heartbeat.release(lease)
 
-    def _settlement(self, record: Record, claim: Granted, lease: Lease, begin: bool = True) -> tuple[Settlement, Mapping[str, Role]]:
+    def _settlement(
+        self, record: Record, claim: Granted, lease: Lease, span: RoundSpan, begin: bool = True
+    ) -> tuple[Settlement, Mapping[str, Role]]:
         """What the round comes to, and the nodes of its flow; where it is not to begin, it is given back."""
         try:
             record.check()
@@ -150,6 +166,8 @@ class Rounds:
             settlement = hold_up(record, limit)
         else:
             settlement = self._played(record, claim, lease, flow, context)
+            span.played(context)
+            self._figures.spent(record.fields["flow"], context.spent)
             used = sum_of([context.spent, {name: amount for name, amount in estimate.items() if name.startswith(COMMANDS)}])
         accounts = ledger.fields(estimate, used, settlement.is_done)
         if context.journal.is_behind and not settlement.is_done:
@@ -188,10 +206,17 @@ class Rounds:
         return failure(record, error, self._settings, random.random())
 
     def _commit(
-        self, record: Record, claim: Granted, settlement: Settlement, nodes: Mapping[str, Role], took: int, delivery: Delivery | None
+        self,
+        record: Record,
+        claim: Granted,
+        settlement: Settlement,
+        nodes: Mapping[str, Role],
+        took: int,
+        delivery: Delivery | None,
+        beside: Mapping[str, str] = MappingProxyType({}),
     ) -> str:
         options = dict(settlement.options)
-        fields = dict(settlement.fields)
+        fields = {**settlement.fields, **beside}
         handed = record.fields["queue"], record.fields["message"]  # of a round that is given back
         if settlement.message is not None:
             wanted = settlement.message
@@ -240,6 +265,14 @@ class Rounds:
         elif detail in ("continued", "queued"):
             self._dispatcher.hand_over([handed])
         return detail if word == "ok" else word
+
+    def _count(self, record: Record, claim: Granted, nodes: Mapping[str, Role], word: str, took: int) -> None:
+        """For whoever watches; a node that the flow does not have is none of the figures'."""
+        fields = record.fields
+        if fields["current_node"] in nodes:
+            self._figures.round(fields["flow"], fields["current_node"], word, took)
+        if fields["queue"] in self._store.keys.queue_names and "queued_at" in fields:
+            self._figures.waited(role_of(fields["queue"]), claim.now - int(fields["queued_at"]))
 
     def _fetch(self) -> Fetch | None:
         lists = self._fetching.lists(len(self._heartbeat)) if self._fetching is not None else ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
@@ -73,6 +74,13 @@ class Run:
             details=_details(record),
         )
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Run:
+        """The run that ``to_dict`` told of; raises KeyError, ValueError where something is missing or cannot be."""
+        times = {name: datetime.fromisoformat(data[name]) for name in ("created_at", "updated_at")}
+        known = {each.name: data[each.name] for each in fields_of(cls)}
+        return cls(**{**known, **times, "status": RunStatus(data["status"]), "state": ExecutionState.from_dict(data["state"])})
+
     def to_dict(self) -> dict[str, Any]:
         """The run as JSON data."""
         return {
@@ -119,6 +127,7 @@ DETAILS = (
 )
 TIMES = (
     "started_at",
+    "claimed_at",
     "lease_until",
     "beat_at",
     "waiting_until",
@@ -134,9 +143,9 @@ TIMES = (
 def _details(record: Record) -> dict[str, Any]:
     found: dict[str, Any] = {name: record.fields[name] for name in DETAILS if record.fields.get(name)}
     found |= {name: _when(record, name).isoformat() for name in TIMES if record.fields.get(name)}
-    if record.fields.get("phase") == "leased":
-        found["claimed_at"] = _when(record, "updated_at").isoformat()
     found |= {name: record.count(name) for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")}
+    if (parts := record.fields.get("trace", "").split("-")) and len(parts) == 4:  # a traceparent
+        found["trace_id"] = parts[1]
     if "progress" in record.fields:
         found["progress"] = record.json("progress", None)
     found |= {name: record.amounts(name) for name in ("budgets", "spent") if name in record.fields}

@@ -15,6 +15,7 @@ from worker.processes import process_name
 from worker.record import SCHEMA
 from worker.settings import Settings
 from worker.store import Store, StoreUnavailable
+from worker.telemetry.switch import is_on
 from worker.unplayable import JUDGED, unplayable
 
 logger = logging.getLogger("holdfast.sweep")
@@ -163,9 +164,14 @@ class Sweeper:
             try:
                 self._let_go()
                 # Nobody's death waits longer for it: somebody sweeps at least every half of the time after which each would.
-                for run_id, word in self.sweep(0.0 if woken else self._settings.sweep_seconds / 2):
+                report = self.sweep(0.0 if woken else self._settings.sweep_seconds / 2)
+                for run_id, word in report:
                     if word in TOLD:
                         logger.warning("run %s: %s", run_id, TOLD[word], extra={"run_id": run_id})
+                if report and is_on():
+                    from worker.telemetry.losses import tell_losses
+
+                    tell_losses(self._store, report)
                 if time.monotonic() >= next_announcement:
                     next_announcement = time.monotonic() + self._settings.heartbeat_seconds
                     self.announce()

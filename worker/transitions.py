@@ -12,6 +12,7 @@ from flows.base import Flow
 from flows.errors import FatalError, RetryableError, UnstorableValue
 from flows.outcomes import Advance, Interrupt, Outcome, Turn
 from flows.values import canonical, storable
+from worker.errors import type_of
 from worker.execution_state import ExecutionStatus
 from worker.gate import Pause, pause_between, rounds_exhausted
 from worker.record import VALUE, Record, digest_of, pack_turn
@@ -38,7 +39,10 @@ class NextMessage:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What commit_round.lua is asked to write; ``options`` are its further arguments."""
+    """What commit_round.lua is asked to write; ``options`` are its further arguments.
+
+    ``cause``: the type of what the round failed with, for those who trace it; empty where it did not fail.
+    """
 
     kind: Kind
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -46,6 +50,7 @@ class Settlement:
     artifacts: Mapping[str, str] = field(default_factory=dict)
     message: NextMessage | None = None
     options: Mapping[str, str | int] = field(default_factory=dict)
+    cause: str = field(default="", compare=False)
 
     @property
     def is_done(self) -> bool:
@@ -85,16 +90,16 @@ def failure(record: Record, error: BaseException, settings: Settings, jitter: fl
     told = text if text.startswith(where) else f"{where}, node {record.state.current_node}: {text}"
     options: dict[str, str | int] = {"error": _sound(told), "max_failures": settings.max_attempts}
     if isinstance(error, FatalError):
-        return Settlement("failed", options={**options, "fatal": 1, "delay": 0})
+        return Settlement("failed", options={**options, "fatal": 1, "delay": 0}, cause=type_of(error))
     wait = backoff(int(record.fields.get("failures", "0")) + 1, settings.retry_delay_seconds, settings.retry_delay_max_seconds, jitter)
     if isinstance(error, RetryableError) and error.retry_after is not None and math.isfinite(error.retry_after):
         wait = min(max(error.retry_after, 0.0), LONGEST)
-    return Settlement("failed", options={**options, "delay": _ms(wait)})
+    return Settlement("failed", options={**options, "delay": _ms(wait)}, cause=type_of(error))
 
 
 def quarantine(error: Exception) -> Settlement:
     """The settlement of a run whose content is not what was stored."""
-    return Settlement("damaged", options={"error": _sound(str(error))})
+    return Settlement("damaged", options={"error": _sound(str(error))}, cause=type_of(error))
 
 
 GIVE_BACK = Settlement("give_back")

@@ -45,6 +45,12 @@ class Verdict:
     since: datetime | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Verdict:
+        """The verdict that ``to_dict`` told of; raises KeyError, ValueError where something is missing or cannot be."""
+        since = datetime.fromisoformat(data["since"]) if data["since"] else None
+        return cls(VerdictCode(data["code"]), data["sentence"], since, data["details"])
+
     def to_dict(self) -> dict[str, Any]:
         """The verdict as JSON data."""
         since = self.since.isoformat() if self.since else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Literal
 
@@ -81,14 +81,15 @@ class Waiting:
                     '--answer \'{"tell": "words for the controller"}\'',
                 )
             case "budget":
-                return (f"--add {(self.data or {})['budget']}={self._as_much_again()}",)
+                return (f"--add {(self.data or {})['budget']}={self.as_much_again}",)
             case "question":
                 return ("--answer '\"your answer\"'",)
             case "pause":
                 return ("",)
 
-    def _as_much_again(self) -> str:
-        """An amount that would do: as much as the limit, or (where far more was spent than that) as was spent."""
+    @property
+    def as_much_again(self) -> str:
+        """Of a budget, an amount that would do: as much as the limit, or (where far more was spent than that) as was spent."""
         limit, spent = ((self.data or {})[name] for name in ("limit", "spent"))
         much = limit if 2 * limit > spent else spent
         return str(int(much)) if float(much).is_integer() else str(much)
@@ -96,6 +97,13 @@ class Waiting:
     def how(self, program: str = "holdfast") -> tuple[str, ...]:
         """The commands that answer it, one of which is to be given."""
         return tuple(f"{program} resume {self.run_id} {way}".rstrip() for way in self.ways)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Waiting:
+        """What ``to_dict`` told of; raises KeyError, ValueError where something is missing or cannot be."""
+        known = {each.name: data[each.name] for each in fields(cls)}
+        times = {name: known[name] and datetime.fromisoformat(known[name]) for name in ("since", "deadline")}
+        return cls(**{**known, **times})
 
     def to_dict(self) -> dict[str, Any]:
         """It as JSON data."""

@@ -38,24 +38,25 @@ class Bisect(ControllerExecutorFlow):
     max_rounds = None
 
     class Inputs(BaseModel):
-        """What to bisect.
-
-        Attributes:
-            repo: path of the repository as the workers see it; a relative one is taken from where it is submitted.
-            good: a revision, or several, from before the fault; each an ancestor of ``bad``.
-            bad: a revision that has the fault.
-            test: a shell command, run at the top of a fresh checkout. Exit code 0: good; 125: this commit cannot be
-                tested, skip it; others below 128: bad.
-            timeout: seconds for one test; one that takes longer is killed and its commit skipped.
-        """
+        """What to bisect."""
 
         model_config = ConfigDict(extra="forbid")
 
-        repo: Text
-        good: Text | Annotated[list[Text], Field(min_length=1)]
-        bad: Text
-        test: Text
-        timeout: float = Field(default=300.0, gt=0, allow_inf_nan=False)
+        repo: Text = Field(description="Path of the repository as the workers see it; a relative one is taken from where it is submitted.")
+        good: Text | Annotated[list[Text], Field(min_length=1)] = Field(
+            description="A revision, or several, from before the fault; each an ancestor of the bad one."
+        )
+        bad: Text = Field(description="A revision that has the fault.")
+        test: Text = Field(
+            description="A shell command, run at the top of a fresh checkout. Exit code 0: good; 125: this commit cannot be tested, "
+            "skip it; others below 128: bad."
+        )
+        timeout: float = Field(
+            default=300.0,
+            gt=0,
+            allow_inf_nan=False,
+            description="Seconds for one test; one that takes longer is killed and its commit skipped.",
+        )
 
         @field_validator("repo")
         @classmethod

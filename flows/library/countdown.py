@@ -20,8 +20,8 @@ class Countdown(ControllerExecutorFlow):
     max_rounds = None
 
     class Inputs(BaseModel):
-        rounds: int = Field(default=3, ge=0, le=1_000_000)
-        seconds: float = Field(default=0.0, ge=0.0, le=86_400.0)
+        rounds: int = Field(default=3, ge=0, le=1_000_000, description="The number to count down from.")
+        seconds: float = Field(default=0.0, ge=0.0, le=86_400.0, description="How long to pause at each.")
 
     def decide(self, context: RoundContext) -> Command | Finish:
         left = context.inputs["rounds"] - len(context.history)

@@ -44,6 +44,11 @@ def test_what_parked_runs_take_is_told_by_the_run(tmp_path: Path) -> None:
     assert found["sweep, beside 1,000"] > 0 and found["heartbeat, beside 1,000"] > 0
 
 
+def test_a_scrape_beside_many_runs_is_measured(tmp_path: Path) -> None:
+    found = measured("metrics", tmp_path)
+    assert found["scrape, 100 runs"] > 0 and found["scrape, 1,000 runs"] > 0
+
+
 def test_a_backlog_is_worked_through_and_swept(tmp_path: Path) -> None:
     found = measured("backlog", tmp_path)
     assert found["rounds, 2,000 runs queued"] > 0 and found["sweep of 100 runs in line, 2,000 runs queued"] > 0

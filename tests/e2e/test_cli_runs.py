@@ -159,7 +159,7 @@ def test_another_package_of_our_name_is_told_if_it_comes_first_and_the_working_d
 
 def test_up_gives_a_server_and_a_worker_that_others_find_and_ctrl_c_ends_both(tmp_path: Path) -> None:
     holdfast = CommandLine(tmp_path)
-    with holdfast.running("up", "--concurrency", "2") as up:
+    with holdfast.running("up", "--concurrency", "2", "--no-server") as up:
         wait_for_line(up, "worker ready")
         first = holdfast("submit", "countdown", "x", "--watch")
         assert first.code == 0 and "counted down" in first.out, first
@@ -179,7 +179,7 @@ def test_up_gives_a_server_and_a_worker_that_others_find_and_ctrl_c_ends_both(tm
 @pytest.mark.slow
 def test_up_takes_no_broker_of_another_server(tmp_path: Path) -> None:
     holdfast = CommandLine(tmp_path, HOLDFAST_REDIS_URL="redis://127.0.0.1:1/0", HOLDFAST_BROKER_URL="amqp://127.0.0.1:1//")
-    with holdfast.running("up") as up:
+    with holdfast.running("up", "--no-server") as up:
         ready = wait_for_line(up, "worker ready")
         up.send_signal(signal.SIGINT)  # killed, it would leave its server behind
         up.communicate(timeout=30)
@@ -193,7 +193,7 @@ def test_up_takes_no_broker_of_another_server(tmp_path: Path) -> None:
 )
 def test_up_and_who_finds_it_are_drawn_to_no_broker_or_result_backend_of_the_environment(tmp_path: Path, name: str) -> None:
     holdfast = CommandLine(tmp_path, **{name: "amqp://me@127.0.0.1:1//" if "BROKER" in name else "django-db"})
-    with holdfast.running("up") as up:
+    with holdfast.running("up", "--no-server") as up:
         wait_for_line(up, "worker ready")
         assert holdfast("submit", "countdown", "x", "--watch").code == 0
         [worker] = holdfast("workers", "--json").json
@@ -206,7 +206,7 @@ def test_up_and_who_finds_it_are_drawn_to_no_broker_or_result_backend_of_the_env
 @pytest.mark.slow
 def test_the_worker_of_an_up_that_is_killed_leaves_by_itself(tmp_path: Path) -> None:
     holdfast = CommandLine(tmp_path)
-    with holdfast.running("up") as up:
+    with holdfast.running("up", "--no-server") as up:
         wait_for_line(up, "worker ready")
         [worker] = holdfast("workers", "--json").json
         up.kill()

@@ -20,7 +20,7 @@ def test_up_with_the_url_of_a_server_plays_react(tmp_path: Path) -> None:
     work = tmp_path / "workspace"
     work.mkdir()
     holdfast = CommandLine(tmp_path, HOLDFAST_WORKSPACE=str(work))
-    with chat_server(SCRIPT) as chat, holdfast.running("up", "--model-url", chat.url) as up:
+    with chat_server(SCRIPT) as chat, holdfast.running("up", "--no-server", "--model-url", chat.url) as up:
         wait_for_line(up, "worker ready")
         done = holdfast("submit", "react", "What is there?", "--watch")
         assert done.code == 0 and "nothing there" in done.out + done.err, done

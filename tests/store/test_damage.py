@@ -116,6 +116,11 @@ def recording(store: Store) -> Callable[[], Any]:
     return lambda: store.record_once("r", nonce=granted.fields["nonce"], step=0, name="charge", value="1")
 
 
+def tracing(store: Store) -> Callable[[], Any]:
+    granted = leased(store)
+    return lambda: store.keep_trace("r", nonce=granted.fields["nonce"], trace="t")
+
+
 def deleting(store: Store) -> Callable[[], Any]:
     commit_end(store, leased(store))
     return lambda: store.delete("r")
@@ -138,6 +143,7 @@ TRANSITIONS = {
         claiming_what_is_to_stop,
         intending,
         recording,
+        tracing,
         committing,
         committing_what_is_to_stop,
         ending,
@@ -151,7 +157,7 @@ TRANSITIONS = {
 
 
 #: Those that read the run's control fields.
-READING = ("claiming", "intending", "recording", "committing", "stopping", "forfeiting", "resuming", "retrying")
+READING = ("claiming", "intending", "recording", "tracing", "committing", "stopping", "forfeiting", "resuming", "retrying")
 
 
 #: What the moves of every round leave alone, and do not ask the type of: a claim writes to the run, its due time and the counters; the
@@ -363,7 +369,7 @@ def test_a_garbled_sweep_time_does_not_stop_the_sweeps(store: Store, field: str)
 def test_a_queued_run_that_lost_its_time_is_still_looked_for(store: Store) -> None:
     new_run(store, "a")
     new_run(store, "b")
-    store.redis.hdel(store.keys.run("b"), "updated_at")
+    store.redis.hdel(store.keys.run("b"), "queued_at")
     advance(store, GRACE)
     sweep(store)
     later = due(store, "b")

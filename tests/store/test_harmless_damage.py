@@ -127,7 +127,7 @@ def test_a_lease_without_its_end_is_damaged_and_nothing_is_written(store: Store,
     assert everything(store) == before
 
 
-@pytest.mark.parametrize("field", ["updated_at", "created_at", "beat_at", "not_before", "stop_asked_at"])
+@pytest.mark.parametrize("field", ["updated_at", "queued_at", "created_at", "beat_at", "not_before", "stop_asked_at"])
 @pytest.mark.parametrize("text", ["253402300800000", "x", "-1"])
 def test_a_time_that_nobody_can_read_is_damaged(store: Store, field: str, text: str) -> None:
     new_run(store)

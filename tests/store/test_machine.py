@@ -9,6 +9,7 @@ at the end of each story the run is driven to its end: every state can settle.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
+from tests.support.counting import counted, scanned
 from tests.support.reference import Reference
 from tests.support.runs import (
     LEASE,
@@ -51,6 +53,8 @@ message = named  # as Celery writes them: a commit that fetches finds the run in
 
 ROLES = ("controller", "executor")
 ENDS = {"completed": (), "errored": ("retried",), "stopped": ("resumed",)}
+#: What sweeps count, by its word.
+COUNTED_OF_SWEEPS = ("resent", "freed", "delayed", "overran", "answered")
 #: What stays of a claim's reply whenever it is sent again.
 KINDS = ("next", "next", "end", "pause_next", "pause_here", "pause_here_deadline", "failed", "try_again", "fatal", "give_back", "damaged")
 
@@ -88,6 +92,7 @@ class Machine(RuleBasedStateMachine):
         self.begun: dict[int, set[str]] = {}  # of a step that is not done: the tokens of attempts that may have begun its command
         self.results: dict[tuple[int, str], str] = {}
         self.highest = (0, 0, 0)
+        self.swept: Counter[str] = Counter()  # what sweeps said became of the run
         self.ids = 0
 
     def name(self, kind: str) -> str:
@@ -462,6 +467,7 @@ class Machine(RuleBasedStateMachine):
         before = hash_of(self.store)
         words = sweep(self.store, max_losses=2, batch=10)
         assert words == self.reference.sweep(max_losses=2)
+        self.swept.update(word for _, word in words)
         after = hash_of(self.store)
         now = clock(self.store)
         if before["phase"] == "leased" and int(before["lease_until"]) > now:
@@ -483,6 +489,11 @@ class Machine(RuleBasedStateMachine):
         self.the_stored_message_is_the_one_to_send()
         self.the_state_tells_the_phase()
         self.one_end_an_epoch_and_nothing_after_it()
+        self.the_counts_are_what_a_look_at_all_runs_counts()
+
+    def the_counts_are_what_a_look_at_all_runs_counts(self) -> None:
+        of_sweeps = {f"moves:{word}:ring": self.swept[word] for word in COUNTED_OF_SWEEPS if self.swept[word]}
+        assert counted(self.store) == {**scanned(self.store, "r"), **of_sweeps}
 
     def state_is_log(self) -> None:
         fields = hash_of(self.store)

@@ -99,6 +99,7 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     assert store.intend("sets out", epoch=0, step=0, token=granted["sets out"].token, claim=None, key="sets out:0:k") == "ok"
     nonce = granted["sets out"].fields["nonce"]
     assert store.record_once("sets out", nonce=nonce, step=0, name="charge", value="1") == ("ok", "1")
+    assert store.keep_trace("sets out", nonce=nonce, trace="t") == ("ok", "t")
     assert commit_next(store, granted["sets out"]) == ("ok", "continued")
     assert store.forfeit("is forfeited", epoch=0, step=0, process="host:is forfeited") == ["ok"]
     later(store, 1_000)

@@ -59,6 +59,10 @@ def once(name: str, step: int = 0) -> Move:
     return lambda store: store.record_once("r", nonce="n", step=step, name=name, value=f'"{name}"')
 
 
+def trace(text: str) -> Move:
+    return lambda store: store.keep_trace("r", nonce="n", trace=text)
+
+
 def stop(mode: str, op: str = "stop") -> Move:
     return lambda store: store.request_stop("r", op=op, mode=mode, by="ann")
 
@@ -99,6 +103,7 @@ STORIES: dict[str, list[Move]] = {
     "fenced": [submit, claim(0), stop("now"), resume(0), commit("end", 1), stop("graceful", "s2")],
     "intended, recorded, done": [submit, claim(0), intend(1), once("a"), once("b"), commit("next", 1), claim(1), intend(2, step=1)],
     "intended and lost sight of": [submit, claim(0), intend(1), commit("failed", 1), stop("now"), resume(0), once("late")],
+    "traced": [submit, claim(0), trace("first"), trace("second"), commit("next", 1), claim(1), trace("third"), commit("end", 2, step=1)],
     "refused": [
         submit,
         resume(0, "r1"),

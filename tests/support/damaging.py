@@ -229,6 +229,7 @@ def transitions(lab: Lab) -> dict[str, Callable[[], Any]]:
         "commit damaged": commit("damaged", error="boom"),
         "intend": lambda: [store.intend(HURT, epoch=epoch, step=step, token=token, claim=None, key=f"{HURT}:{step}:k")],
         "record once": lambda: store.record_once(HURT, nonce=seen["nonce"], step=step, name="charge", value="1"),
+        "keep trace": lambda: store.keep_trace(HURT, nonce=seen["nonce"], trace="t"),
         "extend": lambda: store.extend([(HURT, token, "")]),
         "forfeit": lambda: store.forfeit(HURT, epoch=epoch, step=step, process="host:7"),
         "stop": lambda: store.request_stop(HURT, op="o1", mode="graceful"),

@@ -12,7 +12,7 @@ def words(text: str) -> frozenset[str]:
 
 #: Commands by which nobody changes anything, of every user.
 LOOKS = words(
-    "exists hexists hget hgetall hkeys hmget hstrlen llen lpos lrange type xread zcard zcount zrange zrevrange zrevrank zscore "
+    "exists hexists hget hgetall hkeys hmget hstrlen llen lpos lrange type xread xrevrange zcard zcount zrange zrevrange zrevrank zscore "
     "eval_ro evalsha_ro"
 )
 #: Commands that concern no key; the last four are open to everybody on every server, logged in or not.
@@ -30,6 +30,7 @@ OURS = {
     "due": "holdfast:due",
     "queues": "holdfast:queues",
     "index": "holdfast:index:live",
+    "submitted": "holdfast:submitted:ann",
     "paused": "holdfast:paused",
     "list": "holdfast.controller",
     "priorities": "holdfast.executor\x06\x169",
@@ -37,6 +38,10 @@ OURS = {
     "workers": "holdfast:workers",
     "announcements": "holdfast:workers:info",
     "letters": "holdfast:dead",
+    "figures": "holdfast:metrics",
+    "tokens": "holdfast:tokens",
+    "web_key": "holdfast:web:key",
+    "filters": "holdfast:filters:ada",
 }
 #: Keys of other tenants, of Celery's, and such as look like ours.
 FOREIGN = (
@@ -45,7 +50,7 @@ FOREIGN = (
     "HOLDFAST:run:r1", "_kombu.binding.celery", "_kombu.binding.holdfast.controller", "celery", "unacked", "unacked_index", "",
 )  # fmt: skip
 SHARED = frozenset({"run", "memory", "events", "artifacts", "due", "queues", "index", "paused", "list"})
-SEEN = frozenset({"workers", "announcements", "letters"})
+SEEN = frozenset({"workers", "announcements", "letters", "figures"})
 OF_A_RUN = frozenset({"run", "memory", "events", "artifacts"})
 
 
@@ -90,12 +95,18 @@ WAITS = frozenset({"publish", "wait"})
 MOVES = {
     OF_A_RUN: "hset hdel xadd persist",
     only("idem"): "get set persist",
-    only("due", "index"): "zadd zrem",
+    only("due", "index", "submitted"): "zadd zrem",
     only("queues"): "hincrby",
     only("list"): "lpush rpush",
+    only("filters"): "hset hdel",
 }
 ROLES = {
-    "producer": Role(sees=SHARED | SEEN | {"idem"}, scripts=SHARED | {"idem"}, writes=by_command(MOVES), keyless=WAITS),
+    "producer": Role(
+        sees=SHARED | SEEN | {"idem", "submitted", "filters"},
+        scripts=SHARED | {"idem", "submitted"},
+        writes=by_command(MOVES),
+        keyless=WAITS,
+    ),
     "worker": Role(
         sees=SHARED | SEEN | {"idem", "line"},
         looks=only("zrangebyscore"),
@@ -110,15 +121,24 @@ ROLES = {
                 only("workers"): "zadd zrem",
                 only("announcements"): "hset hdel",
                 only("letters"): "lpush ltrim",
+                only("figures"): "hincrby hincrbyfloat",
             }
         ),
     ),
-    "reader": Role(sees=SHARED | SEEN),
+    "reader": Role(sees=SHARED | SEEN | {"submitted", "filters"}),
     "admin": Role(
-        sees=SHARED | SEEN | {"idem"},
+        sees=SHARED | SEEN | {"idem", "submitted", "filters", "tokens", "web_key"},
         looks=only("zscan"),
-        scripts=SHARED | {"idem"},
-        writes=by_command({**MOVES, only("paused"): "hsetnx hdel", OF_A_RUN | {"idem", "letters"}: "del"}),
+        scripts=SHARED | {"idem", "submitted"},
+        writes=by_command(
+            {
+                **MOVES,
+                only("paused"): "hsetnx hdel",
+                OF_A_RUN | {"idem", "letters"}: "del",
+                only("tokens"): "hset hdel",
+                only("web_key"): "get set del",
+            }
+        ),
         keyless=WAITS,
     ),
 }
@@ -128,10 +148,12 @@ EXAMPLES = {
     "exists": "exists KEY", "hexists": "hexists KEY f", "hget": "hget KEY f", "hgetall": "hgetall KEY", "hmget": "hmget KEY f",
     "hstrlen": "hstrlen KEY f",
     "llen": "llen KEY", "lpos": "lpos KEY x", "lrange": "lrange KEY 0 -1", "type": "type KEY", "xread": "xread STREAMS KEY 0",
+    "xrevrange": "xrevrange KEY + -",
     "zcard": "zcard KEY", "zcount": "zcount KEY 0 1", "zrange": "zrange KEY 0 1", "zrevrange": "zrevrange KEY 0 1",
     "zrevrank": "zrevrank KEY x", "zscore": "zscore KEY x",
     "eval_ro": "eval_ro return 1 KEY", "evalsha_ro": "evalsha_ro sha 1 KEY", "eval": "eval return 1 KEY", "evalsha": "evalsha sha 1 KEY",
-    "hdel": "hdel KEY f", "hincrby": "hincrby KEY f 1", "hset": "hset KEY f 1", "hsetnx": "hsetnx KEY f 1", "hkeys": "hkeys KEY",
+    "hdel": "hdel KEY f", "hincrby": "hincrby KEY f 1", "hincrbyfloat": "hincrbyfloat KEY f 1", "hset": "hset KEY f 1",
+    "hsetnx": "hsetnx KEY f 1", "hkeys": "hkeys KEY",
     "lpush": "lpush KEY x", "rpush": "rpush KEY x", "ltrim": "ltrim KEY 0 1", "brpop": "brpop KEY 1",
     "rpop": "rpop KEY", "xadd": "xadd KEY * f 1",
     "zadd": "zadd KEY 1 x", "zrem": "zrem KEY x", "zrangebyscore": "zrangebyscore KEY 0 1", "zremrangebyscore": "zremrangebyscore KEY 0 1",

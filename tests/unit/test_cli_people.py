@@ -12,15 +12,15 @@ from rich.console import Console
 
 from tests.support.asking import ASKED, NOW, REMOVE, a_run
 from worker import RunStatus, Waiting
-from worker.cli import asked
-from worker.cli.costs import budgets, facts, money, totals, used_in_all
 from worker.cli.inbox import tell
 from worker.cli.lines import last_words
 from worker.cli.live import LiveView, _said
 from worker.cli.show import described
-from worker.cli.story import Row, row_of
-from worker.cli.texts import exact
 from worker.event import Event
+from worker.words import asked
+from worker.words.costs import budgets, facts, money, totals, used_in_all
+from worker.words.story import Row, row_of
+from worker.words.texts import exact
 
 
 def waiting(kind: str) -> Waiting:

@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from worker.cli.live import LiveView
-from worker.cli.story import row_of
-from worker.cli.texts import duration, plain
 from worker.event import Event
 from worker.execution_state import ExecutionState
 from worker.run import Run, RunStatus
+from worker.words.story import row_of
+from worker.words.texts import duration, plain
 
 NOW = datetime.now(UTC)
 COMMIT = "5f693c47f62afddd1a88000fa92de3672085c8e2"

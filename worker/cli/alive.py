@@ -7,7 +7,7 @@ import socket
 
 from worker.cli.exits import Failed
 from worker.cli.server import settings_for
-from worker.cli.texts import duration
+from worker.words.texts import duration
 
 
 def alive_here(url: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Child: a worker in a process of its own, for `up` and `demo`."""
+"""Child: a worker, or the control room, in a process of its own, for `up` and `demo`."""
 
 from __future__ import annotations
 
@@ -6,29 +6,39 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from worker.cli.shadow import HOME
 
-#: Seconds a worker gets to finish its rounds when it is asked to leave.
+#: Seconds it gets to finish its rounds when it is asked to leave.
 DRAIN_SECONDS = 60.0
 
 
 class Child:
-    """A worker process in a session of its own. It leaves by itself when this process is gone: then its standard input ends.
+    """A process in a session of its own. It leaves by itself when this process is gone: then its standard input ends.
 
     Args:
-        arguments: of ``holdfast worker``.
+        arguments: of ``holdfast COMMAND``.
         environment: over this process's.
         directory: where it runs.
         quiet: whether what it says goes nowhere.
+        command: ``worker`` or ``server``.
+        descriptors: open files that it has too, by the same numbers.
     """
 
     def __init__(
-        self, arguments: list[str], environment: Mapping[str, str] | None = None, directory: Path | None = None, quiet: bool = False
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        quiet: bool = False,
+        command: str = "worker",
+        descriptors: Sequence[int] = (),
     ) -> None:
+        self._command = command
+        self._descriptors = tuple(descriptors)
         self._arguments = arguments
         self._environment = dict(environment or {})
         self._directory = directory
@@ -71,11 +81,12 @@ class Child:
         path = os.pathsep.join([str(HOME), *filter(None, [os.environ.get("PYTHONPATH")])])
         return subprocess.Popen(
             # -P: a folder named `worker` in the working directory must not come before ours.
-            [sys.executable, "-P", "-m", "worker.cli", "worker", "--until-stdin-ends", *self._arguments],
+            [sys.executable, "-P", "-m", "worker.cli", self._command, "--until-stdin-ends", *self._arguments],
             env={**os.environ, "PYTHONPATH": path, **self._environment},
             cwd=self._directory,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL if self._quiet else None,
             start_new_session=True,
+            pass_fds=self._descriptors,
         )

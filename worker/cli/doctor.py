@@ -9,7 +9,7 @@ from worker.cli.exits import INTERNAL, Failed
 from worker.cli.on_app import engine_here
 from worker.cli.options import json_option, url_option
 from worker.cli.server import client_for
-from worker.cli.texts import count, plain
+from worker.words.texts import count, plain
 
 
 @click.command("doctor")

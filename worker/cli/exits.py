@@ -62,9 +62,10 @@ def code_of(error: BaseException) -> int:
     codes: list[tuple[type[BaseException] | tuple[type[BaseException], ...], int]] = [
         (AccessDenied, NOT_POSSIBLE),  # the server is there; trying again later would not help
         ((NoServer, StoreUnavailable, NotReplicated, EmbeddedServerError), NO_SERVER),
-        ((errors.RunNotFound, errors.ArtifactNotFound, errors.UnknownFlow), NOT_FOUND),
+        ((errors.RunNotFound, errors.ArtifactNotFound, errors.UnknownFlow, errors.TokenNotFound), NOT_FOUND),
         ((errors.InvalidInput, errors.InvalidSettings, UnstorableValue, InvalidFlow), USAGE),
         ((errors.InvalidTransition, errors.Stale, errors.RunExists, errors.Conflict), NOT_POSSIBLE),
+        ((errors.UnknownCaller, errors.Forbidden), NOT_POSSIBLE),
     ]
     if isinstance(error, Failed):
         return error.code

@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from worker.cli import output
-from worker.cli.costs import amount
 from worker.cli.exits import NOT_FOUND, Failed
 from worker.cli.flows_words import WithWords
 from worker.cli.options import json_option, url_option
 from worker.cli.server import client_for
-from worker.cli.texts import count, plain
+from worker.words.costs import amount
+from worker.words.texts import count, plain
 
 
 @click.command("flows", cls=WithWords)

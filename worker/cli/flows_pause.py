@@ -8,8 +8,8 @@ from worker.cli import output
 from worker.cli.exits import NOT_POSSIBLE, Failed
 from worker.cli.options import json_option, url_option
 from worker.cli.server import client_for
-from worker.cli.stop import login_name
-from worker.cli.texts import count
+from worker.cli.stop import name_for
+from worker.words.texts import count
 
 
 @click.command("pause")
@@ -21,7 +21,7 @@ from worker.cli.texts import count
 def pause_command(name: str, reason: str | None, by: str | None, as_json: bool, url: str | None) -> None:
     """Pause the flow NAME: no round of its runs is claimed any more. Rounds in flight finish; new runs can be submitted, and wait."""
     with client_for(url) as client:
-        new = client.pause_flow(name, reason, by or login_name())
+        new = client.pause_flow(name, reason, by or name_for(client))
         info = client.paused_flows().get(name)
     if as_json:
         output.document({"flow": name, "paused": True, **({} if info is None else {**info, "at": info["at"].isoformat()})})

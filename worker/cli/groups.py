@@ -11,8 +11,9 @@ import click
 #: Command: where it is (module of worker.cli, name in it), and its line in the help.
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("demo", "See it work: a real bisection, its worker killed on the way."),
-    "up": ("up", "A server and a worker on this machine, until Ctrl-C."),
+    "up": ("up", "A server, a worker and the dashboard on this machine, until Ctrl-C."),
     "worker": ("worker", "A worker: plays the rounds of runs."),
+    "server": ("control_room", "The HTTP API and the dashboard."),
     "workers": ("workers", "The workers that are there."),
     "flows": ("flows", "The flows that can be submitted, and their inputs."),
     "submit": ("submit", "Hand over a goal; from then on it is not lost."),
@@ -25,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "resume": ("resume", "Go on with an interrupted run (with its answer) or a stopped one."),
     "retry": ("going_on", "Take an errored run up again at the failed step."),
     "delete": ("going_on", "Remove a run that has ended."),
+    "token": ("tokens", "Who may use the HTTP API and the dashboard: create, list and revoke tokens."),
     "doctor": ("doctor", "What is wrong with the server or the settings, and what to do."),
 }
 
@@ -42,7 +44,7 @@ class Commands(click.Group):
         if cmd_name not in self.commands_here:
             return None
         module, line = self.commands_here[cmd_name]
-        command = getattr(import_module(f"worker.cli.{module}"), f"{cmd_name}_command")
+        command = getattr(import_module(f"worker.cli.{module}"), f"{cmd_name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
         command.short_help = line
         return command

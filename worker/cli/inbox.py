@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from worker.cli import output
-from worker.cli.asked import or_else, what
 from worker.cli.on_app import program
 from worker.cli.options import json_option, url_option
 from worker.cli.server import client_for
-from worker.cli.texts import duration, plain, since
+from worker.words.asked import KINDS, or_else, what
+from worker.words.texts import duration, plain, since
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from worker.waiting import Waiting
-
-KINDS = {"approval": "approval", "in_doubt": "in doubt", "budget": "budget", "question": "question", "pause": "pause"}
 
 
 @click.command("inbox")

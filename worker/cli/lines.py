@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from worker.cli.costs import facts
-from worker.cli.story import row_of
-from worker.cli.texts import clock, duration, plain
+from worker.words.costs import facts
+from worker.words.story import row_of
+from worker.words.texts import clock, duration, plain
 
 if TYPE_CHECKING:
     from worker.event import Event
@@ -72,10 +72,10 @@ class JsonLines:
 
 def last_words(run: Run) -> list[str]:
     """What a run's end, or pause, has to say: the answer, the error, the question and how to go on."""
-    from worker.cli.asked import what
     from worker.cli.on_app import program
-    from worker.cli.texts import lines, value_text
     from worker.waiting import Waiting
+    from worker.words.asked import what
+    from worker.words.texts import lines, value_text
 
     status = run.status.value
     if status == "completed":

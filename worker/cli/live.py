@@ -14,11 +14,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from worker.cli.costs import EXHAUSTED, LOW, totals
 from worker.cli.lines import last_words
 from worker.cli.output import COLOURS
-from worker.cli.story import GIT_ID, Row, round_text, row_of
-from worker.cli.texts import count, duration, plain, since
+from worker.words.costs import EXHAUSTED, LOW, totals
+from worker.words.story import GIT_ID, Row, round_text, row_of
+from worker.words.texts import count, duration, plain, since
 
 if TYPE_CHECKING:
     from worker.event import Event

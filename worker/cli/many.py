@@ -10,7 +10,7 @@ from datetime import timedelta
 import click
 
 from worker.cli import output
-from worker.cli.texts import count
+from worker.words.texts import count
 
 UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 yes_option = click.option("--yes", is_flag=True, help="Do not ask before doing it to many.")

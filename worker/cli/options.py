@@ -10,7 +10,9 @@ import click
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-url_option = click.option("--url", metavar="URL", help="The server: redis://, rediss://, unix:// or redis+sentinel://.")
+url_option = click.option(
+    "--url", metavar="URL", help="The server: redis://, rediss://, unix:// or redis+sentinel://; or https:// of a control room."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 #: The live ones first, then those that have ended.
 STATUSES = ("queued", "running", "interrupted", "stopped", "completed", "errored")

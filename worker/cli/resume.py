@@ -80,9 +80,9 @@ def _answer(answer: str | None, approve: bool, refuse: str | None, edit: str | N
 
 def asked_for_approval(client: Client, run_id: str, option: str, interrupt: str | None) -> str | None:
     """The id of the approval that the run asks for, so that it answers no other; raises UsageError where it asks for none."""
-    from worker.cli.asked import what
     from worker.cli.on_app import program
     from worker.waiting import Waiting
+    from worker.words.asked import what
 
     run = client.get(run_id)
     waiting = Waiting.of(run)

@@ -8,10 +8,10 @@ from functools import partial
 import click
 
 from worker.cli import output
-from worker.cli.costs import amount
 from worker.cli.options import flow_option, json_option, status_option, url_option
 from worker.cli.server import client_for
-from worker.cli.texts import duration, plain, since
+from worker.words.costs import amount
+from worker.words.texts import duration, plain, since
 
 
 @click.command("list")

@@ -1,19 +1,27 @@
-"""Which server a command talks to: the one named, else the one of `holdfast up`, else a safe one on localhost; never none silently."""
+"""Which server a command talks to: the one named, else the one of `holdfast up`, else a safe one on localhost; never none silently.
+
+A command that a client is enough for can talk to a control room instead, where ``--url`` or ``HOLDFAST_SERVER_URL`` names one.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from worker.cli.exits import NoServer
+from worker.cli.exits import USAGE, Failed, NoServer
 from worker.cli.on_app import engine_here
+from worker.places import place_of
 
 if TYPE_CHECKING:
     from worker.client import Client
     from worker.settings import Settings
+
+#: The control room that commands talk to where no ``--url`` is given, and who one is there.
+SERVER_URL, TOKEN = "HOLDFAST_SERVER_URL", "HOLDFAST_TOKEN"
 
 
 def settings_for(url: str | None, **overrides: Any) -> Settings:
@@ -29,6 +37,12 @@ def settings_for(url: str | None, **overrides: Any) -> Settings:
     from worker.store.address import check_url
     from worker.store.safety import check_answers
 
+    if is_control_room(url):
+        raise Failed(
+            f"this command works on the state server itself, not through a control room ({place_of(url or '')}); "
+            "name it with --url redis://... or HOLDFAST_REDIS_URL",
+            USAGE,
+        )
     engine = engine_here()
     if engine is not None:
         settings = engine.settings if url is None else engine.given.model_copy(update={"redis_url": url})
@@ -44,16 +58,48 @@ def settings_for(url: str | None, **overrides: Any) -> Settings:
 
 @contextmanager
 def client_for(url: str | None) -> Iterator[Client]:
-    """A client of that server, closed afterwards."""
+    """A client of that server or control room, closed afterwards. Only what is public of it is there in either case."""
+    room = _control_room(url)
+    if room is None:
+        with state_client_for(url) as client:
+            yield client
+        return
+    from worker.remote import RemoteClient
+
+    remote = RemoteClient(room, os.environ.get(TOKEN) or None)
+    try:
+        yield cast("Client", remote)
+    finally:
+        remote.close()
+
+
+@contextmanager
+def state_client_for(url: str | None, **options: Any) -> Iterator[Client]:
+    """A client of the state server, for what no control room does; closed afterwards.
+
+    ``options`` are the client's; one on an app of one's own has that one's.
+    """
     settings = settings_for(url)
     from worker.client import Client
 
     engine = engine_here()
-    client = Client(settings=settings) if engine is None or url is not None else Client(app=engine.app)
+    client = Client(settings=settings, **options) if engine is None or url is not None else Client(app=engine.app)
     try:
         yield client
     finally:
         client.close()
+
+
+def _control_room(url: str | None) -> str | None:
+    """The control room to talk to, where it is one; an app of one's own has its server already."""
+    if url is not None or engine_here() is not None:
+        return url if is_control_room(url) else None
+    return os.environ.get(SERVER_URL) or None
+
+
+def is_control_room(url: str | None) -> bool:
+    """Whether a URL is that of a control room, and not of a state server."""
+    return url is not None and url.partition("://")[0].lower() in ("http", "https")
 
 
 def _found(settings: Settings) -> Settings:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from worker.cli import asked, output
-from worker.cli.costs import budgets, facts, used_in_all
 from worker.cli.export import written
 from worker.cli.options import json_option, run_argument, url_option
 from worker.cli.server import client_for
-from worker.cli.story import Row, command_text, row_of
-from worker.cli.texts import clock, duration, lines, moment, plain, since, value_text
 from worker.waiting import Waiting
+from worker.words.asked import what
+from worker.words.costs import budgets, facts, used_in_all
+from worker.words.story import Row, command_text, row_of
+from worker.words.texts import clock, duration, lines, moment, plain, since, value_text
 
 if TYPE_CHECKING:
     from worker.event import Event
@@ -86,7 +87,7 @@ def described(run: Run, models: str = "", artifacts: Mapping[str, int] | None = 
         pairs.append(("stopped", f"{moment(details['stopped_at']) if 'stopped_at' in details else ''}{who}"))
         if details.get("in_doubt"):
             pairs.append(("in doubt", f"{details['in_doubt']}: this round was in flight, and nobody can vouch for its effects"))
-        pairs += [("will ask", asked.what(waiting))] if waiting is not None else []
+        pairs += [("will ask", what(waiting))] if waiting is not None else []
         pairs.append(("go on", f"holdfast resume {run.id}"))
     if run.error:
         pairs += [("error", plain(run.error)), ("try again", f"holdfast retry {run.id}")]

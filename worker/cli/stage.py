@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from worker.cli.child import Child
-from worker.cli.texts import plain
+from worker.words.texts import plain
 
 if TYPE_CHECKING:
     from flows.library.git.demo_repository import DemoRepository

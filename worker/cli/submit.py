@@ -14,6 +14,7 @@ from worker.cli.on_app import engine_here, program
 from worker.cli.options import json_option, url_option
 from worker.cli.server import client_for
 from worker.places import place_of
+from worker.telemetry.exporting import exporting
 
 if TYPE_CHECKING:
     from worker.client import Client
@@ -65,7 +66,7 @@ def submit_command(
     inputs = pairs(texts, "--input") | {key: _value(key, text) for key, text in pairs(values, "--input-json").items()}
     if len(inputs) < len(texts) + len(values):
         raise click.UsageError('An input is given twice; a list is given as --input-json \'KEY=["one", "two"]\'.')
-    with client_for(url) as client:
+    with client_for(url) as client, exporting():
         run = client.submit(
             flow,
             goal,

@@ -1,4 +1,4 @@
-"""up: a server and a worker on this machine, watched over until Ctrl-C."""
+"""up: a server, a worker and a dashboard on this machine, watched over until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 import click
 
 from worker.cli import output
+from worker.cli.control_room import MISSING, installed
 from worker.cli.exits import Failed
 from worker.cli.options import json_option, model_options, processes_option
 from worker.cli.worker import ROLES
 
 if TYPE_CHECKING:
-    from worker.cli.child import Child
+    from worker.cli.dashboard import Dashboard
+    from worker.cli.watched import Watched
     from worker.embedded import EmbeddedServer
 
 TRY = 'holdfast submit countdown "try it" --input rounds=20 --input seconds=1 --watch'
 LOOK_SECONDS = 0.5
-#: A worker that dies this often, each time within SOON seconds, will not live the next time either.
-DEATHS, SOON = 4, 10.0
 
 
 @click.command("up")
@@ -31,6 +31,8 @@ DEATHS, SOON = 4, 10.0
 @processes_option
 @click.option("--enable", metavar="FLOW", multiple=True, help="Play this flow too; bisect is enabled in any case.")
 @model_options
+@click.option("--port", metavar="N", type=click.IntRange(0, 65535), help="Of the dashboard; by default 8787, or the next one that is free.")
+@click.option("--no-server", is_flag=True, help="No dashboard and no HTTP API.")
 @json_option
 def up_command(
     role: str,
@@ -39,73 +41,94 @@ def up_command(
     enable: tuple[str, ...],
     model: str | None,
     model_url: str | None,
+    port: int | None,
+    no_server: bool,
     as_json: bool,
 ) -> None:
-    """Start a server of your own and a worker, and keep both alive until Ctrl-C. Other commands find them by themselves.
+    """Start a server of your own, a worker and the dashboard, and keep them alive until Ctrl-C. Other commands find them by themselves.
 
-    A second `up` uses the server of the first and adds a worker.
+    A second `up` uses the server and the dashboard of the first and adds a worker.
     """
     from worker.cli.child import Child
+    from worker.cli.watched import Watched
     from worker.embedded import EmbeddedServer
 
     leave_on_signals()
     named = os.environ.pop("HOLDFAST_REDIS_URL", None)
     server = EmbeddedServer()
-    child: Child | None = None
+    worker: Watched | None = None
+    dashboard: Dashboard | None = None
     try:
         server.start()
+        shown, dashboard = (None, None) if no_server else _dashboard(server, port)
         enabled = [part for name in dict.fromkeys(("bisect", *enable)) for part in ("--enable", name)]
         slots = ["--processes", str(processes), *(["--concurrency", str(concurrency)] if concurrency else [])]
         models = [part for flag, value in (("--model", model), ("--model-url", model_url)) if value for part in (flag, value)]
         # A broker named here is for another server's runs.
         child = Child(["--url", server.url, "--role", role, *slots, *enabled, *models], {"HOLDFAST_BROKER_URL": server.url})
+        worker = Watched("worker", child, ", which goes on with its runs")
         if as_json:
-            output.document({"url": server.url, "directory": str(server.directory), "owned": server.owned, "worker": child.pid})
+            told = {"url": server.url, "directory": str(server.directory), "owned": server.owned, "worker": child.pid, "dashboard": shown}
+            output.document(told)
         else:
             whose = "" if server.owned else ", which another `holdfast up` started; this one adds a worker"
             click.echo(f"server: {server.url}, data in {server.directory}{whose}", err=True)
             click.echo(f"next, in another terminal:\n  {TRY}", err=True)
         if named is not None:
             click.echo("HOLDFAST_REDIS_URL names another server; other commands will use that one until you unset it", err=True)
-        _watch_over(server, child)
+        _watch_over(server, worker, dashboard)
     except KeyboardInterrupt:
         pass
     finally:
-        _end(server, child)
+        _end(server, worker, dashboard)
 
 
-def _watch_over(server: EmbeddedServer, child: Child) -> None:
-    started, soon = time.monotonic(), 0
+def _dashboard(server: EmbeddedServer, port: int | None) -> tuple[str | None, Dashboard | None]:
+    """Where the dashboard is, and the one that this process has to look after; both None where there is none. Says which."""
+    from worker.cli.dashboard import Dashboard, answering
+
+    other = None if server.owned else answering(server.directory)
+    if other is not None:
+        click.echo(f"dashboard: {other}, of the other `holdfast up`", err=True)
+        return other, None
+    if not installed():
+        click.echo(f"no dashboard: {MISSING}", err=True)
+        return None, None
+    dashboard = Dashboard(server, port)
+    click.echo(f"dashboard: {dashboard.url}", err=True)
+    return dashboard.url, dashboard
+
+
+def _watch_over(server: EmbeddedServer, worker: Watched, dashboard: Dashboard | None) -> None:
     while True:
         time.sleep(LOOK_SECONDS)
         if server.ensure():
             click.echo("the server had died; it runs again, with its data", err=True)
-        code = child.exit_code
-        if code is None:
-            continue
-        soon = soon + 1 if time.monotonic() - started < SOON else 1
-        if soon == DEATHS or code == 2:  # 2: it does not understand how it was called, and will not the next time
-            raise Failed(f"the worker ended {soon} times in a row right after its start, at last with exit code {code}; see above why")
-        click.echo(f"the worker ended ({_ending(code)}); starting another, which goes on with its runs", err=True)
-        child.restart()
-        started = time.monotonic()
+        worker.look()
+        if dashboard is not None:
+            try:
+                dashboard.look()
+            except Failed as error:
+                click.echo(f"{error}. The worker goes on without it", err=True)
+                dashboard.close()
+                dashboard = None
 
 
-def _ending(code: int) -> str:
-    return f"exit code {code}" if code >= 0 else f"signal {-code}"
-
-
-def _end(server: EmbeddedServer, child: Child | None) -> None:
-    """The worker first, then the server; whoever is impatient presses Ctrl-C again."""
+def _end(server: EmbeddedServer, worker: Watched | None, dashboard: Dashboard | None) -> None:
+    """The dashboard and the worker first, then the server; whoever is impatient presses Ctrl-C again."""
     try:
-        if child is not None and child.exit_code is None:
+        if dashboard is not None:
+            dashboard.child.leave()
+        if worker is not None and worker.child.exit_code is None:
             click.echo("\nthe worker finishes its rounds; Ctrl-C again does not wait for them", err=True)
-            child.leave()
+            worker.child.leave()
     except KeyboardInterrupt:
         pass
     finally:
-        if child is not None:
-            child.kill()
+        if dashboard is not None:
+            dashboard.close()
+        if worker is not None:
+            worker.child.kill()
         stopped = server.owned
         server.stop()
         click.echo("worker and server are down; nothing is lost" if stopped else "the worker is down", err=True)

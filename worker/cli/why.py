@@ -7,7 +7,7 @@ import click
 from worker.cli import output
 from worker.cli.options import json_option, run_argument, url_option
 from worker.cli.server import client_for
-from worker.cli.texts import duration, moment, plain, since
+from worker.words.texts import duration, moment, plain, since
 
 
 @click.command("why")

@@ -73,7 +73,7 @@ def worker_command(
 
         sys.exit(Supervisor(play, processes, until_stdin_ends).run())
     if until_stdin_ends:
-        threading.Thread(target=_leave_with_stdin, name="stdin", daemon=True).start()
+        threading.Thread(target=leave_with_stdin, name="stdin", daemon=True).start()
     play(play.say_ready)
 
 
@@ -128,7 +128,7 @@ class Play:
             quiet=True,
             without_gossip=True,
             without_mingle=True,
-            without_heartbeat=True,
+            without_heartbeat=not settings.task_events,  # an event too
         )
         worker.start()
         if worker.exitcode:  # a worker that could not go on must not look like one that was told to leave
@@ -159,8 +159,8 @@ def _hide_warnings() -> None:
     warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
 
 
-def _leave_with_stdin() -> None:
-    """Ends this worker, warm, when the process at the other end of standard input is gone."""
+def leave_with_stdin() -> None:
+    """Ends this process, as SIGTERM does, when the process at the other end of standard input is gone."""
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -11,7 +11,7 @@ from worker.cli import output
 from worker.cli.alive import alive_here
 from worker.cli.options import json_option, url_option
 from worker.cli.server import client_for
-from worker.cli.texts import duration
+from worker.words.texts import duration
 
 
 @click.command("workers")

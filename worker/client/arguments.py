@@ -27,11 +27,12 @@ MOST_NOTE_BYTES = 16 * 1024
 MOST = 100_000
 #: Where a page is cut off that is of one submitter's runs: in no index of a status, but in the submitter's own.
 OWN = "own"
-CURSOR = re.compile(rf"({'|'.join((*INDEXES, OWN))})\|(\d{{1,15}}\.\d{{1,6}}:.+)", re.DOTALL)
-INBOX_CURSOR = re.compile(rf"(\d{{1,15}}):({RUN_ID.pattern})")
+CURSOR = re.compile(rf"({'|'.join((*INDEXES, OWN))})\|(\d{{1,15}}\.\d{{1,6}}:.+)", re.DOTALL | re.ASCII)
+INBOX_CURSOR = re.compile(rf"(\d{{1,15}}):({RUN_ID.pattern})", re.ASCII)
 #: Whose run it is; part of a key's name on the server.
 SUBMITTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
-EVENT_ID = re.compile(r"\d{1,19}(-\d{1,19})?")
+NONCE = re.compile(r"[A-Za-z0-9]{16,64}")
+EVENT_ID = re.compile(r"\d{1,19}(-\d{1,19})?", re.ASCII)
 
 
 def text(value: object, name: str) -> None:
@@ -93,6 +94,12 @@ def key(value: object) -> None:
         raise wrong("idempotency_key", f"at most {MOST_KEY_BYTES} bytes (a digest of what it stands for, say)", value)
 
 
+def nonce(value: object) -> None:
+    """What makes a submission itself when it is sent again, or None; a short one could be met by chance, and another's run with it."""
+    if value is not None and not (isinstance(value, str) and NONCE.fullmatch(value)):
+        raise wrong("nonce", "letters and digits, from 16 to 64 of them, or None", value)
+
+
 def is_run_id(value: object) -> bool:
     """Whether a run can have this id; raises InvalidInput where it is no text."""
     if not isinstance(value, str):
@@ -142,11 +149,11 @@ def inbox_cursor(value: object) -> tuple[int, str] | None:
     return int(found[1]), found[2]
 
 
-def after(value: object) -> None:
+def after(value: object, name: str = "after") -> None:
     """The id of an event, or None."""
     fits = value is None or (isinstance(value, str) and EVENT_ID.fullmatch(value) and max(map(int, value.split("-"))) < 2**63)
     if not fits:
-        raise wrong("after", "the id of an event, like 1718000000000-0, or None", value)
+        raise wrong(name, "the id of an event, like 1718000000000-0, or None", value)
 
 
 def mode(value: object) -> None:

@@ -13,6 +13,7 @@ from worker.record import Record
 from worker.settings import Settings, current
 from worker.store import Replication, Store
 from worker.store.address import LOCALHOST, check_url
+from worker.store.connection import RESENDS
 from worker.task_names import TASKS
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 class Connected:
     """The settings, the store, and the engine: made when a message is, as importing Celery takes longer than most of what is asked."""
 
-    def __init__(self, url: str | None = None, settings: Settings | None = None, app: Celery | None = None) -> None:
+    def __init__(self, url: str | None = None, settings: Settings | None = None, app: Celery | None = None, resends: int = RESENDS) -> None:
         arguments.settings(settings)
         arguments.app(app, url, settings)
         self._app = app
@@ -35,7 +36,7 @@ class Connected:
         place = self.settings.redis_url or LOCALHOST
         check_url(place)
         replication = Replication(self.settings.wait_replicas, self.settings.wait_timeout_seconds)
-        self._store = Store(place, self.settings.prefix, replication=replication)
+        self._store = Store(place, self.settings.prefix, replication=replication, resends=resends)
 
     @cached_property
     def _engine(self) -> Engine:
@@ -58,6 +59,10 @@ class Connected:
         if fields is None:
             raise not_found(run_id)
         return Record(fields)
+
+    def _submitter(self, run_id: str) -> str | None:
+        """Whose run it is, also of one that does not read; None where nobody is named, or there is no such run."""
+        return self._store.some_fields([run_id], ["submitted_by"])[0].get("submitted_by") if arguments.is_run_id(run_id) else None
 
     def _message(self, record: Record, epochs: int) -> str:
         task, queue = record.fields.get("task", ""), record.fields.get("queue", "")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from worker.client import arguments
 from worker.client.reading import Reading
@@ -29,6 +30,15 @@ class Inbox:
 
     def __len__(self) -> int:
         return len(self.waiting)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Inbox:
+        """The page that ``to_dict`` told of; raises KeyError, ValueError where something is missing or cannot be."""
+        return cls([Waiting.from_dict(each) for each in data["waiting"]], data["cursor"], tuple(data["damaged"]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The page as JSON data."""
+        return {"waiting": [each.to_dict() for each in self], "cursor": self.cursor, "damaged": list(self.damaged)}
 
 
 class Inboxes(Reading):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from worker.client import arguments
 from worker.client.arguments import OWN
@@ -30,6 +31,15 @@ class Page:
 
     def __len__(self) -> int:
         return len(self.runs)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Page:
+        """The page that ``to_dict`` told of; raises KeyError, ValueError where something is missing or cannot be."""
+        return cls([Run.from_dict(each) for each in data["runs"]], data["cursor"], tuple(data["damaged"]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The page as JSON data."""
+        return {"runs": [each.to_dict() for each in self], "cursor": self.cursor, "damaged": list(self.damaged)}
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from worker.client import arguments
 from worker.errors import DamagedRun, InvalidInput, InvalidTransition, RunNotFound, Stale
@@ -25,6 +26,15 @@ class Done:
 
     run_id: str
     why_not: str | None = None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Done:
+        """What ``to_dict`` told of; raises KeyError where something is missing."""
+        return cls(data["run"], data["why_not"])
+
+    def to_dict(self) -> dict[str, str | None]:
+        """It as JSON data."""
+        return {"run": self.run_id, "why_not": self.why_not}
 
 
 class _OneByOne(Protocol):

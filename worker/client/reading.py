@@ -82,6 +82,13 @@ class Reading(Connected):
         self._record(run_id)
         return self._events(run_id, after, follow)
 
+    def latest_events(self, run_id: str, limit: int = 100, before: str | None = None) -> list[Event]:
+        """What happened to the run last (before the event ``before``), oldest first; raises RunNotFound."""
+        arguments.limit(limit)
+        arguments.after(before, "before")
+        self._record(run_id)
+        return [Event.of(*entry) for entry in self._store.latest_events(run_id, limit, before)]
+
     def _events(self, run_id: str, after: str | None, follow: bool) -> Iterator[Event]:
         ended, last = False, after
         while True:

@@ -18,6 +18,7 @@ from worker.run import Run
 from worker.store import StoreUnavailable
 from worker.submission import OWN_KEYS, RUN_ID, Submission, When, from_now
 from worker.task_names import TASKS
+from worker.telemetry.submissions import traced_submission
 
 
 class Submitting(Fleet):
@@ -40,6 +41,7 @@ class Submitting(Fleet):
         labels: Mapping[str, str] | None = None,
         budgets: Mapping[str, float] | None = None,
         submitted_by: str | None = None,
+        nonce: str | None = None,
     ) -> Run:
         """Hand over a goal; once this returns, the run is not lost.
 
@@ -56,6 +58,8 @@ class Submitting(Fleet):
             thread_id: your name for the conversation this belongs to. labels: texts by name.
             budgets: what the run may spend (``tokens``, ``money``, ``seconds``, ``cycles``, ``commands.NAME``), over the flow's own limits.
             submitted_by: whose run it is: a person or a service, by a name of yours. It is no part of an idempotency key's content.
+            nonce: a text made for this call alone, of letters and digits that nobody guesses: the call sent again with the same
+                ``run_id`` and nonce, as its answer was lost on the way, gets the run that it made. None for one of its own.
 
         Raises:
             UnknownFlow, InvalidInput, UnstorableValue: nothing was stored.
@@ -70,6 +74,7 @@ class Submitting(Fleet):
         arguments.optional_texts(thread_id=thread_id)
         arguments.submitter(submitted_by)
         arguments.key(idempotency_key)
+        arguments.nonce(nonce)
         arguments.budgets(budgets, "budgets")
         description, accepted, checked = self._checked(flow, dict(inputs or {}))
         submission = Submission(
@@ -106,18 +111,20 @@ class Submitting(Fleet):
         delay = delay if delay is not None and delay > 0 else None
         phase = "interrupted" if submission.interrupted_at_once else "waiting" if delay else "queued"
         message = self._engine.dispatcher.message(role, run_id, 1 if phase == "interrupted" else 0, 0)
-        word, detail = self._store.submit(
-            run_id,
-            fields,
-            nonce=uuid.uuid4().hex,
-            message=message.text,
-            phase=phase,
-            delay=delay,
-            deadline=until,
-            idempotency_key=idempotency_key,
-            content=submission.content() if idempotency_key is not None else None,
-            submitted_by=submitted_by,
-        )
+        with traced_submission(flow, run_id) as root:
+            word, detail = self._store.submit(
+                run_id,
+                {**fields, **root.fields},
+                nonce=nonce or uuid.uuid4().hex,
+                message=message.text,
+                phase=phase,
+                delay=delay,
+                deadline=until,
+                idempotency_key=idempotency_key,
+                content=submission.content() if idempotency_key is not None else None,
+                submitted_by=submitted_by,
+            )
+            root.made = word == "ok"
         match word:
             case "ok" | "existing":
                 if word == "ok" and phase == "queued":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -25,6 +26,11 @@ class Finding:
     level: Level
     sentence: str
     remedy: str = ""
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, str]) -> Finding:
+        """The finding that ``to_dict`` told of; raises KeyError, ValueError where something is missing or cannot be."""
+        return cls(data["check"], Level(data["level"]), data["sentence"], data["remedy"])
 
     def to_dict(self) -> dict[str, str]:
         """The finding as JSON data."""

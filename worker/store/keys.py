@@ -11,6 +11,11 @@ INDEXES = ("live", "interrupted", "stopped", "completed", "errored")
 ROLES = ("controller", "executor")
 
 
+def role_of(queue: str) -> str:
+    """The role that a broker's list is for."""
+    return queue.rpartition(".")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class Keys:
     """The keys under one prefix; two prefixes on one server know nothing of each other."""
@@ -45,6 +50,10 @@ class Keys:
         """Sorted set of the ids of one submitter's runs, by creation (ms); runs that are gone leave it when somebody looks."""
         return f"{self.prefix}:submitted:{name}"
 
+    def filters(self, name: str) -> str:
+        """Hash: the views of the table of runs that somebody has named, by their names (the query of the page's address)."""
+        return f"{self.prefix}:filters:{name}"
+
     def queue(self, role: str) -> str:
         """List: Celery's queue of the role; kombu's Redis transport names the list like the queue."""
         return f"{self.prefix}.{role}"
@@ -56,13 +65,25 @@ class Keys:
 
     @property
     def queues(self) -> str:
-        """Hash: for each list ``LIST:pushed`` and ``LIST:cursor``; the newest token; the sweep's last time and the last silence."""
+        """Hash: for each list ``LIST:pushed`` and ``LIST:cursor``; the newest token; the sweep's last time and the last silence;
+        what transitions count, as ``WHAT:WORD:FLOW`` (counting.lua).
+        """
         return f"{self.prefix}:queues"
 
     @property
     def paused(self) -> str:
         """Hash: the name of each paused flow to who paused it, when and why (JSON: at, by, reason)."""
         return f"{self.prefix}:paused"
+
+    @property
+    def tokens(self) -> str:
+        """Hash: the id of each token of the control room to its record, the digest of its secret in it (worker/access_token.py)."""
+        return f"{self.prefix}:tokens"
+
+    @property
+    def web_key(self) -> str:
+        """String: what the control room's cookies are signed with, the same for all its servers. A secret."""
+        return f"{self.prefix}:web:key"
 
     @property
     def workers(self) -> str:
@@ -73,6 +94,11 @@ class Keys:
     def announcements(self) -> str:
         """Hash: worker name to what it announced (JSON: host, pid, role, flows, ...)."""
         return f"{self.prefix}:workers:info"
+
+    @property
+    def metrics(self) -> str:
+        """Hash: what workers add up of their rounds, by name and labels (a JSON list)."""
+        return f"{self.prefix}:metrics"
 
     @property
     def dead_letters(self) -> str:
@@ -91,7 +117,7 @@ class Keys:
 
     def line(self, queue: str) -> str:
         """Sorted set: runs that the sweep saw in line there, by the number of their message."""
-        return f"{self.prefix}:line:{queue.rpartition('.')[2]}"
+        return f"{self.prefix}:line:{role_of(queue)}"
 
     def of_sweep(self) -> list[str]:
         """What the sweep takes: what is shared, and the line of each of the broker's lists."""

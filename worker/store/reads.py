@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import redis
 
-from worker.store.connection import Connection, is_denied
+from worker.store.connection import AccessDenied, Connection, is_denied
 from worker.store.keys import INDEXES
 
 
@@ -41,11 +42,31 @@ class Reads(Connection):
 
     def events(self, run_id: str, after: str | None = None, block: int | None = None, count: int = 500) -> list[tuple[str, dict[str, str]]]:
         """Events after the id ``after`` (None: from the first), oldest first; waits up to ``block`` ms for one."""
+        return self.events_of({run_id: after or "0"}, block, count).get(run_id, [])
+
+    def events_of(
+        self, after: Mapping[str, str], block: int | None = None, count: int = 500
+    ) -> dict[str, list[tuple[str, dict[str, str]]]]:
+        """The same of several runs, by their ids, with one command: up to ``count`` of each that has any."""
+        keys = {self.keys.events(run_id): run_id for run_id in after}
         with self._answered():
-            found: Any = self.redis.xread({self.keys.events(run_id): after or "0"}, count=count, block=block)
-        streams = found.values() if isinstance(found, dict) else [entries for _, entries in found]
-        entries = [entry for stream in streams for entry in stream]
-        return [(event, data) for batch in entries for event, data in (batch if isinstance(batch, list) else [batch])]
+            found: Any = self.redis.xread({key: after[run_id] for key, run_id in keys.items()}, count=count, block=block)
+        streams = found.items() if isinstance(found, dict) else found
+        return {keys[key]: _flat(entries) for key, entries in streams}
+
+    def newest_events(self, run_id: str, count: int, names: Sequence[str]) -> tuple[list[tuple[str, dict[str, str]]], dict[str, str]]:
+        """The newest ``count`` events, newest first, and these fields of the run; what is not there is left out."""
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            pipe.xrevrange(self.keys.events(run_id), count=count)
+            pipe.hmget(self.keys.run(run_id), names)
+            entries, texts = pipe.execute()
+        return entries, {name: text for name, text in zip(names, texts, strict=True) if text is not None}
+
+    def latest_events(self, run_id: str, count: int, before: str | None = None) -> list[tuple[str, dict[str, str]]]:
+        """The last events (before the id ``before``), oldest first."""
+        with self._answered():
+            found: Any = self.redis.xrevrange(self.keys.events(run_id), f"({before}" if before else "+", "-", count)
+        return [(event, data) for event, data in reversed(found)]
 
     def listed(self, index: str, limit: int, before: str | None = None) -> list[tuple[str, float]]:
         """Ids of an index with their times (ms), newest first, from just after the cursor ``before`` ("score:id")."""
@@ -56,8 +77,8 @@ class Reads(Connection):
         return self._listed(self.keys.submitted(name), limit, before)
 
     def forget_submitted(self, name: str, run_ids: Sequence[str]) -> None:
-        """Take runs that are gone off the list of their submitter's."""
-        with self._answered():
+        """Take runs that are gone off the list of their submitter's; a user who may only look leaves that to others."""
+        with suppress(AccessDenied), self._answered():
             self.redis.zrem(self.keys.submitted(name), *run_ids)
 
     def _listed(self, key: str, limit: int, before: str | None) -> list[tuple[str, float]]:
@@ -133,3 +154,8 @@ class Reads(Connection):
         """The newest messages that the guard refused."""
         with self._answered():
             return [json.loads(text) for text in cast(list[str], self.redis.lrange(self.keys.dead_letters, 0, limit - 1))]
+
+
+def _flat(entries: list[Any]) -> list[tuple[str, dict[str, str]]]:
+    """The entries of a stream; with RESP3 they come as a list in a list."""
+    return [(event, data) for batch in entries for event, data in (batch if isinstance(batch, list) else [batch])]

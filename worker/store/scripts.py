@@ -20,6 +20,7 @@ TRANSITIONS = (
     "commit_round",
     "record_intent",
     "record_once",
+    "keep_trace",
     "extend_leases",
     "forfeit_lease",
     "request_stop",

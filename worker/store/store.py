@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from worker.store.figures import Figures
 from worker.store.pauses import Pauses
 from worker.store.reads import Reads
 
@@ -100,6 +101,11 @@ class Store(Reads):
     def pauses(self) -> Pauses:
         """The flows that are paused."""
         return Pauses(self)
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What metrics are made of."""
+        return Figures(self)
 
     def submit(
         self,
@@ -208,6 +214,11 @@ class Store(Reads):
     def record_once(self, run_id: str, *, nonce: str, step: int, name: str, value: str) -> tuple[str, str]:
         """Record a result of this step; a word of record_once.lua, and where it is ``ok`` the value that stands."""
         answer = self._run("record_once", run_id, {"nonce": nonce, "step": step, "name": name, "value": value})
+        return answer[0], answer[1] if len(answer) > 1 else ""
+
+    def keep_trace(self, run_id: str, *, nonce: str, trace: str) -> tuple[str, str]:
+        """Give a run that has none its trace; a word of keep_trace.lua, and where it is ``ok`` the trace that stands."""
+        answer = self._run("keep_trace", run_id, {"nonce": nonce, "trace": trace})
         return answer[0], answer[1] if len(answer) > 1 else ""
 
     def extend(self, leases: Sequence[tuple[str, str, str]], limits: Sequence[int | None] = (), claims: Sequence[str] = ()) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 
 from flows.errors import HoldfastError, InvalidInput, UnstorableValue
 from worker.errors import (
@@ -23,8 +23,10 @@ from worker.errors import (
     Stale,
     UnknownFlow,
 )
+from worker.settings import Settings
 from worker.store import NotReplicated, StoreUnavailable
 from worker.web.access import Forbidden, Unknown
+from worker.web.bodies import Json, JsonRequest, most_bytes
 
 logger = logging.getLogger("holdfast.web")
 
@@ -47,45 +49,79 @@ KNOWN: tuple[tuple[type[Exception], int, str, str], ...] = (
     (NotReplicated, 503, "not-replicated", "Done, but not on enough replicas"),
     (StoreUnavailable, 503, "no-server", "The state server does not answer"),
 )
+#: The same for what is wrong with a request before anybody has asked for a run: by its status.
+OF_REQUESTS = {
+    400: ("unreadable-body", "The body cannot be read"),
+    404: ("no-such-path", "No such path"),
+    405: ("no-such-method", "Not possible here"),
+    413: ("body-too-large", "The body is too large"),
+    415: ("no-json", "The body is not JSON"),
+    422: ("invalid-request", "The request is not as described"),
+    500: ("internal", "Something went wrong"),
+}
 #: Seconds until a call that met no state server is worth repeating: a restart takes about so long.
 RETRY_AFTER = 2
 
 
 class ProblemRoute(APIRoute):
-    """A route whose errors are problem details."""
+    """A route whose errors are problem details, and whose body is strict JSON of at most ``most_bytes``."""
+
+    most_bytes = most_bytes(Settings())
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, with its errors told."""
         handle = super().get_route_handler()
+        takes_body = self.body_field is not None
 
         async def told(request: Request) -> Response:
+            run_id = request.path_params.get("run_id")
+            about = {} if run_id is None else {"run": run_id}
             try:
+                if takes_body:
+                    request = JsonRequest(request, self.most_bytes)
+                    request.check()
                 return await handle(request)
             except RequestValidationError as error:
-                return invalid(error)
+                return invalid(error, **about)
             except HoldfastError as error:
-                return problem(error)
+                return problem(error, **about)
+            except HTTPException as error:
+                return refused(error)
+            except Exception:  # ours to mend, and no reason to answer in another form
+                logger.exception("%s %s failed", request.method, request.url.path)
+                return details(500, *OF_REQUESTS[500], "an error that should not happen; the server's log has more", **about)
 
         return told
 
 
-def problem(error: HoldfastError) -> Response:
+def problem(error: HoldfastError, **more: Any) -> Response:
     """The response that tells an error."""
-    status, word, title = next((row[1:] for row in KNOWN if isinstance(error, row[0])), (500, "internal", "Something went wrong"))
+    status, word, title = next((row[1:] for row in KNOWN if isinstance(error, row[0])), (500, *OF_REQUESTS[500]))
     if status == 500:
         logger.error("an error without a place among the problems: %s", error, exc_info=error)
     headers = {"Retry-After": str(RETRY_AFTER)} if status == 503 else {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    return details(status, word, title, str(error), headers)
+    return details(status, word, title, str(error), headers, **more)
 
 
-def invalid(error: RequestValidationError) -> Response:
+def unknown_flow(error: UnknownFlow) -> Response:
+    """The same where the flow was named in a body: not what was asked for is missing, what was sent is wrong."""
+    return details(422, "unknown-flow", "No such flow", str(error))
+
+
+def invalid(error: RequestValidationError, **more: Any) -> Response:
     """The response to a request that is not of the form that the API describes."""
-    faults = [{"at": ".".join(map(str, fault["loc"])), "problem": fault["msg"]} for fault in error.errors()]
+    faults = [{"at": ".".join(map(str, fault["loc"])), "problem": fault["msg"].removeprefix("Value error, ")} for fault in error.errors()]
     told = "; ".join(f"{fault['at']}: {fault['problem']}" for fault in faults)
-    return details(422, "invalid-request", "The request is not as described", told, faults=faults)
+    return details(422, *OF_REQUESTS[422], told, **more, faults=faults)
+
+
+def refused(error: HTTPException) -> Response:
+    """The response to a request that was refused before anything was done with it."""
+    word, title = OF_REQUESTS.get(error.status_code, ("refused", "Refused"))
+    return details(error.status_code, word, title, str(error.detail), dict(error.headers or {}))
 
 
 def details(status: int, word: str, title: str, detail: str, headers: dict[str, str] | None = None, **more: Any) -> Response:
     """One problem. ``type`` is a name, no address: nothing needs to be looked up."""
     content = {"type": f"urn:holdfast:{word}", "title": title, "status": status, "detail": detail, **more}
-    return JSONResponse(content, status, headers, MEDIA_TYPE)
+    return Json(content, status, headers, MEDIA_TYPE)

@@ -63,12 +63,12 @@ class Case:
     @property
     def since_phase(self) -> float | None:
         """Since when the run is in its phase, or (queued) since when its message is out."""
-        return self.time("updated_at")
+        return self.time("queued_at") if self.phase == "queued" else self.time("updated_at")
 
     @property
     def beat(self) -> float:
         """The last sign of life of the round in flight."""
-        return max(self.time("updated_at") or 0.0, self.time("beat_at") or 0.0)
+        return max(self.time("claimed_at") or 0.0, self.time("beat_at") or 0.0)
 
     def ago(self, time: float) -> str:
         """How long ago that was."""

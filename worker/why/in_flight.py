@@ -53,7 +53,7 @@ def leased(case: Case) -> Verdict:
     return case.say(
         VerdictCode.LEASED,
         text,
-        case.time("updated_at"),
+        case.time("claimed_at"),
         owner=case.owner,
         last_beat=iso(case.beat),
         lease_until=iso(until),

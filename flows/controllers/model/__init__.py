@@ -20,6 +20,7 @@ from flows.controllers.model.reading import decisions_of
 from flows.controllers.model.settings import missing, read_settings
 from flows.controllers.model.target import Target, target_of
 from flows.controllers.model.window import Group, Window, shown
+from flows.conventions import CHAT, INPUT_TOKENS, OPERATION, OUTPUT_TOKENS, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL
 from flows.errors import BadReply, FatalError
 from flows.outcomes import Command
 
@@ -138,6 +139,7 @@ class ModelController(Controller):
         return merged(said)
 
     async def _asked(self, model: Model, names: ToolNames, context: RoundContext) -> Reply:
+        context.traced.update({OPERATION: CHAT, PROVIDER: model.provider[:200], REQUEST_MODEL: model.name[:200]})
         tools = model.has_tools if self.settings.reply == "auto" else self.settings.reply == "tools"
         messages = self.messages(context, names, tools)
         schemas = _as_tools(context.commands, names) if tools else []
@@ -156,11 +158,13 @@ class ModelController(Controller):
     def _charge(self, reply: Reply, context: RoundContext) -> None:
         usage = reply.usage
         context.tell(model=reply.model[:200])
+        context.traced[RESPONSE_MODEL] = reply.model[:200]
         if usage is None:  # the provider does not say what it will ask for
             context.spend(**self.estimate(context))
             return
         money = {} if usage.money is None else {"money": usage.money}
         read, wrote = usage.input_tokens, usage.output_tokens
+        context.traced.update({INPUT_TOKENS: read, OUTPUT_TOKENS: wrote})
         context.spend(tokens=read + wrote, input_tokens=read, output_tokens=wrote, requests=1, **money)
         context.remembered[LAST] = figures(usage, context)
 

@@ -105,6 +105,14 @@ class Model(Protocol):
     """A model somewhere: makes one request, and never a second one by itself."""
 
     @property
+    def name(self) -> str:
+        """The name that it is asked by."""
+
+    @property
+    def provider(self) -> str:
+        """Who answers, as the library names them."""
+
+    @property
     def has_tools(self) -> bool:
         """Whether it can call tools."""
 

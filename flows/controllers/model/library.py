@@ -63,6 +63,16 @@ class LibraryModel:
         self._format = reply_format
 
     @property
+    def name(self) -> str:
+        """The name that it is asked by."""
+        return self._model.model_name
+
+    @property
+    def provider(self) -> str:
+        """Who answers; ``openai-compatible`` for a server that is named by its URL alone."""
+        return self._model.system
+
+    @property
     def has_tools(self) -> bool:
         """Whether it can call tools, as far as the library knows."""
         return bool(self._model.profile.get("supports_tools", True))

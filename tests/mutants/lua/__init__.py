@@ -4,6 +4,7 @@ from tests.mutants.lua import (
     claim,
     commit,
     continuing,
+    counting,
     fetching,
     leases,
     making,
@@ -13,6 +14,7 @@ from tests.mutants.lua import (
     recording,
     steering,
     sweeping,
+    tracing,
     trust,
 )
 
@@ -20,6 +22,7 @@ MUTANTS = (
     *claim.MUTANTS,
     *commit.MUTANTS,
     *continuing.MUTANTS,
+    *counting.MUTANTS,
     *fetching.MUTANTS,
     *leases.MUTANTS,
     *steering.MUTANTS,
@@ -29,5 +32,6 @@ MUTANTS = (
     *moving.MUTANTS,
     *reading.MUTANTS,
     *recording.MUTANTS,
+    *tracing.MUTANTS,
     *trust.MUTANTS,
 )

@@ -70,7 +70,7 @@ MUTANTS = (
         "test_commit.py::test_a_commit_repeated_with_the_last_token_gets_the_last_answer",
     ),
     Mutant(
-        "continuing.limit_of_the_last_round", "continuing", "'lease_until', 'round_until', 'progress'", "'lease_until', 'progress'",
+        "continuing.limit_of_the_last_round", "continuing", "'lease_until', 'round_until', 'claimed_at'", "'lease_until', 'claimed_at'",
         "a round's limit ends with it", "test_heartbeat.py::test_a_limit_that_only_the_worker_knew_ends_with_its_round",
     ),
     Mutant(

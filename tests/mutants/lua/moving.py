@@ -143,7 +143,7 @@ MUTANTS = (
         "test_push.py::test_the_next_step_and_the_next_epoch_join_the_end_of_the_line",
     ),
     Mutant(
-        "moving.limit_of_the_last_round", "moving", "'lease_until', 'round_until', 'progress'", "'lease_until', 'progress'",
+        "moving.limit_of_the_last_round", "moving", "'lease_until', 'round_until', 'claimed_at'", "'lease_until', 'claimed_at'",
         "a round's limit ends with it", "test_heartbeat.py::test_a_limit_that_only_the_worker_knew_ends_with_its_attempt",
     ),
     Mutant(

@@ -168,7 +168,7 @@ MUTANTS = (
         "test_line.py::test_a_run_that_its_line_has_passed_is_found_within_two_graces",
     ),
     Mutant(
-        "sweep.looks_at_one_pace", "sweep_due", "math.max(grace, run.updated_at and now - number(run.updated_at) or 0)", "grace",
+        "sweep.looks_at_one_pace", "sweep_due", "math.max(grace, run.queued_at and now - number(run.queued_at) or 0)", "grace",
         "V4: who waits long is looked at seldom", "test_sweep.py::test_a_run_in_line_is_looked_at_again_after_the_time_it_has_waited",
     ),
     Mutant(

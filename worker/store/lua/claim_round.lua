@@ -8,6 +8,7 @@
 --         stopped | paused FLOW | unknown FLOW | damaged WHAT
 -- It is granted only to a queued run, for exactly its epoch and step; it never judges time: a lapsed lease is the sweep's.
 --@ reading.lua
+--@ counting.lua
 --@ claiming.lua
 local k = keys_of_one_run()
 local now = clock()

@@ -46,10 +46,11 @@ local function grant(k, run, flat, now, claim, token, cursor, newest, turns)
   local lease = math.max(run.lease or 0, arg.lease)
   local at, lease_until = whole(now), whole(now + lease)
   local granted, changed = whole(lease), { 'phase', 'leased', 'token', token, 'attempt', whole(run.attempt + 1), 'claim_id', claim,
-    'owner', arg.owner, 'lease_until', lease_until, 'updated_at', at }
+    'owner', arg.owner, 'lease_until', lease_until, 'updated_at', at, 'claimed_at', at }
   local count = #changed
   local function change(name, text) changed[count + 1], changed[count + 2], count = name, text, count + 2 end
   if run.lease_granted ~= granted then change('lease_granted', granted) end
+  if not run.started_at then count_status(k, run, 'queued', 'running') end
   if not run.started_at then change('started_at', at) end
   -- Others have looked at the run.
   if run.looked == '1' then change('looked', '0') end

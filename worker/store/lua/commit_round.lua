@@ -23,6 +23,7 @@
 -- A server that has forgotten claims (a failover, a loss of power) grants their tokens once more; so where the caller names its claim, the
 -- lease must be that claim's.
 --@ reading.lua
+--@ counting.lua
 --@ claiming.lua
 --@ fetching.lua
 --@ continuing.lua
@@ -40,7 +41,7 @@ local damaged = read({ 'id', 'flow', 'phase', 'epoch', 'step', 'token', 'attempt
   'stop_current_execution', 'i_id', 'claim_id', 'lease_until', 'lease_granted', 'once' })
 local plain = not damaged and is_plain(run)
 if not plain then
-  damaged = damaged or mistyped(k) or read({ 'last_node', 'idem', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at',
+  damaged = damaged or mistyped(k) or read({ 'last_node', 'idem', 'started_at', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at',
     'i_status', 'i_node', 'i_reason', 'intent_token' })
 end
 if damaged then return { 'damaged', damaged } end

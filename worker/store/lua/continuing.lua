@@ -35,7 +35,7 @@ local function continue(k, run, now, list)
   local at, due = whole(now), now + run.resend
   if run.deadline then due = math.min(due, run.deadline) end
   if not log(k, run, at) then return { 'damaged', k.events } end
-  call('HDEL', k.run, 'claim_id', 'owner', 'lease_until', 'round_until', 'progress', 'spared', 'last_error', 'intent',
+  call('HDEL', k.run, 'claim_id', 'owner', 'lease_until', 'round_until', 'claimed_at', 'progress', 'spared', 'last_error', 'intent',
     'intent_token')
   if run.failures ~= '0' or run.losses ~= '0' then call('HSET', k.run, 'failures', '0', 'losses', '0') end
   if run.grace ~= run.resend then call('HSET', k.run, 'grace', run.resend) end
@@ -45,7 +45,7 @@ local function continue(k, run, now, list)
   local fetched, text, id = pop(k)
   in_parts('HSET', k.run, ARGV, fields + MOST_AT_ONCE, fields_end)
   call('HSET', k.run, 'phase', 'queued', 'step', whole(run.step + 1), 'last_node', run.current_node, 'attempt', '0', 'message', arg.message,
-    'number', place, 'updated_at', at, 'last_token', arg.token, 'last_answer', 'continued', 'last_fetched', id or '',
+    'number', place, 'updated_at', at, 'queued_at', at, 'last_token', arg.token, 'last_answer', 'continued', 'last_fetched', id or '',
     unpack(ARGV, fields, math.min(fields + MOST_AT_ONCE - 1, fields_end)))
   return { 'ok', 'continued', claimed(k, now, fetched, text, id) }
 end

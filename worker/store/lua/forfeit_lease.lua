@@ -5,6 +5,7 @@
 -- Returns ok | not_held (that process holds no lease of this round) | missing | damaged WHAT
 -- It only moves times: the sweep, as ever, takes the lease away and counts the loss, and until then a commit is still good.
 --@ reading.lua
+--@ counting.lua
 --@ moving.lua
 local k = keys_of_one_run()
 local now = clock()

@@ -22,6 +22,7 @@ local function enter(k, run, phase, now)
     set(k, 'idle', whole(number(run.idle) + math.max(0, now - number(run.updated_at))))
   end
   set(k, 'phase', phase, 'updated_at', whole(now))
+  count_status(k, run, status_of(run, run.phase), status_of(run, phase))
   run.phase = phase
 end
 
@@ -51,7 +52,7 @@ local function push(k, run, now)
   run.number = whole(place)
   if outbox and not again then set(k, 'first_number', run.number) end
   enter(k, run, 'queued', now)
-  set(k, 'number', run.number)
+  set(k, 'number', run.number, 'queued_at', whole(now))
   if run.looked == '1' then set(k, 'looked', '0') end
   if run.waiting_for then unset(k, 'waiting_for', 'waiting_until') end
   due_at(k, run, now + number(run.grace))
@@ -69,7 +70,7 @@ local function fresh_message(k, run, message)
   set(k, 'message', message, 'number', '0', 'grace', run.resend)
 end
 
-local function free_lease(k) unset(k, 'claim_id', 'owner', 'lease_until', 'round_until', 'progress', 'spared') end
+local function free_lease(k) unset(k, 'claim_id', 'owner', 'lease_until', 'round_until', 'claimed_at', 'progress', 'spared') end
 
 local function forget_interrupt(k)
   unset(k, 'i_id', 'i_kind', 'i_status', 'i_node', 'i_reason', 'i_data', 'i_wait', 'i_until', 'i_default', 'i_answer')
@@ -92,7 +93,7 @@ end
 
 local SHORT, FEW = 512, 512 -- bytes, fields: hash-max-listpack-value of config/redis.conf, and the servers' own hash-max-listpack-entries
 -- What is written anew before anything reads it, when a run that rests goes on.
-local PASSED = { number = true, first_number = true, grace = true, looked = true, unknown = true, lease_granted = true }
+local PASSED = { number = true, first_number = true, grace = true, looked = true, unknown = true, queued_at = true, lease_granted = true }
 
 -- The run rests, for days perhaps, and whoever wakes it brings a message; only an answer that comes by itself needs the stored one.
 -- A server keeps a hash of short values in a third of the memory, but none that has ever had a long one, like a message: it is made anew
@@ -134,6 +135,7 @@ local function stop_here(k, run, now, doubt)
   event(k, run, now, 'stopped', 'mode', run.stop_mode or '', 'by', run.stop_by or '', 'reason', run.stop_reason or '',
     'asked_at', run.stop_asked_at or '', 'in_doubt', doubt)
   enter(k, run, 'stopped', now)
+  tally(k, run, run.stop_mode == 'now' and 'stops:now' or 'stops:graceful', 1)
   set(k, 'stop_current_execution', 'stopped', 'status', 'interrupted_after', 'interrupted_node', run.last_node or run.current_node,
     'interrupt_reason', 'stop_requested', 'stopped_at', whole(now), 'in_doubt', doubt)
   unset(k, 'interrupt_data', 'waiting_for', 'waiting_until')

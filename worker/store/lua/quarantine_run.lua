@@ -5,6 +5,7 @@
 -- Returns ok | moved (it is not queued with that message any more, or never was) | missing | damaged WHAT
 -- The caller judges, for Lua never parses a message; what it judged is named, so that a run that has moved since is let be.
 --@ reading.lua
+--@ counting.lua
 --@ moving.lua
 local k = keys_of_one_run()
 local now = clock()

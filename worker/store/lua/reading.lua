@@ -89,10 +89,10 @@ local function mistyped(k)
   end
 end
 
--- Counts and times. The first seven a run must have; from the seventh to the 21st they are times.
-local REQUIRED, TIMES = 7, 21
+-- Counts and times. The first seven a run must have; from the seventh to the 23rd they are times.
+local REQUIRED, TIMES = 7, 23
 local NUMBERS = { 'epoch', 'step', 'token', 'attempt', 'resend', 'retention', 'created_at',
-  'updated_at', 'started_at', 'not_before', 'waiting_until', 'beat_at', 'lease_until', 'round_until',
+  'updated_at', 'started_at', 'queued_at', 'not_before', 'waiting_until', 'claimed_at', 'beat_at', 'lease_until', 'round_until',
   'held_until', 'deadline', 'i_until', 'stop_asked_at', 'stop_seen_at', 'stopped_at', 'ended_at',
   'failures', 'losses', 'number', 'first_number', 'grace', 'lease', 'lease_granted', 'round_timeout', 'i_wait', 'unknown', 'idle' }
 local TEXTS = { 'id', 'flow', 'queue', 'message', 'current_node' }

@@ -6,6 +6,7 @@
 --         finished (had ended or was stopped before) | asked (the round in flight may still finish) | stopped
 -- `now` fences the lease at once: its token is held until the lease's end or the old worker's late commit.
 --@ reading.lua
+--@ counting.lua
 --@ moving.lua
 --@ operations.lua
 local k = keys_of_one_run()

@@ -7,6 +7,7 @@
 -- Returns queued | waiting | interrupted | stale | running | finished PHASE | missing | damaged KEY | unknown_queue LIST
 -- A stopped run with an open interrupt waits for its answer again, deadline re-armed, unless the answer comes with this call.
 --@ reading.lua
+--@ counting.lua
 --@ moving.lua
 --@ operations.lua
 local k = keys_of_one_run()

@@ -5,6 +5,7 @@
 -- Returns queued | waiting | interrupted (the question that was open is asked again) | stale | running PHASE (not errored) | missing | damaged KEY | unknown_queue LIST
 -- The error stays in the events; the bounds start anew; the attempts of the step do not.
 --@ reading.lua
+--@ counting.lua
 --@ moving.lua
 --@ operations.lua
 local k = keys_of_one_run()

@@ -6,6 +6,7 @@
 -- Returns ok ID | existing ID (same key, same content) | conflict ID | exists ID | damaged KEY | unknown_queue LIST
 -- The only transition without allow-oom: a full server refuses new work and keeps what it has.
 --@ reading.lua
+--@ counting.lua
 --@ moving.lua
 local k = keys_of_one_run()
 local now = clock()
@@ -52,6 +53,7 @@ end
 if submitted then call('ZADD', submitted, run.created_at, arg.id) end
 run.step, run.message, run.number, run.grace = '0', arg.message, '0', run.resend
 event(k, run, now, 'submitted', 'flow', run.flow)
+tally(k, run, 'moves:submitted', 1)
 if arg.delay then set(k, 'not_before', whole(now + number(arg.delay))) end
 if arg.phase == 'queued' then
   push(k, run, now)

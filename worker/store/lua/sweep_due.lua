@@ -8,7 +8,9 @@
 --         spared | overran (past its own limit, tried again) | woken | answered | stopped | errored | removed | damaged
 -- Every run looked at is moved or removed, so that none hides those behind it.
 --@ reading.lua
+--@ counting.lua
 --@ moving.lua
+--@ recounting.lua
 local now = clock()
 -- Every worker sweeps, so that any of them may die; but one look in so many milliseconds is enough for all.
 if arg.every then
@@ -38,7 +40,7 @@ local AHEAD = 10000 -- runs that are looked at when the clock was set back; abou
 local PROMOTED = 1000 -- runs a list that are taken out of their line in one sweep; about 3 microseconds each
 
 -- Silence: nobody swept for so long that leases may have lapsed under live workers (the server or all sweepers stood still).
-local swept_at, silent_from, silent_until = unpack(call('HMGET', base.queues, 'swept_at', 'silent_from', 'silent_until'))
+local swept_at, silent_from, silent_until, counted = unpack(call('HMGET', base.queues, 'swept_at', 'silent_from', 'silent_until', 'counted'))
 -- Before the first sweep ever, and where its time does not read, nobody swept: all of the past was silent.
 local gap = now - number(swept_at)
 if gap > lease / 2 or gap < 0 then
@@ -46,6 +48,10 @@ if gap > lease / 2 or gap < 0 then
   call('HSET', base.queues, 'silent_from', silent_from, 'silent_until', silent_until)
 end
 call('HSET', base.queues, 'swept_at', whole(now))
+if not counted then
+  recount(base, arg.prefix)
+  call('HSET', base.queues, 'counted', whole(now))
+end
 -- The clock was ahead and has been set back: what it put off is looked at now, or a dead worker's lease would last until then.
 if gap < -lease / 2 then
   for _, id in ipairs(call('ZRANGEBYSCORE', base.due, '(' .. whole(now + lease), '+inf', 'LIMIT', 0, AHEAD)) do
@@ -79,6 +85,8 @@ for list, line in pairs(line_of) do
   end
 end
 
+-- What is no routine, and is counted by its word.
+local COUNTED = { resent = true, freed = true, delayed = true, overran = true, answered = true }
 local report = {}
 local function note(id, word)
   report[#report + 1] = id
@@ -135,7 +143,7 @@ local function sweep_leased(k, run, order)
   local losses = number(run.losses) + 1
   run.losses = whole(losses)
   set(k, 'losses', run.losses)
-  event(k, run, now, 'lost', 'owner', run.owner or '', 'losses', run.losses)
+  event(k, run, now, 'lost', 'owner', run.owner or '', 'losses', run.losses, 'claimed_at', run.claimed_at or '')
   if losses > number(arg.max_losses) then
     fail(k, run, now, 'workers died or went silent under step ' .. run.step .. ' (node ' .. run.current_node .. ') ' .. run.losses ..
       ' times in a row; last one: ' .. (run.owner or 'unknown') .. '. Look at what this round does to its worker, then retry the run')
@@ -163,7 +171,7 @@ local function sweep_queued(k, run)
     -- Looked at again when the cursor has passed it (above), and, should the line stand still, ever more seldom.
     set(k, 'looked', '0')
     call('ZADD', line_of[run.queue], number(run.number), run.id)
-    due_at(k, run, now + math.max(grace, run.updated_at and now - number(run.updated_at) or 0))
+    due_at(k, run, now + math.max(grace, run.queued_at and now - number(run.queued_at) or 0))
     return 'in_line'
   end
   -- A message pushed again stands at the consuming end, where its number says nothing.
@@ -232,6 +240,7 @@ for order, id in ipairs(ids) do
     push(k, run, now)
     word = 'answered'
   end
+  if COUNTED[word] then tally(k, run, 'moves:' .. word, 1) end
   note(id, word)
 end
 

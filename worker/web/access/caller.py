@@ -4,27 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 
-from worker.errors import HoldfastError
+from worker.access_token import Scope as Scope  # noqa: PLC0414  of the same words
+from worker.errors import Forbidden as Forbidden  # noqa: PLC0414  clients meet them too
+from worker.errors import UnknownCaller
 
-
-class Scope(Enum):
-    """What a caller may do with the runs that are theirs; ``admin``: everything, with everybody's."""
-
-    READ = "read"
-    SUBMIT = "submit"
-    ANSWER = "answer"
-    STOP = "stop"
-    ADMIN = "admin"
-
-
-class Unknown(HoldfastError):
-    """The call names no caller, or one that is not known (any more)."""
-
-
-class Forbidden(HoldfastError):
-    """The caller is known, and may not do this."""
+Unknown = UnknownCaller
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,15 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from worker.client import Client, Inbox, Page
+from worker.client import Client, Inbox, Page, arguments
 from worker.client.connection import not_found
-from worker.client.many import Done
+from worker.client.filters import SavedFilters
+from worker.client.many import LIVE, Done
 from worker.doctor import Finding
+from worker.errors import RunExists
 from worker.event import Event
+from worker.metrics import exposition
+from worker.queues import QueueSeen
 from worker.receipt import StopMode, StopReceipt
 from worker.run import Run, RunStatus
 from worker.verdict import Verdict
@@ -33,9 +37,15 @@ class Permitted:
 
     # read
 
+    def metrics(self, accept: str = "") -> tuple[bytes, str]:
+        """What Prometheus is told: figures of everybody's runs together, which name flows and no run; ``accept`` as in worker.metrics."""
+        self.caller.require(Scope.READ)
+        return exposition(self.client, accept)
+
     def get(self, run_id: str) -> Run:
         """The run as it is now."""
-        return self._own(run_id, Scope.READ)
+        self._owned(run_id, Scope.READ)
+        return self.client.get(run_id)
 
     def runs(
         self,
@@ -50,37 +60,62 @@ class Permitted:
         only = self.caller.sees_only
         return self.client.runs(status, flow, limit, cursor, labels=labels, submitted_by=only, look=max(LOOK, limit))
 
+    def live(self, status: RunStatus | str | None = None, flow: str | None = None) -> list[str]:
+        """The ids of their live runs of this status and flow: those that stopping them all would reach."""
+        self.caller.require(Scope.READ)
+        wanted = arguments.status(status)
+        only = self.caller.sees_only
+        return [run_id for each in LIVE if wanted in (None, each) for run_id in self.client.matching(each, flow, submitted_by=only)]
+
     def events(self, run_id: str, after: str | None = None) -> Iterator[Event]:
         """What happened to the run until now."""
-        self._own(run_id, Scope.READ)
+        self._owned(run_id, Scope.READ)
         return self.client.events(run_id, after, follow=False)
+
+    def latest_events(self, run_id: str, limit: int = 100, before: str | None = None) -> list[Event]:
+        """What happened to the run last."""
+        self._owned(run_id, Scope.READ)
+        return self.client.latest_events(run_id, limit, before)
 
     def transcript(self, run_id: str) -> dict[str, Any]:
         """The whole run."""
-        self._own(run_id, Scope.READ)
+        self._owned(run_id, Scope.READ)
         return self.client.transcript(run_id)
 
     def artifacts(self, run_id: str) -> dict[str, int]:
         """What the run keeps whole beside its history."""
-        self._own(run_id, Scope.READ)
+        self._owned(run_id, Scope.READ)
         return self.client.artifacts(run_id)
 
     def artifact(self, run_id: str, name: str) -> str:
         """One of them."""
-        self._own(run_id, Scope.READ)
+        self._owned(run_id, Scope.READ)
         return self.client.artifact(run_id, name)
 
     def why(self, run_id: str) -> Verdict:
-        """Why the run is where it is; also of a run so damaged that it does not read, for those who see every run."""
-        self.caller.require(Scope.READ)
-        if not self.caller.is_admin:
-            self._own(run_id, Scope.READ)
+        """Why the run is where it is."""
+        self._owned(run_id, Scope.READ)
         return self.client.why(run_id)
 
     def inbox(self, limit: int = 50, cursor: str | None = None) -> Inbox:
         """What waits for a person."""
         self.caller.require(Scope.READ)
         return self.client.inbox(limit, cursor, self.caller.sees_only)
+
+    def stuck(self, limit: int = 50) -> list[Verdict]:
+        """Why runs stand still that nobody waits for on purpose."""
+        self.caller.require(Scope.READ)
+        return self.client.stuck(limit, self.caller.sees_only)
+
+    def queues(self) -> list[QueueSeen]:
+        """The broker's queues."""
+        self.caller.require(Scope.READ)
+        return self.client.queues()
+
+    def dead_letters(self, limit: int = 20) -> list[dict[str, Any]]:
+        """The newest messages that workers refused; they may be anybody's."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.dead_letters(limit)
 
     def workers(self) -> list[dict[str, Any]]:
         """The workers that announced themselves lately."""
@@ -97,19 +132,37 @@ class Permitted:
         self.caller.require(Scope.READ)
         return self.client.paused_flows()
 
+    def saved_filters(self) -> dict[str, str]:
+        """The views of the table of runs that the caller has named."""
+        self.caller.require(Scope.READ)
+        return SavedFilters(self.client, self.caller.name).all()
+
+    def save_filter(self, name: str, query: str) -> None:
+        """Name one."""
+        self.caller.require(Scope.READ)
+        SavedFilters(self.client, self.caller.name).save(name, query)
+
+    def forget_filter(self, name: str) -> None:
+        """Forget one."""
+        self.caller.require(Scope.READ)
+        SavedFilters(self.client, self.caller.name).forget(name)
+
     # submit
 
     def submit(self, flow: str, goal: str, inputs: Mapping[str, Any] | None = None, **options: Any) -> Run:
         """Hand over a goal. It is the caller's, and so is the idempotency key: under it nobody meets another's run."""
         self.caller.require(Scope.SUBMIT)
-        key = options.pop("idempotency_key", None)
-        if key:
-            options["idempotency_key"] = f"{self.caller.name}/{key}"
-        return self.client.submit(flow, goal, inputs, **options, submitted_by=self.caller.name)
+        if options.get("idempotency_key"):
+            options["idempotency_key"] = f"{self.caller.name}/{options['idempotency_key']}"
+        run = self.client.submit(flow, goal, inputs, **options, submitted_by=self.caller.name)
+        if run.details.get("submitted_by") != self.caller.name:
+            # It met a run that was there: with its id and its nonce, which somebody made too simple, it would be shown another's.
+            raise RunExists(f"run {run.id} exists already, from another submission; choose another id")
+        return run
 
     def retry(self, run_id: str) -> Run:
         """Take an errored run up again."""
-        self._own(run_id, Scope.SUBMIT)
+        self._owned(run_id, Scope.SUBMIT)
         return self.client.retry(run_id)
 
     def retry_many(self, flow: str | None = None) -> list[Done]:
@@ -121,7 +174,7 @@ class Permitted:
 
     def resume(self, run_id: str, answer: Any = None, add: Mapping[str, float] | None = None, interrupt: str | None = None) -> Run:
         """Go on with an interrupted run, giving the answer, or with a stopped one."""
-        self._own(run_id, Scope.ANSWER)
+        self._owned(run_id, Scope.ANSWER)
         return self.client.resume(run_id, answer, add, interrupt)
 
     # stop
@@ -165,16 +218,8 @@ class Permitted:
         self.caller.require(Scope.ADMIN)
         return self.client.doctor()
 
-    def _own(self, run_id: str, scope: Scope) -> Run:
-        """The run, if the caller may see it."""
-        self.caller.require(scope)
-        run = self.client.get(run_id)
-        if self.caller.sees_only not in (None, run.details.get("submitted_by")):
-            raise not_found(run_id)
-        return run
-
     def _owned(self, run_id: str, scope: Scope) -> None:
-        """The same where a run that reads badly, or is not there, is no error for those who see every run."""
+        """Refuse what the caller may not, and what is another's as if it were not there; the run need not read for that."""
         self.caller.require(scope)
-        if not self.caller.is_admin:
-            self._own(run_id, scope)
+        if self.caller.sees_only not in (None, self.client._submitter(run_id)):
+            raise not_found(run_id)

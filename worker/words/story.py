@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from worker.cli.costs import amount, budget
-from worker.cli.texts import duration, plain
+from worker.words.costs import amount, budget
+from worker.words.texts import duration, plain
 
 if TYPE_CHECKING:
     from worker.event import Event

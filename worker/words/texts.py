@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from worker.durations import duration as duration  # noqa: PLC0414  the commands' words for people are found here
+from worker.durations import duration as duration  # noqa: PLC0414  words for people are found here
 
 
 def plain(text: str, limit: int | None = None) -> str:

@@ -1,0 +1,120 @@
+"""Following: a run's events as they happen, over as many connections as that takes; and waiting for its end."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+
+from worker.client import arguments
+from worker.errors import RunNotFound
+from worker.event import LAST, Event
+from worker.remote.connection import path_of
+from worker.remote.problems import raise_problem
+from worker.remote.reading import Reading
+from worker.run import Run, RunStatus
+from worker.store import StoreUnavailable
+
+NO_CONTENT = 204
+#: Seconds without a byte after which a connection is given up: the server sends a comment every 15.
+SILENCE_SECONDS = 40.0
+#: Seconds that the server may be away before following is given up: a restart takes less.
+PATIENCE_SECONDS = 60.0
+#: Seconds before the next connection: at first, and at most.
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+#: Seconds that the server lets a stream last.
+LONGEST_SECONDS = 900.0
+#: Bytes of one event, whatever a round adds.
+MOST_BYTES = 64 * 1024 * 1024
+#: Events in one list.
+PAGE = 1000
+
+
+class Following(Reading):
+    """Waits."""
+
+    def wait(self, run_id: str, timeout: float | None = None) -> Run:
+        """The run once it has ended (completed, errored, stopped) or is interrupted.
+
+        Raises:
+            TimeoutError: it has not within ``timeout`` seconds; the run goes on.
+        """
+        arguments.timeout(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        after: str | None = None
+        while True:
+            run = self.get(run_id)
+            if run.status.ended or run.status is RunStatus.INTERRUPTED:
+                return run
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(f"run {run_id} is still {run.status.value} at step {run.state.step} after {timeout:g} s; it goes on")
+            # What happens from now on is no older than what the run shows: both bear the state server's time.
+            after = after or str(max(0, int(run.updated_at.timestamp() * 1000) - 1))
+            for event in self._following(run_id, after, until):
+                after = event.id
+                if event.type in (*LAST, "interrupted"):
+                    break
+
+    def events(self, run_id: str, after: str | None = None, follow: bool = True) -> Iterator[Event]:
+        """What happened to the run, oldest first, from just behind the event ``after``.
+
+        With ``follow`` it goes on until the run has ended, through cut connections and restarts of the server: nothing is missed,
+        nothing comes twice. Without, it ends with what there is. Raises RunNotFound.
+        """
+        arguments.after(after)
+        arguments.flag(follow, "follow")
+        self.get(run_id)
+        return self._following(run_id, after, None) if follow else self._listed(run_id, after)
+
+    def _listed(self, run_id: str, after: str | None) -> Iterator[Event]:
+        more = True
+        while more:
+            told = self._ask(path_of(run_id, "events"), after=after, limit=PAGE)
+            for each in told["events"]:
+                after = each["id"]
+                yield Event.from_dict(each)
+            more = told["more"]
+
+    def _following(self, run_id: str, after: str | None, until: float | None) -> Iterator[Event]:
+        """Until no event follows, or it is ``until``; raises StoreUnavailable when the server stays away."""
+        away, pause = None, FIRST_PAUSE
+        while until is None or time.monotonic() < until:
+            try:
+                for event in self._stream(run_id, after, until):
+                    if event is None:
+                        return
+                    after, away, pause = event.id, None, FIRST_PAUSE
+                    yield event
+                away = None
+            except RunNotFound:  # it was there: somebody has deleted it
+                return
+            except StoreUnavailable:
+                away = away or time.monotonic()
+                if time.monotonic() - away > PATIENCE_SECONDS:
+                    raise
+            wait = pause * (0.5 + random.random())
+            time.sleep(wait if until is None else max(0.0, min(wait, until - time.monotonic())))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _stream(self, run_id: str, after: str | None, until: float | None) -> Iterator[Event | None]:
+        """What comes over one connection; None: no event follows. It may end without: cut, or the server leaves."""
+        left = LONGEST_SECONDS if until is None else min(LONGEST_SECONDS, max(0.01, until - time.monotonic()))
+        try:
+            with self._http.sse(
+                f"{self._address.api}{path_of(run_id, 'events')}",
+                params={"seconds": left},
+                headers={"Last-Event-ID": after} if after is not None else {},
+                timeout=self._library.Timeout(self._timeout, read=min(SILENCE_SECONDS, left + self._timeout)),
+                max_event_size=MOST_BYTES,
+            ) as source:
+                if source.response.status_code == NO_CONTENT:
+                    yield None
+                    return
+                if not source.response.is_success:
+                    source.response.read()
+                    raise_problem(source.response, self._address.shown)
+                for told in source:
+                    yield None if told.event == "end" else Event.from_dict(json.loads(told.data))
+        except self._library.TransportError as error:
+            raise self._away(error) from error

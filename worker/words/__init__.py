@@ -1,0 +1,1 @@
+"""Words for people: what the console and the dashboard say of runs, in the same words."""
