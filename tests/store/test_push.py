@@ -12,6 +12,7 @@ from tests.support.runs import (
     hash_of,
     messages,
     new_run,
+    pause_here,
     resume,
     stop,
     sweep_after,
@@ -95,3 +96,13 @@ def test_the_hash_names_task_and_queue_so_that_anybody_can_resume(store: Store) 
     commit_next(store, claim(store))
     fields = hash_of(store)
     assert (fields["task"], fields["queue"]) == ("holdfast.executor_round", store.keys.queue("executor"))
+
+
+def test_the_step_after_an_answer_joins_the_end_of_the_line(store: Store) -> None:
+    new_run(store)
+    pause_here(store, claim(store))
+    resume(store, answer="1")
+    granted = claim(store)
+    new_run(store, "b")
+    commit_next(store, granted, "Controller")
+    assert messages(store) == ["b/0/0", "r/1/1"]

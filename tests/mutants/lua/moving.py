@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant(
         "moving.number_goes_on", "moving", "run.message, run.number, run.grace = message, '0', run.resend",
         "run.message, run.grace = message, run.resend", "the next step joins the end of the line",
-        "test_push.py::test_the_next_step_and_the_next_epoch_join_the_end_of_the_line",
+        "test_push.py::test_the_step_after_an_answer_joins_the_end_of_the_line",
     ),
     Mutant(
         "moving.limit_of_the_last_round", "moving", "'lease_until', 'round_until', 'claimed_at'", "'lease_until', 'claimed_at'",
