@@ -259,7 +259,7 @@ def views(fleet: Fleet, client: Client, own_server: CrashableServer, repository:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_view_can_be_used_by_everybody_and_fits(browser: Browser, room: str, views: dict[str, str], theme: Theme, width: int) -> None:

@@ -21,6 +21,8 @@ ARGUMENTS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync",
 )  # fmt: skip
+#: Milliseconds for something to be seen; far more than it takes, for the machine may be busy with other tests.
+PATIENCE = 40_000
 #: What a browser says of each page that is an answer to an error; the page itself is looked at.
 EXPECTED = "Failed to load resource: the server responded with a status of 4"
 #: Findings of axe that keep somebody from using a page.
@@ -37,7 +39,9 @@ def chromium() -> Iterator[Browser]:
         pytest.skip("this machine has no chromium")
     if "CI" not in os.environ:
         pytest.importorskip("playwright")
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=PATIENCE)
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
@@ -49,7 +53,7 @@ def chromium() -> Iterator[Browser]:
 def browsing(browser: Browser, url: str, theme: Theme = "light", width: int = 1280, **options: Any) -> Iterator[Page]:
     """A page of a fresh profile; at the end nothing may have been complained of: no error, no warning, no breach of the policy."""
     context = browser.new_context(base_url=url, color_scheme=theme, viewport={"width": width, "height": 900}, **options)
-    context.set_default_timeout(20_000)
+    context.set_default_timeout(PATIENCE)
     complaints: list[str] = []
 
     def heard(message: ConsoleMessage) -> None:
