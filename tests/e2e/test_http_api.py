@@ -6,23 +6,23 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 from uuid import uuid4
 
 import httpx2
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 
 from tests.support.every_status import MODULES, every_status, play
 from tests.support.monitor import monitored
+from tests.support.servers import CrashableServer, until
 from tests.support.servers import server as server_of_its_own
-from tests.support.servers import until
+from tests.support.telling_names import by_name
 from tests.support.web import serving, serving_app
 from worker import Client, RunStatus
 from worker.settings import Settings
 from worker.web import Caller, Scope, api_router
-from worker.web.access import Unknown
 from worker.web.api.models import place
 from worker.web.api.models import run as models
 from worker.web.bodies import most_bytes
@@ -410,17 +410,8 @@ def test_a_flow_is_paused_with_a_reason_and_goes_on(http: httpx2.Client) -> None
 # who
 
 
-def by_token(request: Request) -> Caller:
-    """A caller that the token names, with its scopes: ``ann:read,stop``."""
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
-    name, _, scopes = token.partition(":")
-    if kind != "Bearer" or not name:
-        raise Unknown("no token was sent; expected Authorization: Bearer NAME:SCOPES")
-    return Caller(name, frozenset(Scope(scope) for scope in scopes.split(",")))
-
-
 def test_who_is_unknown_or_may_not_is_told_and_probes_need_nobody(room: Settings, runs: dict[str, str]) -> None:
-    with serving(room, by_token) as address, httpx2.Client(base_url=f"{address}/api/v1") as http:
+    with serving(room, by_name) as address, httpx2.Client(base_url=f"{address}/api/v1") as http:
         nobody = http.get("/runs")
         a_problem(nobody, 401, "unknown-caller")
         assert nobody.headers["www-authenticate"] == "Bearer"
@@ -440,26 +431,32 @@ def test_readiness_counts_the_workers(http: httpx2.Client) -> None:
     assert http.get("/ready").json() == {"status": "ready", "workers": 0}
 
 
-def test_a_state_server_that_is_away_is_told_at_once_and_found_again() -> None:
-    with (  # noqa: SIM117
-        server_of_its_own() as mine,
-        serving(Settings(redis_url=mine.url)) as address,
-    ):
-        with httpx2.Client(base_url=f"{address}/api/v1", timeout=PATIENCE) as http:
-            run_id = submitted(http)["id"]
-            mine.kill()
-            for response in (http.get(f"/runs/{run_id}"), http.get("/runs"), http.post("/runs", json=COUNTDOWN), http.get("/ready")):
-                a_problem(response, 503, "no-server")
-                assert response.headers["retry-after"] == "2"
-            assert http.get("/health").status_code == 200
-            mine.restart()
-            until(lambda: http.get("/ready").status_code == 200, "the server to be found again")
-            assert http.get(f"/runs/{run_id}").json()["id"] == run_id
+@pytest.fixture
+def lonely() -> Iterator[tuple[CrashableServer, httpx2.Client]]:
+    """A state server that a test may kill, and a client of the control room on it."""
+    with ExitStack() as stack:
+        mine = stack.enter_context(server_of_its_own())
+        address = stack.enter_context(serving(Settings(redis_url=mine.url)))
+        yield mine, stack.enter_context(httpx2.Client(base_url=f"{address}/api/v1", timeout=PATIENCE))
+
+
+def test_a_state_server_that_is_away_is_told_at_once_and_found_again(lonely: tuple[CrashableServer, httpx2.Client]) -> None:
+    mine, http = lonely
+    run_id = submitted(http)["id"]
+    mine.kill()
+    for response in (http.get(f"/runs/{run_id}"), http.get("/runs"), http.post("/runs", json=COUNTDOWN), http.get("/ready")):
+        a_problem(response, 503, "no-server")
+        assert response.headers["retry-after"] == "2"
+    assert http.get("/health").status_code == 200
+    mine.restart()
+    until(lambda: http.get("/ready").status_code == 200, "the server to be found again")
+    assert http.get(f"/runs/{run_id}").json()["id"] == run_id
 
 
 @contextmanager
-def frozen(pid: int) -> Iterator[None]:
+def frozen(pid: int | None) -> Iterator[None]:
     """The process does not run while the block does."""
+    assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -468,28 +465,22 @@ def frozen(pid: int) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_a_state_server_that_hangs_holds_up_neither_its_callers_for_long_nor_those_who_need_it_not() -> None:
-    with (  # noqa: SIM117
-        server_of_its_own() as mine,
-        serving(Settings(redis_url=mine.url)) as address,
-    ):
-        with httpx2.Client(base_url=f"{address}/api/v1", timeout=PATIENCE) as http:
-            submitted(http)
-            stopped: list[httpx2.Response] = []
-            pid = mine.pid
-            assert pid is not None
-            asking = [
-                threading.Thread(target=lambda: stopped.append(httpx2.get(f"{address}/api/v1/runs", timeout=PATIENCE))) for _ in range(60)
-            ]
-            with frozen(pid):
-                for thread in asking:
-                    thread.start()
-                for _ in range(50):  # more are waiting than there are threads
-                    assert http.get("/health", timeout=5).status_code == 200
-                for thread in asking:
-                    thread.join(2 * PATIENCE)
-            assert [response.status_code for response in stopped] == [503] * 60
-            until(lambda: http.get("/ready").status_code == 200, "the server to be found again")
+def test_a_state_server_that_hangs_holds_up_neither_its_callers_for_long_nor_those_who_need_it_not(
+    lonely: tuple[CrashableServer, httpx2.Client],
+) -> None:
+    mine, http = lonely
+    submitted(http)
+    answers: list[int] = []
+    asking = [threading.Thread(target=lambda: answers.append(http.get("/runs").status_code)) for _ in range(60)]
+    with frozen(mine.pid):
+        for thread in asking:
+            thread.start()
+        for _ in range(50):  # more wait for the server than there are threads
+            assert http.get("/health", timeout=5).status_code == 200
+        for thread in asking:
+            thread.join(2 * PATIENCE)
+    assert answers == [503] * 60
+    until(lambda: http.get("/ready").status_code == 200, "the server to be found again")
 
 
 def test_a_page_costs_the_server_the_same_however_many_runs_there_are(settings: Settings, prefix: str) -> None:
@@ -586,7 +577,9 @@ def test_openapi_describes_every_call_whole(http: httpx2.Client) -> None:
         for status, response in call["responses"].items():
             kinds = list(response.get("content", ()))
             wanted = [] if status == "204" else ["application/json"] if status < "3" else ["application/problem+json"]
-            assert kinds == (["text/plain"] if name == "get_artifact" and status == "200" else wanted), (name, status)
+            if status == "200":
+                wanted = {"get_artifact": ["text/plain"], "get_events": ["application/json", "text/event-stream"]}.get(name, wanted)
+            assert kinds == wanted, (name, status)
         public = name in ("health", "ready")
         assert call.get("security", []) == ([] if public else [{"token": []}]), name
         assert public or {"401", "403", "503"} <= set(call["responses"]), name

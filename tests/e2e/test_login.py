@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import base64
 import logging
+from collections.abc import Iterator
 
 import pytest
 from starlette.testclient import TestClient
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from tests.support.room import Room, csrf_of
-from worker import Client
+from tests.support.room import Room, csrf_of, room_on
+from tests.support.servers import CrashableServer
 from worker.web.access.sessions import AGE, Session, Sessions
 
 LOGIN = "/login?next=%2Fruns"
 
 
+@pytest.fixture(scope="module")
+def shared(server: CrashableServer) -> Iterator[Room]:
+    with room_on(server) as room:
+        yield room
+
+
 @pytest.fixture
-def room(client: Client) -> Room:
-    made = Room(client)
-    made.token("root", "admin")
-    return made
+def room(shared: Room) -> Room:
+    """One with a token."""
+    shared.clear()
+    shared.token("root", "admin")
+    return shared
 
 
 def is_in(browser: TestClient) -> bool:

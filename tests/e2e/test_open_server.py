@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from starlette.testclient import TestClient
 
-from tests.support.room import Room, csrf_of
-from worker import Client
+from tests.support.room import Room, csrf_of, room_on
+from tests.support.servers import CrashableServer
 from worker.web import Caller, Scope
 from worker.web.access.origin import is_loopback
 
@@ -17,9 +19,17 @@ BAD = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def shared(server: CrashableServer) -> Iterator[Room]:
+    with room_on(server) as room:
+        yield room
+
+
 @pytest.fixture
-def room(client: Client) -> Room:
-    return Room(client)
+def room(shared: Room) -> Room:
+    """One without tokens."""
+    shared.clear()
+    return shared
 
 
 def asked(who: TestClient, method: str = "GET", **headers: str) -> int:
@@ -61,8 +71,8 @@ def test_the_first_token_closes_it_at_the_next_request_and_the_last_one_that_goe
     assert asked(who) == 200
 
 
-def test_it_is_never_open_where_whoever_starts_it_says_so(client: Client) -> None:
-    assert asked(Room(client, open_on_loopback=False).asking()) == 401
+def test_it_is_never_open_where_whoever_starts_it_says_so(room: Room) -> None:
+    assert asked(Room(room.client, open_on_loopback=False).asking()) == 401
 
 
 def test_a_token_that_is_no_good_is_refused_there_too(room: Room) -> None:
@@ -110,8 +120,8 @@ def test_what_one_browsers_pages_carry_is_no_good_in_another(room: Room) -> None
     assert asked(theirs, "POST", x_csrf_token=csrf_of(mine)) == 403
 
 
-def test_an_app_of_ones_own_says_who_asks(client: Client) -> None:
-    room = Room(client, caller=lambda request: Caller(request.headers["x-user"], frozenset({Scope.READ})))
+def test_an_app_of_ones_own_says_who_asks(room: Room) -> None:
+    room = Room(room.client, caller=lambda request: Caller(request.headers["x-user"], frozenset({Scope.READ})))
     assert "mia" in room.asking(x_user="mia", base_url="http://hf.example").get("/runs").text
     assert asked(room.asking(x_user="mia"), "POST", origin="https://evil.example") == 403
     browser = room.asking(x_user="mia")

@@ -248,6 +248,20 @@ def test_what_a_node_traces_is_within_its_round(client: Client, engine: Engine, 
     assert [f"{context.span_id:016x}" for context in seen] == [one.id]
 
 
+@pytest.mark.parametrize("kept", [None, "garbage"])
+def test_a_round_is_in_no_other_trace_than_its_runs(client: Client, engine: Engine, collected: Collector, kept: str | None) -> None:
+    """Where Celery is instrumented too, a task has a span of its own, in the trace of the task that sent it."""
+    run = client.submit("ledger", "g", {"rounds": 2})
+    if kept is not None:
+        client._store.redis.hset(client._store.keys.run(run.id), "trace", kept)
+    with traced_to(collected) as provider, provider.get_tracer("celery").start_as_current_span("run/holdfast.controller_round") as task:
+        play(engine, run.id)
+    if kept is None:
+        collected.tree(run.id, 2)
+    assert f"{task.get_span_context().trace_id:032x}" not in {span.trace for span in collected.of(run.id)}
+    assert [span.name for span in collected.of(run.id) if span["step"] is not None] == ["round Controller", "round Executor"]
+
+
 def test_a_round_links_to_none_but_the_one_just_before(client: Client, engine: Engine, collected: Collector) -> None:
     """Where a worker without telemetry played the round between."""
     with traced_to(collected):

@@ -7,6 +7,7 @@ from contextlib import closing
 from flows import Command, ControllerExecutorFlow, Finish, RoundContext, command, register
 from worker import Client, RunStatus
 from worker.app import engine_of, make_app
+from worker.engine import Engine
 from worker.settings import Settings
 
 #: What has to be in ``flow_modules`` for it.
@@ -52,9 +53,10 @@ def every_status(settings: Settings) -> dict[str, str]:
             "approval": client.submit("careful", "tidy up").id,
             "artifact": client.submit("wordy", "tell").id,
         }
-        for name, run_id in found.items():
-            if name != "queued":
-                play(settings, run_id, rounds=2 if name in ("running", "stopped") else 10)
+        with closing(engine_of(make_app(settings))) as engine:
+            for name, run_id in found.items():
+                if name != "queued":
+                    _play(engine, client, run_id, rounds=2 if name in ("running", "stopped") else 10)
         client.request_stop(found["stopped"], mode="now", reason="enough", requested_by="ann")
         for name, run_id in found.items():
             if name in {status.value for status in RunStatus}:
@@ -65,8 +67,13 @@ def every_status(settings: Settings) -> dict[str, str]:
 def play(settings: Settings, run_id: str, rounds: int = 10) -> None:
     """Play so many rounds of a run, or as many as it has."""
     with closing(engine_of(make_app(settings))) as engine, closing(Client(settings=settings)) as client:
-        for _ in range(rounds):
-            run = client.get(run_id)
-            if run.status not in (RunStatus.QUEUED, RunStatus.RUNNING):
-                return
-            engine.rounds.play(run_id, run.details["epoch"], run.state.step)
+        _play(engine, client, run_id, rounds)
+
+
+def _play(engine: Engine, client: Client, run_id: str, rounds: int) -> None:
+    for _ in range(rounds):
+        run = client.get(run_id)
+        if run.status not in (RunStatus.QUEUED, RunStatus.RUNNING):
+            break
+        engine.rounds.play(run_id, run.details["epoch"], run.state.step)
+    engine.write_figures()  # or the heartbeat does, when the test is over

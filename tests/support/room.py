@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from starlette.testclient import TestClient
 
+from tests.support.leaks import keys_under
+from tests.support.servers import CrashableServer
 from worker import Client
 from worker.access_token import AccessToken, digest_of, new_secret, written
 from worker.client.tokens import Tokens
+from worker.settings import Settings
 from worker.web import create_app
 from worker.web.access.door import Door
 
 HERE = "http://localhost"
+
+
+@contextmanager
+def room_on(server: CrashableServer, **given: Any) -> Iterator[Room]:
+    """One for the tests of a module, on a prefix of its own; ``given`` goes to Settings."""
+    client = Client(settings=Settings(redis_url=server.url, prefix=f"room{uuid4().hex[:8]}", **given))
+    room = Room(client)
+    try:
+        with start_blocking_portal() as room.portal:
+            yield room
+    finally:
+        room.clear()
+        client.close()
 
 
 class Room:
@@ -24,18 +45,30 @@ class Room:
         self.client = client
         self.tokens = Tokens(client)
         self.door: Door = self.app.state.door
+        #: The event loop that all who ask share; None: each call has one of its own, which takes longer.
+        self.portal: BlockingPortal | None = None
+
+    def clear(self) -> None:
+        """As if nobody had ever asked it for anything: an app takes longer to make than to ask."""
+        store = self.client._store
+        keys = keys_under(store.redis, store.keys.prefix)
+        if keys:
+            store.redis.delete(*keys)
+        self.door._clock = time.time
 
     def asking(self, token: str | None = None, base_url: str = HERE, app: Any = None, **headers: str) -> TestClient:
         """Somebody who asks, with these headers, and keeps cookies; redirects are not followed, and no error is raised here."""
         given = {name.replace("_", "-"): value.encode() for name, value in headers.items()}
         given |= {"authorization": f"Bearer {token}".encode()} if token is not None else {}
-        return TestClient(
+        browser = TestClient(
             app or self.app,
             base_url,
             headers=given,  # type: ignore[arg-type]  # bytes, too
             follow_redirects=False,
             raise_server_exceptions=False,
         )
+        browser.portal = self.portal
+        return browser
 
     def token(self, name: str, *scopes: str) -> str:
         """A new token, as its bearer has it."""

@@ -11,6 +11,7 @@ from worker.client.connection import not_found
 from worker.client.filters import SavedFilters
 from worker.client.many import LIVE, Done
 from worker.doctor import Finding
+from worker.errors import RunExists
 from worker.event import Event
 from worker.metrics import exposition
 from worker.queues import QueueSeen
@@ -153,7 +154,11 @@ class Permitted:
         self.caller.require(Scope.SUBMIT)
         if options.get("idempotency_key"):
             options["idempotency_key"] = f"{self.caller.name}/{options['idempotency_key']}"
-        return self.client.submit(flow, goal, inputs, **options, submitted_by=self.caller.name)
+        run = self.client.submit(flow, goal, inputs, **options, submitted_by=self.caller.name)
+        if run.details.get("submitted_by") != self.caller.name:
+            # It met a run that was there: with its id and its nonce, which somebody made too simple, it would be shown another's.
+            raise RunExists(f"run {run.id} exists already, from another submission; choose another id")
+        return run
 
     def retry(self, run_id: str) -> Run:
         """Take an errored run up again."""
