@@ -84,29 +84,70 @@ def test_a_client_cut_fifty_times_at_any_server_ends_with_the_exact_list(
 
 
 def test_who_joins_while_events_are_written_misses_nothing_and_gets_nothing_twice(settings: Settings, real_time: Store) -> None:
-    """The gap between what was there and what is heard: twelve join, one after the other, while something happens all the time."""
+    """The gap between what was there and what is heard: they join one after the other, while something happens all the time."""
     play.new_run(real_time)
+    enough, pace = threading.Event(), threading.Event()
 
     def write() -> None:
-        for step in range(300):
+        step = 0
+        while not enough.is_set():
             add(real_time, step)
+            step += 1
+            pace.wait(0.001)
         finish(real_time)
 
     async def story(url: str) -> list[Watched]:
         writing = asyncio.create_task(asyncio.to_thread(write))
         watching = []
-        for _ in range(12):
-            watching.append(asyncio.create_task(watch(url, "r")))
-            await asyncio.sleep(0.01)  # that they do not all join at once
+        try:
+            for count in range(1, 9):
+                watching.append(asyncio.create_task(watch(url, "r")))
+                await joined(app, count)
+        finally:
+            enough.set()
         await writing
         return [await each for each in watching]
 
-    with serving(settings) as url:
+    app = create_app(settings)
+    with serving_app(app) as url:
         found = asyncio.run(story(url))
     whole = ids_of(real_time)
-    assert len(whole) == 303
-    assert [each.ids == whole for each in found] == [True] * 12
+    assert [each.ids == whole for each in found] == [True] * 8
     assert {each.end for each in found} == {'{"reason": "ended"}'}
+
+
+def test_who_joins_further_back_than_the_others_hears_from_there_and_the_others_nothing_twice(
+    settings: Settings, real_time: Store, client: Client
+) -> None:
+    """Also while the read that serves the others is under way: what it brings begins too late for the one who joined."""
+    play.new_run(real_time)
+    for step in range(4):
+        add(real_time, step)
+
+    async def hear(watcher: hubs.Watcher, count: int) -> list[str]:
+        heard: list[str] = []
+        while len(heard) < count:
+            heard += [event.id for event in await watcher.heard(10)] or [""]
+        return heard
+
+    async def story() -> None:
+        hub = hubs.Hub(client)
+        for step in range(4, 9):
+            before = ids_of(real_time)
+            front = hub.join("r", before[-1])
+            await asyncio.to_thread(until, lambda: int(real_time.redis.info("clients")["blocked_clients"]) == 1, "a read under way")
+            back = hub.join("r", before[1])
+            await asyncio.to_thread(add, real_time, step)
+            whole = ids_of(real_time)
+            assert await hear(back, len(whole) - 2) == whole[2:]
+            await asyncio.to_thread(add, real_time, 0)
+            whole = ids_of(real_time)
+            assert await hear(front, 2) == whole[-2:]
+            hub.leave(front)
+            hub.leave(back)
+        hub.close()
+
+    asyncio.run(story())
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def client_for(url: str | None) -> Iterator[Client]:
 def state_client_for(url: str | None, **options: Any) -> Iterator[Client]:
     """A client of the state server, for what no control room does; closed afterwards.
 
-    ``options``: of the client; not of one on an app of one's own, which has its own.
+    ``options`` are the client's; one on an app of one's own has that one's.
     """
     settings = settings_for(url)
     from worker.client import Client

@@ -41,6 +41,11 @@ class Look:
     events: Sequence[Event]
     ended: bool
 
+    @property
+    def is_all(self) -> bool:
+        """Whether the rest is best heard: there was little (with a busy run, some events are new at every look), and it goes on."""
+        return not self.ended and len(self.events) < BATCH and not (self.events and self.events[-1].type in LAST)
+
 
 def look(runs: Permitted, run_id: str, after: str | None, most: int = BATCH) -> Look:
     """A look at a run's events behind one of them; those before the first that does not read.
@@ -81,7 +86,7 @@ async def watch(
         elif seen is not None and (seen.ended or not follow):
             yield Ending.ENDED if seen.ended else Ending.CAUGHT_UP
             return
-        elif seen is not None:
+        if seen is not None and follow and seen.is_all:
             async with aclosing(_heard(hub, run_id, after, until)) as heard:
                 async for events in heard:
                     yield events
