@@ -89,7 +89,7 @@ def make_app(settings: Settings) -> Celery:
         broker_channel_error_retry=True,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         worker_enable_remote_control=False,
-        worker_send_task_events=False,
+        worker_send_task_events=settings.task_events,
         task_ignore_result=True,
         result_backend=None,
         task_serializer="json",

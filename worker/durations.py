@@ -17,9 +17,9 @@ def duration(seconds: float) -> str:
 
 
 def coarse(seconds: float) -> str:
-    """The same in one unit, for ages that are looked at again and again: ``now``, ``12 s``, ``3 min``, ``2 h``, ``4 d``."""
+    """The same in one unit, for ages that are looked at again and again: ``0 s``, ``12 s``, ``3 min``, ``2 h``, ``4 d``."""
     whole = int(max(seconds, 0.0))
     for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
         if whole >= unit:
             return f"{whole // unit} {name}"
-    return "now"
+    return "0 s"

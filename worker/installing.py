@@ -20,7 +20,8 @@ from worker.settings import Settings, current
 from worker.store.address import check_url
 from worker.store.keys import Keys
 from worker.tasks import add_tasks, exempt_from_time_limits
-from worker.telemetry.exporting import flush, set_up
+from worker.telemetry.exporting import set_up
+from worker.telemetry.sending import flush
 
 logger = logging.getLogger("holdfast.install")
 

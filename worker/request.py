@@ -49,6 +49,7 @@ class RoundRequest(Request):  # type: ignore[misc]
             super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
             return
         state.task_ready(self)
+        self.send_event("task-failed", exception=repr(error), traceback=None)
         # Not back to the broker: the sweep sends the round's message again, and counts how often it costs a process.
         self.acknowledge()
         run_id, epoch, step = self.args

@@ -82,6 +82,8 @@ class Settings(BaseSettings):
     #: How long a client waits for them; less than the 5 seconds after which it would give the connection up.
     wait_timeout_seconds: float = Field(default=1.0, gt=0, le=4)
 
+    #: Whether a worker sends Celery's events, of itself and of each round, for Flower to show.
+    task_events: bool = False
     #: How a worker logs: text for people, or json, one object a line with run, step and attempt.
     log_format: LogFormat = "text"
 

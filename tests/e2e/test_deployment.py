@@ -12,28 +12,21 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from tests.support.command_line import COMMAND, ROOT
+from tests.support.command_line import ROOT
+from tests.support.composing import DOCKERFILE, SERVICES, Container, instruction, program, seconds
 from tests.support.servers import available_binaries, until
 from worker import Client, RunStatus
 from worker.settings import Settings
 from worker.store import StoreUnavailable
 from worker.store.safety import check_answers
 
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
-SERVICES: dict[str, Any] = COMPOSE["services"]
 WORKERS = ("controller", "executor")
-#: The cores of this machine have many tests to run beside a check that takes half a second of one.
-BUSY = 10
-DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8")
 FLOWS = """
 from pathlib import Path
 from flows import Command, ControllerExecutorFlow, Finish, command, register
@@ -51,71 +44,6 @@ class Slow(ControllerExecutorFlow):
             context.cancelled.wait(0.01)
         return "worked"
 """
-
-
-def interpolated(text: str) -> str:
-    """``${NAME:-default}`` as Compose reads it where nothing is set."""
-    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
-
-
-def instruction(name: str) -> list[str]:
-    """What the last instruction of this name in the Dockerfile holds; it must be in exec form."""
-    return list(yaml.safe_load(re.findall(rf"(?m)^{name} (\[.*\])$", DOCKERFILE)[-1]))
-
-
-def program(words: list[str]) -> list[str]:
-    """A command of a container, here: ``holdfast`` is this checkout's, with nothing between it and the signals."""
-    return [*{"holdfast": COMMAND, "python": [sys.executable]}[words[0]], *words[1:]]
-
-
-class Container:
-    """A service's process and environment."""
-
-    def __init__(self, name: str, directory: Path, url: str, prefix: str) -> None:
-        service = SERVICES[name]
-        given = {key: interpolated(value) for key, value in service["environment"].items()}
-        assert given["HOLDFAST_REDIS_URL"] == "redis://valkey:6379/0", "the server is named like its service"
-        bare = {key: value for key, value in os.environ.items() if not key.startswith(("HOLDFAST_", "CELERY_"))}
-        self.environment = {**bare, **given, "PYTHONPATH": str(ROOT), "HOME": str(directory), "XDG_STATE_HOME": str(directory / "state")}
-        self.environment |= {"HOLDFAST_REDIS_URL": url, "HOLDFAST_PREFIX": prefix, "HOLDFAST_FLOW_MODULES": "my_flows"}
-        self.directory = directory
-        self.health = service["healthcheck"]
-        self.process = subprocess.Popen(
-            program([*instruction("ENTRYPOINT"), *service["command"]]),
-            cwd=directory,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-    def check(self, **variables: str) -> subprocess.CompletedProcess[str]:
-        """The health check, run as Docker runs it."""
-        kind, *words = self.health["test"]
-        assert kind == "CMD", "no shell, no grep: nothing that can be healthy by accident"
-        return subprocess.run(
-            program(words),
-            cwd=self.directory,
-            env={**self.environment, **variables},
-            capture_output=True,
-            text=True,
-            timeout=BUSY * seconds(self.health["timeout"]),
-            check=False,
-        )
-
-    def healthy(self) -> bool:
-        return self.check().returncode == 0
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(10)
-
-
-def seconds(text: str) -> float:
-    assert text.endswith("s")
-    return float(text[:-1])
 
 
 @pytest.fixture
@@ -216,6 +144,7 @@ def test_the_image_starts_the_worker_without_a_shell_and_without_root() -> None:
     assert users and users[-1] not in ("root", "0")
     assert re.findall(r"(?m)^STOPSIGNAL (\S+)$", DOCKERFILE) == ["SIGTERM"]
     assert len(re.findall(r"(?m)^FROM ", DOCKERFILE)) == 2
+    assert all(SERVICES[name]["init"] for name in (*WORKERS, "server"))
     assert all("container_name" not in SERVICES[name] and "ports" not in SERVICES[name] for name in WORKERS), "--scale needs that"
     assert all(seconds(service["stop_grace_period"]) >= 10 for service in SERVICES.values())
 
@@ -224,6 +153,18 @@ def test_what_the_image_is_built_from_reaches_the_builder() -> None:
     copied = {word for line in re.findall(r"(?m)^COPY (?!--from)(.+) \S+$", DOCKERFILE) for word in line.split()}
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
     assert copied == kept and all((ROOT / name).exists() for name in copied)
+
+
+def test_a_service_of_a_profile_needs_none_that_is_not_in_it() -> None:
+    for name, service in SERVICES.items():
+        for profile in service.get("profiles", [None]):
+            for needed in service.get("depends_on", ()):
+                assert profile in SERVICES[needed].get("profiles", [profile]), f"{name} in {profile}"
+
+
+def test_what_runs_beside_the_workers_is_reached_from_this_machine_alone() -> None:
+    published = [port for service in SERVICES.values() for port in service.get("ports", ())]
+    assert len(published) == 3 and all(port.startswith("127.0.0.1:") for port in published)
 
 
 def test_the_server_starts_with_its_command_answers_its_check_and_keeps_what_it_has(tmp_path: Path) -> None:

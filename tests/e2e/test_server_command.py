@@ -7,18 +7,19 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.support.command_line import ROOT, CommandLine, wait_for_line
+from tests.support.command_line import CommandLine, wait_for_line
 from worker import Client
 from worker.cli import control_room, dashboard
+from worker.cli.listening import address_of, address_of_socket
 from worker.cli.main import run as holdfast_here
 from worker.settings import Settings
 
@@ -74,31 +75,30 @@ def test_it_serves_the_runs_and_leaves_with_zero_when_told_to(
 
 
 @pytest.mark.slow
-def test_a_stream_that_would_go_on_for_ever_ends_whole_when_the_server_leaves(settings: Settings) -> None:
-    command = [sys.executable, "-m", "tests.support.streaming"]
-    environment = {**os.environ, "HOLDFAST_REDIS_URL": str(settings.redis_url)}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            stream = http.client.HTTPConnection("127.0.0.1", int(server.stdout.readline()), timeout=30)
-            stream.request("GET", "/endless")
-            answer = stream.getresponse()
-            assert answer.readline() == b"data: one\n"
-            server.send_signal(signal.SIGTERM)
-            assert answer.read() == b"\n"  # IncompleteRead, where it was cut off
-            stream.close()
-            _, said = server.communicate(timeout=30)
-            assert (server.returncode, said) == (0, "")
-        finally:
-            server.kill()
+def test_who_follows_a_run_sees_the_stream_end_whole_when_the_server_leaves(tmp_path: Path, settings: Settings, client: Client) -> None:
+    client.submit("countdown", "x", run_id="r")  # nobody plays it: its events never end
+    holdfast = CommandLine(tmp_path, settings)
+    with holdfast.running("server", "--port", "0", "--json") as server:
+        stream = http.client.HTTPConnection(urlsplit(the_document(server)["url"]).netloc, timeout=30)
+        stream.request("GET", "/api/v1/runs/r/events", headers={"Accept": "text/event-stream"})
+        answer = stream.getresponse()
+        while answer.readline() != b"event: submitted\n":
+            assert not answer.closed
+        server.send_signal(signal.SIGTERM)
+        assert answer.read().endswith(b"\n\n")  # IncompleteRead, where it was cut off
+        stream.close()
+        _, said = server.communicate(timeout=30)
+    assert (server.returncode, said) == (0, "")
 
 
 @pytest.mark.slow
 def test_up_serves_the_dashboard_at_one_address_for_as_long_as_it_lives(tmp_path: Path) -> None:
     holdfast = CommandLine(tmp_path)
-    with holdfast.running("up", "--concurrency", "2", "--port", "0", "--json") as up:
-        told = the_document(up)
-        url = told["dashboard"]
+    with closing(address_of("127.0.0.1", 0).listen()) as free:
+        port = address_of_socket(free).port
+    with holdfast.running("up", "--concurrency", "2", "--port", str(port), "--json") as up:
+        url = the_document(up)["dashboard"]
+        assert url == f"http://127.0.0.1:{port}"
         wait_for_line(up, "serving at")
         assert status_of(f"{url}/api/v1/runs/none") == 404
         with holdfast.running("up", "--concurrency", "2", "--json") as second:

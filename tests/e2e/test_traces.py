@@ -123,6 +123,7 @@ def test_a_models_round_has_the_names_of_the_conventions_for_generative_ai(
         engine = Engine(client._engine.app, settings.model_copy(update={"model_url": server.url, "retry_delay_seconds": 0.01}))
         run = client.submit("adding", "what is 1 + 2?")
         play(engine, run.id)
+        engine.write_figures()
         engine.close()
         assert client.get(run.id).answer == 3
     _, rounds = collected.tree(run.id, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -16,11 +17,12 @@ from flows import Command, ControllerExecutorFlow, Finish, RoundContext, command
 from tests.support import rings
 from tests.support.collector import Collector, collector
 from tests.support.runs import LEASE
+from tests.support.servers import until
 from tests.support.tracing import traced_to
 from worker import Client, Conflict
 from worker.engine import Engine
 from worker.settings import Settings
-from worker.store import Granted, Store
+from worker.store import Granted, NotReplicated, Store
 from worker.telemetry import carried, names
 from worker.telemetry.carried import CarriedOn
 from worker.telemetry.losses import tell_losses
@@ -60,6 +62,7 @@ def engine(settings: Settings, client: Client) -> Iterator[Engine]:
     """What plays rounds, with the client's app; nobody else does."""
     made = Engine(client._engine.app, settings)
     yield made
+    made.write_figures()  # the heartbeat would, after the test
     made.close()
 
 
@@ -115,6 +118,29 @@ def test_a_run_that_was_submitted_untraced_gets_its_root_from_its_first_traced_r
     root, rounds = collected.tree(run.id, 3)
     assert root.parent == "" and root.start == root.end == round(run.created_at.timestamp() * 1000) * 1_000_000
     assert len(rounds) == 3
+
+
+def test_a_root_that_a_worker_makes_goes_out_before_anything_can_happen_to_the_worker(
+    client: Client, engine: Engine, collected: Collector
+) -> None:
+    """Should it be killed, all that is told of the run by others hangs on it."""
+    runs = [client.submit("ledger", "g", {"rounds": 1}).id for _ in range(2)]
+    with traced_to(collected, every=3_600_000):
+        for run_id in runs:
+            play(engine, run_id)
+            until(lambda run_id=run_id: any(span["step"] is None for span in collected.of(run_id)), "the root")
+
+
+def test_a_submission_of_which_nobody_knows_what_became_has_a_root_that_says_why(
+    settings: Settings, engine: Engine, collected: Collector
+) -> None:
+    doubting = settings.model_copy(update={"wait_replicas": 1, "wait_timeout_seconds": 0.01})
+    with traced_to(collected), closing(Client(settings=doubting)) as client:
+        with pytest.raises(NotReplicated):
+            client.submit("ledger", "g", {"rounds": 1}, run_id="doubtful")
+        play(engine, "doubtful")
+    root, _ = collected.tree("doubtful", 1)
+    assert root.status == ERROR and root.attributes["error.type"].endswith(".NotReplicated")
 
 
 def test_of_two_roots_for_one_run_the_first_stands_and_the_other_is_told_nobody(
@@ -220,6 +246,20 @@ def test_what_a_node_traces_is_within_its_round(client: Client, engine: Engine, 
         play(engine, run.id)
     _, [one] = collected.tree(run.id, 1)
     assert [f"{context.span_id:016x}" for context in seen] == [one.id]
+
+
+@pytest.mark.parametrize("kept", [None, "garbage"])
+def test_a_round_is_in_no_other_trace_than_its_runs(client: Client, engine: Engine, collected: Collector, kept: str | None) -> None:
+    """Where Celery is instrumented too, a task has a span of its own, in the trace of the task that sent it."""
+    run = client.submit("ledger", "g", {"rounds": 2})
+    if kept is not None:
+        client._store.redis.hset(client._store.keys.run(run.id), "trace", kept)
+    with traced_to(collected) as provider, provider.get_tracer("celery").start_as_current_span("run/holdfast.controller_round") as task:
+        play(engine, run.id)
+    if kept is None:
+        collected.tree(run.id, 2)
+    assert f"{task.get_span_context().trace_id:032x}" not in {span.trace for span in collected.of(run.id)}
+    assert [span.name for span in collected.of(run.id) if span["step"] is not None] == ["round Controller", "round Executor"]
 
 
 def test_a_round_links_to_none_but_the_one_just_before(client: Client, engine: Engine, collected: Collector) -> None:

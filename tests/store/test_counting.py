@@ -9,6 +9,7 @@ import pytest
 from tests.support.counting import counted, scanned
 from tests.support.runs import (
     LEASE,
+    START,
     advance,
     claim,
     commit_end,
@@ -21,6 +22,7 @@ from tests.support.runs import (
     retry,
     stop,
     submit,
+    sweep,
     sweep_after,
     take,
 )  # fmt: skip
@@ -221,3 +223,52 @@ def test_a_run_that_keeps_its_status_is_not_counted_again(store: Store) -> None:
     store.redis.hdel(store.keys.queues, "runs:running:ring")
     fail_round(store, granted, delay=1_000)
     assert counted(store) == {"moves:submitted:ring": 1}
+
+
+def of_statuses(store: Store) -> dict[str, int]:
+    return {name: number for name, number in counted(store).items() if name.startswith("runs:") and not name.startswith("runs:completed")}
+
+
+def one_of_each(store: Store) -> dict[str, int]:
+    """A run in each status, and what they count to."""
+    for run_id in "abcde":
+        new_run(store, run_id)
+    claim(store, "b")
+    pause_here(store, claim(store, "c"))
+    stop(store, run_id="d")
+    commit_end(store, claim(store, "e"))
+    store.redis.hset(store.keys.queues, "swept_at", START)
+    return dict.fromkeys([f"runs:{status}:ring" for status in ("queued", "running", "interrupted", "stopped")], 1)
+
+
+def test_runs_that_are_older_than_the_counts_are_counted_by_the_first_sweep(store: Store) -> None:
+    true = one_of_each(store)
+    store.redis.hdel(store.keys.queues, *counted(store))
+    sweep(store)
+    assert of_statuses(store) == true
+
+
+def test_whoever_takes_the_mark_away_has_the_runs_counted_anew(store: Store) -> None:
+    true = one_of_each(store)
+    sweep(store)
+    wrong = {"runs:queued:ring": 7, "runs:stopped:ring": "x", "runs:running:gone": 3, "runs:completed:ring": 9}
+    store.redis.hset(store.keys.queues, mapping=wrong)
+    sweep(store)
+    assert store.redis.hget(store.keys.queues, "runs:queued:ring") == "7", "they are not counted at each sweep"
+    store.redis.hdel(store.keys.queues, "counted")
+    sweep(store)
+    assert of_statuses(store) == true
+    assert counted(store)["runs:completed:ring"] == 9, "a total is no matter of who is there"
+
+
+def test_what_is_listed_and_is_no_run_is_not_counted(store: Store) -> None:
+    true = one_of_each(store)
+    live = store.keys.index("live")
+    store.redis.zadd(live, {"gone": START, "text": START, "odd": START, "flowless": START, "ended": START})
+    store.redis.set(store.keys.run("text"), "x")
+    store.redis.hset(store.keys.run("odd"), mapping={"flow": "ring", "phase": "x"})
+    store.redis.hset(store.keys.run("flowless"), mapping={"phase": "queued"})
+    store.redis.hset(store.keys.run("ended"), mapping={"flow": "ring", "phase": "errored"})
+    store.redis.hdel(store.keys.queues, *counted(store))
+    sweep(store)
+    assert counted(store) == true

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,12 @@ def test_the_documentation_lists_each_alert_with_its_severity() -> None:
     assert listed == {alert["alert"]: alert["labels"]["severity"] for alert in ALERTS}
 
 
-def test_promtool_takes_the_rules_and_the_configuration() -> None:
-    checked = promtool("check", "config", ROOT / "config" / "prometheus" / "prometheus.yml")
+def test_promtool_takes_the_rules_and_the_configuration(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "config" / "prometheus", tmp_path, dirs_exist_ok=True)
+    (tmp_path / "token").touch()
+    configuration = tmp_path / "prometheus.yml"
+    configuration.write_text(configuration.read_text("utf-8").replace("/run/secrets/prometheus_token", str(tmp_path / "token")))
+    checked = promtool("check", "config", configuration)
     assert checked.returncode == 0, checked.stderr
     assert f"{len(ALERTS)} rules found" in checked.stdout
 

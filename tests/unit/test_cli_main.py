@@ -33,7 +33,13 @@ def test_every_command_has_help_and_is_found() -> None:
     for name in COMMANDS:
         command = holdfast.get_command(context, name)
         assert command is not None and command.name == name
-        assert command.help and any(option.name == "as_json" for option in command.params), name
+        parts = (
+            [command.get_command(context, part) for part in command.list_commands(context)]
+            if isinstance(command, click.Group)
+            else [command]
+        )
+        for part in parts:
+            assert part is not None and part.help and any(option.name == "as_json" for option in part.params), name
 
 
 @pytest.mark.parametrize(

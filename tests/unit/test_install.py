@@ -51,11 +51,11 @@ FULL: dict[str, Any] = {
 }
 
 
-OURS = ("celeryd_init", "worker_process_init")
+OURS = ("celeryd_init", "worker_process_init", "worker_process_shutdown")
 
 
 def _receivers() -> dict[str, list[Any]]:
-    """Who listens to Celery's signals; Holdfast's own ears are at the start of workers and of their processes."""
+    """Who listens to Celery's signals; Holdfast's own ears are at the start of workers, and at the start and the end of their processes."""
     return {name: [key for key, _ in getattr(signals, name).receivers or ()] for name in signals.__all__ if name not in OURS}
 
 

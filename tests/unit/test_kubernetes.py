@@ -26,6 +26,7 @@ from worker.cli.groups import Commands
 from worker.metrics import exposition
 from worker.settings import load_settings
 from worker.store.keys import ROLES, Keys
+from worker.web import create_app
 
 ROOT = Path(__file__).parents[2]
 HERE = ROOT / "config" / "kubernetes"
@@ -68,6 +69,11 @@ def containers(resources: list[Resource]) -> Iterator[tuple[str, dict[str, Any]]
     for name, pod in pods(resources).items():
         for container in pod["spec"]["containers"]:
             yield name, container
+
+
+def named(container: dict[str, Any]) -> list[dict[str, Any]]:
+    """The variables whose values are taken from elsewhere."""
+    return [variable for variable in container.get("env", ()) if "valueFrom" in variable]
 
 
 def chosen(resources: list[Resource], selector: dict[str, Any]) -> set[str]:
@@ -142,7 +148,7 @@ def test_what_a_pod_names_is_there(resources: list[Resource]) -> None:
     for name, container in containers(resources):
         for source in container.get("envFrom", ()):
             assert source["configMapRef"]["name"] in of_kind(resources, "ConfigMap"), name
-        for variable in container.get("env", ()):
+        for variable in named(container):
             key = variable["valueFrom"]["secretKeyRef"]
             assert key["key"] in secrets[key["name"]], name
         volumes = {each["name"] for each in pods(resources)[name]["spec"].get("volumes", ())}
@@ -210,7 +216,7 @@ def test_the_settings_of_a_pod_are_known_and_no_service_adds_to_them(resources: 
         for source in container.get("envFrom", ()):
             for key, value in of_kind(resources, "ConfigMap")[source["configMapRef"]["name"]]["data"].items():
                 monkeypatch.setenv(key, value)
-        for variable in container.get("env", ()):
+        for variable in named(container):
             key = variable["valueFrom"]["secretKeyRef"]
             monkeypatch.setenv(variable["name"], secrets[key["name"]]["stringData"][key["key"]])
     settings = load_settings()
@@ -272,6 +278,11 @@ def test_what_keda_asks_prometheus_for_is_told_by_the_server(scaled: list[Resour
         assert asked.removeprefix("max(").removesuffix(")") in samples
 
 
+def test_what_asks_the_server_whether_it_is_well_asks_for_what_is_there(scaled: list[Resource], client: Client) -> None:
+    asked = {probe["httpGet"]["path"] for _, container in containers(scaled) for probe in container.values() if "httpGet" in probe}
+    assert asked == {"/api/v1/health", "/api/v1/ready"} <= set(create_app(client=client).openapi()["paths"])
+
+
 @pytest.fixture(scope="module")
 def redis() -> Iterator[CrashableServer]:
     with server() as running:
@@ -291,6 +302,7 @@ def test_the_user_for_keda_sees_how_long_the_queues_are_and_nothing_else(redis: 
         assert keda.eval(KEDA_ASKS, 1, "holdfast.controller") == 0
         for refused in (
             ["RPOP", "holdfast.executor"],
+            ["LRANGE", "holdfast.executor", "0", "-1"],
             ["LPUSH", "holdfast.executor", "x"],
             ["LLEN", "holdfast:run:x"],
             ["CONFIG", "GET", "*"],

@@ -55,10 +55,13 @@ def server_command(
     """
     if not installed():
         raise Failed(MISSING, USAGE)
-    with state_client_for(url) as client:
+    from worker.web.app import RESENDS, create_app
+
+    with state_client_for(url, resends=RESENDS) as client:
         log_format = log_format or client.settings.log_format
         if descriptor is not None:
             bound = socket.socket(fileno=descriptor)
+            address = listening.address_of_socket(bound)
         else:
             address = listening.address_of(host, port)
             if not address.is_loopback and not has_tokens(client):
@@ -80,14 +83,14 @@ def server_command(
 
         from worker.logs import set_up_logging
         from worker.telemetry.exporting import exporting
-        from worker.web import create_app
         from worker.web.serving import serve
 
         set_up_logging(log_format)
         if until_stdin_ends:
             threading.Thread(target=leave_with_stdin, name="stdin", daemon=True).start()
         with exporting():  # runs that are submitted here begin their traces here
-            serve(create_app(client=client), bound, say_ready, root_path)
+            # A server that others reach stays closed when its last token is revoked.
+            serve(create_app(client=client, open_on_loopback=address.is_loopback), bound, say_ready, root_path)
 
 
 def installed() -> bool:

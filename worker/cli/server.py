@@ -74,13 +74,16 @@ def client_for(url: str | None) -> Iterator[Client]:
 
 
 @contextmanager
-def state_client_for(url: str | None) -> Iterator[Client]:
-    """A client of the state server, for what no control room does; closed afterwards."""
+def state_client_for(url: str | None, **options: Any) -> Iterator[Client]:
+    """A client of the state server, for what no control room does; closed afterwards.
+
+    ``options`` are the client's; one on an app of one's own has that one's.
+    """
     settings = settings_for(url)
     from worker.client import Client
 
     engine = engine_here()
-    client = Client(settings=settings) if engine is None or url is not None else Client(app=engine.app)
+    client = Client(settings=settings, **options) if engine is None or url is not None else Client(app=engine.app)
     try:
         yield client
     finally:

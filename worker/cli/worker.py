@@ -128,7 +128,7 @@ class Play:
             quiet=True,
             without_gossip=True,
             without_mingle=True,
-            without_heartbeat=True,
+            without_heartbeat=not settings.task_events,  # an event too
         )
         worker.start()
         if worker.exitcode:  # a worker that could not go on must not look like one that was told to leave

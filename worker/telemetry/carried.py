@@ -51,10 +51,10 @@ class CarriedOn:
 
 def _attached(told: dict[str, str]) -> Any:
     from opentelemetry import trace
-    from opentelemetry.context import attach
+    from opentelemetry.context import attach, get_current
 
     from worker.telemetry.roots import W3C
 
     if "traceparent" not in told or trace.get_current_span().get_span_context().is_valid:
         return None
-    return attach(W3C.extract({name: told[name] for name in HEADERS if name in told}))
+    return attach(W3C.extract({name: told[name] for name in HEADERS if name in told}, get_current()))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from worker.telemetry.sending import flush
 from worker.telemetry.switch import is_on
 
 if TYPE_CHECKING:
@@ -27,10 +27,8 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 SPOKEN = "http/protobuf"
 #: How often spans go out, in ms, unless OTEL_BSP_SCHEDULE_DELAY says otherwise. What a process has not sent is lost when it is killed, so
-#: more often than the SDK's five seconds.
-EVERY = 1000
-#: Seconds that a process which ends waits for a collector to take its last spans.
-PATIENCE = 3.0
+#: more often than the SDK's five seconds; more often still, requests would cost more than what is in them.
+EVERY = 250
 
 
 def set_up() -> None:
@@ -53,30 +51,6 @@ def exporting() -> Iterator[None]:
         yield
     finally:
         flush()
-
-
-def flush(seconds: float = PATIENCE) -> None:
-    """This process ends: let its last spans go out, and wait for that for so long and no longer."""
-    if not is_on():
-        return
-    from opentelemetry import trace
-
-    force = getattr(trace.get_tracer_provider(), "force_flush", None)
-    if force is None:
-        return
-    # In a thread, as the SDK waits for a silent collector for as long as it likes.
-    thread = threading.Thread(target=_flush, args=(force,), name="holdfast-flush", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        logger.warning("the collector has not taken the last spans within %g s; they are given up", seconds)
-
-
-def _flush(force: Any) -> None:
-    try:
-        force()
-    except Exception as error:
-        logger.warning("the last spans did not go out: %s: %s", type(error).__name__, error)
 
 
 def _asked() -> bool:

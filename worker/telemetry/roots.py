@@ -18,6 +18,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from worker.errors import type_of
 from worker.store import Store
 from worker.telemetry.names import ERROR, FLOW, RUN
+from worker.telemetry.sending import soon
 from worker.telemetry.submissions import Root
 from worker.telemetry.switch import Harmless
 
@@ -89,6 +90,7 @@ def parent_of(store: Store, fields: Mapping[str, str]) -> Context:
             return Context()  # the run has gone meanwhile
         if text == own:
             span.end(begun)
+            soon.ask()
     return W3C.extract({HEADER: text}, Context())
 
 

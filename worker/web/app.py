@@ -62,10 +62,9 @@ def create_app(
         redoc_url=None,
         dependencies=[Depends(door.guard)],
     )
-    app.add_middleware(Headers)
     app.add_middleware(CarriedOn)
-    app.state.client = runs
-    app.state.hub = hub
+    app.add_middleware(Headers)  # the last to be added is the first to be asked: it is around everything
+    app.state.client, app.state.door, app.state.hub = runs, door, hub
     app.include_router(api_router(runs, door.caller, [Depends(TOKEN)], hub), prefix=API)
     app.include_router(bound(runs, door.caller, metrics.router))
     app.include_router(login_router(door), dependencies=[Depends(door.begin)])

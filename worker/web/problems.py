@@ -10,7 +10,6 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
-from starlette.middleware.body_limit import MAX_BODY_SIZE_SCOPE_KEY
 
 from flows.errors import HoldfastError, InvalidInput, UnstorableValue
 from worker.errors import (
@@ -24,9 +23,10 @@ from worker.errors import (
     Stale,
     UnknownFlow,
 )
+from worker.settings import Settings
 from worker.store import NotReplicated, StoreUnavailable
 from worker.web.access import Forbidden, Unknown
-from worker.web.bodies import Json, JsonRequest
+from worker.web.bodies import Json, JsonRequest, most_bytes
 
 logger = logging.getLogger("holdfast.web")
 
@@ -64,7 +64,9 @@ RETRY_AFTER = 2
 
 
 class ProblemRoute(APIRoute):
-    """A route whose errors are problem details, and whose body is strict JSON."""
+    """A route whose errors are problem details, and whose body is strict JSON of at most ``most_bytes``."""
+
+    most_bytes = most_bytes(Settings())
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, with its errors told."""
@@ -76,15 +78,15 @@ class ProblemRoute(APIRoute):
             about = {} if run_id is None else {"run": run_id}
             try:
                 if takes_body:
-                    request = JsonRequest(request.scope, request.receive)
-                    request.check_content_type()
+                    request = JsonRequest(request, self.most_bytes)
+                    request.check()
                 return await handle(request)
             except RequestValidationError as error:
                 return invalid(error, **about)
             except HoldfastError as error:
                 return problem(error, **about)
             except HTTPException as error:
-                return refused(request, error)
+                return refused(error)
             except Exception:  # ours to mend, and no reason to answer in another form
                 logger.exception("%s %s failed", request.method, request.url.path)
                 return details(500, *OF_REQUESTS[500], "an error that should not happen; the server's log has more", **about)
@@ -113,13 +115,10 @@ def invalid(error: RequestValidationError, **more: Any) -> Response:
     return details(422, *OF_REQUESTS[422], told, **more, faults=faults)
 
 
-def refused(request: Request, error: HTTPException) -> Response:
+def refused(error: HTTPException) -> Response:
     """The response to a request that was refused before anything was done with it."""
     word, title = OF_REQUESTS.get(error.status_code, ("refused", "Refused"))
-    told = str(error.detail)
-    if error.status_code == 413:
-        told = f"the body takes more than the {request.scope.get(MAX_BODY_SIZE_SCOPE_KEY):,} bytes that are accepted"
-    return details(error.status_code, word, title, told, dict(error.headers or {}))
+    return details(error.status_code, word, title, str(error.detail), dict(error.headers or {}))
 
 
 def details(status: int, word: str, title: str, detail: str, headers: dict[str, str] | None = None, **more: Any) -> Response:

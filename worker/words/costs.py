@@ -56,13 +56,13 @@ def budget(name: str, limit: float, spent: float) -> str:
 
 def budgets(run: Run) -> list[str]:
     """The budgets of a run, each in words."""
-    return [budget(name, limit, have) for name, limit, have in _accounts(run)]
+    return [budget(name, limit, have) for name, limit, have in accounts(run)]
 
 
 def totals(run: Run) -> list[tuple[str, float]]:
     """In few words what a run has used, of what limit where it has one, and the share of that; only what it uses, or may not exceed."""
     spent = run.details.get("spent", {})
-    limited = {name: (limit, have) for name, limit, have in _accounts(run)}
+    limited = {name: (limit, have) for name, limit, have in accounts(run)}
     found = []
     for name in dict.fromkeys(("tokens", "money", *limited)):
         limit, have = limited.get(name, (None, spent.get(name, 0)))
@@ -74,7 +74,7 @@ def totals(run: Run) -> list[tuple[str, float]]:
     return found
 
 
-def _accounts(run: Run) -> list[tuple[str, float, float]]:
+def accounts(run: Run) -> list[tuple[str, float, float]]:
     """Name, limit and what is spent of it."""
     spent = {"cycles": run.details.get("cycles", 0), "seconds": _seconds(run), **run.details.get("spent", {})}
     return [(name, limit, spent.get(name, 0)) for name, limit in run.details.get("budgets", {}).items() if limit > 0]

@@ -1,4 +1,4 @@
-"""Mutants of counting.lua, and of the places that count."""
+"""Mutants of counting.lua and recounting.lua, and of the places that count."""
 
 from tests.mutants.mutant import Mutant
 
@@ -6,6 +6,8 @@ STATUS = "test_counting.py::test_a_run_is_counted_by_its_status"
 DAMAGED = "test_counting.py::test_a_damaged_count_costs_no_run_anything"
 RECOVERIES = "test_counting.py::test_recoveries_and_messages_sent_again_are_counted"
 STOPS = "test_counting.py::test_stops_are_counted_by_their_mode_when_the_run_is_stopped"
+ANEW = "test_counting.py::test_whoever_takes_the_mark_away_has_the_runs_counted_anew"
+NO_RUN = "test_counting.py::test_what_is_listed_and_is_no_run_is_not_counted"
 DELETED = "test_counting.py::test_a_deleted_run_is_counted_no_more_and_has_ended_all_the_same"
 
 MUTANTS = (
@@ -131,5 +133,37 @@ MUTANTS = (
         "if not run then -- by",
         "what is no hash is deleted too",
         "test_counting.py::test_what_is_no_hash_is_deleted_without_a_count",
+    ),
+    Mutant(
+        "recounting.never",
+        "sweep_due",
+        "if not counted then",
+        "if false then",
+        "runs older than the counts are counted",
+        "test_counting.py::test_runs_that_are_older_than_the_counts_are_counted_by_the_first_sweep",
+    ),
+    Mutant("recounting.at_each_sweep", "sweep_due", "if not counted then", "if true then", "they are counted once", ANEW),
+    Mutant("recounting.unmarked", "sweep_due", "  call('HSET', base.queues, 'counted', whole(now))\n", "", "they are counted once", ANEW),
+    Mutant("recounting.rest_stays", "recounting", "then found[name] = 0 end", "then end", "who is gone is counted no more", ANEW),
+    Mutant("recounting.totals_too", "recounting", "if status and not ENDED[status] then", "if status then", "totals stay", ANEW),
+    Mutant(
+        "recounting.any_type",
+        "recounting",
+        "if not read.err and flow",
+        "if flow",
+        "what is no run is not counted",
+        equivalent="an error has no first element",
+    ),
+    Mutant("recounting.any_flow", "recounting", "read.err and flow and", "read.err and", "what has no flow is not counted", NO_RUN),
+    Mutant("recounting.any_phase", "recounting", "PHASES[phase or ''] and not", "not", "what has no phase is not counted", NO_RUN),
+    Mutant("recounting.ended_too", "recounting", " and not ENDED[phase] then", " then", "who has ended is not counted", NO_RUN),
+    Mutant("recounting.only_live", "recounting", "{ base.live, base.interrupted, base.stopped }", "{ base.live }", "all are counted", ANEW),
+    Mutant(
+        "recounting.however_many",
+        "recounting",
+        "  if size > RECOUNTED then return end\n",
+        "",
+        "the server is not held up for long",
+        equivalent="but for time: it takes 50,000 runs to tell",
     ),
 )

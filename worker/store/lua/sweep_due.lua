@@ -10,6 +10,7 @@
 --@ reading.lua
 --@ counting.lua
 --@ moving.lua
+--@ recounting.lua
 local now = clock()
 -- Every worker sweeps, so that any of them may die; but one look in so many milliseconds is enough for all.
 if arg.every then
@@ -39,7 +40,7 @@ local AHEAD = 10000 -- runs that are looked at when the clock was set back; abou
 local PROMOTED = 1000 -- runs a list that are taken out of their line in one sweep; about 3 microseconds each
 
 -- Silence: nobody swept for so long that leases may have lapsed under live workers (the server or all sweepers stood still).
-local swept_at, silent_from, silent_until = unpack(call('HMGET', base.queues, 'swept_at', 'silent_from', 'silent_until'))
+local swept_at, silent_from, silent_until, counted = unpack(call('HMGET', base.queues, 'swept_at', 'silent_from', 'silent_until', 'counted'))
 -- Before the first sweep ever, and where its time does not read, nobody swept: all of the past was silent.
 local gap = now - number(swept_at)
 if gap > lease / 2 or gap < 0 then
@@ -47,6 +48,10 @@ if gap > lease / 2 or gap < 0 then
   call('HSET', base.queues, 'silent_from', silent_from, 'silent_until', silent_until)
 end
 call('HSET', base.queues, 'swept_at', whole(now))
+if not counted then
+  recount(base, arg.prefix)
+  call('HSET', base.queues, 'counted', whole(now))
+end
 -- The clock was ahead and has been set back: what it put off is looked at now, or a dead worker's lease would last until then.
 if gap < -lease / 2 then
   for _, id in ipairs(call('ZRANGEBYSCORE', base.due, '(' .. whole(now + lease), '+inf', 'LIMIT', 0, AHEAD)) do

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from worker.client import Client, Inbox, Page
+from worker.client import Client, Inbox, Page, arguments
 from worker.client.connection import not_found
 from worker.client.filters import SavedFilters
-from worker.client.many import Done
+from worker.client.many import LIVE, Done
 from worker.doctor import Finding
+from worker.errors import RunExists
 from worker.event import Event
 from worker.metrics import exposition
 from worker.queues import QueueSeen
@@ -58,6 +59,13 @@ class Permitted:
         self.caller.require(Scope.READ)
         only = self.caller.sees_only
         return self.client.runs(status, flow, limit, cursor, labels=labels, submitted_by=only, look=max(LOOK, limit))
+
+    def live(self, status: RunStatus | str | None = None, flow: str | None = None) -> list[str]:
+        """The ids of their live runs of this status and flow: those that stopping them all would reach."""
+        self.caller.require(Scope.READ)
+        wanted = arguments.status(status)
+        only = self.caller.sees_only
+        return [run_id for each in LIVE if wanted in (None, each) for run_id in self.client.matching(each, flow, submitted_by=only)]
 
     def events(self, run_id: str, after: str | None = None) -> Iterator[Event]:
         """What happened to the run until now."""
@@ -146,7 +154,11 @@ class Permitted:
         self.caller.require(Scope.SUBMIT)
         if options.get("idempotency_key"):
             options["idempotency_key"] = f"{self.caller.name}/{options['idempotency_key']}"
-        return self.client.submit(flow, goal, inputs, **options, submitted_by=self.caller.name)
+        run = self.client.submit(flow, goal, inputs, **options, submitted_by=self.caller.name)
+        if run.details.get("submitted_by") != self.caller.name:
+            # It met a run that was there: with its id and its nonce, which somebody made too simple, it would be shown another's.
+            raise RunExists(f"run {run.id} exists already, from another submission; choose another id")
+        return run
 
     def retry(self, run_id: str) -> Run:
         """Take an errored run up again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.params import Depends as Dependency
@@ -15,6 +16,7 @@ from worker.web.api.nowhere import nowhere
 from worker.web.api.probes import probe_router
 from worker.web.bodies import most_bytes
 from worker.web.hub import Hub
+from worker.web.problems import ProblemRoute
 
 __all__ = ["api_router", "probe_router"]
 
@@ -35,7 +37,7 @@ def api_router(
     # so a state server that does not answer holds up those, and never the event loop.
     probes = probe_router(client)
     nouns = (*ROUTERS, event_router(hub or Hub(client)))
-    router = APIRouter(max_body_size=most_bytes(client.settings))
+    router = APIRouter()
     router.include_router(probes)
     router.include_router(bound(client, caller, *nouns), dependencies=dependencies)
     router.routes.append(nowhere([route for each in (*nouns, probes) for route in each.routes]))
@@ -50,5 +52,14 @@ def bound(client: Client, caller: Callable[[Request], Caller], *routers: APIRout
 
     router = APIRouter(dependencies=[Depends(bind)])
     for each in routers:
-        router.include_router(each)
+        router.include_router(_limited(each, most_bytes(client.settings)))
     return router
+
+
+def _limited(router: APIRouter, most: int) -> APIRouter:
+    """Copies of its routes, which take bodies of so many bytes: another client of this process may accept more, or less."""
+    routes = [copy(route) for route in router.routes]
+    for route in routes:
+        if isinstance(route, ProblemRoute):
+            route.most_bytes = most
+    return APIRouter(routes=routes)

@@ -50,7 +50,7 @@ def submit_run(body: Submit, request: Request, runs: Runs, idempotency_key: Key 
         run = runs.submit(**given, idempotency_key=idempotency_key)
     except UnknownFlow as error:
         return unknown_flow(error)
-    return Json(run.to_dict(), 201, {"Location": request.url_for("get_run", run_id=run.id).path})
+    return Json(run.to_dict(), 201, {"Location": f"{request.url.path}/{run.id}"})
 
 
 @router.get("/runs", operation_id="list_runs", response_model=models.Page, responses=problems("invalid-request", "invalid-input"))

@@ -40,6 +40,15 @@ def pretty(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
+def progress(told: Any) -> str:
+    """``3 of 5 · testing a commit``: what a round says of how far it is."""
+    if not isinstance(told, dict):
+        return ""
+    done, total, text = (told.get(name) for name in ("done", "total", "text"))
+    far = [f"{done:g} of {total:g}"] if isinstance(done, int | float) and isinstance(total, int | float) and total else []
+    return " · ".join([*far, *([cut(text)] if isinstance(text, str) and text else [])])
+
+
 def time_tag(at: datetime | str | None, form: str = "age") -> Markup | str:
     """``<time>``: an age (``age``), a time of day (``clock``) or a date and time (``moment``), with the whole of it as its title."""
     if at is None:
@@ -73,6 +82,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "or_else": or_else,
     "plain": plain,
     "pretty": pretty,
+    "progress": progress,
     "since": since,
     "time": time_tag,
     "used": used,

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote, urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader
 
 from worker.web.access import Caller, Scope
 from worker.web.pages.filters import FILTERS, GLOBALS, harmless
@@ -23,7 +23,6 @@ LONGEST = 400
 environment = Environment(
     loader=PackageLoader("worker.web", "templates"),
     autoescape=True,
-    undefined=StrictUndefined,
     finalize=harmless,
     trim_blocks=True,
     lstrip_blocks=True,
@@ -32,15 +31,15 @@ environment.filters.update(FILTERS)
 environment.globals.update(GLOBALS)
 
 
-def page(request: Request, name: str, status: int = 200, **context: Any) -> HTMLResponse:
-    """The template ``name``, which finds here, beside ``context``:
+def page(request: Request, template: str, code: int = 200, /, **context: Any) -> HTMLResponse:
+    """The template, which finds here, beside ``context``:
 
     ``request``, ``who`` (the caller; None where nobody is known), ``may`` (by the name of a scope), ``csrf``, ``theme``, ``notice``.
     """
     permitted = getattr(request.state, "permitted", None)
     caller: Caller | None = permitted.caller if permitted is not None else None
     theme = request.cookies.get(THEME, "")
-    text = environment.get_template(name).render(
+    text = environment.get_template(template).render(
         request=request,
         who=caller,
         may={scope.value: caller is not None and caller.may(scope) for scope in Scope},
@@ -49,7 +48,7 @@ def page(request: Request, name: str, status: int = 200, **context: Any) -> HTML
         notice=unquote(request.cookies.get(NOTICE, "")),
         **context,
     )
-    response = HTMLResponse(text, status)
+    response = HTMLResponse(text, code)
     response.headers["Cache-Control"] = "no-store"
     if NOTICE in request.cookies:
         response.delete_cookie(NOTICE)

@@ -34,6 +34,11 @@ def moment(given: object) -> object:
     return given
 
 
+def whole(given: object) -> object:
+    """A whole number, however it is written: to JSON 3.0 is one."""
+    return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
 When = Annotated[
     datetime | float | None,
     BeforeValidator(moment),
@@ -70,7 +75,7 @@ class Submit(Asked):
     interrupt_before: list[str] | None = None
     """Nodes before which the run pauses for a person; null: the flow's own."""
     interrupt_after: list[str] | None = None
-    max_rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS)] | None = None
+    max_rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS), BeforeValidator(whole)] | None = None
     """Cycles; null: the flow's own."""
     not_before: When = None
     """When it may begin: a time, or seconds from now."""
@@ -146,6 +151,8 @@ class Listing(Place):
     """Which runs are listed."""
 
     status: RunStatus | None = None
+    """Only runs of this status."""
     flow: FlowName | None = None
+    """Only runs of this flow."""
     label: list[Annotated[str, Field(pattern="=", examples=["team=search"])]] = Field(default_factory=list)
     """`NAME=TEXT`: only runs with this label; may be given again."""

@@ -137,3 +137,32 @@ class Ready(Answer):
     status: Literal["ready"]
     workers: int
     """Workers that are alive."""
+
+
+class Queue(Answer):
+    """One of the broker's queues of rounds."""
+
+    role: Literal["controller", "executor"]
+    name: str
+    """What the broker calls it."""
+    length: int | None
+    """Messages in it; null where the broker does not answer."""
+    pushed: int
+    """The number of the newest message pushed."""
+    taken: int
+    """The number of the newest message that was claimed."""
+    oldest: float | None
+    """Seconds that the run of the next message has waited; null where there is none, or it cannot be told."""
+
+
+class Letter(Answer):
+    """A message that workers refused."""
+
+    at: float
+    """When, in seconds since 1970."""
+    list: str
+    """The queue that it came on."""
+    why: str
+    bytes: int
+    message: str
+    """Its beginning."""

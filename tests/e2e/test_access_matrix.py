@@ -1,0 +1,284 @@
+"""Who may do what: every route of the control room, with every scope and without, on one's own run, another's and none.
+
+The table is ROWS; ``expected`` is how it is read. A route without a row fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from difflib import unified_diff
+from itertools import count
+from typing import Any
+
+import pytest
+from fastapi.routing import iter_route_contexts
+from httpx2 import Response
+
+from tests.support.room import Room, csrf_of, room_on
+from tests.support.runs import everything, fail_round, try_claim
+from tests.support.servers import CrashableServer
+from worker.store import Granted
+from worker.web import Scope
+from worker.web.pages.page import NOTICE
+
+READ, SUBMIT, ANSWER, STOP, ADMIN = Scope
+API = "/api/v1"
+#: What a route asks of its caller: nothing at all; that somebody knows them; or scopes.
+PUBLIC, KNOWN = None, ()
+#: Answered without looking at who asks: what has no route, and files that are the same for everybody.
+NOBODYS = {f"{API}/{{path:rest}}", "/static"}
+#: Those with a good token: ann's with one scope each, with none, with those that a person needs who fills in forms; an administrator's.
+FRIENDS: dict[str, set[Scope]] = {scope.value: {scope} for scope in Scope}
+FRIENDS |= {"no scope": set(), "read, submit": {READ, SUBMIT}, "read, answer": {READ, ANSWER}}
+STRANGERS = ("no token", "nonsense", "unknown", "expired", "revoked")
+OWN, ANOTHERS, MISSING = "own", "another's", "missing"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A call: the scopes that it takes (asked in this order), the state of the run it is about, and what is answered to whoever may.
+
+    ``missing``: to an administrator, where there is no such run.
+    """
+
+    call: str
+    scopes: tuple[Scope, ...] | None
+    state: str
+    status: int
+    missing: int = 404
+    given: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def method(self) -> str:
+        return self.call.partition(" ")[0]
+
+    @property
+    def path(self) -> str:
+        return self.call.partition(" ")[2]
+
+    @property
+    def is_of_a_run(self) -> bool:
+        return "{run_id}" in self.path
+
+    @property
+    def is_a_page(self) -> bool:
+        return not self.path.startswith((API, "/metrics"))
+
+
+def row(call: str, scopes: Scope | tuple[Scope, ...] | None, state: str, status: int, missing: int = 404, **given: Any) -> Row:
+    return Row(call, (scopes,) if isinstance(scopes, Scope) else scopes, state, status, missing, given)
+
+
+def api(call: str, *rest: Any, **given: Any) -> Row:
+    method, _, path = call.partition(" ")
+    return row(f"{method} {API}{path}", *rest, **given)
+
+
+#     call                                    scopes            run        may   no such run (admin)
+ROWS = [
+    api("GET /openapi.json",                   PUBLIC,           "",        200),
+    api("GET /health",                         PUBLIC,           "",        200),
+    api("GET /ready",                          PUBLIC,           "",        200),
+    api("POST /runs",                          SUBMIT,           "",        201, json={"flow": "countdown", "goal": "g"}),
+    api("GET /runs",                           READ,             "",        200),
+    api("GET /runs/{run_id}",                  READ,             "queued",  200),
+    api("DELETE /runs/{run_id}",               ADMIN,            "stopped", 204),
+    api("GET /runs/{run_id}/why",              READ,             "queued",  200),
+    api("GET /runs/{run_id}/transcript",       READ,             "queued",  200),
+    api("GET /runs/{run_id}/events",           READ,             "queued",  200),
+    api("POST /runs/{run_id}/stop",            STOP,             "queued",  200, 200),
+    api("POST /runs/{run_id}/resume",          ANSWER,           "asks",    200),
+    api("POST /runs/{run_id}/retry",           SUBMIT,           "errored", 200),
+    api("GET /runs/{run_id}/artifacts",        READ,             "queued",  200),
+    api("GET /runs/{run_id}/artifacts/{name:rest}", READ,        "queued",  200),
+    api("POST /stops",                         STOP,             "",        200, json={"status": "queued"}),
+    api("POST /retries",                       SUBMIT,           "",        200, json={"flow": None}),
+    api("POST /deletions",                     ADMIN,            "",        200, json={"status": "completed", "flow": None}),
+    api("GET /inbox",                          READ,             "",        200),
+    api("GET /flows",                          READ,             "",        200),
+    api("GET /flows/{name}",                   READ,             "",        200),
+    api("PUT /flows/{name}/pause",             ADMIN,            "",        200),
+    api("DELETE /flows/{name}/pause",          ADMIN,            "",        200),
+    api("GET /paused",                         READ,             "",        200),
+    api("GET /stuck",                          READ,             "",        200),
+    api("GET /queues",                         READ,             "",        200),
+    api("GET /dead-letters",                   ADMIN,            "",        200),
+    api("GET /workers",                        READ,             "",        200),
+    api("GET /doctor",                         ADMIN,            "",        200),
+    row("GET /metrics",                        READ,             "",        200),
+    row("GET /login",                          PUBLIC,           "",        200),
+    row("POST /login",                         PUBLIC,           "",        401, data={"token": "x"}),
+    row("POST /logout",                        PUBLIC,           "",        303),
+    row("GET /",                               KNOWN,            "",        303),
+    row("POST /theme",                         KNOWN,            "",        303),
+    row("GET /runs",                           READ,             "",        200),
+    row("GET /runs/{run_id}",                  READ,             "queued",  200),
+    row("POST /runs/{run_id}/stop",            STOP,             "queued",  303, 303),
+    row("POST /runs/{run_id}/resume",          ANSWER,           "stopped", 303),
+    row("POST /runs/{run_id}/retry",           SUBMIT,           "errored", 303),
+    row("POST /runs/{run_id}/delete",          ADMIN,            "stopped", 303),
+    row("GET /runs/{run_id}/answer",           READ,             "asks",    200),
+    row("POST /runs/{run_id}/answer",          (READ, ANSWER),   "asks",    303),
+    row("GET /runs/{run_id}/turns/{digest}",   READ,             "queued",  404),  # it has none yet
+    row("GET /runs/{run_id}/artifacts/{name:path}", READ,        "queued",  200),
+    row("POST /filters",                       READ,             "",        303, data={"name": "mine", "query": "status=errored"}),
+    row("POST /filters/forget",                READ,             "",        303, data={"name": "mine"}),
+    row("GET /stops",                          READ,             "",        200),
+    row("POST /stops",                         STOP,             "",        303, data={"status": "queued"}),
+    row("POST /flows/{name}/pause",            ADMIN,            "",        303),
+    row("POST /flows/{name}/unpause",          ADMIN,            "",        303),
+    row("GET /inbox",                          READ,             "",        200),
+    row("GET /start",                          READ,             "",        200),
+    row("POST /start",                         (READ, SUBMIT),   "",        303, data={"flow": "countdown", "goal": "g"}),
+    row("GET /fleet",                          READ,             "",        200),
+    row("GET /stuck",                          READ,             "",        200),
+]  # fmt: skip
+
+
+def expected(row: Row, who: str, whose: str) -> int:
+    """The status of a cell."""
+    if row.scopes is PUBLIC:
+        return row.status
+    if who in STRANGERS:
+        return 303 if row.is_a_page else 401
+    has = FRIENDS[who]
+    if ADMIN in has:
+        return row.missing if whose is MISSING else row.status
+    for scope in row.scopes:
+        if scope not in has:
+            return 403
+        if row.is_of_a_run and whose is not OWN:  # what they may, they may with their own
+            return 404
+    return row.status
+
+
+@pytest.fixture(scope="module")
+def room(server: CrashableServer) -> Iterator[Room]:
+    with room_on(server) as made:
+        yield made
+
+
+class Asker:
+    """Somebody with a token, or without; their browser has seen a page, so that its forms are no obstacle."""
+
+    def __init__(self, room: Room, token: str | None) -> None:
+        self.room, self.token = room, token
+        self._browser = room.asking(token)
+
+    def ask(self, row: Row, run_id: str = "") -> Response:
+        if NOTICE in self._browser.cookies:  # what the next page is to say of what was done before
+            del self._browser.cookies[NOTICE]
+        if "holdfast" not in self._browser.cookies:
+            self._browser.headers["x-csrf-token"] = csrf_of(self._browser)
+        path = (
+            row.path.replace("{run_id}", run_id)
+            .replace("{digest}", "none")
+            .replace("{name:rest}", "log")
+            .replace("{name:path}", "log")
+            .replace("{name}", "countdown")
+        )
+        return self._browser.request(row.method, path, **row.given)
+
+
+@pytest.fixture(scope="module")
+def askers(room: Room) -> dict[str, Asker]:
+    """Each caller by name."""
+    tokens: dict[str, str | None] = {"no token": None, "nonsense": "x", "unknown": f"hf_{'0' * 16}_{'x' * 43}"}
+    for who, scopes in FRIENDS.items():
+        name = "root" if ADMIN in scopes else "ann"
+        tokens[who] = room.token(name, *(scope.value for scope in scopes)) if scopes else room.token_without_scopes(name)
+    tokens["revoked"] = room.token("ann")
+    room.tokens.revoke(str(tokens["revoked"])[3:19])
+    store = room.client._store
+    store.now = store.time() - 10_000
+    tokens["expired"] = room.tokens.create("ann", Scope, timedelta(seconds=1)).text
+    store.now = None
+    room.tokens.signing_key()  # made at the first cookie, whoever asks
+    return {who: Asker(room, tokens[who]) for who in (*STRANGERS, *FRIENDS)}
+
+
+numbers = count(1)
+
+
+def run_of(room: Room, owner: str, state: str) -> str:
+    """A run of theirs; all ids are of one length."""
+    run_id, store = f"run-{next(numbers):06d}", room.client._store
+    nodes = ["Controller"] if state == "asks" else None
+    room.client.submit("countdown", "g", {"rounds": 1}, run_id=run_id, submitted_by=owner, interrupt_before=nodes)
+    store.redis.hset(store.keys.artifacts(run_id), "log", "all is well")
+    if state == "errored":
+        granted = try_claim(store, run_id, known=("countdown",))
+        assert isinstance(granted, Granted)
+        fail_round(store, granted, max_failures=1)
+    if state == "stopped":
+        room.client.request_stop(run_id, "now")
+    return run_id
+
+
+def targets(room: Room, row: Row) -> dict[str, str]:
+    """The run of each kind; one that no run is about has none."""
+    if not row.is_of_a_run:
+        return {OWN: ""}
+    return {OWN: run_of(room, "ann", row.state), ANOTHERS: run_of(room, "bob", row.state), MISSING: f"run-{next(numbers):06d}"}
+
+
+def test_every_route_has_a_row(room: Room) -> None:
+    routes = {
+        f"{method} {context.path}"
+        for context in iter_route_contexts(room.app.routes)
+        if context.path not in NOBODYS
+        for method in (context.methods or {"ANY"}) - {"HEAD"}
+    }
+    assert routes == {row.call for row in ROWS}
+    assert len({row.call for row in ROWS}) == len(ROWS)
+
+
+def fault(row: Row, answer: Response, who: str, whose: str) -> str:
+    """What is wrong with the answer to a cell; '' for nothing."""
+    status = expected(row, who, whose)
+    to_login = answer.status_code == 303 and answer.headers["location"].startswith("/login")
+    right = to_login is ((who in STRANGERS and status == 303 and row.scopes is not PUBLIC) or row.path == "/logout")
+    return "" if answer.status_code == status and right else f"{who}, {whose}: {answer.status_code}, not {status}: {answer.text}"
+
+
+def test_a_stranger_and_one_without_scopes_are_refused_wherever_it_matters(room: Room, askers: dict[str, Asker]) -> None:
+    run_id = run_of(room, "ann", "queued")
+    faults = [fault(row, askers[who].ask(row, run_id), who, OWN) for row in ROWS if row.scopes for who in ("no token", "no scope")]
+    assert len(faults) > 80 and not [each for each in faults if each]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.call.replace(API, ""))
+def test_who_may_and_who_may_not(room: Room, askers: dict[str, Asker], row: Row) -> None:
+    runs = targets(room, row)
+    cells = [(who, whose) for who in askers for whose in runs]
+    refused = [cell for cell in cells if row.scopes is not PUBLIC and (cell[0] in STRANGERS or expected(row, *cell) in (403, 404))]
+    before = everything(room.client._store)
+    faults = [fault(row, askers[who].ask(row, runs[whose]), who, whose) for who, whose in refused]
+    assert everything(room.client._store) == before, "who is refused changes nothing"
+    for who, whose in [cell for cell in cells if cell not in refused]:
+        fresh = runs if row.method == "GET" else targets(room, row)
+        faults.append(fault(row, askers[who].ask(row, fresh[whose]), who, whose))
+    assert not [each for each in faults if each]
+    told = {expected(row, *cell) for cell in refused}
+    assert told >= ({403} if row.scopes else set()) | ({404} if row.is_of_a_run else set())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("row", [row for row in ROWS if row.is_of_a_run], ids=lambda row: row.call.replace(API, ""))
+@pytest.mark.parametrize("damaged", [False, True], ids=["", "damaged"])
+def test_anothers_run_is_told_as_one_that_is_not_there(room: Room, askers: dict[str, Asker], row: Row, damaged: bool) -> None:
+    """Byte by byte, but for its id; also where it is damaged."""
+    runs = targets(room, row)
+    if damaged:
+        room.client._store.redis.hset(room.client._store.keys.run(runs[ANOTHERS]), mapping={"step": "x", "digest": "y"})
+    for who, scopes in FRIENDS.items():
+        if ADMIN in scopes:
+            continue
+        heard = {whose: askers[who].ask(row, run_id) for whose, run_id in runs.items() if whose is not OWN}
+        told = {(each.status_code, str(each.headers), each.text.replace(runs[whose], "RUN")) for whose, each in heard.items()}
+        first, *others = sorted(told)
+        assert not others, list(unified_diff(repr(first).split(","), repr(others[0]).split(",")))
+        assert first[0] == expected(row, who, MISSING)

@@ -1,0 +1,284 @@
+"""The table of runs and the page of one, as they are sent: whole, harmless, and of use without JavaScript."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import httpx2
+import pytest
+
+from tests.support.markup import Markup
+from tests.support.runs import claim, commit_end, fail_round
+from tests.support.servers import server as server_of_its_own
+from tests.support.visiting import Page, Visitor
+from tests.support.web import serving
+from worker import Client, Run
+from worker.client.filters import SavedFilters
+from worker.settings import Settings
+from worker.store import Store
+from worker.web import Caller, Scope
+
+HOSTILE = '<script>alert("x")</script>\u202e\x00\x07 مرحبا \U0001f469\u200d\U0001f680 \'"& {{ 7 * 7 }}'
+KNOWN = ("countdown",)
+
+
+@pytest.fixture
+def live_store(settings: Settings, prefix: str) -> Iterator[Store]:
+    """A store that goes by the server's clock."""
+    made = Store(settings.redis_url or "", prefix)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def visitor(settings: Settings) -> Iterator[Visitor]:
+    with serving(settings) as url, Visitor(url) as somebody:
+        yield somebody
+
+
+@contextmanager
+def somebody(settings: Settings, name: str, *scopes: Scope) -> Iterator[Visitor]:
+    """A visitor of this name, with these scopes alone."""
+    with serving(settings, lambda request: Caller(name, frozenset(scopes))) as url, Visitor(url) as visitor:
+        yield visitor
+
+
+def sound(page: Page) -> Page:
+    """The page, once it was found to be well-formed and free of what a strict policy forbids."""
+    assert Markup(page.html).faults == []
+    assert "\u202e" not in page.html and "\x00" not in page.html and "<script>alert" not in page.html
+    return page
+
+
+def queued(client: Client, store: Store) -> Run:
+    return client.submit("countdown", HOSTILE, {"rounds": 3}, labels={HOSTILE: HOSTILE}, budgets={"tokens": 1000, "money": 2})
+
+
+def running(client: Client, store: Store) -> Run:
+    run = queued(client, store)
+    claim(store, run.id, known=KNOWN, owner=HOSTILE)
+    return run
+
+
+def interrupted(client: Client, store: Store) -> Run:
+    run = client.submit("countdown", HOSTILE, {"rounds": 3}, interrupt_before=["Controller"])
+    told = {"i_kind": "node", "i_reason": HOSTILE, "i_data": json.dumps({"approval": {"command": HOSTILE, "args": {HOSTILE: HOSTILE}}})}
+    store.redis.hset(store.keys.run(run.id), mapping=told)
+    return run
+
+
+def stopped(client: Client, store: Store) -> Run:
+    run = running(client, store)
+    client.request_stop(run.id, "now", HOSTILE.replace("\x00", ""), HOSTILE.replace("\x00", ""))
+    return run
+
+
+def completed(client: Client, store: Store) -> Run:
+    run = queued(client, store)
+    answer = json.dumps({"text": HOSTILE * 50, "more": [HOSTILE]})
+    assert commit_end(store, claim(store, run.id, known=KNOWN), answer=answer, spent=json.dumps({"tokens": 900, "money": 0.5}))[0] == "ok"
+    return run
+
+
+def errored(client: Client, store: Store) -> Run:
+    run = queued(client, store)
+    fail_round(store, claim(store, run.id, known=KNOWN), max_failures=1, fatal=1)
+    store.redis.hset(store.keys.run(run.id), "error", HOSTILE * 100)
+    return run
+
+
+STATUSES: dict[str, Callable[[Client, Store], Run]] = {
+    made.__name__: made for made in (queued, running, interrupted, stopped, completed, errored)
+}
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_a_run_of_every_status_is_shown_with_all_that_is_hostile_in_it_made_harmless(
+    visitor: Visitor, client: Client, live_store: Store, status: str
+) -> None:
+    run = STATUSES[status](client, live_store)
+    assert client.get(run.id).status.value == status
+    page = sound(visitor.see(f"/runs/{run.id}"))
+    assert page.status == 200 and status in page.text and '<script>alert("x")</script>' in page.text and "{{ 7 * 7 }}" in page.text
+    table = sound(visitor.see("/runs"))
+    assert status in table.text and f"/runs/{run.id}" in table.links
+
+
+def test_a_damaged_run_is_named_in_the_table_and_its_page_says_what_is_wrong(visitor: Visitor, client: Client, live_store: Store) -> None:
+    run = queued(client, live_store)
+    live_store.redis.hset(live_store.keys.run(run.id), "labels", HOSTILE)
+    assert f"/runs/{run.id}" in sound(visitor.see("/runs")).links
+    page = sound(visitor.see(f"/runs/{run.id}"))
+    assert page.status == 409 and "does not read" in page.text and "'labels'" in page.text
+    assert page.form("/delete") and page.form("/stop")
+
+
+def test_a_huge_goal_is_cut_in_the_table_and_whole_on_its_page(visitor: Visitor, client: Client) -> None:
+    goal = "a word and " * 5000
+    run = client.submit("countdown", goal)
+    assert len(visitor.see("/runs").html) < 20_000
+    assert goal.strip() in sound(visitor.see(f"/runs/{run.id}")).text
+
+
+def test_of_2000_rounds_the_newest_hundred_are_shown_and_the_older_ones_page_by_page(
+    visitor: Visitor, client: Client, live_store: Store
+) -> None:
+    run = client.submit("countdown", "g", {"rounds": 1000})
+    at = int(run.created_at.timestamp() * 1000)
+    with live_store.redis.pipeline() as pipe:
+        for step in range(2000):
+            node = ("Controller", "Executor")[step % 2]
+            event = {"type": "committed", "at": at + 20 * step + 20, "step": step, "attempt": 1, "node": node, "took": 4}
+            pipe.xadd(live_store.keys.events(run.id), {**event, "data": json.dumps({"command": "tick", "args": f"step{step}"})})
+        pipe.execute()
+    page, seen = sound(visitor.see(f"/runs/{run.id}")), []
+    assert "tick step1999" in page.text and len(page.html) < 250_000 and "waited 0.02 s" in page.text
+    for _ in range(30):
+        seen += [word for word in page.text.split() if word.startswith("step") and word[4:].isdecimal()]
+        older = [link for link in page.links if "before=" in link]
+        if not older:
+            break
+        page = visitor.see(older[0])
+    assert [*dict.fromkeys(seen)] == [f"step{step}" for step in reversed(range(2000))]
+    assert "submitted" in page.text
+
+
+def test_what_a_round_waited_is_what_lies_between_it_and_the_round_before(visitor: Visitor, client: Client, live_store: Store) -> None:
+    run = client.submit("countdown", "g")
+    at = int(run.created_at.timestamp() * 1000)
+    for step, after, took in ((0, 5_000, 2_000), (1, 9_000, 1_000)):
+        event = {"type": "committed", "at": at + after, "step": step, "attempt": 1, "node": "Controller", "took": took}
+        live_store.redis.xadd(live_store.keys.events(run.id), {**event, "data": "{}"})
+    text = visitor.see(f"/runs/{run.id}").text
+    assert "1.0 s · waited 3.0 s" in text and "2.0 s · waited 3.0 s" in text
+
+
+@pytest.mark.slow
+def test_an_observation_that_an_event_has_only_the_beginning_of_is_to_be_had_whole(
+    visitor: Visitor, client: Client, worker_process: Callable[..., object]
+) -> None:
+    worker_process(app="worker.app", HOLDFAST_FLOW_MODULES="tests.support.thinking")
+    goal = "/srv/" + "very-long-name/" * 30
+    run = client.submit("careful", goal, interrupt_before=[])
+    client.wait(run.id, 30)
+    client.resume(run.id, "approve")
+    client.wait(run.id, 30)
+    page = sound(visitor.see(f"/runs/{run.id}"))
+    (link,) = [link for link in page.links if "/turns/" in link]
+    assert f"removed {goal} and all in it" in sound(visitor.see(link)).text
+
+
+def test_artifacts_are_linked_and_shown(visitor: Visitor, client: Client, live_store: Store) -> None:
+    run = queued(client, live_store)
+    live_store.redis.hset(live_store.keys.artifacts(run.id), f"a/b {HOSTILE}", HOSTILE)
+    page = sound(visitor.see(f"/runs/{run.id}"))
+    (link,) = [link for link in page.links if "/artifacts/" in link]
+    assert '<script>alert("x")</script>' in sound(visitor.see(link)).text
+
+
+def test_the_form_narrows_the_table_by_status_flow_and_labels(visitor: Visitor, client: Client) -> None:
+    one = client.submit("countdown", "one", labels={"team": "a", "env": "x"})
+    other = client.submit("question", "other", labels={"team": "b"})
+    for query, fitting in (
+        ("status=queued", {one.id, other.id}), ("status=errored", set()), ("flow=question", {other.id}), ("label=team%3Da", {one.id}),
+        ("label=team%3Da%2C+env%3Dx", {one.id}), ("flow=question&label=team%3Da", set()),
+    ):  # fmt: skip
+        page = sound(visitor.see(f"/runs?{query}"))
+        assert {run.id for run in (one, other) if f"/runs/{run.id}" in page.links} == fitting, query
+    for wrong in ("status=bogus", "label=team", "cursor=bogus"):
+        page = sound(visitor.see(f"/runs?{wrong}"))
+        assert page.status == 422 and ("should be" in page.text or "written name=value" in page.text), wrong
+
+
+def test_older_runs_are_found_page_by_page(visitor: Visitor, client: Client) -> None:
+    ids = [client.submit("countdown", str(number)).id for number in range(60)]
+    page = visitor.see("/runs")
+    seen = [link for link in page.links if link.startswith("/runs/")]
+    (older,) = [link for link in page.links if "cursor=" in link]
+    seen += [link for link in sound(visitor.see(older)).links if link.startswith("/runs/")]
+    assert seen == [f"/runs/{run_id}" for run_id in reversed(ids)]
+
+
+def test_a_filter_is_kept_under_a_name_used_and_forgotten_and_is_nobody_elses(visitor: Visitor, settings: Settings, client: Client) -> None:
+    client.submit("countdown", "g")
+    kept = visitor.send(visitor.see("/runs?status=queued&flow=countdown"), "/filters", name='Mine <"&> ')
+    assert 'Mine <"&>' in sound(kept).text and "/runs?status=queued&flow=countdown" in kept.links
+    with somebody(settings, "eve", Scope.READ) as eve:
+        assert "Mine" not in eve.see("/runs").text
+    gone = visitor.send(kept, "/filters/forget")
+    assert "is forgotten" in gone.text and "/runs?status=queued&flow=countdown" not in gone.links
+
+
+def test_a_filter_that_cannot_be_kept_is_refused(visitor: Visitor, client: Client) -> None:
+    page = visitor.see("/runs?flow=countdown")
+    assert "line of 1 to 60" in sound(visitor.send(page, "/filters", name="x" * 61)).text
+    for number in range(50):
+        SavedFilters(client, "local").save(str(number), "flow=countdown")
+    assert "forget one first" in visitor.send(page, "/filters", name="one more").text
+    assert "is kept" in visitor.send(page, "/filters", name="49").text
+
+
+def test_the_runs_of_a_filter_are_stopped_once_their_number_was_seen(visitor: Visitor, client: Client) -> None:
+    mine = [client.submit("countdown", "g", labels={"n": "1"}) for _ in range(3)]
+    other = client.submit("question", "g")
+    (link,) = [link for link in visitor.see("/runs?flow=countdown").links if "/stops" in link]
+    page = sound(visitor.see(link))
+    assert page.headings[0] == "Stop 3 runs?"
+    after = visitor.send(page, "/stops", mode="now", reason="enough")
+    assert "3 runs stopped" in after.text
+    assert [client.get(run.id).status.value for run in (*mine, other)] == ["stopped"] * 3 + ["queued"]
+    assert client.get(mine[0].id).details["stop_reason"] == "enough"
+    assert not [link for link in visitor.see("/runs?flow=countdown&label=n%3D1").links if "/stops" in link]
+
+
+def test_who_may_only_read_is_shown_no_button_that_does_something(settings: Settings, client: Client, live_store: Store) -> None:
+    runs = [client.submit("countdown", "g", submitted_by="eve", interrupt_before=before) for before in (None, ["Controller"])]
+    with somebody(settings, "eve", Scope.READ) as eve:
+        for run in runs:
+            assert {form.action for form in eve.see(f"/runs/{run.id}").forms if form.method == "post"} == {"/theme"}
+        assert "/start" not in eve.see("/runs").links
+
+
+def test_another_owners_run_is_not_found(settings: Settings, client: Client) -> None:
+    run = client.submit("countdown", "secret", submitted_by="ada")
+    with somebody(settings, "eve", Scope.READ, Scope.STOP) as eve:
+        page = sound(eve.see(f"/runs/{run.id}"))
+        assert page.status == 404 and page.headings == ["No such run"] and "secret" not in page.html
+        assert run.id not in eve.see("/runs").html
+
+
+def test_colours_are_chosen_and_nobody_is_led_elsewhere_by_it(visitor: Visitor) -> None:
+    page = visitor.see("/runs?status=queued")
+    dark = visitor.send(page, "/theme", theme="dark")
+    assert 'data-theme="dark"' in sound(dark).html and dark.url.endswith("/runs?status=queued")
+    assert "data-theme" not in visitor.send(dark, "/theme", theme="system").html
+    for elsewhere in ("https://evil.example/", "//evil.example/", "/\\evil.example"):
+        assert "evil" not in visitor.send(page, "/theme", here=elsewhere).url
+
+
+def test_static_files_are_kept_for_ever_by_the_digest_of_their_content_alone(visitor: Visitor, settings: Settings) -> None:
+    with serving(settings) as url, httpx2.Client(base_url=url) as http:
+        addresses = Markup(http.get("/runs").text).scripts
+        assert len(addresses) == 3
+        for address in addresses:
+            assert "immutable" in http.get(address).headers["Cache-Control"]
+        assert http.get("/static/live.js?v=other").headers["Cache-Control"] == "no-cache"
+        for outside in ("/static/../page.py", "/static/%2e%2e/app.py", "/static/vendor/"):
+            assert http.get(outside).status_code == 404
+
+
+def test_where_the_state_server_is_away_the_page_says_so_and_looks_again() -> None:
+    with (
+        server_of_its_own() as running,
+        serving(Settings(redis_url=running.url), lambda request: Caller("a", frozenset(Scope))) as url,
+        httpx2.Client(base_url=url, timeout=30) as http,
+    ):
+        assert http.get("/runs").status_code == 200
+        running.kill()
+        answer = http.get("/runs")
+        assert answer.status_code == 503 and answer.headers["Refresh"] == "2"
+        assert sound(Page(answer)).headings == ["The state server does not answer"]
+        running.restart()
+        assert http.get("/runs").status_code == 200

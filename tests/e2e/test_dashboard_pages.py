@@ -1,0 +1,269 @@
+"""Inbox, stuck, fleet and start, as somebody without JavaScript sees and uses them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from flows import Command, ControllerExecutorFlow, Finish, RoundContext, command, register
+from tests.support.servers import until
+from tests.support.visiting import Page, Visitor
+from tests.support.web import serving
+from tests.support.workers import WorkerProcess
+from worker import Client, Run, RunStatus
+from worker.settings import Settings
+from worker.store import Store
+from worker.store.letters import DeadLetters
+
+HOSTILE = '<script>alert("x")</script>\u202e\x07'
+
+
+@register("order")
+class Order(ControllerExecutorFlow):
+    description = f"Orders something. {HOSTILE}"
+
+    class Inputs(BaseModel):
+        what: str
+        how_many: int = 1
+        gift: bool = False
+
+    def decide(self, context: RoundContext) -> Command | Finish:
+        return Finish("done")
+
+    @command(idempotent=True)
+    def pay(self, context: RoundContext, amount: int) -> int:
+        return amount
+
+
+@pytest.fixture
+def visitor(settings: Settings) -> Iterator[Visitor]:
+    with serving(settings) as url, Visitor(url) as somebody:
+        yield somebody
+
+
+def asks(client: Client, prefix: str, reason: str, data: dict[str, Any] | None = None, kind: str = "node", goal: str = "x") -> Run:
+    """A run that waits before its first round, whose question is made what a node's would be."""
+    run = client.submit("countdown", goal, inputs={"rounds": 1}, interrupt_before=["Controller"])
+    store = Store(client.settings.redis_url or "", prefix)
+    store.redis.hset(store.keys.run(run.id), mapping={"i_kind": kind, "i_reason": reason, "i_data": json.dumps(data)})
+    store.close()
+    return run
+
+
+def given(client: Client, run: Run) -> Any:
+    """The answer that the run was given last."""
+    resumed = [event for event in client.events(run.id, follow=False) if event.type == "resumed"]
+    assert len(resumed) == 1
+    return resumed[0].data.get("answer")
+
+
+def test_an_empty_inbox_says_so(visitor: Visitor) -> None:
+    assert "Nothing waits for people" in visitor.see("/inbox").text
+
+
+def test_a_run_that_was_paused_goes_on_by_a_button_and_leaves_the_inbox(visitor: Visitor, client: Client) -> None:
+    run = client.submit("countdown", HOSTILE, inputs={"rounds": 1}, interrupt_before=["Controller"])
+    page = visitor.see("/inbox")
+    assert run.id in page.text and "<script>alert" not in page.html and "\u202e" not in page.html
+    after = visitor.send(page, f"/runs/{run.id}/answer")
+    assert after.headings[0] == "Inbox" and f"Run {run.id} has your answer" in after.text and "Nothing waits" in after.text
+    assert client.get(run.id).status is RunStatus.QUEUED
+
+
+@pytest.mark.parametrize(
+    ("filled", "answer"),
+    [
+        ({"way": "approve"}, "approve"),
+        ({"way": "refuse", "text": "too dear"}, {"refuse": "too dear"}),
+        ({"way": "edit", "edit": '{"amount": 5}'}, {"edit": {"amount": 5}}),
+    ],
+)
+def test_an_approval_shows_the_exact_command_and_takes_each_answer(
+    visitor: Visitor, client: Client, prefix: str, filled: dict[str, str], answer: Any
+) -> None:
+    about = {"approval": {"command": "pay", "args": {"amount": 500, "to": HOSTILE}, "digest": "d"}}
+    run = asks(client, prefix, "may it pay?", about)
+    page = visitor.see("/inbox")
+    assert 'pay {"amount": 500' in page.text and "<script>alert" not in page.html
+    visitor.send(page, f"/runs/{run.id}/answer", **filled)
+    assert given(client, run) == answer
+
+
+def test_an_answer_that_does_not_fit_is_told_beside_what_was_typed(visitor: Visitor, client: Client, prefix: str) -> None:
+    run = asks(client, prefix, "may it pay?", {"approval": {"command": "pay", "args": {}, "digest": "d"}})
+    again = visitor.send(visitor.see("/inbox"), f"/runs/{run.id}/answer", way="edit", edit="{amount: 5}")
+    assert again.status == 422 and "expected the arguments as JSON" in again.text and "{amount: 5}" in again.html
+    assert client.get(run.id).status is RunStatus.INTERRUPTED
+    visitor.send(again, f"/runs/{run.id}/answer", way="edit", edit='{"amount": 5}')
+    assert given(client, run) == {"edit": {"amount": 5}}
+
+
+def test_a_question_takes_a_text_or_json(visitor: Visitor, client: Client, prefix: str) -> None:
+    for filled, answer in (({"way": "text", "text": "7"}, "7"), ({"way": "json", "text": "7"}, 7)):
+        run = asks(client, prefix, "how many?")
+        visitor.send(visitor.see(f"/runs/{run.id}/answer"), f"/runs/{run.id}/answer", **filled)
+        assert given(client, run) == answer
+
+
+def test_a_doubt_takes_a_result_words_or_another_try(visitor: Visitor, client: Client, prefix: str) -> None:
+    about = {"in_doubt": {"command": "pay", "args": {"amount": 5}}}
+    for filled, answer in (
+        ({"way": "retry"}, "retry"),
+        ({"way": "result", "text": '{"paid": true}'}, {"result": {"paid": True}}),
+        ({"way": "tell", "text": "it was paid"}, {"tell": "it was paid"}),
+    ):
+        run = asks(client, prefix, "did it pay?", about)
+        visitor.send(visitor.see(f"/runs/{run.id}/answer"), f"/runs/{run.id}/answer", **filled)
+        assert given(client, run) == answer
+
+
+def test_a_spent_budget_is_raised_by_an_amount(visitor: Visitor, client: Client, prefix: str) -> None:
+    run = client.submit("countdown", "x", inputs={"rounds": 1}, interrupt_before=["Controller"], budgets={"tokens": 100})
+    store = Store(client.settings.redis_url or "", prefix)
+    data = {"budget": "tokens", "limit": 100, "spent": 120}
+    store.redis.hset(store.keys.run(run.id), mapping={"i_kind": "budget", "i_reason": "spent", "i_data": json.dumps(data)})
+    store.close()
+    page = visitor.see("/inbox")
+    assert "120 of 100" in page.text
+    refused = visitor.send(page, f"/runs/{run.id}/answer", amount="10")
+    assert refused.status == 422 and "add more than" in refused.text
+    visitor.send(refused, f"/runs/{run.id}/answer", amount="50")
+    assert client.get(run.id).details["budgets"] == {"tokens": 150}
+
+
+def test_what_was_answered_meanwhile_is_not_answered_again(visitor: Visitor, client: Client, prefix: str) -> None:
+    run = asks(client, prefix, "how many?")
+    page = visitor.see("/inbox")
+    client.resume(run.id, 3)
+    late = visitor.send(page, f"/runs/{run.id}/answer", way="text", text="4")
+    assert late.status == 409 and given(client, run) == 3
+
+
+def test_nothing_is_stuck_where_nothing_is(visitor: Visitor) -> None:
+    assert "Nothing is stuck" in visitor.see("/stuck").text
+
+
+def test_what_is_stuck_is_shown_once_for_each_reason_and_can_be_stopped_there(visitor: Visitor, client: Client) -> None:
+    runs = [client.submit("countdown", "x", inputs={"rounds": 1}) for _ in range(3)]
+    page = visitor.see("/stuck")
+    assert page.text.count("no live worker plays controller rounds") == 1 and all(run.id in page.text for run in runs)
+    after = visitor.send(page, f"/runs/{runs[0].id}/stop")
+    assert after.headings[0] == "Stuck" and f"Run {runs[0].id} is stopped" in after.text
+    assert client.get(runs[0].id).status is RunStatus.STOPPED
+
+
+def test_a_damaged_run_can_be_removed_and_refused_messages_are_told(visitor: Visitor, client: Client, prefix: str) -> None:
+    run = client.submit("countdown", "x", inputs={"rounds": 1})
+    store = Store(client.settings.redis_url or "", prefix)
+    store.redis.hset(store.keys.run(run.id), "step", "many")
+    store.redis.zrem(store.keys.due, run.id)
+    store.close()
+    letters = DeadLetters(client.settings.redis_url or "", prefix)
+    letters.put_aside("q", HOSTILE, f"it is {HOSTILE}")
+    letters.close()
+    page = visitor.see("/stuck")
+    assert "Damaged" in page.text and "Refused messages" in page.text and "<script>alert" not in page.html
+    visitor.send(page, f"/runs/{run.id}/delete")
+    assert run.id not in visitor.see("/stuck").text
+
+
+def test_the_fleet_shows_queues_and_flows_where_there_is_no_worker(visitor: Visitor, client: Client) -> None:
+    client.submit("countdown", "x", inputs={"rounds": 1})
+    page = visitor.see("/fleet")
+    assert "controller rounds in line 1 the next has waited" in page.text and "No workers" in page.text
+    assert "Orders something." in page.text and "<script>alert" not in page.html
+
+
+def test_a_flow_is_paused_and_let_go_on(visitor: Visitor, client: Client) -> None:
+    paused = visitor.send(visitor.see("/fleet"), "/flows/countdown/pause", reason="night")
+    assert "Flow countdown is paused" in paused.text and client.paused_flows()["countdown"]["reason"] == "night"
+    visitor.send(paused, "/flows/countdown/unpause")
+    assert client.paused_flows() == {}
+
+
+def test_a_run_is_started_by_the_form_of_its_flow_and_a_form_sent_twice_makes_one(visitor: Visitor, client: Client) -> None:
+    form = visitor.see("/start?flow=order")
+    assert "No live worker plays this flow" in form.text and "<script>alert" not in form.html
+    filled = {
+        "goal": "tea",
+        "input.what": "oolong",
+        "input.how_many": "2",
+        "input.gift": "on",
+        "labels": "who=me\nwhere=here",
+        "before:Executor": "on",
+    }
+    first = visitor.send(form, "/start", **filled)
+    visitor.send(form, "/start", **filled)
+    (run,) = client.runs().runs
+    assert first.url.endswith(f"/runs/{run.id}") and "is submitted" in first.text
+    assert (run.goal, run.inputs, run.labels) == ("tea", {"what": "oolong", "how_many": 2, "gift": True}, {"who": "me", "where": "here"})
+    assert client.transcript(run.id)["run"]["options"]["interrupt_before"] == ["Executor"] and run.details["submitted_by"] == "local"
+
+
+def test_what_is_wrong_in_a_form_is_told_at_its_field_and_nothing_typed_is_lost(visitor: Visitor, client: Client) -> None:
+    form = visitor.see("/start?flow=order")
+    filled = {"goal": "tea", "input.how_many": "few", "labels": "me", "max_rounds": "0", "budgets": "tokens=many", "run_id": "mine"}
+    wrong = visitor.send(form, "/start", **filled)
+    assert wrong.status == 422 and client.runs().runs == []
+    for expected in (
+        "expected something here",
+        "a whole number; it is 'few'",
+        "expected name=text",
+        "from 1; it is '0'",
+        "a number for tokens",
+    ):
+        assert expected in wrong.text
+    kept = wrong.form("/start").fields
+    assert {name: kept[name] for name in filled} == filled
+    taken = client.submit("countdown", "x", inputs={"rounds": 1}, run_id="mine")
+    right = {"input.what": "a", "input.how_many": "2", "labels": "", "max_rounds": "", "budgets": ""}
+    exists = visitor.send(wrong, "/start", **right)
+    assert exists.status == 422 and "mine exists already" in exists.text and taken.id == "mine"
+    assert visitor.send(exists, "/start", run_id="").status == 200
+
+
+def test_a_form_that_was_changed_after_it_had_submitted_says_so_and_submits_another(visitor: Visitor, client: Client) -> None:
+    form = visitor.see("/start?flow=order")
+    visitor.send(form, "/start", goal="tea", **{"input.what": "a"})
+    again = visitor.send(form, "/start", goal="coffee", **{"input.what": "a"})
+    assert again.status == 422 and "has submitted a run already" in again.text
+    assert visitor.send(again, "/start").status == 200
+    assert sorted(run.goal for run in client.runs()) == ["coffee", "tea"]
+
+
+def test_an_unknown_flow_is_told(visitor: Visitor) -> None:
+    page = visitor.see("/start?flow=nosuch")
+    assert "No flow is named nosuch" in page.text
+
+
+def test_a_run_is_stopped_resumed_retried_and_removed_by_its_buttons(visitor: Visitor, client: Client) -> None:
+    run = client.submit("countdown", "x", inputs={"rounds": 1})
+    stopped = visitor.send(visitor.see(f"/runs/{run.id}"), f"/runs/{run.id}/stop")
+    assert client.get(run.id).status is RunStatus.STOPPED and f"Run {run.id} is stopped" in stopped.text
+    goes_on = visitor.send(stopped, f"/runs/{run.id}/resume")
+    assert client.get(run.id).status is RunStatus.QUEUED and f"Run {run.id} goes on" in goes_on.text
+    stopped = visitor.send(goes_on, f"/runs/{run.id}/stop")
+    removed = visitor.send(stopped, f"/runs/{run.id}/delete")
+    assert client.runs().runs == [] and f"Run {run.id} is removed" in removed.text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_with_a_worker_the_fleet_shows_it_and_the_runs_end(visitor: Visitor, client: Client, worker_process: Any) -> None:
+    worker: WorkerProcess = worker_process()
+    page = visitor.see("/fleet")
+    assert "alive" in page.text and "No workers" not in page.text
+    visitor.send(visitor.see("/start?flow=countdown"), "/start", goal="x", **{"input.rounds": "2"})
+    (run,) = client.runs().runs
+    assert client.wait(run.id, 30).status is RunStatus.COMPLETED
+
+    def silent() -> bool:
+        page: Page = visitor.see("/fleet")
+        return "silent" in page.text
+
+    worker.kill()
+    until(silent, "the worker to be seen silent", 30)
