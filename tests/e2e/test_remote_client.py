@@ -124,7 +124,9 @@ def test_what_it_returns_is_what_client_returns(client: Client, remote: RemoteCl
     assert list(remote.events(run.id, follow=False)) == list(client.events(run.id, follow=False))
     assert remote.why(run.id) == client.why(run.id)
     assert remote.transcript(run.id) == client.transcript(run.id)
-    assert remote.queues() == client.queues() and remote.dead_letters() == []
+    assert [queue.name for queue in remote.queues()] == [queue.name for queue in client.queues()] and remote.dead_letters() == []
+    assert remote.latest_events(run.id, 1) == client.latest_events(run.id, 1) != []
+    assert remote.latest_events(run.id, before=remote.latest_events(run.id, 1)[0].id) == []
     assert [each.details["run"] for each in remote.stuck()] == [each.details["run"] for each in client.stuck()]
     assert remote.flows() == client.flows() and remote.workers() == [] and remote.artifacts(run.id) == {}
     assert len(remote.inbox()) == 0 and remote.inbox() == client.inbox()
