@@ -192,7 +192,7 @@ class Store(Reads):
         if told[0] == "message":
             return Fetched(told[1], told[2], None)
         claim = self._granted(told[2:], fetch.claim)
-        return claim and Fetched(told[1], claim.fields["message"], claim)
+        return None if claim is None else Fetched(told[1], claim.fields["message"], claim)
 
     def _granted(self, told: Sequence[str], claim: str) -> Granted | None:
         """What claiming.lua tells of a claim; None where its run is gone by now."""
