@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.web import serving, serving_app
 from worker.settings import Settings, current
+from worker.web.access.permitted import LOOK
 from worker.web.problems import KNOWN, OF_REQUESTS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
@@ -42,6 +43,10 @@ def test_every_call_can_be_made_and_does_what_is_said(settings: Settings, prefix
 def test_the_table_has_every_problem() -> None:
     rows = {word for row in re.findall(r"^\| \d+ \| (.*?) \|", TEXT, re.MULTILINE) for word in re.findall(r"`([a-z-]+)`", row)}
     assert rows == {row[2] for row in KNOWN} | {word for word, _ in OF_REQUESTS.values()}
+
+
+def test_a_page_looks_at_as_many_runs_as_are_told() -> None:
+    assert f"at most {LOOK} runs are looked at for one page" in TEXT
 
 
 def test_the_app_of_ones_own_works(settings: Settings, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
