@@ -64,7 +64,7 @@ picture: .venv/.dev ## record the README's picture of a real `holdfast watch`
 	@$(BIN)/python docs/record_watch.py docs/watch.svg
 
 clean: ## remove .venv and the caches
-	rm -rf .venv build dist mutants .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv build dist mutants .pytest_cache .pytest-artifacts .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 
 # The stamps say what .venv holds: they are newer than pyproject.toml, or it is installed again.
 .venv/.runtime: pyproject.toml

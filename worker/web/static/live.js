@@ -10,43 +10,49 @@
   const EVENTS = ["submitted", "committed", "interrupted", "resumed", "stop_requested", "stopped", "completed", "errored", "retried",
     "failed", "lost", "resent", "given_back"];
   const SOONEST = 500; // milliseconds between two looks, however much happens
-  const body = document.body;
+  const { live, liveSeconds = "2", liveEvents } = document.body.dataset;
   const away = document.getElementById("away");
-  let last = 0, waiting = 0, busy = false;
+  let last = Date.now(), waiting = 0, busy = false, source = null;
+  if (!live) return;
 
   // What is unfolded stays so, what is being typed stays as it is, and a form that still asks the same thing is left alone.
-  Object.assign(Idiomorph.defaults, { ignoreActiveValue: true, restoreFocus: true });
+  Idiomorph.defaults.ignoreActiveValue = true;
   Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, node) => !(name === "open" && node.tagName === "DETAILS");
   Idiomorph.defaults.callbacks.beforeNodeMorphed = (old, fresh) =>
-    !(old.dataset && old.dataset.keep && fresh.dataset && old.dataset.keep === fresh.dataset.keep);
+    !(old.dataset?.keep && old.dataset.keep === fresh.dataset?.keep);
 
   const look = () => {
     clearTimeout(waiting);
     waiting = 0;
-    if (busy || document.hidden) return;
+    if (document.hidden) return;
+    if (busy) return soon();
     busy = true;
     last = Date.now();
-    const parts = body.dataset.live.split(",");
+    const [first, ...others] = live.split(",");
     htmx.ajax("GET", location.href, {
-      source: body,
-      target: parts[0],
-      swap: "morph:outerHTML",
-      select: parts[0],
-      selectOOB: parts.slice(1).map((part) => `${part}:morph`).join(","),
-    }).finally(() => { busy = false; });
+      source: document.body, target: first, select: first, swap: "morph:outerHTML",
+      selectOOB: others.map((part) => `${part}:morph`).join(","),
+    }).catch(() => {}).finally(() => { busy = false; }); // what went wrong is told by the events below
   };
 
   const soon = () => {
-    if (!waiting) waiting = setTimeout(look, Math.max(0, last + SOONEST - Date.now()));
+    if (!waiting) waiting = setTimeout(look, Math.max(SOONEST / 5, last + SOONEST - Date.now()));
   };
 
-  if (!body.dataset.live) return;
-  setInterval(() => { if (Date.now() - last >= 900 * (body.dataset.liveSeconds || 2)) look(); }, 1000 * (body.dataset.liveSeconds || 2));
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) soon(); });
-  for (const name of ["htmx:responseError", "htmx:sendError"]) body.addEventListener(name, () => { away.hidden = false; });
-  body.addEventListener("htmx:afterOnLoad", () => { away.hidden = true; });
-  if (body.dataset.liveEvents && window.EventSource) {
-    const source = new EventSource(body.dataset.liveEvents);
-    for (const name of ["message", ...EVENTS]) source.addEventListener(name, soon);
-  }
+  // A tab that nobody looks at holds no connection: a browser has six for each server.
+  const listen = () => {
+    source?.close();
+    source = null;
+    if (!liveEvents || document.hidden) return;
+    source = new EventSource(liveEvents);
+    for (const name of EVENTS) source.addEventListener(name, soon);
+    source.addEventListener("end", () => { soon(); source.close(); });
+  };
+
+  setInterval(() => { if (Date.now() - last >= 900 * liveSeconds) look(); }, 1000 * liveSeconds);
+  document.addEventListener("visibilitychange", () => { listen(); if (!document.hidden) soon(); });
+  addEventListener("pagehide", () => source?.close());
+  for (const name of ["htmx:responseError", "htmx:sendError"]) document.body.addEventListener(name, () => { away.hidden = false; });
+  document.body.addEventListener("htmx:afterOnLoad", (event) => { if (event.detail.successful) away.hidden = true; });
+  listen();
 })();
