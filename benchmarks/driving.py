@@ -34,7 +34,7 @@ RUNS = 3
 READ = 1 << 18
 #: The run that a message is for; the run and the token of a grant (claiming.lua).
 MESSAGE = re.compile(rb'"argsrepr": "\(\'([^\']+)\'')
-GRANT = re.compile(rb'\["(\d+)",.*?"id":"([^"]+)"', re.DOTALL)
+GRANT = re.compile(rb"\r\n\d+ \d+ \d+ ([\w.-]+)\r\n.*?\x1fphase\x1fleased\x1ftoken\x1f(\d+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -129,14 +129,14 @@ class Slot:
     def _granted(self, answer: bytes, claim: str) -> tuple[bytes, bytes, str]:
         grant = GRANT.search(answer)
         assert grant is not None, f"nothing was claimed: {answer[:500]!r}"
-        return grant[2], grant[1], claim
+        return grant[1], grant[2], claim
 
 
 def _is_whole(answer: bytes) -> bool:
     """Whether this is all of an answer. No parser, which would cost more than all else here: each kind has an end of its own."""
     if answer.startswith(b"*2") and answer.endswith(b"continued\r\n"):  # a commit that fetched nothing
         return True
-    return answer.endswith((b"]\r\n", b"}}\r\n", b"_\r\n", b"*-1\r\n"))  # a grant, a message, none
+    return answer.endswith((b"$0\r\n\r\n", b"}}\r\n", b"_\r\n", b"*-1\r\n"))  # a grant (there are no turns), a message, none
 
 
 def drive(driven: Driven, number: int, rounds: Any, stopping: Any) -> None:

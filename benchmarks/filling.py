@@ -22,7 +22,7 @@ INPUTS = {"rounds": 1_000_000, "bytes": 500}
 #: Commands that are sent before the answers are read.
 BATCH = 100
 #: An answer to a submit, a claim and a commit that pauses.
-SUBMITTED, CLAIMED, PAUSED = re.compile(rb"ok\r\n\$16\r\n.{16}\r\n"), re.compile(rb"\]\r\n"), re.compile(rb"interrupted\r\n")
+SUBMITTED, CLAIMED, PAUSED = re.compile(rb"ok\r\n\$16\r\n.{16}\r\n"), re.compile(rb"\$0\r\n\r\n"), re.compile(rb"interrupted\r\n")
 
 
 def settings_of(server: RedisServer) -> Settings:
@@ -57,7 +57,7 @@ def park(server: RedisServer, ids: Sequence[str]) -> None:
         _send(server, ids, lambda one: submit.fill(message=first.of(one, 0, 0)), SUBMITTED)
         client._store.redis.delete(*client._store.keys.queue_names)  # nobody else shall play them
         answers = _send(server, ids, lambda one: claim.fill(claim=f"filler:1.{one}"), CLAIMED)
-        tokens = {grant[2].decode(): grant[1].decode() for grant in GRANT.finditer(answers)}
+        tokens = {grant[1].decode(): grant[2].decode() for grant in GRANT.finditer(answers)}
         _send(server, ids, lambda one: commit.fill(token=tokens[one], claim=f"filler:1.{one}", message=after.of(one, 1, 1)), PAUSED)
 
 

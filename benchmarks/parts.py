@@ -23,6 +23,7 @@ PARTS = {
     "scripts": "what one Redis carries: the scripts, driven without Celery",
     "fleet": "a simulated fleet: where the limit lies for 100, 1,000, 10,000 workers",
     "growth": "how the cost of a round grows with the rounds of its run",
+    "listing": "a page of the list of runs over HTTP",
     "parked": "what runs cost that wait for a person",
     "metrics": "what a scrape of /metrics costs beside 100,000 runs",
     "backlog": "what a queue of 100,000 runs costs",

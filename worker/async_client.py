@@ -187,6 +187,10 @@ class AsyncClient:
             pause = FIRST_LOOK if batch else min(pause * 1.5, LAST_LOOK)
             await asyncio.sleep(pause)
 
+    async def latest_events(self, run_id: str, limit: int = 100, before: str | None = None) -> list[Event]:
+        """What happened to the run last (before the event ``before``), oldest first."""
+        return await _threaded(self._client.latest_events, run_id, limit, before)
+
     async def inbox(self, limit: int = 50, cursor: str | None = None, submitted_by: str | None = None) -> Inbox:
         """The runs that wait for a person, those that have waited longest first."""
         return await _threaded(self._client.inbox, limit, cursor, submitted_by)

@@ -175,6 +175,8 @@ class Engine:
         return Sweeper(self.store, self.dispatcher, self.settings, self.name, announcement)
 
     def close(self) -> None:
-        """Close the connections of store and dispatcher."""
+        """Close the connections of store and dispatcher; what rounds that were played here came to is written before."""
+        if "figures" in vars(self):
+            self.write_figures()
         self.store.close()
         self.dispatcher.close()

@@ -29,6 +29,7 @@ class RoundFigures:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._pid = os.getpid()
         self._amounts: dict[tuple[str, ...], float] = {}
         self._denied = False
@@ -46,7 +47,14 @@ class RoundFigures:
         self._add({("spent", flow, name): amounts[name] for name in SPENT if amounts.get(name, 0) > 0})
 
     def flush(self, store: Store) -> None:
-        """Write what has been added up, in one exchange; what could not be written is kept for the next time."""
+        """Write what has been added up, in one exchange; what could not be written is kept for the next time.
+
+        What another thread is writing has been written when this returns.
+        """
+        with self._writing:
+            self._write(store)
+
+    def _write(self, store: Store) -> None:
         with self._lock:
             amounts, self._amounts = self._current(), {}
         if not amounts:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 
@@ -23,6 +24,11 @@ class QueueSeen:
     pushed: int
     taken: int
     oldest: float | None = None
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> QueueSeen:
+        """What ``to_dict`` told of; raises KeyError, TypeError where something is missing."""
+        return cls(**{each.name: data[each.name] for each in fields(cls)})
 
     def to_dict(self) -> dict[str, Any]:
         """It as JSON data."""

@@ -47,8 +47,12 @@ CONTENT = frozenset(
 
 def digest_of(fields: Mapping[str, str]) -> str:
     """SHA-256 over the content fields and the named values, so that a damaged run is found before it is played."""
-    content = {name: text for name, text in fields.items() if name in CONTENT or name.startswith(VALUE)}
-    return hashlib.sha256(canonical_escaped(content)).hexdigest()
+    return hashlib.sha256(canonical_escaped(content_of(fields))).hexdigest()
+
+
+def content_of(fields: Mapping[str, str]) -> dict[str, str]:
+    """The content fields and the named values."""
+    return {name: text for name, text in fields.items() if name in CONTENT or name.startswith(VALUE)}
 
 
 def canonical_escaped(content: Mapping[str, str]) -> bytes:
@@ -99,8 +103,13 @@ class Record:
         return self.mapping("inputs")
 
     @cached_property
+    def content(self) -> dict[str, str]:
+        """What the digest covers."""
+        return content_of(self.fields)
+
+    @cached_property
     def values(self) -> dict[str, Any]:
-        return {name.removeprefix(VALUE): self.json(name, None) for name in self.fields if name.startswith(VALUE)}
+        return {name.removeprefix(VALUE): self.json(name, None) for name in self.content if name.startswith(VALUE)}
 
     @cached_property
     def budgets(self) -> dict[str, float]:
@@ -154,7 +163,7 @@ class Record:
             raise DamagedRun(
                 f"run {self.id}: written with schema {schema!r}, this worker knows {SCHEMA!r}; upgrade it, or retry the run there"
             )
-        found = digest_of(self.fields)
+        found = digest_of(self.content)
         if found != self.fields.get("digest"):
             raise DamagedRun(
                 f"run {self.id}, step {self.fields.get('step')}: its content does not match its digest; it is quarantined. "

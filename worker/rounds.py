@@ -224,6 +224,8 @@ class Rounds:
             options["message"] = message.text
             fields |= {"task": message.task, "queue": message.queue}
             handed = message.queue, message.text
+        if settlement.kind == "next":  # with the others, what stands may have to be written again after something took it away
+            fields = {name: text for name, text in fields.items() if record.fields.get(name) != text}
         fetch = self._fetch() if delivery is not None and not self._draining() else None
         began = time.monotonic()
         while True:

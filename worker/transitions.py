@@ -180,7 +180,7 @@ def _pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:
 
 def _sealed(record: Record, changed: Mapping[str, str]) -> dict[str, str]:
     """The changed fields with the digest over the content as it will be."""
-    return {**changed, "digest": digest_of({**record.fields, **changed})}
+    return {**changed, "digest": digest_of({**record.content, **changed})}
 
 
 def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> None:
@@ -192,7 +192,7 @@ def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> 
             f"step {record.step} would add {added} bytes to the run; at most {settings.max_addition_bytes} are taken "
             "from one round (max_addition_bytes). Hand back less, or a reference to it"
         )
-    held = _size([text for name, text in {**record.fields, **settlement.fields}.items() if name.startswith(VALUE)])
+    held = _size([text for name, text in {**record.content, **settlement.fields}.items() if name.startswith(VALUE)])
     if held > settings.max_state_bytes:
         raise UnstorableValue(
             f"the named values would take {held} bytes; at most {settings.max_state_bytes} are kept beside the history "

@@ -49,6 +49,11 @@ def test_a_scrape_beside_many_runs_is_measured(tmp_path: Path) -> None:
     assert found["scrape, 100 runs"] > 0 and found["scrape, 1,000 runs"] > 0
 
 
+def test_a_page_of_runs_is_asked_for_beside_few_and_many(tmp_path: Path) -> None:
+    found = measured("listing", tmp_path)
+    assert len(found) == 6 and all(value > 0 for value in found.values())
+
+
 def test_a_backlog_is_worked_through_and_swept(tmp_path: Path) -> None:
     found = measured("backlog", tmp_path)
     assert found["rounds, 2,000 runs queued"] > 0 and found["sweep of 100 runs in line, 2,000 runs queued"] > 0

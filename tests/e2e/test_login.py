@@ -13,6 +13,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from tests.support.room import Room, csrf_of, room_on
 from tests.support.servers import CrashableServer
 from worker.web.access.sessions import AGE, Session, Sessions
+from worker.web.bodies import most_bytes
 
 LOGIN = "/login?next=%2Fruns"
 
@@ -171,6 +172,12 @@ def test_nobody_is_signed_in_by_a_form_of_another_site(room: Room) -> None:
         answer = browser.post("/login", data={"token": token}, headers=headers)
         assert answer.status_code in (303, 403) and answer.headers.get("location") in (None, "/login")
         assert not is_in(browser)
+
+
+def test_a_form_that_is_too_large_is_not_read_to_its_end(room: Room) -> None:
+    form = "token=" + "x" * most_bytes(room.client.settings)
+    answer = room.asking().post("/login", content=form, headers={"content-type": "application/x-www-form-urlencoded"})
+    assert answer.status_code == 413
 
 
 # What another site can make a browser do.

@@ -13,6 +13,7 @@ from tests.support.roles import ROLES, LockedServer, locked_server, password
 from tests.support.servers import until
 from worker import AccessDenied, Client, RunStatus, Settings, StoreUnavailable
 from worker.cli.main import run as holdfast
+from worker.client.tokens import Tokens
 from worker.doctor import Level
 
 FLOWS = "tests.support.rings"
@@ -192,3 +193,28 @@ def test_a_login_taken_away_is_an_error_at_once(locked: LockedServer, as_role: A
                 producer.runs()
         finally:
             operator.execute_command("ACL", "SETUSER", "producer", "+hgetall")
+
+
+def test_who_may_only_look_lists_a_submitters_runs_though_some_are_gone(locked: LockedServer, as_role: Any) -> None:
+    producer, reader, admin = as_role("producer"), as_role("reader"), as_role("admin")
+    gone, stays = (producer.submit("ledger", "g", {"rounds": 1}, submitted_by="ann").id for _ in range(2))
+    producer.request_stop(gone)
+    admin.delete(gone)
+    for each in (reader, producer, admin):
+        assert [run.id for run in each.runs(submitted_by="ann")] == [stays]
+
+
+def test_tokens_are_for_the_login_of_the_control_room_alone(locked: LockedServer, as_role: Any) -> None:
+    refused(locked)
+    tokens = Tokens(as_role("admin"))
+    made = tokens.create("ann", ["read"])
+    assert tokens.find(made.text) == made.token and tokens.all() == [made.token] and tokens.any() and tokens.signing_key()
+    assert refused(locked) == set()
+    for role in ("producer", "worker", "reader"):
+        theirs = Tokens(as_role(role))
+        for look in (theirs.all, theirs.any, theirs.signing_key, lambda theirs=theirs: theirs.create("eve", ["admin"])):
+            with pytest.raises(AccessDenied):
+                look()
+    tokens.sign_everybody_out()
+    tokens.revoke(made.token.id)
+    assert tokens.all() == []

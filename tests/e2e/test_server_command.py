@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.command_line import CommandLine, wait_for_line
+from tests.support.processes import ended
+from tests.support.servers import until
 from worker import Client
 from worker.cli import control_room, dashboard
 from worker.cli.listening import address_of, address_of_socket
@@ -27,7 +29,7 @@ from worker.settings import Settings
 def status_of(url: str) -> int | None:
     """What a GET is answered with; None where nothing answers."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         error.close()
@@ -107,6 +109,7 @@ def test_up_serves_the_dashboard_at_one_address_for_as_long_as_it_lives(tmp_path
             second.communicate(timeout=30)
         [pid] = [int(each) for each in Path(f"/proc/{up.pid}/task/{up.pid}/children").read_text().split() if _is_a_server(each)]
         os.kill(pid, signal.SIGKILL)
+        until(lambda: ended(pid), "its end")
         assert status_of(f"{url}/api/v1/runs/none") == 404, "what is asked meanwhile waits for the next one"
         wait_for_line(up, "the dashboard ended (signal 9); starting another")
         up.send_signal(signal.SIGINT)

@@ -166,6 +166,15 @@ def test_a_submission_repeated_under_its_key_makes_no_second_root(client: Client
     assert len(collected.spans) == 2
 
 
+def test_a_submission_sent_again_under_its_nonce_makes_no_second_root(client: Client, engine: Engine, collected: Collector) -> None:
+    with traced_to(collected):
+        for _ in range(2):
+            client.submit("ledger", "g", {"rounds": 1}, run_id="once", nonce="n0nceOfOneCallAlone0123456789")
+        play(engine, "once")
+    collected.tree("once", 1)
+    assert len(collected.spans) == 2
+
+
 def test_a_failing_attempt_says_so_by_its_exceptions_type_and_the_next_attempt_is_a_span_beside_it(
     client: Client, engine: Engine, collected: Collector
 ) -> None:

@@ -20,7 +20,8 @@ ROUNDS = 51
 
 
 CLAIMING = {"claim_round", "commit_round", "extend_leases", "sweep_due", "submit_run", "HGETALL", "XREAD"}
-ANNOUNCING = {"TIME", "MULTI", "ZADD", "HSET", "ZRANGEBYSCORE", "EXEC"}
+#: About once a second; figures of rounds are some thirty, in one exchange.
+ANNOUNCING = {"TIME", "MULTI", "ZADD", "HSET", "ZRANGEBYSCORE", "EXEC", "HINCRBY", "HINCRBYFLOAT"}
 CONNECTING = {"HELLO", "CLIENT", "SCRIPT", "PING", "ECHO"}
 
 

@@ -17,9 +17,9 @@ LONGEST_DELAY = 1.5
 
 
 class Proxy:
-    """Listens on a port of loopback of its own and passes on to the server's Unix socket; runs in a thread of its own."""
+    """Listens on a port of loopback of its own and passes on to the server's Unix socket, or port; runs in a thread of its own."""
 
-    def __init__(self, server: Path) -> None:
+    def __init__(self, server: Path | int) -> None:
         self._server = server
         self._mood = "pass"
         self._passed = asyncio.Event()
@@ -85,7 +85,7 @@ class Proxy:
 
     async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
         try:
-            server_in, server_out = await asyncio.open_unix_connection(str(self._server))
+            server_in, server_out = await self._reach()
         except OSError:
             client_out.transport.abort()  # as a server that is away refuses
             return
@@ -102,6 +102,11 @@ class Proxy:
             self._open -= {client_out, server_out}
             for writer in (client_out, server_out):
                 writer.transport.abort()
+
+    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if isinstance(self._server, int):
+            return await asyncio.open_connection("127.0.0.1", self._server)
+        return await asyncio.open_unix_connection(str(self._server))
 
     async def _pass_on(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, reply: bool) -> None:
         try:

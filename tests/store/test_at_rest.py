@@ -72,7 +72,7 @@ def test_a_run_at_rest_keeps_all_that_is_its_own(store: Store, where: str) -> No
 @pytest.mark.parametrize("where", REST)
 def test_a_run_at_rest_keeps_nothing_that_is_written_anew_when_it_goes_on(store: Store, where: str) -> None:
     new_run(store)
-    running = {"number", "grace", "looked", "queued_at"}
+    running = {"number", "grace", "queued_at"}
     assert running <= set(hash_of(store))
     REST[where](store)
     assert not running & set(hash_of(store))

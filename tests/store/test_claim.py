@@ -32,6 +32,7 @@ from tests.support.runs import (
     try_claim,
 )
 from worker.store import Granted, Refused, Store
+from worker.store.store import BETWEEN
 
 
 def test_a_claim_takes_the_lease_and_a_greater_token(store: Store) -> None:
@@ -280,3 +281,18 @@ def test_a_claim_that_was_freed_meanwhile_is_granted_anew_and_counted(store: Sto
     assert isinstance(again, Granted) and (again.token, again.attempt) == ("2", 2)
     assert events(store, kind="lost") != []
     assert sweep(store) == []
+
+
+@pytest.mark.parametrize("where", ["goal", "v:text", "i_answer"])
+def test_a_text_that_holds_what_stands_between_texts_is_told_as_it_is(store: Store, where: str) -> None:
+    """A claim is told as one text; what it cannot tell apart is read from the hash."""
+    new_run(store, fields={where: f"a{BETWEEN}b"})
+    granted = claim(store)
+    assert granted.fields[where] == f"a{BETWEEN}b"
+    assert granted.fields == hash_of(store) and granted.token == hash_of(store)["token"]
+
+
+def test_a_turn_that_holds_what_stands_between_texts_is_told_as_it_is(store: Store) -> None:
+    new_run(store)
+    commit_next(store, claim(store), additions=("one", f"t{BETWEEN}wo"))
+    assert claim(store).newest == ["one", f"t{BETWEEN}wo"]

@@ -128,7 +128,7 @@ def test_pages_of_any_size_give_what_one_large_page_gives(client: Client) -> Non
         look=st.none() | st.integers(1, 12),
     )
     @example(status=None, whose=None, flow=None, labels={}, limit=1, look=1)
-    @hypothesis_settings(max_examples=40)
+    @hypothesis_settings(max_examples=12)
     def pages_agree(
         status: RunStatus | None, whose: str | None, flow: str | None, labels: dict[str, str], limit: int, look: int | None
     ) -> None:

@@ -124,7 +124,7 @@ class Submitting(Fleet):
                 content=submission.content() if idempotency_key is not None else None,
                 submitted_by=submitted_by,
             )
-            root.made = word == "ok"
+            root.made = word == "ok" and (nonce is None or self._has(run_id, root.fields))
         match word:
             case "ok" | "existing":
                 if word == "ok" and phase == "queued":
@@ -138,6 +138,10 @@ class Submitting(Fleet):
                 )
             case _:
                 raise DamagedRun(f"run {run_id} was not submitted: the server answered {word} {detail}; look at that key with redis-cli")
+
+    def _has(self, run_id: str, fields: Mapping[str, str]) -> bool:
+        """Whether the run is the one that these were submitted with: a call sent again under its nonce is told ``ok`` as well."""
+        return not fields or self._store.some_fields([run_id], list(fields)) == [dict(fields)]
 
     def _kept(self, run_id: str) -> Run:
         try:

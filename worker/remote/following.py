@@ -67,6 +67,18 @@ class Following(Reading):
         self.get(run_id)
         return self._following(run_id, after, None) if follow else self._listed(run_id, after)
 
+    def latest_events(self, run_id: str, limit: int = 100, before: str | None = None) -> list[Event]:
+        """What happened to the run last (before the event ``before``), oldest first; raises RunNotFound."""
+        arguments.limit(limit)
+        arguments.after(before, "before")
+        found: list[Event] = []
+        more = True
+        while more and len(found) < limit:
+            told = self._ask(path_of(run_id, "events"), latest="true", before=before, limit=min(PAGE, limit - len(found)))
+            found = [*map(Event.from_dict, told["events"]), *found]
+            before, more = found[0].id if found else before, told["more"]
+        return found
+
     def _listed(self, run_id: str, after: str | None) -> Iterator[Event]:
         more = True
         while more:

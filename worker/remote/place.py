@@ -1,4 +1,4 @@
-"""Place: the inbox, the flows and the workers, and what is wrong with the place."""
+"""Place: the inbox, the flows, the workers and the queues, and what is wrong with the place."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from worker.client import Inbox, arguments
+from worker.queues import QueueSeen
 from worker.remote.connection import Connected
 from worker.remote.refusing import not_here
+from worker.verdict import Verdict
 
 if TYPE_CHECKING:
     from worker.doctor import Finding
 
-#: What waits for people, on one page.
+#: What the server tells of at once, at most.
 PAGE = 1000
 
 
@@ -30,6 +32,21 @@ class Place(Connected):
             more = Inbox.from_dict(self._ask("/inbox", limit=min(limit - len(page), PAGE), cursor=page.cursor))
             page = Inbox(page.waiting + more.waiting, more.cursor, page.damaged + more.damaged)
         return page
+
+    def stuck(self, limit: int = 50, submitted_by: str | None = None) -> list[Verdict]:
+        """Why runs stand still that nobody waits for on purpose; ``details["run"]`` names each verdict's run."""
+        arguments.limit(limit)
+        not_here(submitted_by=submitted_by)
+        return [Verdict.from_dict(each) for each in self._ask("/stuck", limit=min(limit, PAGE))]
+
+    def queues(self) -> list[QueueSeen]:
+        """The broker's queues: their lengths, and how long the next message's run has waited."""
+        return [QueueSeen.from_dict(each) for each in self._ask("/queues")]
+
+    def dead_letters(self, limit: int = 20) -> list[dict[str, Any]]:
+        """The newest messages that workers refused."""
+        arguments.limit(limit)
+        return list(self._ask("/dead-letters", limit=min(limit, PAGE)))
 
     def workers(self) -> list[dict[str, Any]]:
         """The workers that announced themselves lately."""

@@ -59,7 +59,7 @@ def raise_problem(answer: httpx2.Response, place: str) -> NoReturn:
         raise ERRORS[word](str(told.get("detail")))
     if answer.status_code in AWAY:
         raise StoreUnavailable(f"the control room at {place} is away: what stands before it answered {answer.status_code}")
-    if told.get("detail"):
+    if told.get("detail") and told.get("type", "").startswith(TYPE):
         raise HoldfastError(f"{told['detail']} (the control room at {place} answered {answer.status_code})")
     to = f" and sends on to {answer.headers['location']!r}" if "location" in answer.headers else ""
     raise HoldfastError(f"{place} answered {answer.status_code}{to}, as no control room does; is this its address?")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,8 @@ from worker.store.reads import Reads
 
 #: How many of the newest turns come with a claim.
 NEWEST_TURNS = 8
+#: Stands between texts that are told as one (claiming.lua).
+BETWEEN = "\x1f"
 #: Until a run of a paused flow is looked at again (ms), should whoever unpauses the flow die before it is told so.
 PAUSED_LOOK = 30_000
 
@@ -153,7 +154,7 @@ class Store(Reads):
         answer = self._run("claim_round", run_id, named)
         if answer[0] != "ok":
             return Refused(answer[0], answer[1] if len(answer) > 1 else "")
-        return _granted(answer[1], answer[2], claim)
+        return self._granted(answer[1:], claim) or Refused("missing")
 
     def commit(self, run_id: str, **given: Any) -> tuple[str, str]:
         """``commit_and_fetch`` that fetches nothing; its word and detail."""
@@ -183,8 +184,28 @@ class Store(Reads):
         named |= {"intent": given.pop("intent", None), "artifacts": 2 * len(artifacts) if artifacts else None}
         rest = [*(text for pair in (artifacts or {}).items() for text in pair), *additions]
         answer = self._run("commit_round", run_id, named, given, rest, idempotency_key)
-        fetched = _fetched(answer[2], fetch) if fetch is not None and len(answer) > 2 else None
+        fetched = self._fetched(answer[2], fetch) if fetch is not None and len(answer) > 2 else None
         return answer[0], answer[1] if len(answer) > 1 else "", fetched
+
+    def _fetched(self, told: Sequence[str], fetch: Fetch) -> Fetched | None:
+        """What came with a commit; None where its run is gone by now."""
+        if told[0] == "message":
+            return Fetched(told[1], told[2], None)
+        claim = self._granted(told[2:], fetch.claim)
+        return None if claim is None else Fetched(told[1], claim.fields["message"], claim)
+
+    def _granted(self, told: Sequence[str], claim: str) -> Granted | None:
+        """What claiming.lua tells of a claim; None where its run is gone by now."""
+        now, turns, count, run_id = told[0].split(" ", 3)
+        texts, newest = told[1].split(BETWEEN), told[2].split(BETWEEN) if turns != "0" else []
+        fields: dict[str, str] | None = dict(zip(texts[::2], texts[1::2], strict=False))
+        if len(texts) != int(count) or len(newest) != min(int(turns), NEWEST_TURNS):
+            # One of them has the character itself: a goal that somebody pasted, or something damaged.
+            fields, newest = self.fields(run_id), self.memory(run_id, -NEWEST_TURNS)
+        if not fields:
+            return None
+        attempt, lease_until = int(fields["attempt"]), int(fields["lease_until"])
+        return Granted(fields["token"], attempt, lease_until, int(now), int(turns), fields, newest, claim)
 
     def intend(self, run_id: str, *, epoch: int, step: int, token: str, claim: str | None, key: str) -> str:
         """Write down what is about to be carried out (a line each); the word of record_intent.lua, ``ok``: it may be."""
@@ -299,15 +320,3 @@ class Store(Reads):
 
 def _known(flows: Iterable[str]) -> str:
     return f",{','.join(flows)},"
-
-
-def _granted(message: str, text: str, claim: str) -> Granted:
-    """What claiming.lua tells of a claim."""
-    token, attempt, lease_until, now, turns, fields, newest = json.loads(text)
-    fields["message"] = message
-    return Granted(token, int(attempt), int(lease_until), int(now), int(turns), fields, list(newest), claim)
-
-
-def _fetched(told: Sequence[Any], fetch: Fetch) -> Fetched:
-    queue, text = told[1], told[2]
-    return Fetched(queue, text, _granted(text, told[3], fetch.claim) if told[0] == "claimed" else None)

@@ -17,6 +17,7 @@ from worker.web.access import Caller
 from worker.web.access.door import Door
 from worker.web.access.headers import Headers
 from worker.web.api import api_router, bound
+from worker.web.bodies import most_bytes
 from worker.web.hub import Hub
 from worker.web.pages import PAGES, Assets
 from worker.web.pages.login import login_router
@@ -61,6 +62,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         dependencies=[Depends(door.guard)],
+        max_body_size=most_bytes(runs.settings),  # of forms too: they are read before it is known whose they are
     )
     app.add_middleware(CarriedOn)
     app.add_middleware(Headers)  # the last to be added is the first to be asked: it is around everything

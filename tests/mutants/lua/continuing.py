@@ -7,13 +7,8 @@ AT_ONCE = "test_commit.py::test_next_writes_state_memory_event_due_time_and_mess
 
 MUTANTS = (
     Mutant(
-        "continuing.events_of_any_type", "continuing", "if found ~= 'stream' and found ~= 'none' then return k.events end", "",
+        "continuing.events_of_any_type", "continuing", "if type(logged) == 'table' then return false end", "",
         "a wrong type is answered before any write", TYPES,
-    ),
-    Mutant(
-        "continuing.no_history_yet", "continuing", "if found ~= 'stream' and found ~= 'none' then", "if found ~= 'stream' then",
-        "a run goes on without the history that somebody removed",
-        "test_harmless_damage.py::test_a_run_whose_history_was_removed_goes_on",
     ),
     Mutant(
         "continuing.due_of_any_type", "continuing", "if type(pcall('ZCARD', k.due)) ~= 'number' then return k.due end", "",

@@ -111,7 +111,7 @@ MUTANTS = (
         "test_outbox.py::test_the_first_message_of_a_run_that_was_sent_twice_takes_no_line_along",
     ),
     Mutant(
-        "moving.mark_stays", "moving", "'queued_at', whole(now), 'looked', '0')", "'queued_at', whole(now))",
+        "moving.mark_stays", "moving", "  if run.looked == '1' then set(k, 'looked', '0') end\n", "",
         "one grace for each push", "test_sweep.py::test_a_message_that_is_lost_again_gets_its_grace_again",
     ),
     Mutant(

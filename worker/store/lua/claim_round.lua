@@ -4,7 +4,7 @@
 -- ARGV  epoch, step (what the message says), claim (id made once a delivery), owner (worker), lease,
 --       known (flows this worker plays, ",a,b,"), [schema] (the newest it reads), back, back_max (waits before a run of another flow is offered again), newest (turns wanted),
 --       hold (until a run of a paused flow is looked at, should nobody unpause it)
--- Returns ok MESSAGE GRANT (see claiming.lua) | missing | stale | finished PHASE | early PHASE | leased |
+-- Returns ok GRANT (see claiming.lua) | missing | stale | finished PHASE | early PHASE | leased |
 --         stopped | paused FLOW | unknown FLOW | damaged WHAT
 -- It is granted only to a queued run, for exactly its epoch and step; it never judges time: a lapsed lease is the sweep's.
 --@ reading.lua
@@ -12,13 +12,13 @@
 --@ claiming.lua
 local k = keys_of_one_run()
 local now = clock()
-local run, refusal = read_hash(k)
+local run, refusal, flat = read_hash(k)
 if not run then return refusal end
 
 local this_round = run.epoch == arg.epoch and run.step == arg.step
 local newest, turns = turns_of(k)
 if not newest then return { 'damaged', k.memory } end
-if this_round and run.phase == 'leased' and run.claim_id == arg.claim then return { 'ok', run.message, told(now, run, newest, turns) } end
+if this_round and run.phase == 'leased' and run.claim_id == arg.claim then return { 'ok', told(now, run, flat, newest, turns) } end
 if not this_round then return { 'stale' } end
 if ENDED[run.phase] or run.phase == 'stopped' then return { 'finished', run.phase } end
 if run.phase == 'interrupted' or run.phase == 'waiting' then return { 'early', run.phase } end
@@ -31,7 +31,7 @@ if not stopping and paused == 0 then
   if not token then return { 'damaged', cursor } end
   -- Nothing else is written for a lease than the run, the counters and the time when it is due.
   if type(pcall('ZCARD', k.due)) ~= 'number' then return { 'damaged', k.due } end
-  if plays(run) then return { 'ok', run.message, grant(k, run, now, arg.claim, token, cursor, newest, turns) } end
+  if plays(run) then return { 'ok', grant(k, run, flat, now, arg.claim, token, cursor, newest, turns) } end
 end
 
 --@ moving.lua

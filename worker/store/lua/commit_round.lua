@@ -17,7 +17,7 @@
 --       claim_round.lua (fetch_claim is the claim's id): the caller has a place free now, and takes the next message of these lists
 -- Returns ok continued | ok completed | ok interrupted | ok stopped | ok errored | ok waiting | ok queued | fenced | missing |
 --         damaged KEY | unknown_queue LIST
---         After ok and its word, where a message was fetched: message LIST TEXT | claimed LIST TEXT GRANT (see claiming.lua)
+--         After ok and its word, where a message was fetched: message LIST TEXT | claimed LIST GRANT (see claiming.lua)
 -- Only the newest token of a leased run commits, and a commit repeated gets its first answer. A stop asked for meanwhile
 -- beats every outcome but `end`; the fields are written all the same. What was recorded before the commit goes when the round is done.
 -- A server that has forgotten claims (a failover, a loss of power) grants their tokens once more; so where the caller names its claim, the

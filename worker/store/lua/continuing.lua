@@ -7,32 +7,34 @@ local function is_plain(run)
     and run.held_token ~= arg.token
 end
 
--- The first key that `continue` would write, and that is of a wrong type.
+-- The first key that `continue` would write, and that is of a wrong type. The events' key is not asked: it is the first that is written.
 local function unwritable(k, list)
-  local found = call('TYPE', k.events).ok
-  if found ~= 'stream' and found ~= 'none' then return k.events end
   if type(pcall('ZCARD', k.due)) ~= 'number' then return k.due end
   if type(pcall('LLEN', list)) ~= 'number' then return list end
   if rest < #ARGV then return mistyped({ memory = k.memory, artifacts = k.artifacts, lists = {} }) end
 end
 
--- What a done round leaves: its turns, its artifacts, its place in the history; and what it had recorded before goes.
+-- What a done round leaves: its place in the history, its turns, its artifacts; and what it had recorded before goes. False, and nothing
+-- is written, where the events' key holds something else.
 local function log(k, run, at)
+  local event = { 'type', 'committed', 'at', at, 'step', run.step, 'attempt', run.attempt, 'node', run.current_node, 'took', arg.took or '' }
+  if arg.data and arg.data ~= '{}' then event[13], event[14] = 'data', arg.data end
+  local logged = pcall('XADD', k.events, '*', unpack(event))
+  if type(logged) == 'table' then return false end
   local artifacts = rest + (arg.artifacts or 0)
   in_parts('HSET', k.artifacts, ARGV, rest + 1, artifacts)
   in_parts('RPUSH', k.memory, ARGV, artifacts + 1, #ARGV)
-  call('XADD', k.events, '*', 'type', 'committed', 'at', at, 'step', run.step, 'attempt', run.attempt, 'node', run.current_node,
-    'took', arg.took or '', 'data', arg.data or 'null')
   if run.once then
     call('HDEL', k.run, 'once')
     for name in string.gmatch(run.once, '[^\n]+') do call('HDEL', k.run, 'o:' .. name) end
   end
+  return true
 end
 
 local function continue(k, run, now, list)
   local at, due = whole(now), now + run.resend
   if run.deadline then due = math.min(due, run.deadline) end
-  log(k, run, at)
+  if not log(k, run, at) then return { 'damaged', k.events } end
   call('HDEL', k.run, 'claim_id', 'owner', 'lease_until', 'round_until', 'claimed_at', 'progress', 'spared', 'last_error', 'intent',
     'intent_token')
   if run.failures ~= '0' or run.losses ~= '0' then call('HSET', k.run, 'failures', '0', 'losses', '0') end

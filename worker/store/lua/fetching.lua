@@ -25,17 +25,18 @@ local function pop(k)
   end
 end
 
--- message LIST TEXT, or where its round could be claimed for the caller: claimed LIST TEXT GRANT; nothing where nothing was popped. The
+-- message LIST TEXT, or where its round could be claimed for the caller: claimed LIST GRANT; nothing where nothing was popped. The
 -- commit that popped it is written by now.
 local function claimed(k, now, list, text, id)
   if not list then return nil end
   local own = id and another(k, id)
-  local run = id and read_hash(own)
+  local run, flat, _
+  if id then run, _, flat = read_hash(own) end
   if run and run.message == text and run.phase == 'queued' and run.stop_current_execution ~= 'stop_requested' and plays(run)
     and pcall('HEXISTS', k.paused, run.flow) == 0 then
     local token, cursor = counters(own, run)
     local newest, turns = turns_of(own)
-    if token and newest then return { 'claimed', list, text, grant(own, run, now, arg.fetch_claim, token, cursor, newest, turns) } end
+    if token and newest then return { 'claimed', list, grant(own, run, flat, now, arg.fetch_claim, token, cursor, newest, turns) } end
   end
   return { 'message', list, text }
 end
@@ -45,8 +46,8 @@ end
 local function fetched_before(k, now, id)
   if not arg.fetch or not id or id == '' then return nil end
   local own = another(k, id)
-  local run = read_hash(own)
+  local run, _, flat = read_hash(own)
   if not run or run.phase ~= 'leased' or run.claim_id ~= arg.fetch_claim then return nil end
   local newest, turns = turns_of(own)
-  return newest and { 'claimed', run.queue, run.message, told(now, run, newest, turns) }
+  return newest and { 'claimed', run.queue, told(now, run, flat, newest, turns) }
 end

@@ -52,7 +52,8 @@ local function push(k, run, now)
   run.number = whole(place)
   if outbox and not again then set(k, 'first_number', run.number) end
   enter(k, run, 'queued', now)
-  set(k, 'number', run.number, 'queued_at', whole(now), 'looked', '0')
+  set(k, 'number', run.number, 'queued_at', whole(now))
+  if run.looked == '1' then set(k, 'looked', '0') end
   if run.waiting_for then unset(k, 'waiting_for', 'waiting_until') end
   due_at(k, run, now + number(run.grace))
 end

@@ -58,6 +58,8 @@ def event_router(hub: Hub) -> APIRouter:
             float, Query(gt=0, le=LONGEST_SECONDS, description="Of a stream: it ends after so long at the latest.")
         ] = LONGEST_SECONDS,
         limit: Annotated[int, Query(ge=1, le=MOST, description="Of a list: at most so many.")] = MOST,
+        latest: Annotated[bool, Query(description="Of a list: the last ones, where `after` is not given.")] = False,
+        before: Annotated[str | None, Query(description="With `latest`: the id of an event, only those before it.")] = None,
     ) -> Response:
         """What happened to a run, oldest first: a list, or a stream of server-sent events.
 
@@ -66,6 +68,9 @@ def event_router(hub: Hub) -> APIRouter:
         has ended comes `event: end`, and whoever asks again is answered 204.
         """
         place = last_event_id or after
+        if latest and place is None:
+            found = await run_in_threadpool(runs.latest_events, run_id, limit, before)
+            return Json({"events": [event.to_dict() for event in found], "more": len(found) == limit})
         if MEDIA_TYPE not in request.headers.get("accept", ""):
             seen = await run_in_threadpool(look, runs, run_id, place, limit)
             return Json({"events": [event.to_dict() for event in seen.events], "more": len(seen.events) == limit})

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query, Response
 
-from worker.web.access.permitted import LOOK
+from worker.web.access.permitted import MOST
 from worker.web.api.models.place import Finding, Letter, Queue, Worker
 from worker.web.api.models.run import Verdict
 from worker.web.api.routing import problems, routed
@@ -15,7 +15,7 @@ from worker.web.permitted import Runs
 
 router = routed("fleet")
 
-Most = Annotated[int, Query(ge=1, le=LOOK, description="How many at most are looked at, of each kind.")]
+Most = Annotated[int, Query(ge=1, le=MOST, description="How many at most are looked at, of each kind.")]
 
 
 @router.get("/workers", operation_id="list_workers", response_model=list[Worker], responses=problems())

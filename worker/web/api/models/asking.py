@@ -12,7 +12,7 @@ from worker.client.arguments import NONCE
 from worker.run import RunStatus
 from worker.submission import RUN_ID
 from worker.transitions import LONGEST
-from worker.web.access.permitted import LOOK
+from worker.web.access.permitted import MOST
 from worker.web.api.models.base import Asked, Known
 
 #: Cycles beyond which a limit is none; every reader of JSON takes the number as it is.
@@ -141,7 +141,7 @@ class PauseFlow(Asked):
 class Place(Known):
     """Where a page begins, and how much it holds."""
 
-    limit: Annotated[int, Field(ge=1, le=LOOK)] = 50
+    limit: Annotated[int, Field(ge=1, le=MOST)] = 50
     """The most that the page may hold."""
     cursor: str | None = None
     """The cursor of the page before."""

@@ -1,0 +1,67 @@
+"""docs/http.md: its calls can be made as they stand there, in this order, and its table knows every problem."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import httpx2
+import pytest
+
+from tests.support.web import serving, serving_app
+from worker.settings import Settings, current
+from worker.web.access.permitted import LOOK
+from worker.web.problems import KNOWN, OF_REQUESTS
+
+TEXT = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
+CALLS = [
+    call.replace("\\\n", "") for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for call in re.split(r"\n(?=curl)", block.strip())
+]
+
+
+def test_every_call_can_be_made_and_does_what_is_said(settings: Settings, prefix: str) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("this machine has no curl")
+    base, *calls = CALLS
+    assert base == "API=http://127.0.0.1:8080/api/v1" and len(calls) >= 17
+    answers = {}
+    with serving(settings) as address:
+        for call in calls:
+            script = f"API={address}/api/v1\n{call}"
+            done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, timeout=30, check=True)
+            answers[call] = json.loads(done.stdout)
+    problems = {call: answer for call, answer in answers.items() if isinstance(answer, dict) and "urn:holdfast" in answer.get("type", "")}
+    assert list(problems) == ["curl -s $API/runs/nothing"]
+    assert [problems["curl -s $API/runs/nothing"]] == [json.loads(block) for block in re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)]
+    assert [run["id"] for run in next(answer for call, answer in answers.items() if "status=queued" in call)["runs"]] == ["nightly"]
+
+
+def test_the_table_has_every_problem() -> None:
+    rows = {word for row in re.findall(r"^\| \d+ \| (.*?) \|", TEXT, re.MULTILINE) for word in re.findall(r"`([a-z-]+)`", row)}
+    assert rows == {row[2] for row in KNOWN} | {word for word, _ in OF_REQUESTS.values()}
+
+
+def test_a_page_looks_at_as_many_runs_as_are_told() -> None:
+    assert f"at most {LOOK} runs are looked at for one page" in TEXT
+
+
+def test_the_app_of_ones_own_works(settings: Settings, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings.redis_url is not None
+    monkeypatch.setenv("HOLDFAST_REDIS_URL", settings.redis_url)
+    monkeypatch.setenv("HOLDFAST_PREFIX", settings.prefix)
+    current.cache_clear()
+    example = ModuleType("example")
+    [code] = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    try:
+        exec(code.replace("from __future__ import annotations", ""), vars(example))
+    finally:
+        monkeypatch.undo()
+        current.cache_clear()
+    with serving_app(example.app) as address, httpx2.Client(base_url=f"{address}/goals", headers={"X-User": "ann"}) as http:
+        run = http.post("/runs", json={"flow": "countdown", "goal": "count down"}).json()
+        assert run["details"]["submitted_by"] == "ann"
+        assert http.get(f"/runs/{run['id']}", headers={"X-User": "bob"}).status_code == 404

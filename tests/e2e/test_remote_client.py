@@ -1,0 +1,319 @@
+"""RemoteClient: what Client does, over HTTP; whatever the network does, a submission makes one run, and events come once each."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.soak.proxy import Proxy
+from tests.support import runs as play
+from tests.support.command_line import CommandLine
+from tests.support.control_rooms import server_processes
+from tests.support.servers import until
+from tests.support.web import serving
+from tests.support.workers import WorkerProcess
+from worker import (
+    Client,
+    Conflict,
+    Forbidden,
+    HoldfastError,
+    InvalidInput,
+    InvalidSettings,
+    InvalidTransition,
+    RemoteClient,
+    RunExists,
+    RunNotFound,
+    RunStatus,
+    StoreUnavailable,
+    UnknownCaller,
+    UnknownFlow,
+)
+from worker.client.tokens import Tokens
+from worker.errors import ArtifactNotFound, Stale
+from worker.remote import problems
+from worker.settings import Settings
+from worker.store import Store
+from worker.web.problems import KNOWN
+
+
+@pytest.fixture
+def url(settings: Settings) -> Iterator[str]:
+    """A control room."""
+    with serving(settings) as reached:
+        yield reached
+
+
+@pytest.fixture
+def remote(url: str) -> Iterator[RemoteClient]:
+    made = RemoteClient(url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def proxy(url: str) -> Iterator[Proxy]:
+    """A bad network in front of it."""
+    port = urlsplit(url).port
+    assert port is not None
+    made = Proxy(port)
+    made.start()
+    yield made
+    made.stop()
+
+
+@contextmanager
+def through(proxy: Proxy) -> Iterator[RemoteClient]:
+    client = RemoteClient(f"http://127.0.0.1:{proxy.port}", timeout=5)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@contextmanager
+def one_reply_lost(proxy: Proxy) -> Iterator[None]:
+    """The answer to the next request is lost; those after it come through."""
+
+    def mend() -> None:
+        until(lambda: proxy.done["swallow"] > 0, "a lost reply")
+        proxy.mood = "pass"
+
+    proxy.mood = "swallow"
+    mending = threading.Thread(target=mend)
+    mending.start()
+    yield
+    mending.join()
+
+
+def test_it_has_the_methods_of_client_with_the_same_parameters() -> None:
+    methods = {name: method for name, method in inspect.getmembers(Client, inspect.isfunction) if not name.startswith("_")}
+    assert {"submit", "wait", "events", "request_stop_many", "matching", "close"} <= methods.keys()
+    for name, method in methods.items():
+        theirs, ours = (inspect.signature(each).parameters for each in (method, getattr(RemoteClient, name)))
+        assert [(each.name, each.kind, each.default) for each in ours.values()] == [
+            (each.name, each.kind, each.default) for each in theirs.values()
+        ], name
+
+
+def test_every_problem_is_raised_as_the_error_that_it_tells_of() -> None:
+    for error, _, word, _ in KNOWN:
+        assert problems.ERRORS[word] is error
+
+
+def test_what_it_returns_is_what_client_returns(client: Client, remote: RemoteClient, settings: Settings) -> None:
+    run = remote.submit(
+        "countdown", "down", {"rounds": 2}, labels={"team": "search"}, deadline=timedelta(hours=1), interrupt_before=["Executor"]
+    )
+    assert run == client.get(run.id) == remote.get(run.id) and run.details["submitted_by"] == "local"
+    other = remote.submit("question", "who?", idempotency_key="once")
+    assert remote.submit("question", "who?", idempotency_key="once").id == other.id
+    assert remote.runs() == client.runs() and len(remote.runs()) == 2
+    assert [found.id for found in remote.runs(labels={"team": "search"})] == [run.id] == remote.matching(flow="countdown")
+    first = remote.runs(limit=1)
+    assert [*first, *remote.runs(cursor=first.cursor)] == list(client.runs())
+    assert list(remote.events(run.id, follow=False)) == list(client.events(run.id, follow=False))
+    assert remote.why(run.id) == client.why(run.id)
+    assert remote.transcript(run.id) == client.transcript(run.id)
+    assert [queue.name for queue in remote.queues()] == [queue.name for queue in client.queues()] and remote.dead_letters() == []
+    assert remote.latest_events(run.id, 1) == client.latest_events(run.id, 1) != []
+    assert remote.latest_events(run.id, before=remote.latest_events(run.id, 1)[0].id) == []
+    assert [each.details["run"] for each in remote.stuck()] == [each.details["run"] for each in client.stuck()]
+    assert remote.flows() == client.flows() and remote.workers() == [] and remote.artifacts(run.id) == {}
+    assert len(remote.inbox()) == 0 and remote.inbox() == client.inbox()
+    assert remote.pause_flow("countdown", "a look") and not remote.pause_flow("countdown")
+    assert remote.paused_flows() == client.paused_flows() and remote.unpause_flow("countdown") == 0
+    assert [finding.check for finding in remote.doctor()] == [finding.check for finding in client.doctor()]
+    receipt = remote.request_stop(run.id, "now", "enough")
+    assert receipt.stopped and (receipt.requested_by, receipt.reason) == ("local", "enough")
+    assert remote.wait(run.id) == client.get(run.id) and remote.resume(run.id).status is RunStatus.QUEUED
+    assert not remote.request_stop("nobody").known and not remote.request_stop("no id").known
+    assert [receipt.run_id for receipt in remote.request_stop_many(flow="countdown")] == [run.id]
+    assert remote.retry_many() == [] and [done.run_id for done in remote.delete_many("stopped", older_than=timedelta(0))] == [run.id]
+    remote.request_stop(other.id)
+    assert remote.delete(other.id) is None and len(client.runs()) == 0
+
+
+def test_what_goes_wrong_is_raised_as_client_raises_it(client: Client, remote: RemoteClient) -> None:
+    client.submit("countdown", "x", run_id="r")
+    remote.submit("countdown", "x", idempotency_key="k")
+    wrong: list[tuple[type[HoldfastError], Callable[[Any], object]]] = [
+        (RunNotFound, lambda at: at.get("nobody")),
+        (RunNotFound, lambda at: at.events("nobody")),
+        (RunNotFound, lambda at: at.wait("../r")),
+        (ArtifactNotFound, lambda at: at.artifact("r", "a/b")),
+        (UnknownFlow, lambda at: at.submit("nothing", "x")),
+        (UnknownFlow, lambda at: at.pause_flow("nothing at all")),
+        (RunExists, lambda at: at.submit("countdown", "x", run_id="r")),
+        (InvalidTransition, lambda at: at.resume("r")),
+        (InvalidTransition, lambda at: at.delete("r")),
+        (InvalidTransition, lambda at: at.retry("r")),
+        (Stale, lambda at: at.resume("r", "yes", interrupt="0:0")),
+        (InvalidInput, lambda at: at.submit("countdown", "x", {"rounds": "many"})),
+        (InvalidInput, lambda at: at.submit("countdown", "x", deadline=datetime(2030, 1, 1))),  # noqa: DTZ001
+        (InvalidInput, lambda at: at.submit("countdown", "x", deadline=datetime(2020, 1, 1, tzinfo=UTC))),
+        (InvalidInput, lambda at: at.submit("countdown", "x", run_id="no id")),
+        (InvalidInput, lambda at: at.runs(limit=0)),
+        (InvalidInput, lambda at: at.runs("nowhere")),
+        (InvalidInput, lambda at: at.request_stop("r", "gently")),
+        (InvalidInput, lambda at: at.request_stop_many()),
+        (InvalidInput, lambda at: at.delete_many("queued")),
+        (InvalidInput, lambda at: at.events("r", after="yesterday")),
+        (TimeoutError, lambda at: at.wait("r", 0.1)),  # type: ignore[list-item]
+    ]
+    for error, call in wrong:
+        for at in (client, remote):
+            with pytest.raises(error) as raised:
+                call(at)
+            assert type(raised.value) is error
+    with pytest.raises(Conflict, match="belongs to run"):
+        remote.submit("countdown", "y", idempotency_key="k")
+    with pytest.raises(InvalidInput, match="by the token who asks"):
+        remote.request_stop("r", requested_by="somebody else")
+
+
+def test_a_submission_whose_answer_was_lost_makes_one_run(proxy: Proxy, client: Client) -> None:
+    with through(proxy) as remote:
+        with one_reply_lost(proxy):
+            run = remote.submit("countdown", "lost")
+        with one_reply_lost(proxy):
+            named = remote.submit("countdown", "lost", run_id="named")
+        assert proxy.done["swallow"] >= 1
+        assert {each.id for each in client.runs()} == {run.id, "named"} and named.id == "named"
+        with pytest.raises(RunExists):
+            remote.submit("countdown", "lost", run_id="named")
+
+
+def test_an_answer_that_was_lost_is_not_given_twice(proxy: Proxy, client: Client) -> None:
+    """Sent again, it could answer what was asked since."""
+    client.submit("countdown", "x", run_id="r")
+    client.request_stop("r")
+    with through(proxy) as remote:
+        with one_reply_lost(proxy), pytest.raises(StoreUnavailable, match="may have been done: look before you ask again"):
+            remote.resume("r")
+        assert [event.type for event in remote.events("r", follow=False)].count("resumed") == 1
+
+
+def test_a_server_that_is_not_there_is_told_by_its_address() -> None:
+    gone = RemoteClient("http://user:secret@127.0.0.1:1", timeout=1)
+    with pytest.raises(StoreUnavailable, match=r"no answer from the control room at http://127\.0\.0\.1:1: ") as raised:
+        gone.resume("r")
+    assert "may have been done" not in str(raised.value), "it was never sent"
+    gone.close()
+
+
+def test_an_address_that_is_none_of_a_control_room_is_said_to_be_so(url: str) -> None:
+    for wrong in ("redis://localhost", "localhost:8000", "https://", "http://host:port", "https://host/?a=b"):
+        with pytest.raises(InvalidSettings, match=r"should be like https://runs\.example\.org"):
+            RemoteClient(wrong)
+    lost = RemoteClient(f"{url}/static")
+    with pytest.raises(HoldfastError, match="answered 404, as no control room does"):
+        lost.get("r")
+    lost.close()
+    exact = RemoteClient(f"{url}/api/v1")
+    assert len(exact.runs()) == 0
+    exact.close()
+
+
+def test_secrets_are_shown_nowhere(settings: Settings, client: Client, url: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    made = Tokens(client).create("reader", ["read"], None, "test").text
+    reader = RemoteClient(url, made)
+    stranger = RemoteClient(url, "hf_stranger_verysecret")
+    said = [repr(reader), repr(stranger)]
+    for error, call in (
+        (Forbidden, lambda: reader.submit("countdown", "x")),
+        (UnknownCaller, stranger.runs),
+        (InvalidSettings, lambda: RemoteClient(url, "verysecret\r\nx: y")),
+        (InvalidSettings, lambda: RemoteClient(url.replace("//", "//user:verysecret@"), made)),
+        (InvalidSettings, lambda: RemoteClient("https://user:verysecret@")),
+    ):
+        with pytest.raises(error) as raised:
+            call()
+        said.append(str(raised.value))
+    assert len(reader.runs()) == 0
+    text = "\n".join([*said, caplog.text])
+    assert "verysecret" not in text and made not in text and made.rpartition("_")[2] not in text
+    reader.close()
+    stranger.close()
+
+
+def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "httpx2", None)
+    with pytest.raises(InvalidSettings, match=r"pip install 'holdfast\[server\]'"):
+        RemoteClient("https://runs.example.org")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_following_and_waiting_go_on_through_a_network_that_is_cut(
+    proxy: Proxy, client: Client, worker_process: Callable[..., WorkerProcess]
+) -> None:
+    worker_process()
+    run = client.submit("ledger", "cut", {"rounds": 100, "seconds": 0.04})
+    waited: list[RunStatus] = []
+    with through(proxy) as remote:
+        waiting = threading.Thread(target=lambda: waited.append(remote.wait(run.id, 60).status))
+        waiting.start()
+        seen = []
+        for event in remote.events(run.id):
+            seen.append(event)
+            if len(seen) % 5 == 0:
+                proxy.cut()
+        waiting.join()
+    assert (
+        seen == list(client.events(run.id, follow=False)) and proxy.done["cut"] >= 10
+    )  # some find nothing to cut, as it is being connected again
+    assert waited == [RunStatus.COMPLETED]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_following_goes_on_at_the_server_that_comes_after(settings: Settings, client: Client) -> None:
+    assert settings.redis_url is not None
+    store = Store(settings.redis_url, settings.prefix)
+    play.new_run(store)
+    with server_processes(2, settings) as rooms:
+        proxy = Proxy(rooms[0].port)
+        proxy.start()
+        with through(proxy) as remote:
+            events = remote.events("r")
+            seen = [next(events)]
+            proxy._server = rooms[1].port
+            assert rooms[0].terminate() == 0
+            play.commit_end(store, play.claim(store, "r"))
+            seen += events
+        proxy.stop()
+    assert seen == list(client.events("r", follow=False))
+    store.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_commands_talk_to_a_control_room_by_its_url(settings: Settings, client: Client, tmp_path: Path) -> None:
+    token = Tokens(client).create("alice", ["read", "submit", "answer", "stop"], None, "test").text
+    with serving(settings) as url:
+        command = CommandLine(tmp_path, HOLDFAST_SERVER_URL=url, HOLDFAST_TOKEN=token)
+        run = command("submit", "countdown", "by url", "--input-json", "rounds=2", "--id", "mine", "--json").json
+        assert (run["id"], run["details"]["submitted_by"]) == ("mine", "alice")
+        assert [each["id"] for each in command("list", "--url", url, "--json").json] == ["mine"]
+        assert command("show", "mine").code == 0 and command("why", "mine", "--json").json["details"]["run"] == "mine"
+        assert command("stop", "mine", "--json").json["requested_by"] == "alice"
+        assert command("watch", "mine", "--json").code == 5
+        assert command("resume", "mine").code == 0
+        refused = command("delete", "mine")
+        assert refused.code == 8 and "scope 'admin'" in refused.err
+        assert command("list", variables={"HOLDFAST_TOKEN": "hf_no_one"}).code == 8
+        here = command("worker", "--url", url)
+        assert here.code == 2 and "works on the state server itself" in here.err
+        assert command("list", variables={"HOLDFAST_SERVER_URL": "http://127.0.0.1:1"}).code == 7
+    assert token not in "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
