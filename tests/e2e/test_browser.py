@@ -166,6 +166,8 @@ def test_a_run_is_stopped_now_once_somebody_has_said_so_twice(page: Page, fleet:
     page.goto(f"/runs/{run.id}")
     expect(page.locator("#in-flight")).to_contain_text("Executor")
     page.get_by_text("Stop now…").click()
+    assert grave_findings(page) == []
+    keep_picture(page, "run-stop-now-light-1280")
     page.get_by_role("button", name="Yes, stop it now").click()
     expect(page.locator("#head .status")).to_have_text("stopped")
     expect(page.locator("#head")).to_contain_text("In doubt")
