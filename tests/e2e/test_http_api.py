@@ -345,7 +345,7 @@ def test_a_run_is_stopped_and_the_receipt_says_so(http: httpx2.Client, direct: C
 
 
 def test_an_answer_counts_once_and_only_for_what_was_asked(http: httpx2.Client, room: Settings) -> None:
-    run_id = submitted(http, flow="careful")["id"]
+    run_id = submitted(http, flow="wary")["id"]
     play(room, run_id)
     asked = next(each for each in http.get("/inbox").json()["waiting"] if each["run_id"] == run_id)
     assert (asked["kind"], asked["args"]) == ("approval", {"path": "build"})

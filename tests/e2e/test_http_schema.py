@@ -34,7 +34,7 @@ expected-statuses = ["2xx", "403", "404", "409", "422"]
 [dictionaries.runs]
 values = {runs}
 [dictionaries.flows]
-values = ["countdown", "question", "careful", "wordy"]
+values = ["countdown", "question", "wary", "wordy"]
 [dictionaries.names]
 values = ["countdown", "question", "1-tell"]
 [parameters]

@@ -77,8 +77,8 @@ def test_a_page_of_the_inbox_goes_on_where_it_ended_though_runs_have_left(client
 
 def test_a_run_that_was_stopped_while_the_inbox_was_read_is_not_in_it(client: Client, settings: Settings) -> None:
     class Meanwhile(Client):
-        def _interrupted(self) -> list[tuple[int, str]]:
-            found = super()._interrupted()
+        def _interrupted(self, submitted_by: str | None) -> list[tuple[int, str]]:
+            found = super()._interrupted(submitted_by)
             self.request_stop("r")
             return found
 

@@ -27,7 +27,7 @@ class Wordy(ControllerExecutorFlow):
         return "the till is wröng\n" * 2_000
 
 
-@register("careful")
+@register("wary")
 class Careful(ControllerExecutorFlow):
     """Wants a person's word before it does anything."""
 
@@ -50,7 +50,7 @@ def every_status(settings: Settings) -> dict[str, str]:
             "stopped": client.submit("countdown", "stop", {"rounds": 5}).id,
             "completed": client.submit("countdown", "count down", {"rounds": 1}).id,
             "errored": client.submit("trouble", "fail", {"kind": "fatal"}).id,
-            "approval": client.submit("careful", "tidy up").id,
+            "approval": client.submit("wary", "tidy up").id,
             "artifact": client.submit("wordy", "tell").id,
         }
         with closing(engine_of(make_app(settings))) as engine:

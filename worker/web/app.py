@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer
 
@@ -62,14 +62,16 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         dependencies=[Depends(door.guard)],
-        max_body_size=most_bytes(runs.settings),  # of forms too: they are read before it is known whose they are
     )
     app.add_middleware(CarriedOn)
     app.add_middleware(Headers)  # the last to be added is the first to be asked: it is around everything
     app.state.client, app.state.door, app.state.hub = runs, door, hub
     app.include_router(api_router(runs, door.caller, [Depends(TOKEN)], hub), prefix=API)
     app.include_router(bound(runs, door.caller, metrics.router))
-    app.include_router(login_router(door), dependencies=[Depends(door.begin)])
-    app.include_router(bound(runs, door.caller, *PAGES), dependencies=[Depends(door.begin)])
+    # Forms are read before it is known whose they are. (The API has a limit of its own, and tells it as a problem.)
+    pages = APIRouter(dependencies=[Depends(door.begin)], max_body_size=most_bytes(runs.settings))
+    pages.include_router(login_router(door))
+    pages.include_router(bound(runs, door.caller, *PAGES))
+    app.include_router(pages)
     app.mount("/static", Assets(), name="static")
     return app
