@@ -47,6 +47,7 @@ def holdfast_worker(settings: Settings) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_a_run_is_submitted_watched_and_listed_where_the_app_has_it(celery: CeleryCommand, client: Client, holdfast_worker: None) -> None:
     submitted = celery(*APP, "holdfast", "submit", "countdown", "try it", "--input", "rounds=2")
     run_id = submitted.out.strip()
@@ -69,6 +70,7 @@ def test_a_broker_that_only_an_app_of_ones_own_may_have_is_no_hindrance(celery: 
     assert "the broker does not answer" in handover[0]["sentence"]
 
 
+@pytest.mark.slow
 def test_the_doctor_examines_that_app(celery: CeleryCommand) -> None:
     found = {row["check"]: row["level"] for row in celery(*APP, "holdfast", "doctor", "--json").json}
     assert found["prefetch-multiplier"] == found["remote-control"] == "warning"

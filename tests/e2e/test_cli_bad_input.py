@@ -82,6 +82,7 @@ def test_a_refused_submission_is_a_sentence_and_stores_nothing(refusals: dict[st
     assert stored == []
 
 
+@pytest.mark.slow
 def test_an_id_or_key_in_use_is_not_possible_in_this_state(holdfast: CommandLine) -> None:
     assert holdfast("submit", "question", "x", "--id", "mine", "--idempotency-key", "k").code == 0
     again = holdfast("submit", "question", "y", "--id", "mine")
@@ -93,6 +94,7 @@ def test_an_id_or_key_in_use_is_not_possible_in_this_state(holdfast: CommandLine
     assert len(holdfast("list", "--json").json) == 1
 
 
+@pytest.mark.slow
 def test_what_the_state_does_not_allow_is_refused_and_changes_nothing(holdfast: CommandLine, client: Client) -> None:
     client.submit("countdown", "x", run_id="live")
     before = client.get("live").to_dict()
@@ -102,6 +104,7 @@ def test_what_the_state_does_not_allow_is_refused_and_changes_nothing(holdfast: 
     assert client.get("live").to_dict() == before
 
 
+@pytest.mark.slow
 def test_resume_of_a_running_run_and_retry_or_stop_of_a_completed_one_are_refused(holdfast: CommandLine, client: Client) -> None:
     with holdfast.worker():
         client.submit("countdown", "x", {"rounds": 0}, run_id="done")
@@ -134,6 +137,7 @@ def test_a_corrupt_run_is_told_as_damaged_and_left_alone(holdfast: CommandLine, 
     assert stored.hgetall(f"{prefix}:run:hurt") == before
 
 
+@pytest.mark.slow
 def test_a_wrong_url_is_a_sentence_without_its_password(holdfast: CommandLine) -> None:
     wrong = (
         "ftp://localhost:6379",
@@ -151,6 +155,7 @@ def test_a_wrong_url_is_a_sentence_without_its_password(holdfast: CommandLine) -
         assert done.code in (2, 7) and "secret" not in done.err, (wrong_place, done)
 
 
+@pytest.mark.slow
 def test_a_server_that_does_not_answer_is_no_server(holdfast: CommandLine, tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can take it, and it refuses
@@ -172,6 +177,7 @@ def test_without_any_server_the_sentence_says_how_to_get_one(tmp_path: Path) -> 
     assert done.code == 7 and "holdfast up" in done.err and done.out == ""
 
 
+@pytest.mark.slow
 def test_an_unknown_setting_or_command_names_the_nearest_known(holdfast: CommandLine) -> None:
     setting = holdfast("list", variables={"HOLDFAST_LEASE_SECOND": "3"})
     assert setting.code == 2 and "lease_seconds" in setting.err

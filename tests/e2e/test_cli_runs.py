@@ -134,6 +134,7 @@ def test_a_reader_that_leaves_early_is_no_error(holdfast: CommandLine, client: C
     assert listing.returncode == 0
 
 
+@pytest.mark.slow
 def test_a_relative_path_is_taken_from_where_it_is_submitted(holdfast: CommandLine) -> None:
     inputs = [part for text in ("repo=till", "good=v1", "bad=main", "test=true") for part in ("--input", text)]
     submitted = holdfast("submit", "bisect", "x", *inputs, "--json")
@@ -247,6 +248,7 @@ def test_a_demo_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_workers_play_their_role_on_the_pool_they_were_given(holdfast: CommandLine, client: Client) -> None:
     with (
         holdfast.worker("--role", "controller", "--pool", "solo"),

@@ -106,6 +106,7 @@ def test_a_run_of_every_status_is_shown_with_all_that_is_hostile_in_it_made_harm
     assert status in table.text and f"/runs/{run.id}" in table.links
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_named_in_the_table_and_its_page_says_what_is_wrong(visitor: Visitor, client: Client, live_store: Store) -> None:
     run = queued(client, live_store)
     live_store.redis.hset(live_store.keys.run(run.id), "labels", HOSTILE)
@@ -122,6 +123,7 @@ def test_a_huge_goal_is_cut_in_the_table_and_whole_on_its_page(visitor: Visitor,
     assert goal.strip() in sound(visitor.see(f"/runs/{run.id}")).text
 
 
+@pytest.mark.slow
 def test_of_2000_rounds_the_newest_hundred_are_shown_and_the_older_ones_page_by_page(
     visitor: Visitor, client: Client, live_store: Store
 ) -> None:
@@ -170,6 +172,7 @@ def test_an_observation_that_an_event_has_only_the_beginning_of_is_to_be_had_who
     assert f"removed {goal} and all in it" in sound(visitor.see(link)).text
 
 
+@pytest.mark.slow
 def test_artifacts_are_linked_and_shown(visitor: Visitor, client: Client, live_store: Store) -> None:
     run = queued(client, live_store)
     live_store.redis.hset(live_store.keys.artifacts(run.id), f"a/b {HOSTILE}", HOSTILE)
@@ -192,6 +195,7 @@ def test_the_form_narrows_the_table_by_status_flow_and_labels(visitor: Visitor, 
         assert page.status == 422 and ("should be" in page.text or "written name=value" in page.text), wrong
 
 
+@pytest.mark.slow
 def test_older_runs_are_found_page_by_page(visitor: Visitor, client: Client) -> None:
     ids = [client.submit("countdown", str(number)).id for number in range(60)]
     page = visitor.see("/runs")
@@ -201,6 +205,7 @@ def test_older_runs_are_found_page_by_page(visitor: Visitor, client: Client) -> 
     assert seen == [f"/runs/{run_id}" for run_id in reversed(ids)]
 
 
+@pytest.mark.slow
 def test_a_filter_is_kept_under_a_name_used_and_forgotten_and_is_nobody_elses(visitor: Visitor, settings: Settings, client: Client) -> None:
     client.submit("countdown", "g")
     kept = visitor.send(visitor.see("/runs?status=queued&flow=countdown"), "/filters", name='Mine <"&> ')
@@ -211,6 +216,7 @@ def test_a_filter_is_kept_under_a_name_used_and_forgotten_and_is_nobody_elses(vi
     assert "is forgotten" in gone.text and "/runs?status=queued&flow=countdown" not in gone.links
 
 
+@pytest.mark.slow
 def test_a_filter_that_cannot_be_kept_is_refused(visitor: Visitor, client: Client) -> None:
     page = visitor.see("/runs?flow=countdown")
     assert "line of 1 to 60" in sound(visitor.send(page, "/filters", name="x" * 61)).text
@@ -233,6 +239,7 @@ def test_the_runs_of_a_filter_are_stopped_once_their_number_was_seen(visitor: Vi
     assert not [link for link in visitor.see("/runs?flow=countdown&label=n%3D1").links if "/stops" in link]
 
 
+@pytest.mark.slow
 def test_who_may_only_read_is_shown_no_button_that_does_something(settings: Settings, client: Client, live_store: Store) -> None:
     runs = [client.submit("countdown", "g", submitted_by="eve", interrupt_before=before) for before in (None, ["Controller"])]
     with somebody(settings, "eve", Scope.READ) as eve:
@@ -241,6 +248,7 @@ def test_who_may_only_read_is_shown_no_button_that_does_something(settings: Sett
         assert "/start" not in eve.see("/runs").links
 
 
+@pytest.mark.slow
 def test_another_owners_run_is_not_found(settings: Settings, client: Client) -> None:
     run = client.submit("countdown", "secret", submitted_by="ada")
     with somebody(settings, "eve", Scope.READ, Scope.STOP) as eve:
@@ -249,6 +257,7 @@ def test_another_owners_run_is_not_found(settings: Settings, client: Client) -> 
         assert run.id not in eve.see("/runs").html
 
 
+@pytest.mark.slow
 def test_colours_are_chosen_and_nobody_is_led_elsewhere_by_it(visitor: Visitor) -> None:
     page = visitor.see("/runs?status=queued")
     dark = visitor.send(page, "/theme", theme="dark")
@@ -258,6 +267,7 @@ def test_colours_are_chosen_and_nobody_is_led_elsewhere_by_it(visitor: Visitor) 
         assert "evil" not in visitor.send(page, "/theme", here=elsewhere).url
 
 
+@pytest.mark.slow
 def test_static_files_are_kept_for_ever_by_the_digest_of_their_content_alone(visitor: Visitor, settings: Settings) -> None:
     with serving(settings) as url, httpx2.Client(base_url=url) as http:
         addresses = Markup(http.get("/runs").text).scripts
@@ -269,6 +279,7 @@ def test_static_files_are_kept_for_ever_by_the_digest_of_their_content_alone(vis
             assert http.get(outside).status_code == 404
 
 
+@pytest.mark.slow
 def test_where_the_state_server_is_away_the_page_says_so_and_looks_again() -> None:
     with (
         server_of_its_own() as running,

@@ -102,6 +102,7 @@ def test_an_answer_that_does_not_fit_is_told_beside_what_was_typed(visitor: Visi
     assert given(client, run) == {"edit": {"amount": 5}}
 
 
+@pytest.mark.slow
 def test_a_question_takes_a_text_or_json(visitor: Visitor, client: Client, prefix: str) -> None:
     for filled, answer in (({"way": "text", "text": "7"}, "7"), ({"way": "json", "text": "7"}, 7)):
         run = asks(client, prefix, "how many?")
@@ -109,6 +110,7 @@ def test_a_question_takes_a_text_or_json(visitor: Visitor, client: Client, prefi
         assert given(client, run) == answer
 
 
+@pytest.mark.slow
 def test_a_doubt_takes_a_result_words_or_another_try(visitor: Visitor, client: Client, prefix: str) -> None:
     about = {"in_doubt": {"command": "pay", "args": {"amount": 5}}}
     for filled, answer in (
@@ -121,6 +123,7 @@ def test_a_doubt_takes_a_result_words_or_another_try(visitor: Visitor, client: C
         assert given(client, run) == answer
 
 
+@pytest.mark.slow
 def test_a_spent_budget_is_raised_by_an_amount(visitor: Visitor, client: Client, prefix: str) -> None:
     run = client.submit("countdown", "x", inputs={"rounds": 1}, interrupt_before=["Controller"], budgets={"tokens": 100})
     store = Store(client.settings.redis_url or "", prefix)
@@ -135,6 +138,7 @@ def test_a_spent_budget_is_raised_by_an_amount(visitor: Visitor, client: Client,
     assert client.get(run.id).details["budgets"] == {"tokens": 150}
 
 
+@pytest.mark.slow
 def test_what_was_answered_meanwhile_is_not_answered_again(visitor: Visitor, client: Client, prefix: str) -> None:
     run = asks(client, prefix, "how many?")
     page = visitor.see("/inbox")
@@ -143,6 +147,7 @@ def test_what_was_answered_meanwhile_is_not_answered_again(visitor: Visitor, cli
     assert late.status == 409 and given(client, run) == 3
 
 
+@pytest.mark.slow
 def test_nothing_is_stuck_where_nothing_is(visitor: Visitor) -> None:
     assert "Nothing is stuck" in visitor.see("/stuck").text
 
@@ -156,6 +161,7 @@ def test_what_is_stuck_is_shown_once_for_each_reason_and_can_be_stopped_there(vi
     assert client.get(runs[0].id).status is RunStatus.STOPPED
 
 
+@pytest.mark.slow
 def test_a_damaged_run_can_be_removed_and_refused_messages_are_told(visitor: Visitor, client: Client, prefix: str) -> None:
     run = client.submit("countdown", "x", inputs={"rounds": 1})
     store = Store(client.settings.redis_url or "", prefix)
@@ -178,6 +184,7 @@ def test_the_fleet_shows_queues_and_flows_where_there_is_no_worker(visitor: Visi
     assert "Orders something." in page.text and "<script>alert" not in page.html
 
 
+@pytest.mark.slow
 def test_a_flow_is_paused_and_let_go_on(visitor: Visitor, client: Client) -> None:
     paused = visitor.send(visitor.see("/fleet"), "/flows/countdown/pause", reason="night")
     assert "Flow countdown is paused" in paused.text and client.paused_flows()["countdown"]["reason"] == "night"
@@ -226,6 +233,7 @@ def test_what_is_wrong_in_a_form_is_told_at_its_field_and_nothing_typed_is_lost(
     assert visitor.send(exists, "/start", run_id="").status == 200
 
 
+@pytest.mark.slow
 def test_a_form_that_was_changed_after_it_had_submitted_says_so_and_submits_another(visitor: Visitor, client: Client) -> None:
     form = visitor.see("/start?flow=order")
     visitor.send(form, "/start", goal="tea", **{"input.what": "a"})
@@ -235,6 +243,7 @@ def test_a_form_that_was_changed_after_it_had_submitted_says_so_and_submits_anot
     assert sorted(run.goal for run in client.runs()) == ["coffee", "tea"]
 
 
+@pytest.mark.slow
 def test_an_unknown_flow_is_told(visitor: Visitor) -> None:
     page = visitor.see("/start?flow=nosuch")
     assert "No flow is named nosuch" in page.text

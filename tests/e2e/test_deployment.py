@@ -66,6 +66,7 @@ def containers(directory: Path, settings: Settings) -> Iterator[Mapping[str, Con
             each.end()
 
 
+@pytest.mark.slow
 def test_the_services_play_a_run_and_each_drains_its_round_at_sigterm(directory: Path, settings: Settings, client: Client) -> None:
     with containers(directory, settings) as started:
         roles = sorted(worker["role"] for worker in client.workers())

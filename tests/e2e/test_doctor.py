@@ -208,6 +208,7 @@ def test_a_worker_starts_on_a_server_that_hides_its_settings(hidden: Settings) -
         assert worker.name is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", ["prefetch", *(pytest.param(check, marks=pytest.mark.slow) for check in ("pickle", "remote-control"))])
 def test_what_an_app_sets_is_refused_on_our_own_and_a_warning_on_somebody_elses(settings: Settings, spoil: redis.Redis, check: str) -> None:
     refused = _celery(settings, app="tests.support.careless", APP_SETS=check)
@@ -222,6 +223,7 @@ def test_what_an_app_sets_is_refused_on_our_own_and_a_warning_on_somebody_elses(
     assert f"{check}: " in said and "WARNING" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["queue-names-steps", *(pytest.param(name, marks=pytest.mark.slow) for name in ("accept-content", "queue-names"))]
 )
@@ -232,6 +234,7 @@ def test_an_app_whose_workers_could_take_no_round_is_refused(settings: Settings,
     assert spoil.exists(f"{PREFIX}:workers") == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", ["always-eager", pytest.param("prefetch-multiplier", marks=pytest.mark.slow)])
 def test_what_an_app_sets_at_the_cost_of_rounds_is_a_warning(settings: Settings, spoil: redis.Redis, check: str) -> None:
     with _worker(settings, "tests.support.careless", APP_SETS=check, APP_IS="theirs") as process:
@@ -264,6 +267,7 @@ def test_dead_letters_and_damaged_runs_are_told(settings: Settings, spoil: redis
     assert found["dead-letters"].level is Level.WARNING and f"{PREFIX}:dead" in found["dead-letters"].remedy
 
 
+@pytest.mark.slow
 def test_a_flow_that_cannot_be_loaded_is_told(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "config" / "flows").mkdir(parents=True)
     (tmp_path / "config" / "flows" / "broken.yaml").write_text("name: broken\nnonsense: 1\n")

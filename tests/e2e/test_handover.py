@@ -88,6 +88,7 @@ def test_a_wait_that_is_over_is_handed_over_by_the_sweep(client: Client, setting
             assert "resent" not in types(client, run.id)
 
 
+@pytest.mark.slow
 def test_a_round_given_back_by_a_warm_shutdown_is_handed_over_to_another(client: Client, settings: Settings) -> None:
     with workers(1, settings) as [first]:
         run = client.submit("ledger", "g", {"rounds": 2, "seconds": 2.0})
@@ -152,6 +153,7 @@ def test_a_client_that_knows_nothing_of_the_broker_is_told_by_the_doctor_and_los
     mistaken.close()
 
 
+@pytest.mark.slow
 def test_why_places_a_run_in_line(client: Client, settings: Settings) -> None:
     with workers(1, settings, "--concurrency", "1"):
         first = client.submit("ledger", "g", {"rounds": 1, "seconds": 60})

@@ -151,6 +151,7 @@ def test_a_body_that_is_not_as_described_is_told_where(http: httpx2.Client, give
     assert told in problem["detail"] and problem["faults"]
 
 
+@pytest.mark.slow
 def test_a_filter_that_is_mistyped_lists_nothing(http: httpx2.Client) -> None:
     assert "did you mean 'status'?" in a_problem(http.get("/runs", params={"stauts": "running"}), 422, "invalid-request")["detail"]
     for wrong in ({"status": "runing"}, {"limit": 0}, {"limit": 1001}, {"label": "team"}):
@@ -378,6 +379,7 @@ def test_an_errored_run_is_retried_and_an_ended_one_removed(http: httpx2.Client,
     a_problem(http.delete(f"/runs/{run_id}"), 404, "run-not-found")
 
 
+@pytest.mark.slow
 def test_many_runs_are_moved_by_a_filter_and_never_without(settings: Settings, prefix: str) -> None:
     room = settings.model_copy(update={"flow_modules": MODULES})
     ids = every_status(room)
@@ -410,6 +412,7 @@ def test_a_flow_is_paused_with_a_reason_and_goes_on(http: httpx2.Client) -> None
 # who
 
 
+@pytest.mark.slow
 def test_who_is_unknown_or_may_not_is_told_and_probes_need_nobody(room: Settings, runs: dict[str, str]) -> None:
     with serving(room, by_name) as address, httpx2.Client(base_url=f"{address}/api/v1") as http:
         nobody = http.get("/runs")
@@ -440,6 +443,7 @@ def lonely() -> Iterator[tuple[CrashableServer, httpx2.Client]]:
         yield mine, stack.enter_context(httpx2.Client(base_url=f"{address}/api/v1", timeout=PATIENCE))
 
 
+@pytest.mark.slow
 def test_a_state_server_that_is_away_is_told_at_once_and_found_again(lonely: tuple[CrashableServer, httpx2.Client]) -> None:
     mine, http = lonely
     run_id = submitted(http)["id"]
@@ -483,6 +487,7 @@ def test_a_state_server_that_hangs_holds_up_neither_its_callers_for_long_nor_tho
     until(lambda: http.get("/ready").status_code == 200, "the server to be found again")
 
 
+@pytest.mark.slow
 def test_a_page_costs_the_server_the_same_however_many_runs_there_are(settings: Settings, prefix: str) -> None:
     with serving(settings) as address, httpx2.Client(base_url=f"{address}/api/v1") as http:
         with_some, with_many = pages_cost(http, settings, 100), pages_cost(http, settings, 5_000)
@@ -521,6 +526,7 @@ def fill(client: Client, count: int) -> None:
 # elsewhere
 
 
+@pytest.mark.slow
 def test_the_router_works_in_somebody_elses_app(room: Settings, runs: dict[str, str]) -> None:
     client = Client(settings=room)
     app = FastAPI()

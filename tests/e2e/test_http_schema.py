@@ -73,6 +73,7 @@ def requests_made(seeded: tuple[str, list[str]], directory: Path, options: Seque
     return int(generated[1])
 
 
+@pytest.mark.slow
 def test_nothing_is_found_at_a_glance(seeded: tuple[str, list[str]], tmp_path: Path) -> None:
     """A request or two of each kind."""
     assert requests_made(seeded, tmp_path, ["--phases", "fuzzing", "--max-examples", "1", "--seed", "1"], 100) > 24

@@ -57,6 +57,7 @@ def about(lines: list[dict[str, Any]], words: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
 def test_every_line_is_an_object_and_a_round_line_names_its_round(tmp_path: Path, settings: Settings, client: Client, pool: str) -> None:
     (tmp_path / "my_flows.py").write_text(FLOWS)
@@ -77,6 +78,7 @@ def test_every_line_is_an_object_and_a_round_line_names_its_round(tmp_path: Path
     assert failed["error"] == "RetryableError: two\nlines" and "Traceback" in failed["traceback"] and failed["logger"] == "holdfast.rounds"
 
 
+@pytest.mark.slow
 def test_lines_outside_a_round_carry_no_run(tmp_path: Path, settings: Settings) -> None:
     with CommandLine(tmp_path, settings, HOLDFAST_LOG_FORMAT="json").running("worker", "--concurrency", "1") as process:
         assert process.stderr is not None
@@ -99,6 +101,7 @@ def test_the_sweep_says_which_run_it_speaks_of(tmp_path: Path, settings: Setting
     assert line["run_id"] == "long" and line["logger"] == "holdfast.sweep"
 
 
+@pytest.mark.slow
 def test_celery_on_the_shipped_app_logs_the_same_way(settings: Settings, client: Client) -> None:
     process = WorkerProcess(settings, "--loglevel", "INFO", HOLDFAST_LOG_FORMAT="json", SHOW="1").ready()
     with process.process:

@@ -110,6 +110,7 @@ def test_an_answer_goes_to_the_node_that_asked_under_the_same_key(client: Client
         assert client.wait(run.id, 20).answer == {"said": "yes", "key": key}
 
 
+@pytest.mark.slow
 def test_an_interrupt_with_a_deadline_is_answered_by_its_default(client: Client, settings: Settings) -> None:
     with workers(1, settings):
         run = client.submit("asker", "g", {"deadline": 0.5, "default": "nobody came"})
@@ -131,6 +132,7 @@ def test_a_loop_pauses_at_every_visit_of_a_node_in_interrupt_before_and_resume_k
         assert exact(client, run.id, 4)
 
 
+@pytest.mark.slow
 def test_interrupt_after_pauses_behind_the_node_and_never_runs_it_twice(client: Client, settings: Settings) -> None:
     with workers(1, settings):
         run = client.submit("ledger", "g", {"rounds": 3}, interrupt_after=["Controller"])
@@ -149,6 +151,7 @@ def test_an_interrupt_before_the_first_node_pauses_before_any_round(client: Clie
         assert client.wait(run.id, 20).answer == [0]
 
 
+@pytest.mark.slow
 def test_a_retryable_error_is_tried_again_by_the_due_set_until_it_works(client: Client, settings: Settings) -> None:
     with workers(1, settings):
         run = client.submit("trouble", "g", {"kind": "retryable", "times": 2, "retry_after": 0.1})

@@ -77,6 +77,7 @@ def test_stop_now_frees_the_only_place_of_a_round_that_looks_or_awaits(client: C
     assert commits(client, run.id) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
 def test_a_time_limit_frees_the_only_place_of_a_coroutine(client: Client, settings: Settings, pool: str) -> None:
     submitter = Client(settings=settings.model_copy(update={"round_timeout_seconds": 0.5}))

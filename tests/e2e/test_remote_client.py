@@ -110,6 +110,7 @@ def test_every_problem_is_raised_as_the_error_that_it_tells_of() -> None:
         assert problems.ERRORS[word] is error
 
 
+@pytest.mark.slow
 def test_what_it_returns_is_what_client_returns(client: Client, remote: RemoteClient, settings: Settings) -> None:
     run = remote.submit(
         "countdown", "down", {"rounds": 2}, labels={"team": "search"}, deadline=timedelta(hours=1), interrupt_before=["Executor"]
@@ -143,6 +144,7 @@ def test_what_it_returns_is_what_client_returns(client: Client, remote: RemoteCl
     assert remote.delete(other.id) is None and len(client.runs()) == 0
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_is_raised_as_client_raises_it(client: Client, remote: RemoteClient) -> None:
     client.submit("countdown", "x", run_id="r")
     remote.submit("countdown", "x", idempotency_key="k")
@@ -203,6 +205,7 @@ def test_an_answer_that_was_lost_is_not_given_twice(proxy: Proxy, client: Client
         assert [event.type for event in remote.events("r", follow=False)].count("resumed") == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_told_by_its_address() -> None:
     gone = RemoteClient("http://user:secret@127.0.0.1:1", timeout=1)
     with pytest.raises(StoreUnavailable, match=r"no answer from the control room at http://127\.0\.0\.1:1: ") as raised:

@@ -213,6 +213,7 @@ def test_who_does_not_read_holds_no_memory_and_holds_up_nobody(settings: Setting
     assert 0 < most <= hubs.MOST_WAITING
 
 
+@pytest.mark.slow
 def test_who_falls_behind_is_told_so_and_the_others_hear_all(settings: Settings, real_time: Store, client: Client) -> None:
     play.new_run(real_time)
 
@@ -340,6 +341,7 @@ def test_the_watchers_of_a_run_that_is_deleted_are_told_so(
         assert asyncio.run(story(url)).end == '{"reason": "gone"}'
 
 
+@pytest.mark.slow
 def test_a_damaged_stream_ends_for_its_own_watchers_alone(settings: Settings, real_time: Store) -> None:
     """One key that holds something else makes Redis refuse the read of all; an entry that is no event is met by those who read it."""
     for name in ("well", "torn", "odd"):

@@ -113,6 +113,7 @@ def test_an_interrupted_run_waits_for_a_person_and_says_for_what(client: Client,
     assert "deadline" in verdict.sentence and 500 < seconds_until(verdict.details["deadline"]) < 700
 
 
+@pytest.mark.slow
 def test_a_long_question_does_not_hide_what_to_do(client: Client, worker_process: StartsWorkers) -> None:
     run = client.submit("question", "x" * 5_000)
     worker_process()
@@ -121,6 +122,7 @@ def test_a_long_question_does_not_hide_what_to_do(client: Client, worker_process
     assert verdict.details["reason"] == "x" * 5_000
 
 
+@pytest.mark.slow
 def test_a_run_resumed_while_its_fenced_round_goes_on_is_held(client: Client, worker_process: StartsWorkers) -> None:
     worker_process(HOLDFAST_LEASE_SECONDS="30")
     run = client.submit("deaf", "g", {"seconds": 60})
@@ -148,6 +150,7 @@ def test_a_flow_that_no_worker_knows_is_told_before_and_after_a_worker_has_tried
         client.wait(run.id, 20)
 
 
+@pytest.mark.slow
 def test_a_flow_that_no_worker_has_enabled_is_told_apart_from_one_that_none_knows(client: Client, worker_process: StartsWorkers) -> None:
     worker = worker_process(HOLDFAST_FLOW_MODULES=",".join(FLOWS))
     run = client.submit("shelling", "g")
@@ -257,6 +260,7 @@ def test_a_lost_message_is_told_with_the_time_when_it_is_sent_again(client: Clie
     assert verdict.details["position"] == 1
 
 
+@pytest.mark.slow
 def test_when_nobody_sweeps_although_workers_were_there_just_now_the_silence_is_told(client: Client, worker_process: StartsWorkers) -> None:
     worker = worker_process()
     run = client.submit("ledger", "g", SLOW)

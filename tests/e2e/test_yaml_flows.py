@@ -60,6 +60,7 @@ def test_a_ring_with_a_third_node_asks_a_person_after_each_command(client: Clien
     assert done.output == {"answer": 4, "status": "finished"}
 
 
+@pytest.mark.slow
 def test_q_leaves_the_run_unfinished_with_the_words_of_the_seed(client: Client, worker_process: StartsWorkers) -> None:
     worker_process(HOLDFAST_FLOW_MODULES=MODULE)
     done = answered(client, client.submit("watched", "four"), "q")
@@ -78,6 +79,7 @@ def test_a_ring_of_five_remembers_what_came_of_each_turn(client: Client, worker_
     assert nodes == [*ring, *ring, "MemoryRead", "Controller"]
 
 
+@pytest.mark.slow
 def test_a_ring_without_a_controller_and_its_inputs(client: Client, worker_process: StartsWorkers) -> None:
     worker_process(HOLDFAST_FLOW_MODULES=MODULE)
     assert client.wait(client.submit("counting", "two").id, timeout=30).output == {"answer": 2, "doubled": 2}
@@ -203,6 +205,7 @@ def test_flows_check_tells_of_a_name_that_is_taken(tmp_path: Path) -> None:
     assert "two flows are named 'same': config/flows/one.yaml and config/flows/two.yaml; rename one" in taken.err
 
 
+@pytest.mark.slow
 def test_flows_of_the_working_directory_take_the_place_of_those_that_ship(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "config" / "flows").mkdir(parents=True)
     (tmp_path / "config" / "flows" / "mine.yaml").write_text(

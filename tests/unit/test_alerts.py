@@ -39,11 +39,13 @@ def test_promtool_takes_the_rules_and_the_configuration(tmp_path: Path) -> None:
     assert f"{len(ALERTS)} rules found" in checked.stdout
 
 
+@pytest.mark.slow
 def test_each_alert_comes_when_it_should_and_not_otherwise() -> None:
     played = promtool("test", "rules", SCENES)
     assert played.returncode == 0, played.stdout + played.stderr
 
 
+@pytest.mark.slow
 def test_an_alert_that_comes_too_late_is_noticed(tmp_path: Path) -> None:
     """The scenes can fail."""
     (tmp_path / "alerts.yml").write_text(

@@ -90,6 +90,7 @@ def test_a_setting_that_does_not_read_costs_a_line_in_the_log(
     assert made == [] and "ValueError" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_client_loads_no_sdk_and_nothing_that_traces() -> None:
     """But for what redis-py loads of OpenTelemetry by itself, where it is there."""
     script = (

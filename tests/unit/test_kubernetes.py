@@ -129,6 +129,7 @@ def test_every_resource_keeps_the_schema_of_its_kind(scaled: list[Resource], rel
     assert seen == set(theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="this machine has no kubectl")
 def test_kustomize_itself_makes_the_same_of_each_overlay() -> None:
     for overlay in ("base", *OVERLAYS):
@@ -278,6 +279,7 @@ def test_what_keda_asks_prometheus_for_is_told_by_the_server(scaled: list[Resour
         assert asked.removeprefix("max(").removesuffix(")") in samples
 
 
+@pytest.mark.slow
 def test_what_asks_the_server_whether_it_is_well_asks_for_what_is_there(scaled: list[Resource], client: Client) -> None:
     asked = {probe["httpGet"]["path"] for _, container in containers(scaled) for probe in container.values() if "httpGet" in probe}
     assert asked == {"/api/v1/health", "/api/v1/ready"} <= set(create_app(client=client).openapi()["paths"])
