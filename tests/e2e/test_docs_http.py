@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -24,7 +25,7 @@ CALLS = [
 
 
 def test_every_call_can_be_made_and_does_what_is_said(settings: Settings, prefix: str) -> None:
-    if shutil.which("curl") is None:
+    if shutil.which("curl") is None and "CI" not in os.environ:
         pytest.skip("this machine has no curl")
     base, *calls = CALLS
     assert base == "API=http://127.0.0.1:8080/api/v1" and len(calls) >= 17

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -127,16 +125,6 @@ def test_every_resource_keeps_the_schema_of_its_kind(scaled: list[Resource], rel
         else:
             kubernetes_validate.validate(each, release, strict=True)
     assert seen == set(theirs)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="this machine has no kubectl")
-def test_kustomize_itself_makes_the_same_of_each_overlay() -> None:
-    for overlay in ("base", *OVERLAYS):
-        made = subprocess.run(["kubectl", "kustomize", str(HERE / overlay)], capture_output=True, text=True, check=True, timeout=60).stdout
-        theirs = {(each["kind"], each["metadata"]["name"]): each for each in yaml.safe_load_all(made)}
-        ours = {(each["kind"], each["metadata"]["name"]): each for each in kustomize.build(HERE / overlay)}
-        assert theirs == ours, overlay
 
 
 def test_every_manifest_is_part_of_an_overlay(scaled: list[Resource]) -> None:
