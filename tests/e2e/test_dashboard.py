@@ -269,7 +269,7 @@ def test_colours_are_chosen_and_nobody_is_led_elsewhere_by_it(visitor: Visitor) 
 
 @pytest.mark.slow
 def test_static_files_are_kept_for_ever_by_the_digest_of_their_content_alone(visitor: Visitor, settings: Settings) -> None:
-    with serving(settings) as url, httpx2.Client(base_url=url) as http:
+    with serving(settings) as url, httpx2.Client(base_url=url, timeout=60.0) as http:
         addresses = Markup(http.get("/runs").text).scripts
         assert len(addresses) == 3
         for address in addresses:

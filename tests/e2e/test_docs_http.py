@@ -62,7 +62,7 @@ def test_the_app_of_ones_own_works(settings: Settings, prefix: str, monkeypatch:
     finally:
         monkeypatch.undo()
         current.cache_clear()
-    with serving_app(example.app) as address, httpx2.Client(base_url=f"{address}/goals", headers={"X-User": "ann"}) as http:
+    with serving_app(example.app) as address, httpx2.Client(base_url=f"{address}/goals", headers={"X-User": "ann"}, timeout=60.0) as http:
         run = http.post("/runs", json={"flow": "countdown", "goal": "count down"}).json()
         assert run["details"]["submitted_by"] == "ann"
         assert http.get(f"/runs/{run['id']}", headers={"X-User": "bob"}).status_code == 404

@@ -383,7 +383,7 @@ def test_an_errored_run_is_retried_and_an_ended_one_removed(http: httpx2.Client,
 def test_many_runs_are_moved_by_a_filter_and_never_without(settings: Settings, prefix: str) -> None:
     room = settings.model_copy(update={"flow_modules": MODULES})
     ids = every_status(room)
-    with serving(room) as address, httpx2.Client(base_url=f"{address}/api/v1") as http:
+    with serving(room) as address, httpx2.Client(base_url=f"{address}/api/v1", timeout=PATIENCE) as http:
         a_problem(http.post("/stops", json={}), 422, "invalid-input")
         for path in ("/retries", "/deletions"):
             a_problem(http.post(path, json={}), 422, "invalid-request")
@@ -414,7 +414,7 @@ def test_a_flow_is_paused_with_a_reason_and_goes_on(http: httpx2.Client) -> None
 
 @pytest.mark.slow
 def test_who_is_unknown_or_may_not_is_told_and_probes_need_nobody(room: Settings, runs: dict[str, str]) -> None:
-    with serving(room, by_name) as address, httpx2.Client(base_url=f"{address}/api/v1") as http:
+    with serving(room, by_name) as address, httpx2.Client(base_url=f"{address}/api/v1", timeout=PATIENCE) as http:
         nobody = http.get("/runs")
         a_problem(nobody, 401, "unknown-caller")
         assert nobody.headers["www-authenticate"] == "Bearer"
@@ -489,7 +489,7 @@ def test_a_state_server_that_hangs_holds_up_neither_its_callers_for_long_nor_tho
 
 @pytest.mark.slow
 def test_a_page_costs_the_server_the_same_however_many_runs_there_are(settings: Settings, prefix: str) -> None:
-    with serving(settings) as address, httpx2.Client(base_url=f"{address}/api/v1") as http:
+    with serving(settings) as address, httpx2.Client(base_url=f"{address}/api/v1", timeout=PATIENCE) as http:
         with_some, with_many = pages_cost(http, settings, 100), pages_cost(http, settings, 5_000)
     assert with_some == with_many
 
@@ -534,7 +534,7 @@ def test_the_router_works_in_somebody_elses_app(room: Settings, runs: dict[str, 
     app.include_router(api_router(client, lambda request: Caller("shop", frozenset(Scope))), prefix="/shop/goals")
     app.get("/late")(lambda: "late")
     try:
-        with serving_app(app) as address, httpx2.Client(base_url=address) as http:
+        with serving_app(app) as address, httpx2.Client(base_url=address, timeout=PATIENCE) as http:
             response = http.post("/shop/goals/runs", json=COUNTDOWN)
             assert response.headers["location"] == f"/shop/goals/runs/{response.json()['id']}"
             assert http.get(response.headers["location"]).json()["details"]["submitted_by"] == "shop"

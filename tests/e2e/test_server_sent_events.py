@@ -278,7 +278,7 @@ def test_a_server_that_leaves_ends_its_streams_and_another_goes_on_with_them(set
 
 def test_a_stream_ends_with_the_run_and_is_not_asked_for_again(settings: Settings, real_time: Store) -> None:
     play.new_run(real_time)
-    with serving(settings) as url, httpx2.Client(base_url=f"{url}/api/v1/runs") as http:
+    with serving(settings) as url, httpx2.Client(base_url=f"{url}/api/v1/runs", timeout=60.0) as http:
         path = "/r/events"
         caught_up = http.get(path, headers=STREAM, params={"follow": False}).text
         assert "event: submitted\n" in caught_up and caught_up.endswith('event: end\ndata: {"reason": "caught-up"}\n\n')
@@ -305,7 +305,7 @@ def test_events_are_listed_where_no_stream_is_asked_for(settings: Settings, real
     play.new_run(real_time)
     finish(real_time)
     told = [event.to_dict() for event in client.events("r", follow=False)]
-    with serving(settings) as url, httpx2.Client(base_url=f"{url}/api/v1/runs") as http:
+    with serving(settings) as url, httpx2.Client(base_url=f"{url}/api/v1/runs", timeout=60.0) as http:
         assert http.get("/r/events").json() == {"events": told, "more": False}
         assert http.get("/r/events", params={"limit": 2}).json() == {"events": told[:2], "more": True}
         assert http.get("/r/events", params={"after": told[1]["id"]}).json()["events"] == told[2:]
@@ -315,7 +315,7 @@ def test_events_are_listed_where_no_stream_is_asked_for(settings: Settings, real
 def test_events_are_told_to_nobody_else(settings: Settings, client: Client) -> None:
     run = client.submit("countdown", "x", submitted_by="alice")
     bob = Caller("bob", frozenset({Scope.READ}))
-    with serving(settings, lambda request: bob) as url, httpx2.Client(base_url=f"{url}/api/v1/runs") as http:
+    with serving(settings, lambda request: bob) as url, httpx2.Client(base_url=f"{url}/api/v1/runs", timeout=60.0) as http:
         for headers in (STREAM, {}):
             answer = http.get(f"/{run.id}/events", headers=headers)
             assert answer.status_code == 404 and answer.headers["content-type"] == "application/problem+json"

@@ -10,6 +10,9 @@ from types import TracebackType
 
 import httpx2
 
+#: Seconds that a page may take on a machine that is busy with other tests.
+PATIENCE = 60.0
+
 
 @dataclass
 class Form:
@@ -99,7 +102,7 @@ class Visitor:
 
     def __init__(self, url: str, token: str | None = None) -> None:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx2.Client(base_url=url, follow_redirects=True, headers=headers)
+        self._http = httpx2.Client(base_url=url, follow_redirects=True, headers=headers, timeout=PATIENCE)
 
     def see(self, path: str) -> Page:
         """The page there."""
