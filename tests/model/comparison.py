@@ -89,5 +89,6 @@ def _line(store: Store, role: str, found: dict[str, str], run_id: str) -> list[s
     """The run, where it stands in this line under the number it has; other entries mean nothing any more."""
     queue = store.keys.queue(role)
     number = store.redis.zscore(store.keys.line(queue), run_id)
-    live = number is not None and queue == found["queue"] and int(number) == int(found["number"]) and found["phase"] in LIVE
+    # A run at rest has no number.
+    live = number is not None and found["phase"] in LIVE and queue == found["queue"] and int(number) == int(found["number"])
     return [run_id] if live else []

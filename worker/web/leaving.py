@@ -42,7 +42,8 @@ class Leaving:
             await send(message)
 
         await self._app(scope, hear, say)
-        if unfinished and self._leaving.is_set():
+        # Whatever ended it (the library of the streams hears of the signal by itself), and if nobody listens any more, that does no harm.
+        if unfinished:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _gone(self, receive: Receive) -> Message:

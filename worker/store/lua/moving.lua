@@ -93,7 +93,7 @@ end
 
 local SHORT, FEW = 512, 512 -- bytes, fields: hash-max-listpack-value of config/redis.conf, and the servers' own hash-max-listpack-entries
 -- What is written anew before anything reads it, when a run that rests goes on.
-local PASSED = { number = true, first_number = true, grace = true, looked = true, unknown = true, queued_at = true, lease_granted = true }
+local PASSED = { number = true, first_number = true, grace = true, looked = true, queued_at = true, lease_granted = true }
 
 -- The run rests, for days perhaps, and whoever wakes it brings a message; only an answer that comes by itself needs the stored one.
 -- A server keeps a hash of short values in a third of the memory, but none that has ever had a long one, like a message: it is made anew
