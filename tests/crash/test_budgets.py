@@ -35,6 +35,7 @@ def played_on(client: Client, store: Store, player: Player, run: Run, point: str
         assert store.sweep(lease=4000, max_losses=10, jitter=0.5).report == [(run.id, "freed")]
 
 
+@pytest.mark.slow
 def test_a_budget_with_a_kill_in_every_second_request_is_exceeded_by_at_most_one(
     client: Client, player: Player, settings: Settings, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ class Verbose(ControllerExecutorFlow):
         return LINE * lines
 
 
+@pytest.mark.slow
 def test_a_long_result_is_cut_in_the_history_and_kept_whole(
     client: Client, worker_process: StartsWorkers, settings: Settings, tmp_path: Path
 ) -> None:

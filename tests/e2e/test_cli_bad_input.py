@@ -119,6 +119,7 @@ def test_resume_of_a_running_run_and_retry_or_stop_of_a_completed_one_are_refuse
         client.request_stop("busy", "now")
 
 
+@pytest.mark.slow
 def test_an_unknown_run_is_not_found(holdfast: CommandLine) -> None:
     for command in ("show", "watch", "stop", "resume", "retry", "delete"):
         done = holdfast(command, "nobody")

@@ -37,6 +37,7 @@ def client(settings: Settings) -> Iterator[Client]:
     made.close()
 
 
+@pytest.mark.slow
 def test_every_message_delivered_five_times_out_of_order_and_after_the_end_leaves_the_log_exact(client: Client, settings: Settings) -> None:
     with workers(2, settings, app="tests.support.unreliable", COPIES="4"):
         ids = [client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": 0.02}).id for _ in range(20)]

@@ -85,6 +85,7 @@ def test_with_appendfsync_always_nothing_is_said_of_it(settings: Settings, spoil
     assert row(settings, "fsync").level is Level.WARNING and "half a minute" in row(settings, "fsync").sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("check", "name", "value"),
     [

@@ -37,6 +37,7 @@ class Patient(CircularFlow):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
 def test_a_worker_that_ends_its_last_round_is_announced_as_draining_until_it_is_gone(
     client: Client, settings: Settings, tmp_path: Path, pool: str
@@ -61,6 +62,7 @@ def test_a_worker_that_ends_its_last_round_is_announced_as_draining_until_it_is_
     assert client.workers() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["threads", pytest.param("prefork", marks=pytest.mark.slow)])  # solo pops nothing beside its round
 def test_a_worker_that_leaves_takes_no_message_along(client: Client, settings: Settings, pool: str) -> None:
     """What it popped would lie with it until its last round is over, or be sent again two seconds after it was pushed."""

@@ -111,6 +111,7 @@ def test_messages_delivered_five_times_leave_the_log_exact(client: Client, setti
     assert client._store.counts()["due"] == 0
 
 
+@pytest.mark.slow
 def test_lost_messages_are_sent_again(client: Client, settings: Settings) -> None:
     impatient = Client(settings=settings.model_copy(update={"resend_seconds": 0.3}))
     with workers(2, settings, app="tests.support.unreliable", LOSE_SHARE="0.3", SEED="7"):

@@ -249,6 +249,7 @@ def test_the_suite_of_an_existing_app_stays_green(
     assert counts[0] == counts[1] and counts[0]
 
 
+@pytest.mark.slow
 def test_a_client_on_the_app_goes_where_the_app_has_its_state_and_its_broker(
     celery: Any, client: Client, broker: str, settings: Settings
 ) -> None:

@@ -171,6 +171,7 @@ def test_an_error_ends_the_run_errored_with_its_words(client: Client, settings: 
     assert tries == (1 if kind == "fatal" else 3)
 
 
+@pytest.mark.slow
 def test_a_retried_run_is_running_can_be_stopped_and_keeps_the_error_in_its_history(client: Client, settings: Settings) -> None:
     with workers(1, settings) as [worker]:
         run = client.submit("trouble", "g", {"kind": "fatal", "times": 1})
@@ -200,6 +201,7 @@ def test_a_round_over_its_time_limit_is_cancelled_and_tried_again(client: Client
     submitter.close()
 
 
+@pytest.mark.slow
 def test_a_run_over_its_deadline_ends_errored(client: Client, settings: Settings) -> None:
     with workers(1, settings, HOLDFAST_RETRY_DELAY_SECONDS="0.1"):
         run = client.submit("ledger", "g", {"rounds": 1, "seconds": 30}, deadline=1.0)
@@ -216,6 +218,7 @@ def test_a_run_does_not_start_before_its_time(client: Client, settings: Settings
     assert (claimed - run.created_at).total_seconds() >= 1.0
 
 
+@pytest.mark.slow
 def test_a_worker_that_does_not_know_a_flow_gives_the_run_back(client: Client, settings: Settings) -> None:
     with workers(1, settings, HOLDFAST_FLOW_MODULES=""):
         run = client.submit("ledger", "g", {"rounds": 2})

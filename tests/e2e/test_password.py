@@ -30,6 +30,7 @@ def socket() -> Iterator[str]:
                 admin.config_set("requirepass", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", [pytest.param("", marks=pytest.mark.slow), "me"])
 @pytest.mark.parametrize("place", ["in front", "behind"])
 def test_rounds_are_played_on_a_unix_socket_with_a_password(socket: str, tmp_path: Path, place: str, who: str) -> None:

@@ -165,6 +165,7 @@ def test_a_child_told_to_end_is_a_loss_and_no_failure_of_its_round(client: Clien
     assert events(client, run.id) == ["submitted", "lost", "committed", "completed"]
 
 
+@pytest.mark.slow
 def test_the_process_of_a_round_that_does_not_return_though_nobody_wants_it_is_ended(client: Client, settings: Settings) -> None:
     with one_place(settings, "prefork", app="tests.support.impatient") as [worker]:
         run = client.submit("deaf", "g", {"seconds": 600})

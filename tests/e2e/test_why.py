@@ -63,6 +63,7 @@ def test_a_run_that_is_played_is_leased_and_the_one_behind_it_is_in_line(client:
     assert "number 3 of 3" in verdicts[2].sentence and worker.name in verdicts[2].sentence
 
 
+@pytest.mark.slow
 def test_a_run_far_back_is_placed_by_its_number_and_the_cursor(client: Client, worker_process: StartsWorkers) -> None:
     worker_process("--concurrency", "1")
     played = client.submit("ledger", "g", SLOW)
@@ -134,6 +135,7 @@ def test_a_run_resumed_while_its_fenced_round_goes_on_is_held(client: Client, wo
     assert 0 < seconds_until(verdict.details["until"]) <= 30
 
 
+@pytest.mark.slow
 def test_a_flow_that_no_worker_knows_is_told_before_and_after_a_worker_has_tried(
     client: Client, worker_process: StartsWorkers, settings: Settings
 ) -> None:
@@ -161,6 +163,7 @@ def test_a_flow_that_no_worker_has_enabled_is_told_apart_from_one_that_none_know
     assert client.wait(run.id, 20).answer == "played"
 
 
+@pytest.mark.slow
 def test_a_run_that_the_wrong_worker_took_is_offered_again(client: Client, worker_process: StartsWorkers) -> None:
     """The one that knows its flow is busy; the other one has just taken its message."""
     knows = worker_process("--concurrency", "1")
@@ -183,6 +186,7 @@ def test_without_a_worker_of_the_role_it_is_told_which_one_to_start(
     assert "holdfast worker --role controller" in verdict.sentence
 
 
+@pytest.mark.slow
 def test_a_run_that_outlived_all_workers_says_which_one_played_it(client: Client, settings: Settings) -> None:
     quick = settings.model_copy(update={"heartbeat_seconds": 0.1, "lease_seconds": 1.0})
     with workers(1, quick, HOLDFAST_HEARTBEAT_SECONDS="0.1", HOLDFAST_LEASE_SECONDS="1") as [worker]:

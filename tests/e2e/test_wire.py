@@ -43,6 +43,7 @@ def test_a_round_is_mostly_one_command_on_the_wire(client: Client, worker_proces
     assert set(counts) <= {"BRPOP"} | CLAIMING | ANNOUNCING | CONNECTING, counts
 
 
+@pytest.mark.slow
 def test_in_the_outbox_a_round_is_two_commands_of_the_server_that_holds_the_runs(settings: Settings) -> None:
     with server("valkey", "everysec") as other:
         apart = settings.model_copy(update={"broker_url": other.url})

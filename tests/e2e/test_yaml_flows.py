@@ -44,6 +44,7 @@ def test_the_configuration_of_the_seed_runs_as_written(client: Client, worker_pr
     assert history[0]["command"]["thought"] == "not yet"
 
 
+@pytest.mark.slow
 def test_max_rounds_of_the_file_end_the_run_unfinished(client: Client, worker_process: StartsWorkers) -> None:
     worker_process(HOLDFAST_FLOW_MODULES=MODULE)
     run = client.wait(client.submit("doubler", "twenty at least", max_rounds=3).id, timeout=30)
@@ -51,6 +52,7 @@ def test_max_rounds_of_the_file_end_the_run_unfinished(client: Client, worker_pr
     assert run.answer == "The maximum amount of rounds was reached before the model found an answer."
 
 
+@pytest.mark.slow
 def test_a_ring_with_a_third_node_asks_a_person_after_each_command(client: Client, worker_process: StartsWorkers) -> None:
     worker_process(HOLDFAST_FLOW_MODULES=MODULE)
     run = client.submit("watched", "four")
@@ -69,6 +71,7 @@ def test_q_leaves_the_run_unfinished_with_the_words_of_the_seed(client: Client, 
     assert done.output == {"answer": EXIT_ANSWER, "status": "unfinished"}
 
 
+@pytest.mark.slow
 def test_a_ring_of_five_remembers_what_came_of_each_turn(client: Client, worker_process: StartsWorkers) -> None:
     """Memory read, controller, executor, human feedback, memory write; the controller goes by nothing but the memory."""
     worker_process(HOLDFAST_FLOW_MODULES=MODULE)
