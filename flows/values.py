@@ -5,16 +5,35 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
 from flows.errors import UnstorableValue
 
-#: Made once: ``json.dumps`` makes an encoder for each call that asks for anything special.
-_plainly = json.JSONEncoder(allow_nan=False, ensure_ascii=False).encode
-_canonically = json.JSONEncoder(allow_nan=False, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode
+
+def _writer(**options: Any) -> Callable[[Any], str]:
+    """``json.JSONEncoder(**options).encode`` with its C encoder made once: the library makes one for each call, which takes longer than
+    a small value.
+    """
+    encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, **options)
+    make, escape = getattr(json.encoder, "c_make_encoder", None), json.encoder.encode_basestring
+    if make is None:  # an interpreter without it
+        return encoder.encode
+    pieces = make(None, encoder.default, escape, None, encoder.key_separator, encoder.item_separator, encoder.sort_keys, False, False)
+
+    def write(value: Any) -> str:
+        try:
+            return "".join(pieces(value, 0))
+        except RecursionError:
+            return encoder.encode(value)  # which also knows something that holds itself, and says so
+
+    return write
+
+
+_plainly = _writer()
+_canonically = _writer(sort_keys=True, separators=(",", ":"))
 
 #: Deeper nesting is refused: JSON readers (pydantic's among them) give up near 200 levels.
 MAX_DEPTH = 100
@@ -30,9 +49,10 @@ def storable(value: Any, what: str) -> Any:
     Raises:
         UnstorableValue: it would not read back equal; the message names the place inside the value.
     """
-    plain = _plain(value, what, "", 0)
-    if _reads_back(plain) or (isinstance(plain, dict) and all(map(_reads_back, plain.values()))):
-        return plain
+    try:
+        return _copied(value, 0)
+    except (_Special, UnicodeEncodeError):
+        plain = _plain(value, what, "", 0)
     try:
         text = _plainly(plain)
         text.encode("utf-8")
@@ -44,9 +64,35 @@ def storable(value: Any, what: str) -> Any:
     return plain
 
 
-def _reads_back(plain: Any) -> bool:
-    """Whether JSON of it reads back equal without a try; of whole numbers with thousands of digits it does not."""
-    return plain is None or isinstance(plain, str | bool) or (isinstance(plain, int) and abs(plain) < 2**63)
+class _Special(Exception):
+    """Something that may be storable, and needs a closer look."""
+
+
+def _copied(value: Any, depth: int) -> Any:
+    """A copy of what is plain JSON data already, as most is, and surely reads back equal.
+
+    Raises:
+        _Special, UnicodeEncodeError: it is not.
+    """
+    if depth > MAX_DEPTH:
+        raise _Special
+    kind = type(value)
+    if kind is str:
+        if not value.isascii():
+            value.encode("utf-8")
+        return value
+    if value is None or kind is bool or (kind is int and -(2**63) < value < 2**63) or (kind is float and math.isfinite(value)):
+        return value
+    if kind is dict:
+        for key in value:
+            if type(key) is not str:
+                raise _Special
+            if not key.isascii():
+                key.encode("utf-8")
+        return {key: _copied(item, depth + 1) for key, item in value.items()}
+    if kind is list:
+        return [_copied(item, depth + 1) for item in value]
+    raise _Special
 
 
 def canonical(value: Any) -> str:

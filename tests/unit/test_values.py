@@ -45,6 +45,15 @@ class Data:
 def test_json_is_taken_as_it_is_and_reads_back_equal(value: Any) -> None:
     assert storable(value, "it") == value
     assert json.loads(canonical(storable(value, "it"))) == value
+    assert canonical(value) == json.dumps(value, allow_nan=False, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+
+
+def test_what_is_taken_is_a_copy() -> None:
+    given: dict[str, Any] = {"a": [{}]}
+    plain = storable(given, "it")
+    given["a"][0]["b"] = 1
+    given["c"] = 2
+    assert plain == {"a": [{}]}
 
 
 def test_models_dataclasses_tuples_and_enums_become_plain() -> None:
@@ -60,15 +69,19 @@ def nested(depth: int) -> Any:
     return value
 
 
+def circle() -> Any:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
 def test_nesting_has_a_limit() -> None:
     assert storable(nested(MAX_DEPTH), "it") == nested(MAX_DEPTH)
     for depth in (MAX_DEPTH + 1, 300, 100_000):
         with pytest.raises(UnstorableValue, match=f"more than {MAX_DEPTH} levels"):
             storable(nested(depth), "it")
-    loop: list[Any] = []
-    loop.append(loop)
     with pytest.raises(UnstorableValue):
-        storable(loop, "it")
+        storable(circle(), "it")
 
 
 @pytest.mark.parametrize(
@@ -96,3 +109,12 @@ def test_what_would_not_read_back_is_refused_naming_its_place(value: Any, words:
 
 def test_the_canonical_text_does_not_depend_on_order() -> None:
     assert canonical({"b": 1, "a": [1, "é"]}) == canonical({"a": [1, "é"], "b": 1}) == '{"a":[1,"é"],"b":1}'
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf"), object(), {"a": {1}}, nested(100_000), circle()])
+def test_the_canonical_text_is_refused_as_the_library_refuses_it(value: Any) -> None:
+    with pytest.raises((ValueError, TypeError, RecursionError)) as expected:
+        json.dumps(value, allow_nan=False)
+    with pytest.raises(expected.type) as caught:
+        canonical(value)
+    assert str(caught.value) == str(expected.value)
