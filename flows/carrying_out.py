@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from flows.approvals import Refused, approved
 from flows.calls import call
-from flows.context import RoundContext
+from flows.context import RoundContext, altered
 from flows.conventions import EXECUTE_TOOL, OPERATION, TOOL
 from flows.doubts import CarryOut, settled
 from flows.errors import OutcomeUnknown, RetryableError
@@ -75,7 +75,7 @@ def _run(spec: CommandSpec, command: Command, inside: RoundContext, key: str) ->
 
 
 def _doubt(spec: CommandSpec, command: Command, context: RoundContext) -> Any:
-    return settled(spec.in_doubt, command, spec.function, spec.check(command.args), replace(context, command=command))
+    return settled(spec.in_doubt, command, spec.function, spec.check(command.args), altered(context, command=command))
 
 
 def _edited(intent: str) -> Mapping[str, Any] | None:

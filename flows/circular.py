@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from flows.base import Flow, Role
 from flows.calls import call
-from flows.context import EMPTY_HISTORY, RoundContext
+from flows.context import EMPTY_HISTORY, RoundContext, altered
 from flows.definition import is_name, known, title
 from flows.errors import FatalError, InvalidFlow
 from flows.interfaces import Interface, resolve
@@ -94,7 +94,7 @@ class CircularFlow(Flow):
     def play(self, node: str, context: RoundContext) -> Outcome:
         """Hand the ring's state to the node, and its output to the ring."""
         place = self._place(node)
-        seen = replace(context, history=EMPTY_HISTORY, remembered={}) if place.reset else context
+        seen = altered(context, history=EMPTY_HISTORY, remembered={}) if place.reset else context
         given = dict(resolve(place.input_interface)(self.state_for(place, context)))
         function = getattr(self, place.flow) if isinstance(place.flow, str) else place.flow
         result = call(function, seen, given, seen)

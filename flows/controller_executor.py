@@ -12,7 +12,7 @@ from flows.calls import call
 from flows.circular import CircularFlow, Node
 from flows.commands import CommandSpec, Schemas, commands_of
 from flows.config import DESCRIPTION, ControllerExecutorConfig, FinishConfig, read_config
-from flows.context import RoundContext
+from flows.context import RoundContext, altered
 from flows.controllers import Controller
 from flows.definition import check_count, known, title
 from flows.errors import BadReply, FatalError, InvalidFlow
@@ -129,7 +129,7 @@ class ControllerExecutorFlow(CircularFlow):
 
     def _told_all(self, context: RoundContext, node_goal: str = "") -> RoundContext:
         """The round as its controller sees it: also what there is to choose from."""
-        return replace(context, commands=Schemas(self.schemas), node_goal=node_goal)
+        return altered(context, commands=Schemas(self.schemas), node_goal=node_goal)
 
     def _checked(self, decision: Any) -> Command:
         """The decision, a command that this flow can carry out; raises BadReply."""
@@ -166,7 +166,7 @@ class ControllerExecutorFlow(CircularFlow):
         """A bad reply, in whichever node it shows, goes back to the Controller as a turn of its own."""
         try:
             with playing(context.cancelled):
-                return super().play(node, replace(context, reserved=self.reserved))
+                return super().play(node, altered(context, reserved=self.reserved))
         except BadReply as error:
             bad = context.committed.get("_bad_replies", 0) + 1
             if bad >= self.max_bad_replies:

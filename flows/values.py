@@ -34,6 +34,7 @@ def _writer(**options: Any) -> Callable[[Any], str]:
 
 _plainly = _writer()
 _canonically = _writer(sort_keys=True, separators=(",", ":"))
+_read = json.JSONDecoder().raw_decode
 
 #: Deeper nesting is refused: JSON readers (pydantic's among them) give up near 200 levels.
 MAX_DEPTH = 100
@@ -98,6 +99,15 @@ def _copied(value: Any, depth: int) -> Any:
 def canonical(value: Any) -> str:
     """The one JSON text of a storable value: sorted keys, no spaces; for digests and for storage."""
     return _canonically(value)
+
+
+def read(text: str) -> Any:
+    """``json.loads``, in half of its time for what ``canonical`` wrote; raises what it raises."""
+    try:
+        value, end = _read(text)
+    except ValueError:
+        end = -1
+    return value if end == len(text) else json.loads(text)
 
 
 def _plain(value: Any, what: str, path: str, depth: int) -> Any:

@@ -44,7 +44,8 @@ class RoundFigures:
 
     def spent(self, flow: str, amounts: Mapping[str, float]) -> None:
         """A round has spent this, whatever became of it."""
-        self._add({("spent", flow, name): amounts[name] for name in SPENT if amounts.get(name, 0) > 0})
+        if amounts:
+            self._add({("spent", flow, name): amounts[name] for name in SPENT if amounts.get(name, 0) > 0})
 
     def flush(self, store: Store) -> None:
         """Write what has been added up, in one exchange; what could not be written is kept for the next time.

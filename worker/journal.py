@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from flows.errors import FatalError, RoundStopped, UnstorableValue
 from flows.journal import Journal
 from worker.errors import DamagedRun
+from worker.prefix import Prefix
 from worker.store import Granted, NotReplicated, Store, StoreUnavailable
 
 #: Results recorded in a step stand in the hash under this prefix, one field each.
 RESULT = "o:"
+_results = Prefix(RESULT)
 
 
 class StoreJournal(Journal):
@@ -93,7 +95,7 @@ class StoreJournal(Journal):
         return lines
 
     def _results(self, fields: Mapping[str, str]) -> dict[str, str]:
-        names = [field.removeprefix(RESULT) for field in fields if field.startswith(RESULT)]
+        names = [field.removeprefix(RESULT) for field in _results.names(fields)]
         listed = fields.get("once", "").split("\n") if "once" in fields else []
         if sorted(names) != sorted(listed):
             raise DamagedRun(f"{self._where}: the recorded results {sorted(names)} are not those that were listed, {sorted(listed)}")

@@ -41,7 +41,7 @@ class Ledger:
     def before(self, estimate: Mapping[str, float]) -> dict[str, float]:
         """What was spent before this attempt; ``estimate``: what one attempt of this round costs."""
         # Multiplied, not added up: a damaged count of attempts may be anything.
-        charged = {name: amount * self.lost for name, amount in estimate.items()} if self.lost else {}
+        charged = {name: amount * self.lost for name, amount in estimate.items()} if estimate and self.lost else {}
         return sum_of([self.record.spent, charged])
 
     def budgets(self, estimate: Mapping[str, float] | None = None) -> dict[str, Budget]:

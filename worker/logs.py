@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 LogFormat = Literal["text", "json"]
 
+_of_flows = logging.getLogger("holdfast.flow")
 #: What the lines written now are about: in a round run_id, step, attempt, node and worker; nothing outside.
 _about: ContextVar[Mapping[str, Any]] = ContextVar("about", default=MappingProxyType({}))
 #: kombu's alarms about messages that it prefetched. A message is a hint here; the sweep sends it again.
@@ -50,7 +51,7 @@ class RoundLogger(logging.LoggerAdapter[logging.Logger]):
 
 def round_logger() -> RoundLogger:
     """The logger for the flow that plays the round this thread is in."""
-    return RoundLogger(logging.getLogger("holdfast.flow"), _about.get())
+    return RoundLogger(_of_flows, _about.get())
 
 
 class TextFormatter(logging.Formatter):

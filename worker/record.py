@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from flows.outcomes import Command, Turn
-from flows.values import canonical
+from flows.values import canonical, read
 from worker.errors import DamagedRun
-from worker.execution_state import ExecutionState
+from worker.execution_state import ExecutionState, is_plain
+from worker.prefix import Prefix
 
 #: Version of what is stored; a worker leaves runs of a newer one to newer workers.
 SCHEMA = "1"
 #: Named values stand in the hash under this prefix, one field each, so that a commit writes only those that changed.
 VALUE = "v:"
+_values = Prefix(VALUE)
 #: The fields that only Python writes and that decide what a round does, and after which of them a person is asked; the digest
 #: covers these and the values.
 CONTENT = frozenset(
@@ -47,17 +48,20 @@ CONTENT = frozenset(
 
 def digest_of(fields: Mapping[str, str]) -> str:
     """SHA-256 over the content fields and the named values, so that a damaged run is found before it is played."""
-    return hashlib.sha256(canonical_escaped(content_of(fields))).hexdigest()
+    return digest_of_content(content_of(fields))
+
+
+def digest_of_content(content: dict[str, str]) -> str:
+    """The same, where nothing but content is there. Its texts may hold undecodable bytes, as surrogate escapes: damage is hashed, too."""
+    return hashlib.sha256(canonical(content).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def content_of(fields: Mapping[str, str]) -> dict[str, str]:
     """The content fields and the named values."""
-    return {name: text for name, text in fields.items() if name in CONTENT or name.startswith(VALUE)}
-
-
-def canonical_escaped(content: Mapping[str, str]) -> bytes:
-    """Canonical JSON of texts that may hold undecodable bytes (as surrogate escapes: a damaged run must still be hashed)."""
-    return canonical(dict(content)).encode("utf-8", "surrogateescape")
+    content = {name: fields[name] for name in CONTENT & fields.keys()}
+    for name in _values.names(fields):
+        content[name] = fields[name]
+    return content
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ class Record:
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        return {name.removeprefix(VALUE): self.json(name, None) for name in self.content if name.startswith(VALUE)}
+        return {name.removeprefix(VALUE): self.json(name, None) for name in _values.names(self.content)}
 
     @cached_property
     def budgets(self) -> dict[str, float]:
@@ -120,6 +124,11 @@ class Record:
     def spent(self) -> dict[str, float]:
         """What it has spent, by name, without attempts whose worker was lost in the step at hand."""
         return self.amounts("spent")
+
+    @property
+    def node(self) -> str:
+        """The node that runs next; what is damaged of the state is found here as well."""
+        return self.fields["current_node"] if is_plain(self.fields) else self.state.current_node
 
     @cached_property
     def state(self) -> ExecutionState:
@@ -134,7 +143,7 @@ class Record:
         if text is None:
             return default
         try:
-            return json.loads(text)
+            return read(text)
         except (ValueError, RecursionError) as error:
             raise DamagedRun(f"run {self.id}: field {name!r} is not JSON ({error})") from error
 
@@ -163,7 +172,7 @@ class Record:
             raise DamagedRun(
                 f"run {self.id}: written with schema {schema!r}, this worker knows {SCHEMA!r}; upgrade it, or retry the run there"
             )
-        found = digest_of(self.content)
+        found = digest_of_content(self.content)
         if found != self.fields.get("digest"):
             raise DamagedRun(
                 f"run {self.id}, step {self.fields.get('step')}: its content does not match its digest; it is quarantined. "
@@ -199,7 +208,7 @@ def unpack_turns(run_id: str, entries: Iterable[str]) -> list[Turn]:
         if digest != _short(run_id, text):
             raise DamagedRun(f"run {run_id}: an entry of its history does not match its digest, or is another run's; it is quarantined")
         try:
-            data = json.loads(text)
+            data = read(text)
             command = data["command"]
             turns.append(Turn(command and Command(**command), data["observation"]))
         except (ValueError, TypeError, LookupError, RecursionError) as error:

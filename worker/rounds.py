@@ -8,12 +8,11 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from flows.base import Flow, Role
 from flows.budgets import COMMANDS, sum_of
-from flows.context import RoundContext
+from flows.context import RoundContext, altered
 from flows.errors import FatalError, InvalidInput, RetryableError, RoundStopped
 from worker.contexts import context_of
 from worker.dispatch import Dispatcher
@@ -155,7 +154,7 @@ class Rounds:
             return self._failure(record, lease, error), {}
         ledger = Ledger(record, claim.attempt, claim.now)
         if record.budgets:
-            context = replace(context, budgets=ledger.budgets(estimate))
+            context = altered(context, budgets=ledger.budgets(estimate))
         # A round that a person has answered is under way already, and their answer must not be lost to another question.
         nodes = flow.nodes
         limit = None if answers_node(record) else ledger.exhausted(estimate, nodes[context.node])
@@ -193,7 +192,7 @@ class Rounds:
             return quarantine(lease.broken) if isinstance(lease.broken, DamagedRun) else self._failure(record, lease, error)
 
     def _failure(self, record: Record, lease: Lease, error: BaseException) -> Settlement:
-        where = f"run {record.id}, step {record.step}, node {record.state.current_node}"
+        where = f"run {record.id}, step {record.step}, node {record.node}"
         if lease.timed_out and not isinstance(error, FatalError):
             error = RetryableError(f"the round took longer than its limit ({lease.time_limit or 0.0:g} s)")
         elif isinstance(error, RoundStopped):

@@ -15,7 +15,7 @@ from flows.values import canonical, storable
 from worker.errors import type_of
 from worker.execution_state import ExecutionStatus
 from worker.gate import Pause, pause_between, rounds_exhausted
-from worker.record import VALUE, Record, digest_of, pack_turn
+from worker.record import VALUE, Record, content_of, digest_of_content, pack_turn
 from worker.retries import backoff
 from worker.settings import Settings
 
@@ -77,7 +77,7 @@ def settle(
         UnstorableValue: something handed back does not read back equal, or is over a limit.
         FatalError: the next node is none of the flow's.
     """
-    node = record.state.current_node
+    node = record.node
     settlement = _settled(record, flow, node, outcome, remembered, told or {})
     _check_sizes(record, settlement, settings)
     return settlement
@@ -87,7 +87,7 @@ def failure(record: Record, error: BaseException, settings: Settings, jitter: fl
     """The settlement of a round that raised: tried again after a wait, or the end of the run."""
     text = str(error) if isinstance(error, FatalError | RetryableError) else f"{type(error).__name__}: {error}"
     where = f"run {record.id}, step {record.step}"
-    told = text if text.startswith(where) else f"{where}, node {record.state.current_node}: {text}"
+    told = text if text.startswith(where) else f"{where}, node {record.node}: {text}"
     options: dict[str, str | int] = {"error": _sound(told), "max_failures": settings.max_attempts}
     if isinstance(error, FatalError):
         return Settlement("failed", options={**options, "fatal": 1, "delay": 0}, cause=type_of(error))
@@ -107,7 +107,7 @@ GIVE_BACK = Settlement("give_back")
 
 def hold_up(record: Record, interrupt: Interrupt) -> Settlement:
     """The settlement of a round that is not played: a limit is reached, and a person decides."""
-    settlement = _pause_here(record, record.state.current_node, interrupt)
+    settlement = _pause_here(record, record.node, interrupt)
     return replace(settlement, fields={**settlement.fields, "i_kind": "budget"})
 
 
@@ -152,11 +152,10 @@ def _advance(record: Record, flow: Flow, node: str, coming: str, done: Settlemen
         raise FatalError(f"node {node} asked for the next node {coming!r}; flow {flow.name!r} has: {', '.join(flow.nodes)}")
     fields = _sealed(record, {**done.fields, "current_node": coming})
     pause = pause_between(node, coming, record.json("interrupt_before", []), record.json("interrupt_after", []))
-    if pause is None:
-        return replace(done, fields=fields, message=NextMessage(coming, record.epoch, record.step + 1))
-    # The message is of the next epoch: the one that an answer begins.
-    message = NextMessage(coming, record.epoch + 1, record.step + 1)
-    return replace(done, kind="pause_next", fields={**fields, **pause_fields(pause)}, message=message)
+    kind, epoch = done.kind, record.epoch
+    if pause is not None:  # the message is of the next epoch: the one that an answer begins
+        kind, epoch, fields = "pause_next", epoch + 1, {**fields, **pause_fields(pause)}
+    return Settlement(kind, fields, done.additions, done.artifacts, NextMessage(coming, epoch, record.step + 1), done.options)
 
 
 def _pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:
@@ -180,7 +179,7 @@ def _pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:
 
 def _sealed(record: Record, changed: Mapping[str, str]) -> dict[str, str]:
     """The changed fields with the digest over the content as it will be."""
-    return {**changed, "digest": digest_of({**record.content, **changed})}
+    return {**changed, "digest": digest_of_content({**record.content, **content_of(changed)})}
 
 
 def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> None:
@@ -201,7 +200,7 @@ def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> 
 
 
 def _size(texts: list[str]) -> int:
-    return sum(len(text.encode("utf-8", "surrogateescape")) for text in texts)
+    return len("".join(texts).encode("utf-8", "surrogateescape"))
 
 
 def _sound(text: str) -> str:
