@@ -251,8 +251,17 @@ class RoundContext:
         return altered(self, command=command)
 
 
+def made(fields: dict[str, Any], kind: type[RoundContext] = RoundContext) -> RoundContext:
+    """``RoundContext(**fields)``, in a fifth of its time: that sets the many fields of a frozen object one by one.
+
+    Args:
+        fields: all but those whose default is a plain one; the context keeps this very dict.
+    """
+    context = object.__new__(kind)
+    object.__setattr__(context, "__dict__", fields)
+    return context
+
+
 def altered(context: RoundContext, **fields: Any) -> RoundContext:
-    """``dataclasses.replace``, in a tenth of its time: it sets the many fields of a frozen object one by one."""
-    other = object.__new__(type(context))
-    vars(other).update(vars(context), **fields)
-    return other
+    """``dataclasses.replace``, in a tenth of its time."""
+    return made({**vars(context), **fields}, type(context))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, partial
 
 from flows.base import Flow
-from flows.context import History, RoundContext, altered
+from flows.context import History, RoundContext, made
 from flows.endpoint import Endpoint
 from flows.outcomes import Turn
 from worker.errors import DamagedRun
@@ -17,8 +17,6 @@ from worker.record import Record, unpack_turns
 from worker.settings import Settings
 from worker.store import Granted, Store, StoreUnavailable
 
-#: What each round's context is made from; it holds nothing that a round writes to.
-_BLANK = RoundContext("")
 _endpoint = cache(Endpoint)  # a worker has one
 
 
@@ -41,31 +39,32 @@ def context_of(store: Store, settings: Settings, record: Record, claim: Granted,
         lease.broken = error
 
     answered = "i_answer" in record.fields and record.fields.get("i_kind") not in ("after", "budget")
-    return altered(
-        _BLANK,
-        goal=record.fields.get("goal", ""),
-        # Submitted by a client without the flow's code: checked and completed here.
-        inputs=record.inputs if record.fields.get("inputs_checked") == "1" else flow.check_inputs(record.inputs),
-        run_id=record.id,
-        node=record.node,
-        step=record.step,
-        attempt=claim.attempt,
-        history=History(claim.turns, unpack_turns(record.id, claim.newest), load),
-        committed=record.values,
-        answer=record.json("i_answer", None) if answered else None,
-        answered=answered,
-        asked=record.json("i_data", None) if answered else None,
-        signals=lease.signals,
-        workspace=settings.workspace,
-        endpoint=_endpoint(settings.model, settings.model_url, settings.model_key),
-        budgets=Ledger(record, claim.attempt, claim.now).budgets(),
-        journal=StoreJournal(store, claim, settings.max_addition_bytes, broken),
-        artifact=partial(_artifact, store, record.id),
-        logger=round_logger(),
-        remembered={},
-        spent={},
-        told={},
-        traced={},
+    return made(
+        {
+            "goal": record.fields.get("goal", ""),
+            # Submitted by a client without the flow's code: checked and completed here.
+            "inputs": record.inputs if record.fields.get("inputs_checked") == "1" else flow.check_inputs(record.inputs),
+            "run_id": record.id,
+            "node": record.node,
+            "step": record.step,
+            "attempt": claim.attempt,
+            "history": History(claim.turns, unpack_turns(record.id, claim.newest), load),
+            "committed": record.values,
+            "answer": record.json("i_answer", None) if answered else None,
+            "answered": answered,
+            "asked": record.json("i_data", None) if answered else None,
+            "signals": lease.signals,
+            "workspace": settings.workspace,
+            "endpoint": _endpoint(settings.model, settings.model_url, settings.model_key),
+            "budgets": Ledger(record, claim.attempt, claim.now).budgets() if record.budgets else {},
+            "journal": StoreJournal(store, claim, settings.max_addition_bytes, broken),
+            "artifact": partial(_artifact, store, record.id),
+            "logger": round_logger(),
+            "remembered": {},
+            "spent": {},
+            "told": {},
+            "traced": {},
+        }
     )
 
 

@@ -96,6 +96,8 @@ class StoreJournal(Journal):
 
     def _results(self, fields: Mapping[str, str]) -> dict[str, str]:
         names = [field.removeprefix(RESULT) for field in _results.names(fields)]
+        if not names and "once" not in fields:
+            return {}
         listed = fields.get("once", "").split("\n") if "once" in fields else []
         if sorted(names) != sorted(listed):
             raise DamagedRun(f"{self._where}: the recorded results {sorted(names)} are not those that were listed, {sorted(listed)}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from flows.outcomes import Command, Turn
 from flows.values import canonical, read
 from worker.errors import DamagedRun
 from worker.execution_state import ExecutionState, is_plain
+from worker.kept import kept
 from worker.prefix import Prefix
 
 #: Version of what is stored; a worker leaves runs of a newer one to newer workers.
@@ -58,10 +58,7 @@ def digest_of_content(content: dict[str, str]) -> str:
 
 def content_of(fields: Mapping[str, str]) -> dict[str, str]:
     """The content fields and the named values."""
-    content = {name: fields[name] for name in CONTENT & fields.keys()}
-    for name in _values.names(fields):
-        content[name] = fields[name]
-    return content
+    return {name: fields[name] for name in [*(CONTENT & fields.keys()), *_values.names(fields)]}
 
 
 @dataclass(frozen=True)
@@ -102,35 +99,40 @@ class Record:
         """When the run must have ended, in ms since 1970."""
         return self.count("deadline") if "deadline" in self.fields else None
 
-    @cached_property
+    @kept
     def inputs(self) -> dict[str, Any]:
         return self.mapping("inputs")
 
-    @cached_property
+    @kept
     def content(self) -> dict[str, str]:
         """What the digest covers."""
         return content_of(self.fields)
 
-    @cached_property
-    def values(self) -> dict[str, Any]:
-        return {name.removeprefix(VALUE): self.json(name, None) for name in _values.names(self.content)}
+    @kept
+    def value_texts(self) -> dict[str, str]:
+        """The named values as they stand, with their prefix."""
+        return {name: text for name, text in self.content.items() if name.startswith(VALUE)}
 
-    @cached_property
+    @kept
+    def values(self) -> dict[str, Any]:
+        return {name.removeprefix(VALUE): self.json(name, None) for name in self.value_texts}
+
+    @kept
     def budgets(self) -> dict[str, float]:
         """What the run may spend, by name."""
         return self.amounts("budgets")
 
-    @cached_property
+    @kept
     def spent(self) -> dict[str, float]:
         """What it has spent, by name, without attempts whose worker was lost in the step at hand."""
         return self.amounts("spent")
 
-    @property
+    @kept
     def node(self) -> str:
         """The node that runs next; what is damaged of the state is found here as well."""
         return self.fields["current_node"] if is_plain(self.fields) else self.state.current_node
 
-    @cached_property
+    @kept
     def state(self) -> ExecutionState:
         try:
             return ExecutionState.from_fields(self.fields)

@@ -115,7 +115,8 @@ def with_accounts(record: Record, settlement: Settlement, accounts: Mapping[str,
     """The settlement that also writes ``accounts`` (fields of the run's content, and its intents)."""
     if not accounts or settlement.kind == "damaged":
         return settlement
-    return replace(settlement, fields=_sealed(record, {**settlement.fields, **accounts}))
+    fields = {**settlement.fields, **accounts}
+    return replace(settlement, fields={**fields, **_sealed(record, content_of(fields))})
 
 
 def pause_fields(pause: Pause) -> dict[str, str]:
@@ -139,23 +140,33 @@ def _settled(record: Record, flow: Flow, node: str, outcome: Outcome, remembered
         cycles = record.cycles + outcome.ends_cycle
         changed["cycles"] = str(cycles)
         if not (outcome.ends_cycle and rounds_exhausted(cycles, record.max_rounds)):
-            return _advance(record, flow, node, outcome.node, Settlement("next", changed, turns, artifacts, None, options))
+            return _advance(record, flow, node, outcome.node, changed, turns, artifacts, options)
         outcome = flow.exhausted({**record.values, **values})
     changed["answer"] = canonical(storable(outcome.answer, "the answer"))
     changed["output"] = canonical(storable(outcome.output, "the output"))
     return Settlement("end", _sealed(record, changed), turns, artifacts, None, options)
 
 
-def _advance(record: Record, flow: Flow, node: str, coming: str, done: Settlement) -> Settlement:
+def _advance(
+    record: Record,
+    flow: Flow,
+    node: str,
+    coming: str,
+    changed: dict[str, str],
+    turns: tuple[str, ...],
+    artifacts: Mapping[str, str],
+    options: Mapping[str, str | int],
+) -> Settlement:
     """The settlement of a finished round that ``coming`` follows, at once or after a person has looked."""
     if coming not in flow.nodes:
         raise FatalError(f"node {node} asked for the next node {coming!r}; flow {flow.name!r} has: {', '.join(flow.nodes)}")
-    fields = _sealed(record, {**done.fields, "current_node": coming})
+    fields = _sealed(record, {**changed, "current_node": coming})
     pause = pause_between(node, coming, record.json("interrupt_before", []), record.json("interrupt_after", []))
-    kind, epoch = done.kind, record.epoch
+    kind: Kind = "next"
+    epoch = record.epoch
     if pause is not None:  # the message is of the next epoch: the one that an answer begins
         kind, epoch, fields = "pause_next", epoch + 1, {**fields, **pause_fields(pause)}
-    return Settlement(kind, fields, done.additions, done.artifacts, NextMessage(coming, epoch, record.step + 1), done.options)
+    return Settlement(kind, fields, turns, artifacts, NextMessage(coming, epoch, record.step + 1), options)
 
 
 def _pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:
@@ -178,8 +189,8 @@ def _pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:
 
 
 def _sealed(record: Record, changed: Mapping[str, str]) -> dict[str, str]:
-    """The changed fields with the digest over the content as it will be."""
-    return {**changed, "digest": digest_of_content({**record.content, **content_of(changed)})}
+    """The changed fields of the content with the digest over the content as it will be."""
+    return {**changed, "digest": digest_of_content({**record.content, **changed})}
 
 
 def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> None:
@@ -191,7 +202,8 @@ def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> 
             f"step {record.step} would add {added} bytes to the run; at most {settings.max_addition_bytes} are taken "
             "from one round (max_addition_bytes). Hand back less, or a reference to it"
         )
-    held = _size([text for name, text in {**record.content, **settlement.fields}.items() if name.startswith(VALUE)])
+    changed = {name: text for name, text in settlement.fields.items() if name.startswith(VALUE)}
+    held = _size([*{**record.value_texts, **changed}.values()])
     if held > settings.max_state_bytes:
         raise UnstorableValue(
             f"the named values would take {held} bytes; at most {settings.max_state_bytes} are kept beside the history "
