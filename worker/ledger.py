@@ -75,7 +75,7 @@ class Ledger:
             used: what this attempt used; what it used of a limited command is its estimate.
             done: the step is over, and with it its attempts.
         """
-        total = sum_of([self.before(estimate), used])
+        total = sum_of([self.before(estimate), used]) if estimate or used else self.record.spent
         changed = {} if total == self.record.spent else {"spent": canonical(total)}
         settled = 0 if done or not (estimate or total) else self.attempt
         return changed if settled == self.record.count("settled") else {**changed, "settled": str(settled)}

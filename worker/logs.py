@@ -29,7 +29,7 @@ ORDINARY = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 class about:  # noqa: N801 - used like a function; a generator's context takes three times as long, and each round has two
     """Every line written inside, by whatever library, carries these facts too (in JSON)."""
 
-    def __init__(self, **facts: Any) -> None:
+    def __init__(self, facts: Mapping[str, Any]) -> None:
         self._facts = facts
 
     def __enter__(self) -> None:

@@ -87,9 +87,17 @@ class Rounds:
         Raises:
             StoreUnavailable: the server was away for too long; the sweep of any worker takes the run up again.
         """
-        with about(run_id=run_id, epoch=epoch, step=step, worker=self._owner):
-            claim = delivery.claim if delivery is not None else None
-            return self._play(run_id, epoch, step, claim or self._claim(run_id, epoch, step), delivery)
+        facts = {"run_id": run_id, "epoch": epoch, "step": step, "worker": self._owner}
+        claim = delivery.claim if delivery is not None else None
+        if claim is None:
+            with about(facts):
+                answer = self._claim(run_id, epoch, step)
+                if isinstance(answer, Refused):
+                    self._tell_refusal(run_id, epoch, step, answer)
+                    return answer.word
+            claim = answer
+        with about({**facts, "attempt": claim.attempt, "node": claim.fields.get("current_node")}):
+            return self._play(run_id, claim, delivery)
 
     def give_back(self, claim: Granted) -> None:
         """Return a claim that was fetched and whose round is not begun here; nobody is charged for it."""
@@ -113,18 +121,12 @@ class Rounds:
             schema=SCHEMA,
         )
 
-    def _play(self, run_id: str, epoch: int, step: int, claim: Granted | Refused, delivery: Delivery | None) -> str:
-        if isinstance(claim, Refused):
-            self._tell_refusal(run_id, epoch, step, claim)
-            return claim.word
+    def _play(self, run_id: str, claim: Granted, delivery: Delivery | None) -> str:
         record = Record(claim.fields)
         lease = self._heartbeat.hold(run_id, claim.token, claim.claim, self._time_limit(record, claim))
         try:
             started = time.monotonic()
-            with (
-                about(attempt=claim.attempt, node=claim.fields.get("current_node")),
-                round_span(self._store, claim, self._owner) as span,
-            ):
+            with round_span(self._store, claim, self._owner) as span:
                 settlement, nodes = self._settlement(record, claim, lease, span)
                 took = _ms(time.monotonic() - started)
                 word = self._commit(record, claim, settlement, nodes, took, delivery, span.fields(settlement))
@@ -167,7 +169,8 @@ class Rounds:
             settlement = self._played(record, claim, lease, flow, context)
             span.played(context)
             self._figures.spent(record.fields["flow"], context.spent)
-            used = sum_of([context.spent, {name: amount for name, amount in estimate.items() if name.startswith(COMMANDS)}])
+            if context.spent or estimate:
+                used = sum_of([context.spent, {name: amount for name, amount in estimate.items() if name.startswith(COMMANDS)}])
         accounts = ledger.fields(estimate, used, settlement.is_done)
         if context.journal.is_behind and not settlement.is_done:
             accounts["intent"] = context.journal.text

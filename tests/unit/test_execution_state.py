@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from flows.errors import UnstorableValue
 from flows.values import canonical
-from worker.execution_state import END, FIELDS, START, ExecutionState, ExecutionStatus, StopRequestStatus
+from worker.execution_state import END, FIELDS, START, ExecutionState, ExecutionStatus, StopRequestStatus, is_plain
 
 FULL = {
     "current_node": "Executor",
@@ -347,3 +347,20 @@ def test_writing_the_hash_and_reading_it_leaves_the_state_itself_alone(state: Ex
     ExecutionState.from_fields(fields).internal_data["error"] = "another"
     assert canonical(state.to_dict()) == before
     assert all(type(text) is str for text in fields.values()) and set(fields) <= set(FIELDS)
+
+
+PLAIN = {"current_node": "Controller", "step": "7", "status": "running", "stop_current_execution": "none", "internal_data": "{}"}
+TOLD = ("", "0", "00", "-1", "1e3", "\u0663", "9" * 15, "9" * 5000, "é", "\udc80", "{}", '{"a":1}', "running", "stopped", "Node", None)
+
+
+@pytest.mark.parametrize("name", [*FIELDS, "goal"])
+def test_what_is_taken_for_plain_reads_as_it_stands(name: str) -> None:
+    for told in TOLD:
+        fields = {**PLAIN, name: told} if told is not None else {other: text for other, text in PLAIN.items() if other != name}
+        if is_plain(fields):
+            state = ExecutionState.from_fields(fields)
+            assert (state.current_node, str(state.step), state.status.value) == (fields["current_node"], fields["step"], fields["status"])
+
+
+def test_a_running_rounds_fields_are_plain() -> None:
+    assert is_plain(PLAIN) and is_plain({**PLAIN, "thread_id": "\udc80", "stop_current_execution": "stop_requested", "error": "\udc80"})

@@ -27,7 +27,7 @@ def line(made: logging.LogRecord) -> dict[str, Any]:
 
 
 def test_a_line_carries_what_it_is_about_and_the_innermost_wins() -> None:
-    with about(run_id="r", step=3), about(step=4, attempt=2):
+    with about({"run_id": "r", "step": 3}), about({"step": 4, "attempt": 2}):
         made = line(record("said %s", "x"))
     assert (made["message"], made["level"], made["run_id"], made["step"], made["attempt"]) == ("said x", "WARNING", "r", 4, 2)
     assert "run_id" not in line(record("said %s", "x"))
@@ -70,7 +70,7 @@ def test_a_message_that_outlived_its_connection_is_a_warning_without_traceback()
 
 
 def test_the_logger_of_a_round_keeps_the_facts_outside_of_it_and_the_extra_of_a_call() -> None:
-    with about(run_id="r", step=3):
+    with about({"run_id": "r", "step": 3}):
         logger = round_logger()
     _, kwargs = logger.process("m", {"extra": {"tokens": 5}})
     assert kwargs["extra"] == {"run_id": "r", "step": 3, "tokens": 5}
