@@ -58,7 +58,10 @@ def digest_of_content(content: dict[str, str]) -> str:
 
 def content_of(fields: Mapping[str, str]) -> dict[str, str]:
     """The content fields and the named values."""
-    return {name: fields[name] for name in [*(CONTENT & fields.keys()), *_values.names(fields)]}
+    content = {name: fields[name] for name in CONTENT if name in fields}
+    for name in _values.names(fields):
+        content[name] = fields[name]
+    return content
 
 
 @dataclass(frozen=True)
