@@ -207,11 +207,11 @@ MUTANTS = (
         "damage is not looked at again", "test_damage.py::test_damage_that_the_sweep_finds_is_told_and_not_looked_at_again",
     ),
     Mutant(
-        "sweep.damaged_unseen", "sweep_due", "elseif mistyped(k) or malformed(k, run) or", "elseif mistyped(k) or",
+        "sweep.damaged_unseen", "sweep_due", "elseif has_mistyped(k) or malformed(k, run) or", "elseif has_mistyped(k) or",
         "what does not read is not moved", "test_damage.py::test_damage_that_the_sweep_finds_is_told_and_not_looked_at_again",
     ),
     Mutant(
-        "sweep.one_wrong_type_hides_others", "sweep_due", "elseif mistyped(k) or malformed(k, run) or", "elseif malformed(k, run) or",
+        "sweep.one_wrong_type_hides_others", "sweep_due", "elseif has_mistyped(k) or malformed(k, run) or", "elseif malformed(k, run) or",
         "a wrong type at one run hides no other", "test_damage.py::test_a_wrong_type_at_one_run_hides_no_other_from_the_sweep",
     ),
     Mutant(
