@@ -67,7 +67,7 @@ MUTANTS = (
         "test_line.py::test_a_run_that_was_claimed_is_not_due_for_having_left_its_line",
     ),
     Mutant(
-        "sweep.line_never_leaves", "sweep_due", "      call('ZREM', line, ids[i])\n", "",
+        "sweep.line_never_leaves", "sweep_due", "    in_parts('ZREM', line, seen, 1, #seen)\n", "",
         "a run that left its line leaves the set", "test_line.py::test_a_run_that_left_its_line_in_good_order_is_not_looked_at_for_it",
     ),
     Mutant(
@@ -180,6 +180,10 @@ MUTANTS = (
         "sweep.searched_from_the_wrong_end", "sweep_due", "run.message, 'RANK', -1, 'MAXLEN', SEARCHED",
         "run.message, 'RANK', 1, 'MAXLEN', SEARCHED", "V4: a resent message is found at the consuming end",
         "test_sweep.py::test_a_resent_message_behind_a_long_line_is_found_at_the_consuming_end",
+    ),
+    Mutant(
+        "sweep.mark_stays", "sweep_due", "  if run.looked == '1' then set(k, 'looked', '0') end\n", "", "one grace for each push",
+        "test_sweep.py::test_a_mark_is_taken_back_where_the_message_is_found_after_all",
     ),
     Mutant(
         "sweep.unmarked", "sweep_due", "if run.looked ~= '1' then", "if false then", "one grace between the mark and the push",
