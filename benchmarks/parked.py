@@ -14,7 +14,7 @@ from benchmarks.redis_server import RedisServer, redis_server
 from benchmarks.report import Options, Report, number
 from worker.client import Client
 from worker.record import SCHEMA, VALUE
-from worker.store import Granted
+from worker.store import Granted, Store
 
 COUNTS, QUICK_COUNTS = (1_000, 100_000), (100, 1_000)
 #: Rounds under way beside them: the heartbeat of one process extends their leases.
@@ -28,13 +28,9 @@ AIM_BYTES, AIM_RATIO = 2_000, 1.1
 #: Fields of the run's hash that are its own state, with the values that its rounds returned.
 OWN = ("goal", "inputs", "labels", "internal_data")
 LONG_LEASE = 24 * 3_600_000
-#: The yardstick: a script that knows of no runs, of as many instructions as a sweep. What it takes more beside them, any script does:
-#: the server's memory is spread over more pages.
-YARDSTICK = """
-local found = {}
-for i = 1, 40 do found[i] = { redis.call('HGET', KEYS[1], 'pushed'), redis.call('TYPE', KEYS[1]).ok, ARGV[1] .. i } end
-return #found
-"""
+#: The yardstick: the sweep of a prefix on the same server that has no runs at all. What that takes more beside them, any script does, as
+#: the memory that the server works in lies among theirs.
+YARDSTICK = "sweep of an unused prefix"
 
 
 def measure(options: Options) -> Report:
@@ -42,9 +38,9 @@ def measure(options: Options) -> Report:
     counts, calls = (QUICK_COUNTS, QUICK_CALLS) if options.quick else (COUNTS, CALLS)
     report = Report(
         "parked",
-        f"Runs that wait for a person after their first round, and what a sweep, a heartbeat of {LEASES} leases, a script that "
-        "knows of no runs and a list page take beside them: microseconds in scripts, and milliseconds until a page is there. A run's own "
-        "state are goal, inputs, labels and the "
+        f"Runs that wait for a person after their first round, and what a sweep, a heartbeat of {LEASES} leases, the sweep of "
+        "a prefix without runs and a list page take beside them: microseconds in scripts, and milliseconds until a page is there. A run's "
+        "own state are goal, inputs, labels and the "
         "values that its rounds returned.",
     )
     with redis_server() as empty, redis_server() as full, closing(Others(empty)) as without, closing(Others(full)) as beside:
@@ -72,9 +68,7 @@ def measure(options: Options) -> Report:
                     continue
                 report.measures += [Measure(none, unit, tuple(a for a, _ in values)), beside_them]
                 times = report.ratio_of(report.measures[-1]) or 0.0
-                word = (
-                    "what any script takes" if name == "yardstick" else f"aim {AIM_RATIO:g}: {'' if times <= AIM_RATIO else 'NOT '}reached"
-                )
+                word = "what any script takes" if name == YARDSTICK else f"aim {AIM_RATIO:g}: {'' if times <= AIM_RATIO else 'NOT '}reached"
                 report.notes.append(f"{name} beside {count:,} parked runs: {number(times)} x; {word}")
     return report
 
@@ -112,7 +106,7 @@ class Others:
     """What goes on beside the parked runs, on one server: ``leases`` under way, and what is called."""
 
     #: Each kind of call, and the unit of what it costs.
-    CALLS: ClassVar = {"sweep": "us", "heartbeat": "us", "yardstick": "us", "page of 50": "ms"}
+    CALLS: ClassVar = {"sweep": "us", "heartbeat": "us", YARDSTICK: "us", "page of 50": "ms"}
 
     def __init__(self, server: RedisServer) -> None:
         self._server = server
@@ -123,21 +117,18 @@ class Others:
             self._client.submit("empty", "go", INPUTS, run_id=run_id)
         self.leases = [(run_id, self._claimed(run_id).token, "") for run_id in ids]
         self.store.redis.delete(*self.store.keys.queue_names)
-        yardstick = self.store.redis.register_script(YARDSTICK)
+        self._elsewhere = Client(settings=settings_of(server).model_copy(update={"prefix": "unused"}))
         self._calls: dict[str, Callable[[], object]] = {
-            "sweep": self.sweep,
+            "sweep": lambda: sweep(self.store),
             "heartbeat": lambda: self.store.extend(self.leases),
-            "yardstick": lambda: yardstick(keys=[self.store.keys.queues], args=["a word"]),
+            YARDSTICK: lambda: sweep(self._elsewhere._store),
             "page of 50": lambda: self._client.runs(limit=50),
         }
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
-
-    def sweep(self) -> object:
-        """Look for what is due."""
-        return self.store.sweep(lease=4000, max_losses=10, jitter=0.5, schema=SCHEMA)
+        self._elsewhere.close()
 
     def cost(self, name: str, calls: int) -> float:
         """The mean of so many calls, in the call's unit: the server's own count for scripts; of one page, by the clock."""
@@ -154,6 +145,11 @@ class Others:
         claim = self.store.claim(run_id, epoch=0, step=0, claim=f"beside:1.{run_id}", owner="beside:1", lease=LONG_LEASE, known=["empty"])
         assert isinstance(claim, Granted), claim
         return claim
+
+
+def sweep(store: Store) -> object:
+    """Look for what is due."""
+    return store.sweep(lease=4000, max_losses=10, jitter=0.5, schema=SCHEMA)
 
 
 def _seconds(call: Callable[[], object]) -> float:
