@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any
@@ -51,17 +52,27 @@ def measure(options: Options) -> Report:
         f"{options.passes} passes in turns, medians; ratios within passes to: {BASE}.",
         settings={"runs": runs, "rounds": ROUNDS, "sizes": SIZES, "processes": cores, "servers": servers()},
     )
-    shown = [report.about]
-    for size in SIZES:
-        there = [side for side in present(options, report) if size == SIZES[0] or side.name in MAIN]
-        found = in_turns(there, Work(runs, size, cores), options, report)
-        report.measures += measures(found, f"{size} bytes")
-        shown += [f"\nstate of {size} bytes:", *rows(report, found, f"{size} bytes")]
-    report.notes.append(DISKS)
-    report.notes += verdicts(report, f"{SIZES[0]} bytes")
-    report.shown = "\n".join(shown)
+    works = [Work(runs, size, cores) for size in SIZES]
+    there = present(options, report)
+    found: dict[int, dict[str, list[Played]]] = {work.size: {} for work in works}
+    for done in range(1, options.passes + 1):
+        for work in works:
+            one_pass([side for side in there if work.size == SIZES[0] or side.name in MAIN], work, found[work.size], report)
+        tell(report, found)
+        report.store(replace(options, passes=done))  # an hour's work is not lost with its last pass
     report.draw = partial(chart, report)
     return report
+
+
+def tell(report: Report, found: dict[int, dict[str, list[Played]]]) -> None:
+    """Put into the report what was found until now."""
+    report.measures, shown = [], [report.about]
+    for size, of_sides in found.items():
+        whole = {name: passes for name, passes in of_sides.items() if name not in report.missing}
+        report.measures += measures(whole, f"{size} bytes")
+        shown += [f"\nstate of {size} bytes:", *rows(report, whole, f"{size} bytes")]
+    report.notes = [DISKS, *verdicts(report, f"{SIZES[0]} bytes")]
+    report.shown = "\n".join(shown)
 
 
 def present(options: Options, report: Report) -> list[Side]:
@@ -71,24 +82,21 @@ def present(options: Options, report: Report) -> list[Side]:
     return [side for side in wanted if side.name not in report.missing]
 
 
-def in_turns(there: Sequence[Side], work: Work, options: Options, report: Report) -> dict[str, list[Played]]:
-    """What each side needed in each pass. A side that fails is left out, and the report says how it failed."""
-    found: dict[str, list[Played]] = {side.name: [] for side in there}
-    for number_of_pass in range(options.passes):
-        for side in there:
-            if side.name in report.missing:
-                continue
-            began = time.monotonic()
-            try:
-                played = play(side, work, watch=number_of_pass == 0)
-            except Exception as error:
-                report.missing[side.name] = f"failed: {type(error).__name__}: {error}"
-                print(f"  {side.name}: {report.missing[side.name]}", flush=True)
-                continue
-            found[side.name].append(played)
-            took = time.monotonic() - began
-            print(f"  pass {number_of_pass + 1}, {work.size} bytes: {side.name}: {played.rate:.0f} rounds/s ({took:.0f} s)", flush=True)
-    return {name: values for name, values in found.items() if name not in report.missing}
+def one_pass(there: Sequence[Side], work: Work, found: dict[str, list[Played]], report: Report) -> None:
+    """Add what each side needed. A side that fails is left out from then on, and the report says how it failed."""
+    for side in there:
+        if side.name in report.missing:
+            continue
+        began, passes = time.monotonic(), found.setdefault(side.name, [])
+        try:
+            played = play(side, work, watch=not passes)
+        except Exception as error:
+            report.missing[side.name] = f"failed: {type(error).__name__}: {error}"
+            print(f"  {side.name}: {report.missing[side.name]}", flush=True)
+            continue
+        passes.append(played)
+        took = time.monotonic() - began
+        print(f"  pass {len(passes)}, {work.size} bytes: {side.name}: {played.rate:.0f} rounds/s ({took:.0f} s)", flush=True)
 
 
 def measures(found: dict[str, list[Played]], size: str, figures: Iterable[str] = FIGURES) -> list[Measure]:

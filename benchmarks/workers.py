@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
+from benchmarks.playing import Played
 from benchmarks.report import Options, Report, matrix
-from benchmarks.rounds import QUICK_RUNS, in_turns, measures
+from benchmarks.rounds import QUICK_RUNS, measures, one_pass
 from benchmarks.sides.registry import BASE, sides
 from benchmarks.work import SIZES, Work
 
@@ -30,9 +31,12 @@ def measure(options: Options) -> Report:
     )
     wanted = [side for side in sides() if side.name in SIDES and options.wants(side.name)]
     report.missing |= {side.name: why for side in wanted if (why := side.missing()) is not None}
-    for count in COUNTS:
-        there = [side for side in wanted if side.name not in report.missing]
-        found = in_turns(there, Work(runs, processes=count), options, report)
-        report.measures += measures(found, f"{count} process{'es' if count > 1 else ''}", ("rounds", "worker CPU"))
+    found: dict[int, dict[str, list[Played]]] = {count: {} for count in COUNTS}
+    for _ in range(options.passes):
+        for count in COUNTS:
+            one_pass(wanted, Work(runs, processes=count), found[count], report)
+    for count, of_sides in found.items():
+        whole = {name: passes for name, passes in of_sides.items() if name not in report.missing}
+        report.measures += measures(whole, f"{count} process{'es' if count > 1 else ''}", ("rounds", "worker CPU"))
     report.shown = matrix(report)
     return report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from worker.settings import Settings
 OWN = Path("config")
 
 
+@cache
 def shipped() -> Path:
     """The directory that ships: inside the package where it is installed, beside it where it is edited."""
     package = Path(str(files("worker")))

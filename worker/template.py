@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-from base64 import b64decode, b64encode
+import re
+from base64 import b64decode
+from binascii import b2a_base64
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any
 
 from kombu.utils.json import dumps
@@ -53,8 +56,9 @@ class Template:
         message["body"] = "<body>"
         for (part, key), name in BLANKS.items():
             message[part][key] = f"<{name}>"
-        marks = {f'"<{name}>"': f"%({name})s" for name in ("body", *BLANKS.values())}
-        self._text = _with_blanks(dumps(message), marks)
+        #: What never changes, and between each two of these the name of what is filled in.
+        self._pieces = re.split('"<({})>"'.format("|".join({"body", *BLANKS.values()})), dumps(message))
+        self._filled = itemgetter(*self._pieces[1::2])
 
     def fill(self, args: Round, sender: Sender, task_id: str, tag: str) -> str:
         """The message of this round.
@@ -65,15 +69,19 @@ class Template:
             tag: what kombu is to call the delivery.
         """
         named = f'"{task_id}"'
-        return self._text % {
-            "body": f'"{b64encode((self._content % args).encode()).decode()}"',
-            "id": named,
-            "root": _written(sender.root) if sender.root else named,
-            "parent": "null" if sender.parent is None else _written(sender.parent),
-            "argsrepr": f'"{args}"',
-            "tag": f'"{tag}"',
-            "reply_to": f'"{sender.reply_to}"',
-        }
+        pieces = self._pieces.copy()
+        pieces[1::2] = self._filled(
+            {
+                "body": f'"{b2a_base64((self._content % args).encode(), newline=False).decode()}"',
+                "id": named,
+                "root": _written(sender.root) if sender.root else named,
+                "parent": "null" if sender.parent is None else _written(sender.parent),
+                "argsrepr": f'"{args}"',
+                "tag": f'"{tag}"',
+                "reply_to": f'"{sender.reply_to}"',
+            }
+        )
+        return "".join(pieces)
 
     def makes(self, text: str, args: Round, sender: Sender) -> bool:
         """Whether it makes this very message of what is said to be in it."""
@@ -101,9 +109,13 @@ def new_ids() -> tuple[str, str]:
     return _uuid(digits[:32]), _uuid(digits[32:])
 
 
+#: Texts that JSON writes as they are; the ids that Celery and this module make are.
+PLAIN = re.compile(r"[\w.:@-]+", re.ASCII)
+
+
 def _written(said: Any) -> str:
-    """As JSON, what a round's message said of itself; where no guard has looked at it, anything. (kombu's is slow, and knows dates.)"""
-    return json.dumps(said) if isinstance(said, str) else str(dumps(said))
+    """As JSON, what a round's message said of itself; where no guard has looked at it, anything."""
+    return f'"{said}"' if isinstance(said, str) and PLAIN.fullmatch(said) else str(dumps(said))
 
 
 def _uuid(digits: str) -> str:

@@ -86,7 +86,7 @@ def judge(lab: Lab, name: str, call: Any, known: set[bytes], case: str, failures
 def known_keys(lab: Lab) -> set[bytes]:
     """The names of keys that may come to be."""
     keys = lab.store.keys
-    own = [keys.run(HURT), keys.memory(HURT), keys.events(HURT), keys.artifacts(HURT), *keys.shared(), *map(keys.line, keys.queue_names)]
+    own = [keys.run(HURT), keys.memory(HURT), keys.events(HURT), keys.artifacts(HURT), *keys.shared, *map(keys.line, keys.queue_names)]
     return {key.encode() for key in own}
 
 

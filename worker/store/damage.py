@@ -31,7 +31,7 @@ def find_damage(client: redis.Redis, keys: Keys) -> dict[str, str]:
         ids = cast(list[str], client.zrange(key, 0, LOOKED_AT - 1, desc=index in ENDED))
         for run_id, (words, marked) in zip(ids, _examined(client, keys, ids), strict=True):
             match words:
-                case ["damaged", what] if what.partition(" ")[0] in keys.shared():
+                case ["damaged", what] if what.partition(" ")[0] in keys.shared:
                     found[what.partition(" ")[0]] = "it does not hold what it should"
                 case ["damaged", what]:
                     found[run_id] = what

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 #: The indexes, in the order in which every script takes them.
 INDEXES = ("live", "interrupted", "stopped", "completed", "errored")
@@ -16,7 +17,7 @@ def role_of(queue: str) -> str:
     return queue.rpartition(".")[2]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Keys:
     """The keys under one prefix; two prefixes on one server know nothing of each other."""
 
@@ -110,10 +111,10 @@ class Keys:
         """Channel, not a key: what is published there, and heard by nobody, is what replicas are waited for with."""
         return f"{self.prefix}:replicated"
 
-    @property
-    def queue_names(self) -> list[str]:
+    @cached_property
+    def queue_names(self) -> tuple[str, ...]:
         """The broker's lists, one a role."""
-        return [self.queue(role) for role in ROLES]
+        return tuple(self.queue(role) for role in ROLES)
 
     def line(self, queue: str) -> str:
         """Sorted set: runs that the sweep saw in line there, by the number of their message."""
@@ -121,13 +122,15 @@ class Keys:
 
     def of_sweep(self) -> list[str]:
         """What the sweep takes: what is shared, and the line of each of the broker's lists."""
-        return [*self.shared(), *map(self.line, self.queue_names)]
+        return [*self.shared, *map(self.line, self.queue_names)]
 
-    def shared(self) -> list[str]:
+    @cached_property
+    def shared(self) -> tuple[str, ...]:
         """What every transition takes: due set, queues hash, indexes, paused flows, the broker's lists."""
-        return [self.due, self.queues, *(self.index(name) for name in INDEXES), self.paused, *self.queue_names]
+        return self.due, self.queues, *map(self.index, INDEXES), self.paused, *self.queue_names
 
     def of_run(self, run_id: str, idempotency_key: str | None = None) -> list[str]:
         """What every transition of one run takes, in reading.lua's order."""
-        idem = self.idempotency(idempotency_key) if idempotency_key is not None else self.run(run_id)
-        return [self.run(run_id), self.memory(run_id), self.events(run_id), self.artifacts(run_id), idem, *self.shared()]
+        run = self.run(run_id)
+        idem = self.idempotency(idempotency_key) if idempotency_key is not None else run
+        return [run, self.memory(run_id), self.events(run_id), self.artifacts(run_id), idem, *self.shared]
