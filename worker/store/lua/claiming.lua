@@ -38,11 +38,14 @@ local BETWEEN = '\31'
 
 -- What a claim's holder is told: "now turns texts id" (how many turns, how many texts), the run's fields, each behind its name, its newest
 -- turns.
--- `changed`, where it is given, has fields as they are by now.
+-- `changed`, where it is given, has fields as they are by now, and is added to `flat`.
 local function told(now, run, flat, newest, turns, changed)
-  local texts, count = concat(flat, BETWEEN), #flat
-  if changed then texts, count = texts .. BETWEEN .. concat(changed, BETWEEN), count + #changed end
-  return format('%d %d %d %s', now, turns, count, run.id), texts, concat(newest, BETWEEN)
+  local count = #flat
+  if changed then
+    for i = 1, #changed do flat[count + i] = changed[i] end
+    count = count + #changed
+  end
+  return format('%d %d %d %s', now, turns, count, run.id), concat(flat, BETWEEN), concat(newest, BETWEEN)
 end
 
 -- Lease a queued run under this claim id. `token` and `cursor` are the counters, `newest` and `turns` its turns. What is to be written to
