@@ -54,7 +54,7 @@ class Transition:
         self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
         suffix = "_RO" if "no-writes" in text.split("\n", 1)[0] else ""
         self._by_digest, self._in_full = (f"EVALSHA{suffix}", self.sha), (f"EVAL{suffix}", text)
-        self._places = places(text)
+        self._places = [name.strip("[]") for name in _placed(text)]
 
     def arguments(self, named: Mapping[str, Any], fields: Mapping[str, str] | None = None, rest: Iterable[str] = ()) -> list[str | bytes | int]:
         """ARGV as reading.lua reads it: by place, then name and value pairs (None is left out), then what follows ``=``, and ``--``."""
@@ -93,17 +93,20 @@ def source(name: str) -> str:
     """The full text of transition ``name``, each part in its place: what is rare stands last, as a server makes all that it comes past."""
     folder = files("worker.store").joinpath("lua")
     text = folder.joinpath(f"{name}.lua").read_text("utf-8")
-    found = PLACES.search(text)
-    names = found[1].split() if found else []
-    taken = (f"{n[1:-1]} = ARGV[{i}] ~= '' and ARGV[{i}] or nil" if n.startswith("[") else f"{n} = ARGV[{i}]" for i, n in enumerate(names, 1))
-    whole = PART.sub(lambda found: folder.joinpath(found[1]).read_text("utf-8"), text)
-    return whole.replace("--@ arguments\n", f"local placed, arg = {len(names)}, {{ {', '.join(taken)} }}\n", 1)
+    text = PART.sub(lambda found: folder.joinpath(found[1]).read_text("utf-8"), text)
+    return text.replace("--@ arguments\n", _read(_placed(text)), 1)
 
 
-def places(text: str) -> list[str]:
-    """The arguments that a script of this text takes by their place."""
+def _placed(text: str) -> list[str]:
     found = PLACES.search(text)
-    return [name.strip("[]") for name in found[1].split()] if found else []
+    return found[1].split() if found else []
+
+
+def _read(names: Sequence[str]) -> str:
+    """How the arguments by place are read, in Lua."""
+    values = (f"ARGV[{place}] ~= '' and ARGV[{place}] or nil" if "[" in name else f"ARGV[{place}]" for place, name in enumerate(names, 1))
+    pairs = (f"{name.strip('[]')} = {value}" for name, value in zip(names, values, strict=True))
+    return f"local placed, arg = {len(names)}, {{ {', '.join(pairs)} }}\n"
 
 
 def load() -> dict[str, Transition]:

@@ -66,7 +66,7 @@ if refusal then return refusal end
 if plain then
   damaged = unwritable(k, queue)
   if damaged then return { 'damaged', damaged } end
-  return continue(k, run, now, queue, number(pushed))
+  return continue(k, run, now, queue, tonumber(pushed or 0))
 end
 
 --@ moving.lua

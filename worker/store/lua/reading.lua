@@ -60,7 +60,7 @@ local function whole(number)
 end
 
 -- Lua reads nan, inf, 0x10 and 1e3 as numbers, and counts exactly only to 2^53: none of these is a count or a time.
-local function is_count(text) return text and #text <= 15 and match(text, '^%d+$') ~= nil end
+local function is_count(text) return text and #text <= 15 and find(text, '^%d+$') ~= nil end
 
 local function number(text) return is_count(text) and tonumber(text) or 0 end
 
