@@ -56,7 +56,9 @@ class Transition:
         self._by_digest, self._in_full = (f"EVALSHA{suffix}", self.sha), (f"EVAL{suffix}", text)
         self._places = [name.strip("[]") for name in _placed(text)]
 
-    def arguments(self, named: Mapping[str, Any], fields: Mapping[str, str] | None = None, rest: Iterable[str] = ()) -> list[str | bytes | int]:
+    def arguments(
+        self, named: Mapping[str, Any], fields: Mapping[str, str] | None = None, rest: Iterable[str] = ()
+    ) -> list[str | bytes | int]:
         """ARGV as reading.lua reads it: by place, then name and value pairs (None is left out), then what follows ``=``, and ``--``."""
         others = dict(named)
         argv: list[str | bytes | int] = ["" if (value := others.pop(name, None)) is None else value for name in self._places]

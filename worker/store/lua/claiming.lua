@@ -71,11 +71,11 @@ local function grant(k, run, flat, now, claim, token, cursor, newest, turns, pro
     change('round_until', whole(limit + lease))
   end
   call('HSET', k.run, unpack(changed))
-  local at_due, at_counted = #promises, #counted
-  promises[at_due + 1], promises[at_due + 2] = lease_until, run.id
-  counted[at_counted + 1], counted[at_counted + 2] = 'token', token
+  local due, counts = #promises, #counted
+  promises[due + 1], promises[due + 2] = lease_until, run.id
+  counted[counts + 1], counted[counts + 2] = 'token', token
   -- Which of its messages this one is, nobody can tell: by the last one's number, all runs behind the first would be passed.
   local place = run.first_number or run.number
-  if number(place) > cursor then counted[at_counted + 3], counted[at_counted + 4] = run.queue .. ':cursor', place end
+  if number(place) > cursor then counted[counts + 3], counted[counts + 4] = run.queue .. ':cursor', place end
   return told(now, run, flat, newest, turns, changed)
 end
