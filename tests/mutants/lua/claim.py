@@ -76,7 +76,9 @@ MUTANTS = (
         "test_claim.py::test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_played",
     ),
     Mutant(
-        "claim.same_schema", "reading", "number(schema) > number(arg.schema)", "number(schema) >= number(arg.schema)",
+        "claim.same_schema", "reading",
+        "schema ~= arg.schema and arg.schema and is_count(schema) and number(schema) > number(arg.schema)",
+        "arg.schema and is_count(schema) and number(schema) >= number(arg.schema)",
         "a run of one's own schema is played",
         "test_claim.py::test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_played",
     ),
