@@ -66,7 +66,7 @@ MUTANTS = (
         "numbers that Lua does not count exactly are no counts", GARBLED,
     ),
     Mutant(
-        "continuing.names_unseen", "continuing", "and run.flow and run.queue and run.message and run.current_node\n", "\n",
+        "continuing.names_unseen", "continuing", "    and run.flow and run.queue and run.message and run.current_node\n", "",
         "a missing control field is answered before any write",
         "test_damage.py::test_a_missing_control_field_is_damaged_and_nothing_is_written",
     ),

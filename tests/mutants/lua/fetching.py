@@ -43,7 +43,7 @@ MUTANTS = (
         "a leased run is due at its lease's end", "test_fetch.py::test_what_is_fetched_is_leased_as_a_claim_leases_it",
     ),
     Mutant(
-        "fetching.promised_alone", "continuing", "promises, counted)\n  promise(k, promises, counted)", "promises, {})\n  promise(k, promises, counted)",
+        "fetching.promised_alone", "continuing", "text, id, promises, counted)\n", "text, id, promises, {})\n",
         "a claim moves its list's cursor", "test_fetch.py::test_the_oldest_message_is_fetched_before_the_run_s_own",
     ),
     Mutant(

@@ -36,8 +36,8 @@ local plain, damaged = is_plain(run), nil
 if not plain then
   damaged = mistyped(k)
   if damaged then return { 'damaged', damaged } end
-  local more = { 'last_node', 'idem', 'started_at', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_status', 'i_node',
-    'i_reason', 'intent_token' }
+  local more = { 'last_node', 'idem', 'started_at', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_status',
+    'i_node', 'i_reason', 'intent_token' }
   local texts = call('HMGET', k.run, unpack(more))
   for i = 1, #more do run[more[i]] = texts[i] or nil end
 end

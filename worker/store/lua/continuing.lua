@@ -10,14 +10,15 @@ end
 -- What `continue` needs to know of the run, and these texts as they were read; nil where its key holds something else.
 local COUNTS = 13 -- so many of them, the first, are what a leased run always has, counts and times
 local function read_leased(k)
-  local found = pcall('HMGET', k.run, 'epoch', 'step', 'token', 'attempt', 'resend', 'retention', 'created_at', 'failures', 'losses', 'number',
-    'grace', 'lease_until', 'lease_granted', 'id', 'flow', 'phase', 'current_node', 'queue', 'message', 'claim_id', 'last_token', 'deadline',
-    'held_token', 'stop_current_execution', 'i_id', 'once')
+  local found = pcall('HMGET', k.run, 'epoch', 'step', 'token', 'attempt', 'resend', 'retention', 'created_at', 'failures', 'losses',
+    'number', 'grace', 'lease_until', 'lease_granted', 'id', 'flow', 'phase', 'current_node', 'queue', 'message', 'claim_id', 'last_token',
+    'deadline', 'held_token', 'stop_current_execution', 'i_id', 'once')
   if found.err then return nil end
   return { epoch = found[1] or nil, step = found[2] or nil, token = found[3] or nil, attempt = found[4] or nil, resend = found[5] or nil,
-    retention = found[6] or nil, created_at = found[7] or nil, failures = found[8] or nil, losses = found[9] or nil, number = found[10] or nil,
-    grace = found[11] or nil, lease_until = found[12] or nil, lease_granted = found[13] or nil, id = found[14] or nil, flow = found[15] or nil,
-    phase = found[16] or nil, current_node = found[17] or nil, queue = found[18] or nil, message = found[19] or nil,
+    retention = found[6] or nil, created_at = found[7] or nil, failures = found[8] or nil, losses = found[9] or nil,
+    number = found[10] or nil, grace = found[11] or nil, lease_until = found[12] or nil, lease_granted = found[13] or nil,
+    id = found[14] or nil, flow = found[15] or nil, phase = found[16] or nil, current_node = found[17] or nil, queue = found[18] or nil,
+    message = found[19] or nil,
     claim_id = found[20] or nil, last_token = found[21] or nil, deadline = found[22] or nil, held_token = found[23] or nil,
     stop_current_execution = found[24] or nil, i_id = found[25] or nil, once = found[26] or nil }, found
 end
@@ -28,7 +29,8 @@ local function is_sound(k, run, found)
     local text = found[i]
     if not text or text == '' or #text > 14 then return false end
   end
-  return find(concat(found, '', 1, COUNTS), '^%d+$') and run.phase == 'leased' and run.flow and run.queue and run.message and run.current_node
+  return find(concat(found, '', 1, COUNTS), '^%d+$') and run.phase == 'leased'
+    and run.flow and run.queue and run.message and run.current_node
     and not run.deadline and k.run == key_of(k.due, run.id)
 end
 

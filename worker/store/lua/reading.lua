@@ -5,8 +5,9 @@
 --   6 due set    7 queues hash   8..12 indexes: live interrupted stopped completed errored
 --   13 paused flows   14.. the broker's lists
 -- ARGV: first, in their order, the arguments that the script's line PLACES names, for these are sent for each round and a name is an
---   argument more ("" for one in brackets that is not given); then name, value pairs. After "=" and their number come names and values to
---   write into the run's hash as they are; after "--" a plain list. `now` (ms) stands in for the server's clock in tests; durations are in ms.
+--   argument more ("" for one in brackets that is not given); then name, value pairs. After "=" and their number come names and values
+--   to write into the run's hash as they are; after "--" a plain list. `now` (ms) stands in for the server's clock in tests; durations are
+--   in ms.
 --
 -- Answers are arrays whose first element is a word. Scripts read and check everything first and write last: a server
 -- undoes nothing of a script that fails half-way.
@@ -153,10 +154,10 @@ end
 local function table_of(flat)
   if not flat[1] then return nil end
   -- With room for 64 from the start, for which it takes half as many names: a table that grows is made anew six times.
-  local run = { id = nil, nonce = nil, flow = nil, schema = nil, goal = nil, inputs = nil, status = nil, phase = nil, epoch = nil, step = nil,
-    token = nil, attempt = nil, resend = nil, retention = nil, created_at = nil, updated_at = nil, started_at = nil, queued_at = nil,
-    failures = nil, losses = nil, number = nil, grace = nil, lease_granted = nil, queue = nil, task = nil, message = nil, current_node = nil,
-    last_node = nil, last_token = nil, last_answer = nil, last_fetched = nil, cycles = nil, turns = nil, digest = nil }
+  local run = { id = nil, nonce = nil, flow = nil, schema = nil, goal = nil, inputs = nil, status = nil, phase = nil, epoch = nil,
+    step = nil, token = nil, attempt = nil, resend = nil, retention = nil, created_at = nil, updated_at = nil, started_at = nil,
+    queued_at = nil, failures = nil, losses = nil, number = nil, grace = nil, lease_granted = nil, queue = nil, task = nil, message = nil,
+    current_node = nil, last_node = nil, last_token = nil, last_answer = nil, last_fetched = nil, cycles = nil, turns = nil, digest = nil }
   for i = 1, #flat, 2 do run[flat[i]] = flat[i + 1] end
   return run
 end
