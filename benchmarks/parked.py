@@ -14,27 +14,33 @@ from benchmarks.redis_server import RedisServer, redis_server
 from benchmarks.report import Options, Report, number
 from worker.client import Client
 from worker.record import SCHEMA, VALUE
-from worker.store import Granted
+from worker.store import Granted, Store
 
 COUNTS, QUICK_COUNTS = (1_000, 100_000), (100, 1_000)
 #: Rounds under way beside them: the heartbeat of one process extends their leases.
 LEASES = 16
-#: Calls of each kind in each pass.
-CALLS, QUICK_CALLS = 100, 10
+#: Calls of each kind in each pass, and how many of them on one server before the other has its turn: what the machine does besides doubles
+#: and halves a call within a second.
+CALLS, QUICK_CALLS = 400, 10
+TURN = 10
 #: A parked run may take so many bytes beyond its own state; it may cost the others so many times what they cost without it.
 AIM_BYTES, AIM_RATIO = 2_000, 1.1
 #: Fields of the run's hash that are its own state, with the values that its rounds returned.
 OWN = ("goal", "inputs", "labels", "internal_data")
 LONG_LEASE = 24 * 3_600_000
+#: The yardstick: the sweep of a prefix on the same server that has no runs at all. What that takes more beside them, any script does, as
+#: the memory that the server works in lies among theirs.
+YARDSTICK = "sweep of an unused prefix"
 
 
 def measure(options: Options) -> Report:
-    """Two servers, one of which has parked runs; the calls on both in turns."""
+    """Two servers, one of which has parked runs; the calls on both in turns, a few on each."""
     counts, calls = (QUICK_COUNTS, QUICK_CALLS) if options.quick else (COUNTS, CALLS)
     report = Report(
         "parked",
-        f"Runs that wait for a person after their first round, and what a sweep, a heartbeat of {LEASES} leases and a list page take "
-        "beside them: microseconds in scripts, and milliseconds until a page is there. A run's own state are goal, inputs, labels and the "
+        f"Runs that wait for a person after their first round, and what a sweep, a heartbeat of {LEASES} leases, the sweep of "
+        "a prefix without runs and a list page take beside them: microseconds in scripts, and milliseconds until a page is there. A run's "
+        "own state are goal, inputs, labels and the "
         "values that its rounds returned.",
     )
     with redis_server() as empty, redis_server() as full, closing(Others(empty)) as without, closing(Others(full)) as beside:
@@ -53,7 +59,7 @@ def measure(options: Options) -> Report:
             found: dict[str, list[tuple[float, float]]] = {name: [] for name in Others.CALLS}
             for _ in range(options.passes):
                 for name, values in found.items():
-                    values.append((without.cost(name, calls), beside.cost(name, calls)))
+                    values.append(in_turns(without, beside, name, calls))
             for name, values in found.items():
                 none, unit = f"{name}, beside none (for {count:,})", Others.CALLS[name]
                 beside_them = Measure(f"{name}, beside {count:,}", unit, tuple(b for _, b in values), none if unit == "us" else None)
@@ -62,9 +68,15 @@ def measure(options: Options) -> Report:
                     continue
                 report.measures += [Measure(none, unit, tuple(a for a, _ in values)), beside_them]
                 times = report.ratio_of(report.measures[-1]) or 0.0
-                word = "reached" if times <= AIM_RATIO else "NOT reached"
-                report.notes.append(f"{name} beside {count:,} parked runs: {number(times)} x; aim {AIM_RATIO:g}: {word}")
+                word = "what any script takes" if name == YARDSTICK else f"aim {AIM_RATIO:g}: {'' if times <= AIM_RATIO else 'NOT '}reached"
+                report.notes.append(f"{name} beside {count:,} parked runs: {number(times)} x; {word}")
     return report
+
+
+def in_turns(without: Others, beside: Others, name: str, calls: int) -> tuple[float, float]:
+    """What a call takes on each of the two, in its unit: the median of the turns."""
+    turns = [(without.cost(name, TURN), beside.cost(name, TURN)) for _ in range(calls // TURN)]
+    return statistics.median(a for a, _ in turns), statistics.median(b for _, b in turns)
 
 
 def memory(server: RedisServer) -> int:
@@ -94,7 +106,7 @@ class Others:
     """What goes on beside the parked runs, on one server: ``leases`` under way, and what is called."""
 
     #: Each kind of call, and the unit of what it costs.
-    CALLS: ClassVar = {"sweep": "us", "heartbeat": "us", "page of 50": "ms"}
+    CALLS: ClassVar = {"sweep": "us", "heartbeat": "us", YARDSTICK: "us", "page of 50": "ms"}
 
     def __init__(self, server: RedisServer) -> None:
         self._server = server
@@ -105,22 +117,21 @@ class Others:
             self._client.submit("empty", "go", INPUTS, run_id=run_id)
         self.leases = [(run_id, self._claimed(run_id).token, "") for run_id in ids]
         self.store.redis.delete(*self.store.keys.queue_names)
+        self._elsewhere = Client(settings=settings_of(server).model_copy(update={"prefix": "unused"}))
         self._calls: dict[str, Callable[[], object]] = {
-            "sweep": self.sweep,
+            "sweep": lambda: sweep(self.store),
             "heartbeat": lambda: self.store.extend(self.leases),
+            YARDSTICK: lambda: sweep(self._elsewhere._store),
             "page of 50": lambda: self._client.runs(limit=50),
         }
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
-
-    def sweep(self) -> object:
-        """Look for what is due."""
-        return self.store.sweep(lease=4000, max_losses=10, jitter=0.5, schema=SCHEMA)
+        self._elsewhere.close()
 
     def cost(self, name: str, calls: int) -> float:
-        """The mean of so many calls, in the call's unit: the server's own count for scripts, the median by the clock for the page."""
+        """The mean of so many calls, in the call's unit: the server's own count for scripts; of one page, by the clock."""
         call = self._calls[name]
         call()
         if self.CALLS[name] == "us":
@@ -128,12 +139,17 @@ class Others:
             for _ in range(calls):
                 call()
             return (self._server.work().script_us - before) / calls
-        return 1000 * statistics.median(_seconds(call) for _ in range(max(3, calls // 5)))
+        return 1000 * _seconds(call)
 
     def _claimed(self, run_id: str) -> Granted:
         claim = self.store.claim(run_id, epoch=0, step=0, claim=f"beside:1.{run_id}", owner="beside:1", lease=LONG_LEASE, known=["empty"])
         assert isinstance(claim, Granted), claim
         return claim
+
+
+def sweep(store: Store) -> object:
+    """Look for what is due."""
+    return store.sweep(lease=4000, max_losses=10, jitter=0.5, schema=SCHEMA)
 
 
 def _seconds(call: Callable[[], object]) -> float:

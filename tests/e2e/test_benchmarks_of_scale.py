@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from worker.sweep import BATCH
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -58,7 +60,7 @@ def test_a_page_of_runs_is_asked_for_beside_few_and_many(tmp_path: Path) -> None
 
 def test_a_backlog_is_worked_through_and_swept(tmp_path: Path) -> None:
     found = measured("backlog", tmp_path)
-    assert found["rounds, 2,000 runs queued"] > 0 and found["sweep of 100 runs in line, 2,000 runs queued"] > 0
+    assert found["rounds, 2,000 runs queued"] > 0 and found[f"sweep of {BATCH} runs in line, 2,000 runs queued"] > 0
 
 
 def test_rounds_that_wait_do_so_at_once_and_without_errors(tmp_path: Path) -> None:

@@ -86,6 +86,16 @@ def test_a_run_that_is_gone_leaves_its_line(store: Store, lost: str) -> None:
     assert sweep(store) == [] and line(store) == []
 
 
+def test_the_longest_line_that_has_been_passed_is_left_in_a_few_sweeps(store: Store, lost: str) -> None:
+    """Nobody shall wait for it: one sweep takes some, the next ones the rest."""
+    claim(store, "first")
+    claim(store, "last")
+    store.redis.zadd(store.keys.line(store.keys.queue("controller")), {f"gone{place:03}": 1 for place in range(600)})
+    assert sweep(store) == [] and 0 < len(line(store)) < 600
+    looked = [word for _ in range(3) for word in sweep(store)]
+    assert line(store) == [] and looked == [(lost, "marked")]
+
+
 def test_a_message_pushed_again_is_looked_for_every_grace_and_never_doubled(store: Store, lost: str) -> None:
     """It stands at the consuming end, where its number says nothing; nobody takes it for a long time."""
     for run_id in ("first", "last"):

@@ -292,7 +292,7 @@ class Store(Reads):
         max_losses: int,
         max_failures: int = 3,
         jitter: float,
-        batch: int = 100,
+        batch: int = 25,
         loss_delay: int = 1000,
         loss_delay_max: int = 30_000,
         lengths: Mapping[str, int] | None = None,

@@ -67,7 +67,7 @@ MUTANTS = (
         "test_line.py::test_a_run_that_was_claimed_is_not_due_for_having_left_its_line",
     ),
     Mutant(
-        "sweep.line_never_leaves", "sweep_due", "      call('ZREM', line, ids[i])\n", "",
+        "sweep.line_never_leaves", "sweep_due", "    in_parts('ZREM', line, seen, 1, #seen)\n", "",
         "a run that left its line leaves the set", "test_line.py::test_a_run_that_left_its_line_in_good_order_is_not_looked_at_for_it",
     ),
     Mutant(
@@ -182,6 +182,10 @@ MUTANTS = (
         "test_sweep.py::test_a_resent_message_behind_a_long_line_is_found_at_the_consuming_end",
     ),
     Mutant(
+        "sweep.mark_stays", "sweep_due", "  if run.looked == '1' then set(k, 'looked', '0') end\n", "", "one grace for each push",
+        "test_sweep.py::test_a_mark_is_taken_back_where_the_message_is_found_after_all",
+    ),
+    Mutant(
         "sweep.unmarked", "sweep_due", "if run.looked ~= '1' then", "if false then", "one grace between the mark and the push",
         "test_sweep.py::test_a_message_lost_from_an_empty_list_is_marked_then_resent",
     ),
@@ -207,11 +211,11 @@ MUTANTS = (
         "damage is not looked at again", "test_damage.py::test_damage_that_the_sweep_finds_is_told_and_not_looked_at_again",
     ),
     Mutant(
-        "sweep.damaged_unseen", "sweep_due", "elseif mistyped(k) or malformed(k, run) or", "elseif mistyped(k) or",
+        "sweep.damaged_unseen", "sweep_due", "elseif has_mistyped(k) or malformed(k, run) or", "elseif has_mistyped(k) or",
         "what does not read is not moved", "test_damage.py::test_damage_that_the_sweep_finds_is_told_and_not_looked_at_again",
     ),
     Mutant(
-        "sweep.one_wrong_type_hides_others", "sweep_due", "elseif mistyped(k) or malformed(k, run) or", "elseif malformed(k, run) or",
+        "sweep.one_wrong_type_hides_others", "sweep_due", "elseif has_mistyped(k) or malformed(k, run) or", "elseif malformed(k, run) or",
         "a wrong type at one run hides no other", "test_damage.py::test_a_wrong_type_at_one_run_hides_no_other_from_the_sweep",
     ),
     Mutant(
