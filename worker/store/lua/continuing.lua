@@ -18,9 +18,8 @@ local function read_leased(k)
     retention = found[6] or nil, created_at = found[7] or nil, failures = found[8] or nil, losses = found[9] or nil,
     number = found[10] or nil, grace = found[11] or nil, lease_until = found[12] or nil, lease_granted = found[13] or nil,
     id = found[14] or nil, flow = found[15] or nil, phase = found[16] or nil, current_node = found[17] or nil, queue = found[18] or nil,
-    message = found[19] or nil,
-    claim_id = found[20] or nil, last_token = found[21] or nil, deadline = found[22] or nil, held_token = found[23] or nil,
-    stop_current_execution = found[24] or nil, i_id = found[25] or nil, once = found[26] or nil }, found
+    message = found[19] or nil, claim_id = found[20] or nil, last_token = found[21] or nil, deadline = found[22] or nil,
+    held_token = found[23] or nil, stop_current_execution = found[24] or nil, i_id = found[25] or nil, once = found[26] or nil }, found
 end
 
 -- Whether a plain run is what `malformed` would let pass, as all but damaged ones are: seen at a glance, in a third of the time.
