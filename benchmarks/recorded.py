@@ -98,8 +98,8 @@ class Packed:
 
     def __init__(self, call: Call, run_id: str, blanks: Sequence[str] = ()) -> None:
         named = {name: _Blank(name) if name in blanks else value for name, value in call.named.items() if value is not None}
-        sha = scripts.Transition(scripts.source(call.transition)).sha
-        words = ["EVALSHA", sha, len(call.keys), *call.keys, *scripts.arguments(named, call.fields, call.rest)]
+        script = scripts.Transition(scripts.source(call.transition))
+        words = ["EVALSHA", script.sha, len(call.keys), *call.keys, *script.arguments(named, call.fields, call.rest)]
         parts: list[bytes | str] = []
         known = b"*%d\r\n" % len(words)
         for word in words:

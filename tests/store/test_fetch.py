@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.runs import (
+    GRACE,
     LEASE,
     START,
     Fetches,
@@ -91,6 +92,9 @@ def test_the_oldest_message_is_fetched_before_the_run_s_own(store: Store) -> Non
     commit_next(fetches, mine, "Controller")
     assert claimed(fetches).fields["id"] == "b"
     assert messages(store) == [named("r", 0, 1)] and phase(store) == "queued"
+    assert (due(store, "r"), due(store, "b")) == (START + GRACE, START + LEASE)
+    controller = store.keys.queue("controller")
+    assert store.redis.hmget(store.keys.queues, "token", f"{controller}:pushed", f"{controller}:cursor") == ["2", "3", "2"]
 
 
 def test_the_lists_are_asked_in_the_order_given(store: Store) -> None:

@@ -34,6 +34,8 @@ def test_lists_count_apart(store: Store) -> None:
     assert (hash_of(store, "a")["number"], hash_of(store, "b")["number"]) == ("1", "1")
     commit_next(store, claim(store, "a"))
     assert hash_of(store, "a")["number"] == "2"
+    commit_next(store, claim(store, "a"))
+    assert hash_of(store, "a")["number"] == "3"
 
 
 def test_a_recovered_run_does_not_wait_through_the_backlog(store: Store) -> None:

@@ -135,7 +135,8 @@ class Connection:
             named = {**named, "now": self.now}
         if self.outbox:
             named = {**named, "outbox": 1}
-        script, argv, wanted = self._scripts[transition], scripts.arguments(named, fields, rest), self.replication
+        script, wanted = self._scripts[transition], self.replication
+        argv = script.arguments(named, fields, rest)
         with self._answered(transition):
             if not wanted.replicas or transition not in ACKNOWLEDGED:
                 return cast(list[Any], script(self._wire, keys, argv))

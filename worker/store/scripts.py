@@ -36,6 +36,9 @@ TRANSITIONS = (
 #: A line of a script in whose place a part that several of them share is put.
 PART = re.compile(r"^--@ (\w+\.lua)$", re.MULTILINE)
 
+#: The arguments that a script takes by their place, in its head; those in brackets need not be given.
+PLACES = re.compile(r"^-- PLACES (.+)$", re.MULTILINE)
+
 #: ARGV of a script.
 Arguments = Sequence[str | bytes | int]
 
@@ -51,6 +54,23 @@ class Transition:
         self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
         suffix = "_RO" if "no-writes" in text.split("\n", 1)[0] else ""
         self._by_digest, self._in_full = (f"EVALSHA{suffix}", self.sha), (f"EVAL{suffix}", text)
+        self._places = [name.strip("[]") for name in _placed(text)]
+
+    def arguments(
+        self, named: Mapping[str, Any], fields: Mapping[str, str] | None = None, rest: Iterable[str] = ()
+    ) -> list[str | bytes | int]:
+        """ARGV as reading.lua reads it: by place, then name and value pairs (None is left out), then what follows ``=``, and ``--``."""
+        others = dict(named)
+        argv: list[str | bytes | int] = ["" if (value := others.pop(name, None)) is None else value for name in self._places]
+        for name, value in others.items():
+            if value is not None:
+                argv += [name, value]
+        if fields:
+            argv += ["=", 2 * len(fields)]
+            for pair in fields.items():
+                argv += pair
+        items = list(rest)
+        return [*argv, "--", *items] if items else argv
 
     def __call__(self, wire: Wire, keys: Sequence[str], args: Arguments) -> Any:
         """Run it."""
@@ -74,21 +94,21 @@ class Transition:
 def source(name: str) -> str:
     """The full text of transition ``name``, each part in its place: what is rare stands last, as a server makes all that it comes past."""
     folder = files("worker.store").joinpath("lua")
-    return PART.sub(lambda found: folder.joinpath(found[1]).read_text("utf-8"), folder.joinpath(f"{name}.lua").read_text("utf-8"))
+    text = folder.joinpath(f"{name}.lua").read_text("utf-8")
+    text = PART.sub(lambda found: folder.joinpath(found[1]).read_text("utf-8"), text)
+    return text.replace("--@ arguments\n", _read(_placed(text)), 1)
 
 
-def arguments(named: Mapping[str, Any], fields: Mapping[str, str] | None = None, rest: Iterable[str] = ()) -> list[str | bytes | int]:
-    """ARGV as reading.lua reads it: name and value pairs (None is left out), then what follows ``=``, and ``--``."""
-    argv: list[str | bytes | int] = []
-    for name, value in named.items():
-        if value is not None:
-            argv += [name, value]
-    if fields:
-        argv += ["=", 2 * len(fields)]
-        for pair in fields.items():
-            argv += pair
-    items = list(rest)
-    return [*argv, "--", *items] if items else argv
+def _placed(text: str) -> list[str]:
+    found = PLACES.search(text)
+    return found[1].split() if found else []
+
+
+def _read(names: Sequence[str]) -> str:
+    """How the arguments by place are read, in Lua."""
+    values = (f"ARGV[{place}] ~= '' and ARGV[{place}] or nil" if "[" in name else f"ARGV[{place}]" for place, name in enumerate(names, 1))
+    pairs = (f"{name.strip('[]')} = {value}" for name, value in zip(names, values, strict=True))
+    return f"local placed, arg = {len(names)}, {{ {', '.join(pairs)} }}\n"
 
 
 def load() -> dict[str, Transition]:

@@ -14,7 +14,10 @@ TOKEN = "if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.s
 CLAIM = "if arg.claim and run.claim_id ~= arg.claim then return { 'fenced' } end"
 FENCE = f"{TOKEN}\n{CLAIM}"
 ANY_TOKEN = TOKEN.replace("run.token ~= arg.token or ", "")
-ANSWERED = "if run.last_token == arg.token then return { 'ok', run.last_answer, fetched_before(k, now, run.last_fetched) } end"
+ANSWERED = """if run.last_token == arg.token then
+  local answer, fetched = unpack(call('HMGET', k.run, 'last_answer', 'last_fetched'))
+  return { 'ok', answer or nil, fetched_before(k, now, fetched) }
+end"""
 OPERATED = "if repeated then return repeated end"
 PROMISE = "  due_at(k, run, now + number(run.grace))\nend"
 PUSHED = "  call('LPUSH', list, arg.message)\n"

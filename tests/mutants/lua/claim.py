@@ -76,7 +76,9 @@ MUTANTS = (
         "test_claim.py::test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_played",
     ),
     Mutant(
-        "claim.same_schema", "reading", "number(schema) > number(arg.schema)", "number(schema) >= number(arg.schema)",
+        "claim.same_schema", "reading",
+        "schema ~= arg.schema and arg.schema and is_count(schema) and number(schema) > number(arg.schema)",
+        "arg.schema and is_count(schema) and number(schema) >= number(arg.schema)",
         "a run of one's own schema is played",
         "test_claim.py::test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_played",
     ),
@@ -127,8 +129,8 @@ MUTANTS = (
     ),
     Mutant(
         "claim.counter_stands", "claiming",
-        "    call('HSET', k.queues, 'token', token, run.queue .. ':cursor', place)",
-        "    call('HSET', k.queues, run.queue .. ':cursor', place)",
+        "  counted[counts + 1], counted[counts + 2] = 'token', token\n",
+        "  counted[counts + 1], counted[counts + 2] = 'other', token\n",
         "no token is used twice, also not by a run of the same id",
         "test_retention.py::test_a_zombie_of_a_deleted_run_cannot_commit_into_a_new_run_of_the_same_id",
     ),
@@ -169,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "claim.no_promise", "claiming",
-        "  call('ZADD', k.due, lease_until, run.id)\n",
+        "  call('ZADD', k.due, unpack(promises))\n",
         "",
         "a leased run is due at its lease's end",
         "test_claim.py::test_a_claim_takes_the_lease_and_a_greater_token",
@@ -183,8 +185,8 @@ MUTANTS = (
     ),
     Mutant(
         "claim.cursor_stands", "claiming",
-        "'token', token, run.queue .. ':cursor', place)",
-        "'token', token)",
+        "= run.queue .. ':cursor', place end",
+        "= 'other', place end",
         "a claim moves its list's cursor",
         "test_claim.py::test_a_claim_moves_the_cursor_of_its_list_forward_and_never_back",
     ),

@@ -7,20 +7,20 @@ FENCE = "if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.s
 MUTANTS = (
     Mutant(
         "commit.types_unseen", "commit_round",
-        "damaged = damaged or mistyped(k) or read({",
-        "damaged = damaged or read({",
+        "  damaged = mistyped(k)\n",
+        "",
         "a wrong type is answered before any write",
         "test_damage.py::test_a_wrong_type_at_any_key_is_answered_before_any_write",
     ),
     Mutant(
-        "commit.fields_unseen", "commit_round", "damaged = malformed(k, run)", "damaged = nil",
+        "commit.fields_unseen", "commit_round", "and malformed(k, run)\n", "and nil\n",
         "a garbled control field is answered before any write",
         "test_damage.py::test_a_garbled_control_field_is_damaged_and_nothing_is_written",
     ),
     Mutant(
         "commit.not_repeatable", "commit_round",
-        "if run.last_token == arg.token then return { 'ok', run.last_answer, fetched_before(k, now, run.last_fetched) } end\n",
-        "",
+        "if run.last_token == arg.token then\n",
+        "if false then\n",
         "I13: a commit repeated gets its first answer",
         "test_commit.py::test_a_commit_repeated_with_the_last_token_gets_the_last_answer",
     ),
@@ -72,7 +72,8 @@ MUTANTS = (
         "test_commit.py::test_a_lease_that_lapsed_but_was_not_swept_is_still_good",
     ),
     Mutant(
-        "commit.to_any_list", "commit_round", "local refusal = unpushable(k, queue)", "local refusal = nil",
+        "commit.to_any_list", "commit_round", "local refusal, pushed = unpushable(k, queue)",
+        "local refusal, pushed = nil, call('HGET', k.queues, queue .. ':pushed')",
         "a message goes to a list of the broker only",
         "test_commit.py::test_a_queue_that_is_no_list_of_the_broker_is_refused_before_any_write",
     ),

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 TYPES = "test_damage.py::test_a_wrong_type_at_any_key_is_answered_before_any_write"
+GARBLED = "test_damage.py::test_a_garbled_control_field_is_damaged_and_nothing_is_written"
 AT_ONCE = "test_commit.py::test_next_writes_state_memory_event_due_time_and_message_at_once"
 
 MUTANTS = (
@@ -45,12 +46,29 @@ MUTANTS = (
         "test_stop.py::test_the_late_commit_ends_the_wait_of_a_resumed_run",
     ),
     Mutant(
-        "continuing.without_promise", "continuing", "  call('ZADD', k.due, due, run.id)\n", "",
+        "continuing.without_promise", "continuing", "promises, counted = { due, run.id }, {", "promises, counted = { due, 'other' }, {",
         "V1: a queued run is due a grace ahead", AT_ONCE,
     ),
     Mutant(
         "continuing.deadline_unpromised", "continuing", "  if run.deadline then due = math.min(due, run.deadline) end\n", "",
         "a run with a deadline is due at it", "test_commit.py::test_after_a_commit_a_run_is_due_at_its_deadline_where_that_is_sooner",
+    ),
+    Mutant(
+        "continuing.uncounted", "continuing", "{ list .. ':pushed', place }", "{ list .. ':other', place }",
+        "each list counts what was pushed", "test_push.py::test_lists_count_apart",
+    ),
+    Mutant(
+        "continuing.any_count", "continuing", "find(concat(found, '', 1, COUNTS), '^%d+$') and ", "",
+        "a garbled control field is answered before any write", GARBLED,
+    ),
+    Mutant(
+        "continuing.long_counts", "continuing", " or #text > 14 then return false end", " then return false end",
+        "numbers that Lua does not count exactly are no counts", GARBLED,
+    ),
+    Mutant(
+        "continuing.names_unseen", "continuing", "    and run.flow and run.queue and run.message and run.current_node\n", "",
+        "a missing control field is answered before any write",
+        "test_damage.py::test_a_missing_control_field_is_damaged_and_nothing_is_written",
     ),
     Mutant(
         "continuing.grace_goes_on", "continuing", "  if run.grace ~= run.resend then call('HSET', k.run, 'grace', run.resend) end\n", "",

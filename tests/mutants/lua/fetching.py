@@ -39,6 +39,14 @@ MUTANTS = (
         "a round that is given back fetches nothing", "test_fetch.py::test_a_round_that_is_given_back_fetches_nothing",
     ),
     Mutant(
+        "fetching.unpromised", "commit_round", "if promises[1] then promise(k, promises, counted) end", "",
+        "a leased run is due at its lease's end", "test_fetch.py::test_what_is_fetched_is_leased_as_a_claim_leases_it",
+    ),
+    Mutant(
+        "fetching.promised_alone", "continuing", "text, id, promises, counted)\n", "text, id, promises, {})\n",
+        "a claim moves its list's cursor", "test_fetch.py::test_the_oldest_message_is_fetched_before_the_run_s_own",
+    ),
+    Mutant(
         "fetching.forgets", "continuing", "'last_fetched', id or '',", "'last_fetched', '',",
         "a commit sent again brings the same claim", "test_fetch.py::test_a_commit_sent_again_brings_the_same_claim",
     ),

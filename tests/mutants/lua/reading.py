@@ -4,12 +4,12 @@ from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        "reading.any_number", "reading", "return text and #text <= 15 and match(text, '^%d+$') ~= nil end",
+        "reading.any_number", "reading", "return text and #text <= 15 and find(text, '^%d+$') ~= nil end",
         "return text and tonumber(text) ~= nil end", "nan, inf, 0x10 and 1e3 are no counts",
         "test_damage.py::test_a_garbled_control_field_is_damaged_and_nothing_is_written",
     ),
     Mutant(
-        "reading.numbers_too_long", "reading", "(length > 15 or i >= REQUIRED", "(i >= REQUIRED",
+        "reading.numbers_too_long", "reading", "(length > 15 or i >= required", "(i >= required",
         "numbers that Lua does not count exactly are no counts",
         "test_damage.py::test_a_garbled_control_field_is_damaged_and_nothing_is_written",
     ),

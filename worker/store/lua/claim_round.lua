@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- claim_round: grant one delivery of a round's message the right to play that round.
 -- KEYS  as in reading.lua.
+-- PLACES epoch step claim owner lease known newest back back_max hold [schema]
 -- ARGV  epoch, step (what the message says), claim (id made once a delivery), owner (worker), lease,
 --       known (flows this worker plays, ",a,b,"), [schema] (the newest it reads), back, back_max (waits before a run of another flow is offered again), newest (turns wanted),
 --       hold (until a run of a paused flow is looked at, should nobody unpause it)
@@ -31,7 +32,12 @@ if not stopping and paused == 0 then
   if not token then return { 'damaged', cursor } end
   -- Nothing else is written for a lease than the run, the counters and the time when it is due.
   if type(pcall('ZCARD', k.due)) ~= 'number' then return { 'damaged', k.due } end
-  if plays(run) then return { 'ok', grant(k, run, flat, now, arg.claim, token, cursor, newest, turns) } end
+  if plays(run) then
+    local promises, counted, granted = {}, {}
+    granted = { 'ok', grant(k, run, flat, now, arg.claim, token, cursor, newest, turns, promises, counted) }
+    promise(k, promises, counted)
+    return granted
+  end
 end
 
 --@ moving.lua

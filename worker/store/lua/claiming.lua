@@ -18,6 +18,12 @@ local function counters(k, run)
   return newest, number(read[2])
 end
 
+-- Write what `grant` left to be written.
+local function promise(k, promises, counted)
+  call('ZADD', k.due, unpack(promises))
+  call('HSET', k.queues, unpack(counted))
+end
+
 -- The newest of the run's turns, and how many it has; nil where they are no list.
 local function turns_of(k)
   local newest = pcall('LRANGE', k.memory, '-' .. arg.newest, '-1')
@@ -32,15 +38,19 @@ local BETWEEN = '\31'
 
 -- What a claim's holder is told: "now turns texts id" (how many turns, how many texts), the run's fields, each behind its name, its newest
 -- turns.
--- `changed`, where it is given, has fields as they are by now.
+-- `changed`, where it is given, has fields as they are by now, and is added to `flat`.
 local function told(now, run, flat, newest, turns, changed)
-  local texts, count = concat(flat, BETWEEN), #flat
-  if changed then texts, count = texts .. BETWEEN .. concat(changed, BETWEEN), count + #changed end
-  return format('%d %d %d %s', now, turns, count, run.id), texts, concat(newest, BETWEEN)
+  local count = #flat
+  if changed then
+    for i = 1, #changed do flat[count + i] = changed[i] end
+    count = count + #changed
+  end
+  return format('%d %d %d %s', now, turns, count, run.id), concat(flat, BETWEEN), concat(newest, BETWEEN)
 end
 
--- Lease a queued run under this claim id. `token` and `cursor` are the counters, `newest` and `turns` its turns.
-local function grant(k, run, flat, now, claim, token, cursor, newest, turns)
+-- Lease a queued run under this claim id. `token` and `cursor` are the counters, `newest` and `turns` its turns. What is to be written to
+-- the due set and to the queues hash is added to `promises` and `counted`, for the caller may have to write there too.
+local function grant(k, run, flat, now, claim, token, cursor, newest, turns, promises, counted)
   -- One counter for all runs: a worker of a run that was deleted and submitted again under its id holds no token of the new one.
   token = whole(math.max(token, run.token) + 1)
   local lease = math.max(run.lease or 0, arg.lease)
@@ -61,13 +71,11 @@ local function grant(k, run, flat, now, claim, token, cursor, newest, turns)
     change('round_until', whole(limit + lease))
   end
   call('HSET', k.run, unpack(changed))
-  call('ZADD', k.due, lease_until, run.id)
+  local due, counts = #promises, #counted
+  promises[due + 1], promises[due + 2] = lease_until, run.id
+  counted[counts + 1], counted[counts + 2] = 'token', token
   -- Which of its messages this one is, nobody can tell: by the last one's number, all runs behind the first would be passed.
   local place = run.first_number or run.number
-  if number(place) > cursor then
-    call('HSET', k.queues, 'token', token, run.queue .. ':cursor', place)
-  else
-    call('HSET', k.queues, 'token', token)
-  end
+  if number(place) > cursor then counted[counts + 3], counted[counts + 4] = run.queue .. ':cursor', place end
   return told(now, run, flat, newest, turns, changed)
 end

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- commit_round: make a round real (state, memory, event, due time and the next message in one write), or refuse it.
 -- KEYS  as in reading.lua.
+-- PLACES epoch step token kind [claim] [took] [data] [message] [fetch] [fetch_claim] [owner] [lease] [known] [newest] [schema]
 -- ARGV  epoch, step, token (what the claim granted), [claim] (its id), kind, and by kind:
 --         next        this round is done; message (of the next round), the fields current_node task queue and others
 --         end         this round is done and so is the run
@@ -29,27 +30,25 @@
 --@ continuing.lua
 local k = keys_of_one_run()
 local now = clock()
-local run = {}
-local function read(names)
-  local found = pcall('HMGET', k.run, unpack(names))
-  if found.err then return k.run end
-  for i = 1, #names do run[names[i]] = found[i] or nil end
-end
-
-local damaged = read({ 'id', 'flow', 'phase', 'epoch', 'step', 'token', 'attempt', 'failures', 'losses', 'current_node', 'created_at',
-  'queue', 'message', 'number', 'grace', 'resend', 'retention', 'deadline', 'held_token', 'last_token', 'last_answer', 'last_fetched',
-  'stop_current_execution', 'i_id', 'claim_id', 'lease_until', 'lease_granted', 'once' })
-local plain = not damaged and is_plain(run)
+local run, found = read_leased(k)
+if not run then return { 'damaged', k.run } end
+local plain, damaged = is_plain(run), nil
 if not plain then
-  damaged = damaged or mistyped(k) or read({ 'last_node', 'idem', 'started_at', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at',
-    'i_status', 'i_node', 'i_reason', 'intent_token' })
+  damaged = mistyped(k)
+  if damaged then return { 'damaged', damaged } end
+  local more = { 'last_node', 'idem', 'started_at', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_status',
+    'i_node', 'i_reason', 'intent_token' }
+  local texts = call('HMGET', k.run, unpack(more))
+  for i = 1, #more do run[more[i]] = texts[i] or nil end
 end
-if damaged then return { 'damaged', damaged } end
 if not run.id then return { call('EXISTS', k.run) == 0 and 'missing' or 'damaged', 'id' } end
-damaged = malformed(k, run)
+damaged = not (plain and is_sound(k, run, found)) and malformed(k, run)
 if damaged then return { 'damaged', damaged } end
 
-if run.last_token == arg.token then return { 'ok', run.last_answer, fetched_before(k, now, run.last_fetched) } end
+if run.last_token == arg.token then
+  local answer, fetched = unpack(call('HMGET', k.run, 'last_answer', 'last_fetched'))
+  return { 'ok', answer or nil, fetched_before(k, now, fetched) }
+end
 if run.held_token == arg.token then
   call('HDEL', k.run, 'held_token', 'held_until')
   if run.phase == 'waiting' and run.waiting_for == 'hold' then call('ZADD', k.due, math.min(now, run.deadline or now), run.id) end
@@ -62,12 +61,12 @@ local queue = run.queue -- the next round's
 for i = fields, fields_end, 2 do
   if ARGV[i] == 'queue' then queue = ARGV[i + 1] end
 end
-local refusal = unpushable(k, queue)
+local refusal, pushed = unpushable(k, queue)
 if refusal then return refusal end
 if plain then
   damaged = unwritable(k, queue)
   if damaged then return { 'damaged', damaged } end
-  return continue(k, run, now, queue)
+  return continue(k, run, now, queue, tonumber(pushed or 0))
 end
 
 --@ moving.lua
@@ -132,4 +131,7 @@ end
 local list, text, id
 if kind ~= 'give_back' then list, text, id = pop(k) end
 set(k, 'last_token', arg.token, 'last_answer', answer, 'last_fetched', id or '')
-return { 'ok', answer, claimed(k, now, list, text, id) }
+local promises, counted = {}, {}
+local fetched = claimed(k, now, list, text, id, promises, counted)
+if promises[1] then promise(k, promises, counted) end
+return { 'ok', answer, fetched }

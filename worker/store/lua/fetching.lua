@@ -25,9 +25,10 @@ local function pop(k)
   end
 end
 
+-- What is still to be written for it is added to `promises` and `counted`, as `grant` does.
 -- message LIST TEXT, or where its round could be claimed for the caller: claimed LIST GRANT; nothing where nothing was popped. The
 -- commit that popped it is written by now.
-local function claimed(k, now, list, text, id)
+local function claimed(k, now, list, text, id, promises, counted)
   if not list then return nil end
   local own = id and another(k, id)
   local run, flat, _
@@ -36,7 +37,7 @@ local function claimed(k, now, list, text, id)
     and pcall('HEXISTS', k.paused, run.flow) == 0 then
     local token, cursor = counters(own, run)
     local newest, turns = turns_of(own)
-    if token and newest then return { 'claimed', list, grant(own, run, flat, now, arg.fetch_claim, token, cursor, newest, turns) } end
+    if token and newest then return { 'claimed', list, grant(own, run, flat, now, arg.fetch_claim, token, cursor, newest, turns, promises, counted) } end
   end
   return { 'message', list, text }
 end

@@ -4,8 +4,10 @@
 --   1 run hash   2 memory list   3 event stream   4 artifacts hash   5 idempotency key (the run hash again where there is none)
 --   6 due set    7 queues hash   8..12 indexes: live interrupted stopped completed errored
 --   13 paused flows   14.. the broker's lists
--- ARGV: name, value pairs. After "=" and their number come names and values to write into the run's hash as they are;
---   after "--" a plain list. `now` (ms) stands in for the server's clock in tests; durations are in ms.
+-- ARGV: first, in their order, the arguments that the script's line PLACES names, for these are sent for each round and a name is an
+--   argument more ("" for one in brackets that is not given); then name, value pairs. After "=" and their number come names and values
+--   to write into the run's hash as they are; after "--" a plain list. `now` (ms) stands in for the server's clock in tests; durations are
+--   in ms.
 --
 -- Answers are arrays whose first element is a word. Scripts read and check everything first and write last: a server
 -- undoes nothing of a script that fails half-way.
@@ -14,11 +16,11 @@
 local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
 local format, match, find, concat = string.format, string.match, string.find, table.concat
 
-local arg = {}
+--@ arguments
 local fields, fields_end = 1, 0 -- where they stand in ARGV
 local rest -- and behind what the list stands
 do
-  local i, name = 1, ARGV[1]
+  local i, name = placed + 1, ARGV[placed + 1]
   while name and name ~= '=' and name ~= '--' do
     arg[name] = ARGV[i + 1]
     i = i + 2
@@ -59,7 +61,7 @@ local function whole(number)
 end
 
 -- Lua reads nan, inf, 0x10 and 1e3 as numbers, and counts exactly only to 2^53: none of these is a count or a time.
-local function is_count(text) return text and #text <= 15 and match(text, '^%d+$') ~= nil end
+local function is_count(text) return text and #text <= 15 and find(text, '^%d+$') ~= nil end
 
 local function number(text) return is_count(text) and tonumber(text) or 0 end
 
@@ -103,20 +105,21 @@ local function key_of(due, id) return string.sub(due, 1, -#'due' - 1) .. 'run:' 
 
 -- The first control field that is missing or not what it should be.
 local function malformed(k, run)
-  local all, count = {}, 0
-  for i = 1, #NUMBERS do
-    local text = run[NUMBERS[i]]
+  local names, required = NUMBERS, REQUIRED
+  local all, count = { unpack(names) }, 0 -- of this size from the start: a table that grows is made anew six times
+  for i = 1, #names do
+    local text = run[names[i]]
     if text then
       local length = #text
-      if length == 0 or length > 14 and (length > 15 or i >= REQUIRED and i <= TIMES and text >= YEAR_10000) then return NUMBERS[i] end
+      if length == 0 or length > 14 and (length > 15 or i >= required and i <= TIMES and text >= YEAR_10000) then return names[i] end
       count = count + 1
       all[count] = text
-    elseif i <= REQUIRED then
-      return NUMBERS[i]
+    elseif i <= required then
+      return names[i]
     end
   end
-  if not find(concat(all), '^%d*$') then -- looked at together: one by one takes ten times as long
-    for _, name in ipairs(NUMBERS) do
+  if not find(concat(all, '', 1, count), '^%d*$') then -- looked at together: one by one takes ten times as long
+    for _, name in ipairs(names) do
       if run[name] and not is_count(run[name]) then return name end
     end
   end
@@ -136,18 +139,25 @@ local function malformed(k, run)
 end
 
 -- Whether a newer worker than the caller wrote the run: what is strange in it need not be damage.
-local function newer(schema) return arg.schema and is_count(schema) and number(schema) > number(arg.schema) end
+local function newer(schema)
+  return schema ~= arg.schema and arg.schema and is_count(schema) and number(schema) > number(arg.schema)
+end
 
--- Why no message can be pushed to this list, as an answer; nil where one can.
+-- Why no message can be pushed to this list, as an answer; nil where one can, and how many have been.
 local function unpushable(k, list)
   if not k.lists[list] then return { 'unknown_queue', list } end
   local pushed = pcall('HGET', k.queues, list .. ':pushed')
   if pushed and (type(pushed) == 'table' or not is_count(pushed)) then return { 'damaged', k.queues .. ' ' .. list .. ':pushed' } end
+  return nil, pushed
 end
 
 local function table_of(flat)
   if not flat[1] then return nil end
-  local run = {}
+  -- With room for 64 from the start, for which it takes half as many names: a table that grows is made anew six times.
+  local run = { id = nil, nonce = nil, flow = nil, schema = nil, goal = nil, inputs = nil, status = nil, phase = nil, epoch = nil,
+    step = nil, token = nil, attempt = nil, resend = nil, retention = nil, created_at = nil, updated_at = nil, started_at = nil,
+    queued_at = nil, failures = nil, losses = nil, number = nil, grace = nil, lease_granted = nil, queue = nil, task = nil, message = nil,
+    current_node = nil, last_node = nil, last_token = nil, last_answer = nil, last_fetched = nil, cycles = nil, turns = nil, digest = nil }
   for i = 1, #flat, 2 do run[flat[i]] = flat[i + 1] end
   return run
 end
