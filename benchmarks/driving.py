@@ -34,7 +34,7 @@ RUNS = 3
 READ = 1 << 18
 #: The run that a message is for; the run and the token of a grant (claiming.lua).
 MESSAGE = re.compile(rb'"argsrepr": "\(\'([^\']+)\'')
-GRANT = re.compile(rb"\r\n\d+ \d+ \d+ ([\w.-]+)\r\n.*?\x1fphase\x1fleased\x1ftoken\x1f(\d+)", re.DOTALL)
+GRANT = re.compile(rb"[\n\x1f]\d+ \d+ \d+ ([\w.-]+)\x1f.*?\x1fphase\x1fleased\x1ftoken\x1f(\d+)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,18 @@ class Slot:
 
 
 def _is_whole(answer: bytes) -> bool:
-    """Whether this is all of an answer. No parser, which would cost more than all else here: each kind has an end of its own."""
-    if answer.startswith(b"*2") and answer.endswith(b"continued\r\n"):  # a commit that fetched nothing
-        return True
-    return answer.endswith((b"$0\r\n\r\n", b"}}\r\n", b"_\r\n", b"*-1\r\n"))  # a grant (there are no turns), a message, none
+    """Whether this is all of an answer: a list of texts, or a line."""
+    end = answer.find(b"\r\n")
+    if end < 0 or not answer.startswith(b"*"):
+        return end >= 0
+    for _ in range(int(answer[1:end])):
+        start, end = end + 2, answer.find(b"\r\n", end + 2)
+        if end < 0:
+            return False
+        if answer.startswith(b"$", start):
+            end += int(answer[start + 1 : end]) + 2
+    return len(answer) >= end + 2
+
 
 
 def drive(driven: Driven, number: int, rounds: Any, stopping: Any) -> None:

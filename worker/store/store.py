@@ -154,7 +154,7 @@ class Store(Reads):
         answer = self._run("claim_round", run_id, named)
         if answer[0] != "ok":
             return Refused(answer[0], answer[1] if len(answer) > 1 else "")
-        return self._granted(answer[1:], claim) or Refused("missing")
+        return self._granted(answer[1], claim) or Refused("missing")
 
     def commit(self, run_id: str, **given: Any) -> tuple[str, str]:
         """``commit_and_fetch`` that fetches nothing; its word and detail."""
@@ -187,19 +187,23 @@ class Store(Reads):
         fetched = self._fetched(answer[2], fetch) if fetch is not None and len(answer) > 2 else None
         return answer[0], answer[1] if len(answer) > 1 else "", fetched
 
-    def _fetched(self, told: Sequence[str], fetch: Fetch) -> Fetched | None:
+    def _fetched(self, told: str, fetch: Fetch) -> Fetched | None:
         """What came with a commit; None where its run is gone by now."""
-        if told[0] == "message":
-            return Fetched(told[1], told[2], None)
-        claim = self._granted(told[2:], fetch.claim)
-        return None if claim is None else Fetched(told[1], claim.fields["message"], claim)
+        head, _, rest = told.partition(BETWEEN)
+        word, _, name = head.partition(" ")
+        if word == "message":
+            return Fetched(name, rest, None)
+        claim = self._granted(rest, fetch.claim)
+        return None if claim is None else Fetched(name, claim.fields["message"], claim)
 
-    def _granted(self, told: Sequence[str], claim: str) -> Granted | None:
+    def _granted(self, told: str, claim: str) -> Granted | None:
         """What claiming.lua tells of a claim; None where its run is gone by now."""
-        now, turns, count, run_id = told[0].split(" ", 3)
-        texts, newest = told[1].split(BETWEEN), told[2].split(BETWEEN) if turns != "0" else []
-        fields: dict[str, str] | None = dict(zip(texts[::2], texts[1::2], strict=False))
-        if len(texts) != int(count) or len(newest) != min(int(turns), NEWEST_TURNS):
+        head, *texts = told.split(BETWEEN)
+        now, turns, count, run_id = head.split(" ", 3)
+        behind = int(count)
+        newest = texts[behind:]
+        fields: dict[str, str] | None = dict(zip(texts[:behind:2], texts[1:behind:2], strict=False))
+        if len(newest) != min(int(turns), NEWEST_TURNS):
             # One of them has the character itself: a goal that somebody pasted, or something damaged.
             fields, newest = self.fields(run_id), self.memory(run_id, -NEWEST_TURNS)
         if not fields:

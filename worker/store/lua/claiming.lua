@@ -36,16 +36,17 @@ end
 -- reads the hash.
 local BETWEEN = '\31'
 
--- What a claim's holder is told: "now turns texts id" (how many turns, how many texts), the run's fields, each behind its name, its newest
--- turns.
--- `changed`, where it is given, has fields as they are by now, and is added to `flat`.
+-- A GRANT, what a claim's holder is told: "now turns texts id" (how many turns, how many texts), the run's fields, each behind its name,
+-- its newest turns.
+-- `changed`, where it is given, has fields as they are by now; like the turns it is added to `flat`.
 local function told(now, run, flat, newest, turns, changed)
   local count = #flat
   if changed then
     for i = 1, #changed do flat[count + i] = changed[i] end
     count = count + #changed
   end
-  return format('%d %d %d %s', now, turns, count, run.id), concat(flat, BETWEEN), concat(newest, BETWEEN)
+  for i = 1, #newest do flat[count + i] = newest[i] end
+  return format('%d %d %d %s', now, turns, count, run.id) .. BETWEEN .. concat(flat, BETWEEN)
 end
 
 -- Lease a queued run under this claim id. `token` and `cursor` are the counters, `newest` and `turns` its turns. What is to be written to

@@ -26,8 +26,8 @@ local function pop(k)
 end
 
 -- What is still to be written for it is added to `promises` and `counted`, as `grant` does.
--- message LIST TEXT, or where its round could be claimed for the caller: claimed LIST GRANT; nothing where nothing was popped. The
--- commit that popped it is written by now.
+-- One text, with BETWEEN behind the list: message LIST TEXT, or where its round could be claimed for the caller: claimed LIST GRANT;
+-- nothing where nothing was popped. The commit that popped it is written by now.
 local function claimed(k, now, list, text, id, promises, counted)
   if not list then return nil end
   local own = id and another(k, id)
@@ -37,9 +37,11 @@ local function claimed(k, now, list, text, id, promises, counted)
     and pcall('HEXISTS', k.paused, run.flow) == 0 then
     local token, cursor = counters(own, run)
     local newest, turns = turns_of(own)
-    if token and newest then return { 'claimed', list, grant(own, run, flat, now, arg.fetch_claim, token, cursor, newest, turns, promises, counted) } end
+    if token and newest then
+      return 'claimed ' .. list .. BETWEEN .. grant(own, run, flat, now, arg.fetch_claim, token, cursor, newest, turns, promises, counted)
+    end
   end
-  return { 'message', list, text }
+  return 'message ' .. list .. BETWEEN .. text
 end
 
 -- What this commit fetched when it was made: its reply may have been lost, and with it a claim. The claim's own id says whether it is
@@ -50,5 +52,5 @@ local function fetched_before(k, now, id)
   local run, _, flat = read_hash(own)
   if not run or run.phase ~= 'leased' or run.claim_id ~= arg.fetch_claim then return nil end
   local newest, turns = turns_of(own)
-  return newest and { 'claimed', run.queue, told(now, run, flat, newest, turns) }
+  return newest and 'claimed ' .. run.queue .. BETWEEN .. told(now, run, flat, newest, turns)
 end
