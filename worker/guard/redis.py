@@ -33,6 +33,14 @@ class QoS(virtual.QoS):  # type: ignore[misc]
         return []
 
 
+class Received(virtual.Message):  # type: ignore[misc]
+    """A message; one whose shape the guard knows (``worker.guard.shape``) comes with its body read."""
+
+    def __init__(self, payload: Any, channel: Any = None, **options: Any) -> None:
+        super().__init__(payload, channel=channel, **options)
+        self._decoded_cache = payload.get("content")
+
+
 #: The options of the guard's own.
 OPTIONS = ("guard_prefix", "guard_letters")
 
@@ -46,6 +54,7 @@ else:
 class Guarded(KombuChannel):  # type: ignore[misc]
     """What the guard puts over a Redis channel of kombu's, plain or Sentinel's."""
 
+    Message = Received
     guard_prefix = "holdfast"
     #: Where letters go: called with the queue, the message and the reason.
     guard_letters: Callable[[str, str | bytes, str], None] | None = None
