@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -66,6 +67,8 @@ def outcome(by: Any, text: str) -> tuple[Any, Any]:
 def same_either_way(text: str, shapes: Shapes) -> None:
     (short, content), (long, _) = outcome(shapes.sifted, text), outcome(sifted, text)
     assert short == long
+    with suppress(UnicodeEncodeError):
+        assert outcome(shapes.sifted, text.encode())[0] == long
     if content is not None:
         assert content == json.loads(base64.b64decode(long["body"]))
         assert [type(part) for part in content[0]] == [str, int, int]
@@ -77,6 +80,14 @@ def test_of_what_workers_send_only_the_first_is_looked_at_at_length(form: Callab
     monkeypatch.delattr(shape, "sifted")
     message = shapes.sifted(text_of(form().with_headers(id="another", argsrepr="('b', 0, 0)").with_(body=body("b", 0, 0))), QUEUE)
     assert message["headers"]["id"] == "another" and message["content"][0] == ["b", 0, 0]
+
+
+def test_bytes_are_as_good_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetched message is text, one that BRPOP brought is bytes."""
+    shapes = Shapes()
+    shapes.sifted(text_of(a_good_one()).encode(), QUEUE)
+    monkeypatch.delattr(shape, "sifted")
+    assert shapes.sifted(text_of(a_good_one()), QUEUE) == shapes.sifted(text_of(a_good_one()).encode(), QUEUE)
 
 
 def test_what_workers_send_is_read_as_it_is_sifted() -> None:

@@ -7,6 +7,7 @@ truth, so a dropped message costs a run nothing but the time until it is sent ag
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +18,8 @@ from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.objects import cached_property
 
-from worker.guard.sifting import Malformed, sift
+from worker.guard.shape import Shapes
+from worker.guard.sifting import Malformed
 from worker.store.keys import Keys
 
 logger = logging.getLogger("holdfast.guard")
@@ -63,6 +65,7 @@ class Guarded(KombuChannel):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._shapes = Shapes()
         if not self.ack_emulation:
             self.QoS = QoS
 
@@ -82,7 +85,7 @@ class Guarded(KombuChannel):  # type: ignore[misc]
         if round_queue not in Keys(self.guard_prefix).queue_names:
             return answer  # a queue of the app's own is its own business
         try:
-            return [queue, sift(text, round_queue)]
+            return [queue, json.dumps(self._shapes.sifted(text, round_queue))]
         except Malformed as error:
             self.put_aside(name, text, error)
             return None

@@ -100,11 +100,12 @@ class Shapes:
         self._known: dict[str, tuple[Shape, ...]] = {}
         self._looked_at: Counter[str] = Counter()
 
-    def sifted(self, text: str, queue: str) -> dict[str, Any]:
+    def sifted(self, text: str | bytes, queue: str) -> dict[str, Any]:
         """As ``worker.guard.sifting.sifted``, and raises what that does. Where the shape is known, ``content`` is what the body says."""
         known = self._known.get(queue, ())
+        plain = text if isinstance(text, str) else text.decode("ascii", "replace")  # other letters are in no shape
         for shape in known:
-            message = shape.read(text)
+            message = shape.read(plain)
             if message is not None:
                 if shape is not known[0]:  # the next is likely to be of the same
                     self._known[queue] = (shape, *(other for other in known if other is not shape))
@@ -113,7 +114,7 @@ class Shapes:
         if self._looked_at[queue] < MOST:
             self._looked_at[queue] += 1
             with suppress(ValueError, re.error):
-                self._known[queue] = (Shape(text, queue), *known)
+                self._known[queue] = (Shape(plain, queue), *known)
         return message
 
 
