@@ -1,6 +1,6 @@
 """Shape: a round's message with blanks for what differs from one to the next. Who has sifted one message of a shape knows the others.
 
-To sift a message takes ten times as long as to see that it has a known shape. What comes of it is the same: ``Shapes.sifted`` is
+To sift a message takes four times as long as to see that it has a known shape. What comes of it is the same: ``Shapes.sifted`` is
 ``sifted``, and what has no shape known here takes the long way.
 """
 
