@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.history import exact
 from tests.support.monitor import monitored
+from tests.support.servers import until
 from tests.support.workers import workers
 from worker import Client, Settings
 
@@ -31,6 +32,8 @@ def seen(client: Client, settings: Settings, file: Path, pool: str, hears: str, 
     with workers(1, settings, "--pool", pool, "--concurrency", "1", **told), monitored(client._store) as counts:
         run = client.submit("ledger", "count", {"rounds": ROUNDS}).id
         client.wait(run, 60)
+        # The run has ended; its last round is about to.
+        until(lambda: file.read_text().count('"postrun"') >= ROUNDS, "the last round's end", 30)
     assert exact(client, run, ROUNDS)
     assert (counts["claim_round"] < ROUNDS) == fetch
     return [json.loads(line) for line in file.read_text().splitlines()]
