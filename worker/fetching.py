@@ -19,7 +19,8 @@ from typing import Any
 from kombu.transport import virtual
 
 from worker.guard.redis import Guarded, QoS
-from worker.guard.sifting import Malformed, sifted
+from worker.guard.shape import Shapes
+from worker.guard.sifting import Malformed
 from worker.store import Fetched, Granted
 
 logger = logging.getLogger("holdfast.fetching")
@@ -58,6 +59,7 @@ class Fetching:
         self._line: deque[tuple[Fetched, Any]] = deque()
         self._handing = False
         self._fit: dict[int, bool] = {}
+        self._shapes = Shapes()
 
     def begin(self, lists: Sequence[str], slots: int, inline: bool) -> None:
         """Fetch from these lists from now on.
@@ -139,7 +141,7 @@ class Fetching:
 
     def _deliver(self, fetched: Fetched, channel: Any) -> bool:
         try:
-            message = sifted(fetched.text, fetched.list)
+            message = self._shapes.sifted(fetched.text, fetched.list)
         except Malformed as error:
             channel.put_aside(fetched.list, fetched.text, error)
             return self._not_here(fetched)

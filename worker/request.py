@@ -6,14 +6,20 @@ import logging
 from typing import Any
 
 from billiard.einfo import ExceptionWithTraceback
+from celery import signals
 from celery.exceptions import Terminated, WorkerLostError
 from celery.worker import state
 from celery.worker.request import Request
+
+from worker.guard.sifting import TRACING
 
 logger = logging.getLogger("holdfast.rounds")
 
 #: What Celery reports of a round whose process has ended, or (the last two) is ending.
 DEATHS = (WorkerLostError, Terminated, SystemExit, KeyboardInterrupt)
+
+#: Headers that are not Celery's.
+TRACERS = frozenset(TRACING)
 
 
 class RoundRequest(Request):  # type: ignore[misc]
@@ -29,6 +35,12 @@ class RoundRequest(Request):  # type: ignore[misc]
         self._delivery = self.app.holdfast.fetching.delivery(message)
         if self._delivery is not None:
             self._request_dict["holdfast_delivery"] = self._delivery
+            if TRACERS.isdisjoint(message.headers):
+                # What Celery would find after a search: no header but its own.
+                self._request_dict["headers"] = {}
+            if not signals.task_received.receivers:
+                # Nobody looks at it before the tracer, which would read the body once more.
+                self._body, self._content_type, self._content_encoding, self._decoded = message.payload, None, None, True
 
     def acknowledge(self) -> None:
         """The message is done with."""

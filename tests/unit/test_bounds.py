@@ -17,7 +17,7 @@ from worker import Client, DamagedRun
 from worker.client import arguments
 from worker.event import Event
 from worker.guard.sifting import MAX_BYTES as MOST_OF_A_MESSAGE
-from worker.guard.sifting import Malformed, sift
+from worker.guard.sifting import Malformed, sifted
 from worker.record import Record, unpack_turns
 
 #: Levels at which a reader that recurses would die, in C or in Python.
@@ -113,7 +113,7 @@ def test_no_more_of_a_flow_file_is_read_than_a_flow_may_have(tmp_path: Any) -> N
 @pytest.mark.parametrize("text", ["[" * (MOST_OF_A_MESSAGE - 1), '{"a":' * 3000, "x" * (MOST_OF_A_MESSAGE + 1), DEEP_JSON])
 def test_no_message_is_too_much_for_the_guard(text: str) -> None:
     with pytest.raises(Malformed):
-        sift(text, "holdfast.controller")
+        sifted(text, "holdfast.controller")
 
 
 def test_what_the_server_holds_nested_too_deep_is_damage() -> None:

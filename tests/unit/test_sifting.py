@@ -19,7 +19,7 @@ from kombu import Connection
 from tests.corpus.form import ABSENT, Form, good
 from tests.corpus.messages import AMQP, LIST, MESSAGES, carried_by
 from worker.app import engine_of, make_app
-from worker.guard.sifting import HEADERS, MAX_BYTES, TRACING, Malformed, judge, round_of, sift
+from worker.guard.sifting import HEADERS, MAX_BYTES, TRACING, Malformed, judge, round_of, sifted
 from worker.settings import Settings
 
 QUEUE = "unit.controller"
@@ -37,10 +37,10 @@ def a_good_one() -> Form:
     return good(engine_of(app()).dispatcher)
 
 
-def reason(sifted: Callable[[], Any]) -> str | None:
+def reason(judgement: Callable[[], Any]) -> str | None:
     """Why it was refused; None where it was let through."""
     try:
-        sifted()
+        judgement()
     except Malformed as error:
         return str(error)
     return None
@@ -48,7 +48,7 @@ def reason(sifted: Callable[[], Any]) -> str | None:
 
 def test_each_message_of_a_list_is_refused_for_its_reason() -> None:
     told = {
-        name: reason(lambda entry=entry: sift(entry.make(a_good_one()).listed(), QUEUE))  # type: ignore[misc]
+        name: reason(lambda entry=entry: sifted(entry.make(a_good_one()).listed(), QUEUE))  # type: ignore[misc]
         for name, entry in carried_by(LIST).items()
     }
     assert {name: why for name, why in told.items() if not as_expected(name, why)} == {}
@@ -70,9 +70,9 @@ def as_expected(name: str, found: str | None) -> bool:
     return found is None if why is None else found is not None and re.search(why, found) is not None and len(found) <= FEW
 
 
-def acceptable_to_celery(passed: str) -> None:
+def acceptable_to_celery(passed: dict[str, Any]) -> None:
     """What was let through is a round's message, and Celery makes a request of it that says the same."""
-    message = json.loads(passed)
+    message = json.loads(json.dumps(passed))
     assert set(message) == {"body", "content-type", "content-encoding", "headers", "properties"}
     assert set(message["headers"]) <= {*HEADERS, *TRACING, "timelimit"}
     assert message["properties"]["delivery_info"] == {"exchange": "", "routing_key": QUEUE}
@@ -88,14 +88,14 @@ def acceptable_to_celery(passed: str) -> None:
 def test_what_is_let_through_is_what_celery_expects() -> None:
     for entry in carried_by(LIST).values():
         if entry.why is None:
-            acceptable_to_celery(sift(entry.make(a_good_one()).listed(), QUEUE))
+            acceptable_to_celery(sifted(entry.make(a_good_one()).listed(), QUEUE))
 
 
 def judged(data: str | bytes) -> None:
     """It is refused in a few words, or safe; nothing else is raised."""
     passed = None
     try:
-        passed = sift(data, QUEUE)
+        passed = sifted(data, QUEUE)
     except Malformed as error:
         why = str(error)
     if passed is None:
@@ -221,5 +221,5 @@ def test_parts_of_any_kind_are_refused_in_a_few_words(content_type: Any, content
 
 def test_a_message_of_the_greatest_length_is_still_read() -> None:
     listed = a_good_one().listed()
-    assert reason(lambda: sift(listed + b" " * (MAX_BYTES - len(listed)), QUEUE)) is None
-    assert "at most" in str(reason(lambda: sift(listed + b" " * (MAX_BYTES + 1 - len(listed)), QUEUE)))
+    assert reason(lambda: sifted(listed + b" " * (MAX_BYTES - len(listed)), QUEUE)) is None
+    assert "at most" in str(reason(lambda: sifted(listed + b" " * (MAX_BYTES + 1 - len(listed)), QUEUE)))

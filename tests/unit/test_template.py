@@ -25,7 +25,7 @@ from worker import Settings, install
 from worker.app import engine_of, make_app
 from worker.carrier import _carrier, sender
 from worker.dispatch import Dispatcher
-from worker.guard.sifting import sift, stored_round
+from worker.guard.sifting import sifted, stored_round
 from worker.meddling import way
 from worker.record import SCHEMA
 from worker.task_names import TASKS
@@ -119,7 +119,7 @@ def test_the_guard_takes_it_and_a_stored_one_can_be_played(dispatcher: Dispatche
     for args in ROUNDS:
         message = dispatcher.message(role, *args)
         assert stored_round(message.text, message.queue) == args
-        built, made = (json.loads(sift(text, message.queue)) for text in (by_celery(dispatcher, role, args), message.text))
+        built, made = (sifted(text, message.queue) for text in (by_celery(dispatcher, role, args), message.text))
         assert built["body"] == made["body"] and built["headers"].keys() == made["headers"].keys()
         stored = {"phase": "queued", "schema": SCHEMA, "queue": message.queue, "message": message.text}
         assert unplayable({**stored, "epoch": str(args[1]), "step": str(args[2])}, args[0]) is None

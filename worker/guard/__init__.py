@@ -5,6 +5,6 @@ Sentinels watch over, ``worker.guard.amqp:Transport`` for RabbitMQ.
 """
 
 from worker.guard.redis import Channel, Transport
-from worker.guard.sifting import Malformed, judge, sift
+from worker.guard.sifting import Malformed, judge
 
-__all__ = ["Channel", "Malformed", "Transport", "judge", "sift"]
+__all__ = ["Channel", "Malformed", "Transport", "judge"]

@@ -7,6 +7,7 @@ truth, so a dropped message costs a run nothing but the time until it is sent ag
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +18,8 @@ from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.objects import cached_property
 
-from worker.guard.sifting import Malformed, sift
+from worker.guard.shape import Shapes
+from worker.guard.sifting import Malformed
 from worker.store.keys import Keys
 
 logger = logging.getLogger("holdfast.guard")
@@ -33,6 +35,14 @@ class QoS(virtual.QoS):  # type: ignore[misc]
         return []
 
 
+class Received(virtual.Message):  # type: ignore[misc]
+    """A message; one whose shape the guard knows (``worker.guard.shape``) comes with its body read."""
+
+    def __init__(self, payload: Any, channel: Any = None, **options: Any) -> None:
+        super().__init__(payload, channel=channel, **options)
+        self._decoded_cache = payload.get("content")
+
+
 #: The options of the guard's own.
 OPTIONS = ("guard_prefix", "guard_letters")
 
@@ -46,6 +56,7 @@ else:
 class Guarded(KombuChannel):  # type: ignore[misc]
     """What the guard puts over a Redis channel of kombu's, plain or Sentinel's."""
 
+    Message = Received
     guard_prefix = "holdfast"
     #: Where letters go: called with the queue, the message and the reason.
     guard_letters: Callable[[str, str | bytes, str], None] | None = None
@@ -54,6 +65,7 @@ class Guarded(KombuChannel):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._shapes = Shapes()
         if not self.ack_emulation:
             self.QoS = QoS
 
@@ -73,7 +85,7 @@ class Guarded(KombuChannel):  # type: ignore[misc]
         if round_queue not in Keys(self.guard_prefix).queue_names:
             return answer  # a queue of the app's own is its own business
         try:
-            return [queue, sift(text, round_queue)]
+            return [queue, json.dumps(self._shapes.sifted(text, round_queue))]
         except Malformed as error:
             self.put_aside(name, text, error)
             return None

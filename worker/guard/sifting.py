@@ -52,11 +52,6 @@ class Malformed(ValueError):
     """The message is not one of a round; says why, in a few words whatever the message holds."""
 
 
-def sift(text: str | bytes, queue: str) -> str:
-    """The message as it may be passed on, as text; see ``sifted``."""
-    return json.dumps(sifted(text, queue))
-
-
 def sifted(text: str | bytes, queue: str) -> dict[str, Any]:
     """The message as it may be passed on, in the envelope of kombu's virtual transports (Redis).
 

@@ -1,0 +1,75 @@
+"""What instrumentation of Celery sees of a round is the same whether its message was fetched or asked for."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.history import exact
+from tests.support.monitor import monitored
+from tests.support.servers import until
+from tests.support.workers import workers
+from worker import Client, Settings
+
+ROUNDS = 25
+MODULES = ("tests.support.rings", "tests.support.instrumenting")
+#: What no two rounds share, and what only a worker whose commits fetch has.
+OWN = ("id", "root_id", "parent_id", "correlation_id", "reply_to", "args", "argsrepr", "hostname", "origin", "properties")
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"flow_modules": ("tests.support.rings",)})
+
+
+def seen(client: Client, settings: Settings, file: Path, pool: str, hears: str, fetch: bool) -> list[dict[str, Any]]:
+    """What is told of the rounds of one run, in order."""
+    told = {"SEEN": str(file), "HEARS": hears, "HOLDFAST_FETCH": str(fetch).lower(), "HOLDFAST_FLOW_MODULES": ",".join(MODULES)}
+    with workers(1, settings, "--pool", pool, "--concurrency", "1", **told), monitored(client._store) as counts:
+        run = client.submit("ledger", "count", {"rounds": ROUNDS}).id
+        client.wait(run, 60)
+        # The run has ended; its last round is about to.
+        until(lambda: file.read_text().count('"postrun"') >= ROUNDS, "the last round's end", 30)
+    assert exact(client, run, ROUNDS)
+    assert (counts["claim_round"] < ROUNDS) == fetch
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def alike(told: dict[str, Any]) -> str:
+    """It, without what each round has for itself."""
+    request = told.get("request", {})
+    kept = {name: type(value).__name__ if name in OWN else value for name, value in request.items()}
+    if request:  # the delivery is an attribute of the request, which Celery takes for a header of the message; no headers are {} or None
+        kept["headers"] = {name: value for name, value in (request["headers"] or {}).items() if name != "holdfast_delivery"}
+    return json.dumps(
+        {name: value for name, value in {**told, "request": kept}.items() if name not in ("task_id", "args", "argsrepr", "body")}
+    )
+
+
+@pytest.mark.parametrize(
+    ("pool", "hears"),
+    [
+        ("threads", ""),
+        ("solo", "received publish"),
+        *(pytest.param("threads", more, marks=pytest.mark.slow) for more in ("received", "publish")),
+    ],
+)
+def test_it_is_the_same(client: Client, settings: Settings, tmp_path: Path, pool: str, hears: str) -> None:
+    fetched = seen(client, settings, tmp_path / "fetched", pool, hears, fetch=True)
+    asked = seen(client, settings, tmp_path / "asked", pool, hears, fetch=False)
+    steps = [told["args"][2] for told in fetched if told["signal"] == "prerun"]
+    assert steps == list(range(ROUNDS))
+    for told in fetched:
+        if told["signal"] == "prerun":
+            request = told["request"]
+            assert (request["id"], request["args"], request["argsrepr"]) == (told["task_id"], told["args"], str((*told["args"],)))
+            assert request["correlation_id"] == request["id"] == request["properties"]["correlation_id"]
+    heard = Counter(told["signal"] for told in fetched)
+    assert heard == dict.fromkeys(("prerun", "postrun", "success", *(["received"] if "received" in hears else [])), ROUNDS)
+    headers = [told["request"]["headers"] for told in fetched if told["signal"] == "prerun"]
+    assert all(("traceparent" in (each or {})) == ("publish" in hears) for each in headers[1:])  # the first was sent by the client
+    assert Counter(map(alike, fetched)) == Counter(map(alike, asked))
