@@ -146,7 +146,6 @@ def _is_whole(answer: bytes) -> bool:
     return len(answer) >= end + 2
 
 
-
 def drive(driven: Driven, number: int, rounds: Any, stopping: Any) -> None:
     """One process: play rounds until ``stopping`` is set; how many is told in ``rounds[number]``."""
     settings = Settings(redis_url=f"unix://{driven.path}", prefix=f"drive{number}", flow_modules=("benchmarks.flows",))
