@@ -19,7 +19,7 @@ from benchmarks.sides.side import Side
 from benchmarks.work import ROUNDS, SIZES, Work
 
 #: Runs of the fast sides in a pass, all started at once: some seconds of work, a queue that is never empty before the end.
-RUNS = 150
+RUNS = 100
 QUICK_RUNS = 4
 
 #: The sides that also play with more state; between variants of one system the size makes no difference worth the time.
