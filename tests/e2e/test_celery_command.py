@@ -87,6 +87,7 @@ def test_an_app_without_holdfast_is_told_so_in_a_sentence(celery: CeleryCommand)
     assert nowhere.code == 2 and "set redis_url" in nowhere.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
@@ -108,6 +109,7 @@ def test_errors_have_the_exit_codes_of_holdfast(celery: CeleryCommand) -> None:
     assert celery(*APP, "holdfast", "submit").code == 2
 
 
+@pytest.mark.slow
 def test_celery_alone_loads_nothing_of_ours_that_takes_time(celery: CeleryCommand) -> None:
     assert "Durable runs" in celery("--help").out
     # Not redis: other packages bring commands as well, and Flower's load it.

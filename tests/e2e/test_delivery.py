@@ -59,6 +59,7 @@ def delivered(client: Client) -> dict[str, int]:
     return {key: int(count) for key, count in client._store.redis.hgetall("delivery:test:delivered").items()}
 
 
+@pytest.mark.slow
 def test_with_the_broker_on_another_redis_the_dead_letters_are_kept_beside_the_state(client: Client, settings: Settings) -> None:
     with server() as other, Redis.from_url(other.url) as broker:
         with workers(1, settings.model_copy(update={"broker_url": other.url})):

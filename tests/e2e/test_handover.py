@@ -100,6 +100,7 @@ def test_a_round_given_back_by_a_warm_shutdown_is_handed_over_to_another(client:
     assert "lost" not in types(client, run.id)
 
 
+@pytest.mark.slow
 def test_messages_delivered_five_times_leave_the_log_exact(client: Client, settings: Settings) -> None:
     with workers(2, settings, app="tests.support.unreliable", COPIES="4"):
         ids = [client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": 0.02}).id for _ in range(10)]

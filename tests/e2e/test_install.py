@@ -159,6 +159,7 @@ SELECTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "consumed"), SELECTIONS, ids=lambda value: " ".join(value) or "all")
 @pytest.mark.parametrize("missing", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["create missing", "declared only"])
 def test_a_worker_consumes_what_it_is_told_and_else_both(

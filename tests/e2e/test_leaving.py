@@ -68,6 +68,7 @@ def test_a_second_ctrl_c_does_not_wait_and_another_worker_goes_on_at_once(holdfa
     assert [event.type for event in client.events(run_id, follow=False)] == ["submitted", "lost"]
 
 
+@pytest.mark.slow
 def test_many_sigterms_are_as_one(tmp_path: Path, settings: Settings, client: Client) -> None:
     with CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="tests.support.slow_leaving").worker("--concurrency", "1") as worker:
         run_id = in_a_round(client, seconds=1.5)

@@ -176,6 +176,7 @@ def test_the_process_of_a_round_that_does_not_return_though_nobody_wants_it_is_e
     assert events(client, run.id) == ["submitted", "stopped"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="only Linux ends a process with its parent")
 def test_no_child_outlives_its_parent(client: Client, settings: Settings) -> None:
     with one_place(settings, "prefork") as [worker]:

@@ -27,6 +27,7 @@ def told(client: Client, settings: Settings, path: Path, pool: str, **environmen
     return [line.split() for line in path.read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
 def test_a_worker_lets_celery_build_samples_and_no_more(client: Client, settings: Settings, tmp_path: Path, pool: str) -> None:
     counts = Counter(tuple(line) for line in told(client, settings, tmp_path / "told", pool))
