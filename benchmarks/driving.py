@@ -32,9 +32,10 @@ ENDLESS = 1_000_000
 #: Runs a connection, so that nobody waits for a message.
 RUNS = 3
 READ = 1 << 18
-#: The run that a message is for; the run and the token of a grant (claiming.lua).
-MESSAGE = re.compile(rb'"argsrepr": "\(\'([^\']+)\'')
-GRANT = re.compile(rb"[\n\x1f]\d+ \d+ \d+ ([\w.-]+)\x1f.*?\x1fphase\x1fleased\x1ftoken\x1f(\d+)", re.DOTALL)
+#: The run and the step that a message is for; the run and the token of a grant (claiming.lua), and its step.
+MESSAGE = re.compile(rb'"argsrepr": "\(\'([^\']+)\', 0, (\d+)\)')
+STEP = re.compile(rb"\x1fstep\x1f(\d+)\x1f")
+GRANT = re.compile(rb"[\n\x1f]\d+ \d+ \d+ ([\w.-]+)\x1f.*?\x1fphase\x1fleased\x1ftoken\x1f(\d+)\x1f", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -53,22 +54,22 @@ class DrivenRun:
 
     def __init__(self, recording: Recording, run_id: str) -> None:
         told = ("step", "token", "claim", "message")
-        self.id, self.step = run_id, 0
+        self.id = run_id
         self._claims = [Packed(call, run_id, ("step", "claim")) for call in recording.claims]
         self._commits = [Packed(call, run_id, told) for call in recording.commits]
         self._fetches = [Packed(call, run_id, (*told, "fetch_claim")) for call in recording.fetches]
         self._messages = [Messages(call.named["message"], 0, call.named["step"] + 1) for call in recording.commits]
 
-    def claim(self, claim: str) -> bytes:
-        """Claim the round that is next."""
-        return self._claims[self.step % 2].fill(step=self.step, claim=claim)
+    def claim(self, step: int, claim: str) -> bytes:
+        """Claim this round."""
+        return self._claims[step % 2].fill(step=step, claim=claim)
 
-    def commit(self, token: str, claim: str, fetch_claim: str | None) -> bytes:
+    def commit(self, step: int, token: str, claim: str, fetch_claim: str | None) -> bytes:
         """Commit it, and fetch the next message with ``fetch_claim``, if that is given."""
-        place = self.step % 2
+        place = step % 2
         kind = self._commits if fetch_claim is None else self._fetches
-        message = self._messages[place].of(self.id, 0, self.step + 1)
-        return kind[place].fill(step=self.step, token=token, claim=claim, message=message, fetch_claim=fetch_claim)
+        message = self._messages[place].of(self.id, 0, step + 1)
+        return kind[place].fill(step=step, token=token, claim=claim, message=message, fetch_claim=fetch_claim)
 
 
 class Leaving:
@@ -110,26 +111,25 @@ class Slot:
         return True
 
     def _play(self) -> Generator[bytes, bytes, None]:
-        held: tuple[bytes, bytes, str] | None = None
+        held: tuple[DrivenRun, int, str, str] | None = None
         while True:
             claim = next(self._ids)
             if held is None:
                 message = MESSAGE.search((yield self._take))
                 if message is None:
                     continue  # a second without one
-                held = self._granted((yield self._runs[message[1]].claim(claim)), claim)
-            run_id, token, held_claim = held
-            run = self._runs[run_id]
+                held = self._granted((yield self._runs[message[1]].claim(int(message[2]), claim)), claim)
+            run, step, token, held_claim = held
             fetch = self._leaving is not None and not self._leaving.now()
-            answer = yield run.commit(token.decode(), held_claim, claim if fetch else None)
-            self.rounds, run.step = self.rounds + 1, run.step + 1
-            assert b"\r\ncontinued\r\n" in answer[:40], f"{run.id}, step {run.step - 1}: the commit got {answer[:200]!r}"
+            answer = yield run.commit(step, token, held_claim, claim if fetch else None)
+            self.rounds += 1
+            assert b"\r\ncontinued\r\n" in answer[:40], f"{run.id}, step {step}: the commit got {answer[:200]!r}"
             held = self._granted(answer, claim) if answer.startswith(b"*3") else None
 
-    def _granted(self, answer: bytes, claim: str) -> tuple[bytes, bytes, str]:
-        grant = GRANT.search(answer)
-        assert grant is not None, f"nothing was claimed: {answer[:500]!r}"
-        return grant[1], grant[2], claim
+    def _granted(self, answer: bytes, claim: str) -> tuple[DrivenRun, int, str, str]:
+        grant, step = GRANT.search(answer), STEP.search(answer)
+        assert grant is not None and step is not None, f"nothing was claimed: {answer[:500]!r}"
+        return self._runs[grant[1]], int(step[1]), grant[2].decode(), claim
 
 
 def _is_whole(answer: bytes) -> bool:

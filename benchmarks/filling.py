@@ -22,7 +22,7 @@ INPUTS = {"rounds": 1_000_000, "bytes": 500}
 #: Commands that are sent before the answers are read.
 BATCH = 100
 #: An answer to a submit, a claim and a commit that pauses.
-SUBMITTED, CLAIMED, PAUSED = re.compile(rb"ok\r\n\$16\r\n.{16}\r\n"), re.compile(rb"\$0\r\n\r\n"), re.compile(rb"interrupted\r\n")
+SUBMITTED, CLAIMED, PAUSED = re.compile(rb"ok\r\n\$16\r\n.{16}\r\n"), GRANT, re.compile(rb"interrupted\r\n")
 
 
 def settings_of(server: RedisServer) -> Settings:

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.driving import Driven, carried
 from benchmarks.measure import Measure
-from benchmarks.parked import LEASES, Others
+from benchmarks.parked import LEASES, Others, sweep
 from benchmarks.redis_server import RedisServer
 from benchmarks.report import Options, Report, number, table
 from benchmarks.scripts import binaries, server
@@ -66,7 +66,7 @@ def needs(running: Any, seconds: float, calls: int) -> Server:
         costs = {
             "one": _cost(redis_server, lambda: store.extend(others.leases[:1]), calls),
             "all": _cost(redis_server, lambda: store.extend(others.leases), calls),
-            "sweep": _cost(redis_server, others.sweep, calls),
+            "sweep": _cost(redis_server, lambda: sweep(store), calls),
             "idle": _cost(redis_server, lambda: redis_server.redis.brpop(["no such list"], timeout=0.001), calls),
             "alone": _cost(redis_server, announced, calls),
         }
