@@ -90,8 +90,8 @@ def test_the_longest_line_that_has_been_passed_is_left_in_a_few_sweeps(store: St
     """Nobody shall wait for it: one sweep takes some, the next ones the rest."""
     claim(store, "first")
     claim(store, "last")
-    store.redis.zadd(store.keys.line(store.keys.queue("controller")), {f"gone{place:03}": 1 for place in range(600)})
-    assert sweep(store) == [] and 0 < len(line(store)) < 600
+    store.redis.zadd(store.keys.line(store.keys.queue("controller")), {f"gone{place:04}": 1 for place in range(2400)})
+    assert sweep(store) == [] and 0 < len(line(store)) < 2400
     looked = [word for _ in range(3) for word in sweep(store)]
     assert line(store) == [] and looked == [(lost, "marked")]
 
