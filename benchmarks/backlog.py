@@ -14,10 +14,12 @@ from benchmarks.report import Options, Report, number
 from benchmarks.sides.holdfast import alive, worker_command
 from worker.client import Client
 from worker.record import SCHEMA
+from worker.staying import STAY_SECONDS
 from worker.sweep import BATCH
 
 #: Runs in the queue: as few as keep a worker busy, and the backlog.
 SMALL, LARGE, QUICK_LARGE = 200, 100_000, 2_000
+THREADS = 16
 #: Seconds for which a worker's rounds are counted.
 SECONDS, QUICK_SECONDS = 5.0, 1.0
 #: Sweeps that are measured when every run of the backlog has been looked at once.
@@ -43,7 +45,8 @@ def measure(options: Options) -> Report:
     large, seconds = (QUICK_LARGE, QUICK_SECONDS) if options.quick else (LARGE, SECONDS)
     report = Report(
         "backlog",
-        "One worker of 16 threads at a queue of few runs and at one of many, each of which has more rounds than are played; and the sweep.",
+        f"One worker of {THREADS} threads at a queue of few runs and at one of many, each of which has more rounds than are played; and "
+        "the sweep.",
         settings={"seconds": seconds, "batch": BATCH},
     )
     found: dict[int, list[Waded]] = {SMALL: [], large: []}
@@ -59,10 +62,10 @@ def measure(options: Options) -> Report:
         for count, passes in found.items():
             base = f"{title}, {SMALL} runs queued" if count != SMALL and unit != "s" else None
             report.measures.append(Measure(f"{title}, {count:,} runs queued", unit, tuple(map(of, passes)), base))
-    rate = report.find(f"rounds, {large:,} runs queued").median
     report.notes.append(
-        f"A queue is first in, first out: each round of a run waits behind all others, here {number(large / rate)} s. What shall not wait "
-        "goes to another prefix, or is played by workers of its role alone."
+        f"A queue is first in, first out: a run stays for {STAY_SECONDS:g} s, and then waits behind all others, here "
+        f"{number(large * STAY_SECONDS / THREADS)} s. What shall not wait goes to another prefix, or is played by workers of its role "
+        "alone."
     )
     return report
 
@@ -95,7 +98,7 @@ def waded(count: int, seconds: float) -> Waded:
             f"sweeps that should find nothing due looked at {sum(looked for looked, _ in idle)} runs"
         )
         environment = {"HOLDFAST_REDIS_URL": server.url, "HOLDFAST_FLOW_MODULES": FLOWS}
-        stack.enter_context(process(worker_command("--pool", "threads"), **environment))
+        stack.enter_context(process(worker_command("--pool", "threads", "--concurrency", str(THREADS)), **environment))
         until(lambda: alive(client) == 1, "the worker")
 
         def claims() -> int:

@@ -2,7 +2,8 @@
 
 Each process has many connections, and more runs than connections. Over each connection one slot of a worker is played, one command at a
 time: a message is taken (BRPOP), its round claimed and committed; where commits fetch, they take the next message along, claimed, except
-for those few that a worker leaves to others. Processes have a prefix, and so queues, of their own.
+for those few that a worker leaves to others; where runs stay, each goes on as long as it would with a worker. Processes have a prefix,
+and so queues, of their own.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import re
 import select
 import socket
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import redis
 
@@ -24,6 +25,7 @@ from benchmarks.recorded import Messages, Packed, Recording, record
 from worker.client import Client
 from worker.fetching import LEFT_SECONDS, LEFT_TO_OTHERS
 from worker.settings import Settings
+from worker.staying import STAY_SECONDS
 from worker.store import scripts
 from worker.store.wire import packed
 
@@ -32,10 +34,13 @@ ENDLESS = 1_000_000
 #: Runs a connection, so that nobody waits for a message.
 RUNS = 3
 READ = 1 << 18
-#: The run and the step that a message is for; the run and the token of a grant (claiming.lua), and its step.
+#: How a slot comes to its next round: it asks for each message, commits bring it, or they do and the run stays for a while.
+ASKED, FETCHES, STAYS = "asked for", "commit fetches", "run stays"
+#: The run and the step that a message is for; the run and the token of a grant (claiming.lua), and its step; the token of a run that stays.
 MESSAGE = re.compile(rb'"argsrepr": "\(\'([^\']+)\', 0, (\d+)\)')
 STEP = re.compile(rb"\x1fstep\x1f(\d+)\x1f")
 GRANT = re.compile(rb"[\n\x1f]\d+ \d+ \d+ ([\w.-]+)\x1f.*?\x1fphase\x1fleased\x1ftoken\x1f(\d+)\x1f", re.DOTALL)
+STAYED = re.compile(rb"\+ok (\d+) ")
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Driven:
 
     path: str
     size: int = 500
-    fetch: bool = True
+    mode: str = FETCHES
     processes: int = 2
     connections: int = 16
 
@@ -58,6 +63,7 @@ class DrivenRun:
         self._claims = [Packed(call, run_id, ("step", "claim")) for call in recording.claims]
         self._commits = [Packed(call, run_id, told) for call in recording.commits]
         self._fetches = [Packed(call, run_id, (*told, "fetch_claim")) for call in recording.fetches]
+        self._stays = [Packed(call, run_id, (*told, "next_claim")) for call in recording.stays]
         self._messages = [Messages(call.named["message"], 0, call.named["step"] + 1) for call in recording.commits]
 
     def claim(self, step: int, claim: str) -> bytes:
@@ -70,6 +76,12 @@ class DrivenRun:
         kind = self._commits if fetch_claim is None else self._fetches
         message = self._messages[place].of(self.id, 0, step + 1)
         return kind[place].fill(step=step, token=token, claim=claim, message=message, fetch_claim=fetch_claim)
+
+    def stay(self, step: int, token: str, claim: str, next_claim: str) -> bytes:
+        """Commit it, the run's next round being this one's."""
+        place = step % 2
+        message = self._messages[place].of(self.id, 0, step + 1)
+        return self._stays[place].fill(step=step, token=token, claim=claim, message=message, next_claim=next_claim)
 
 
 class Leaving:
@@ -87,15 +99,26 @@ class Leaving:
         return True
 
 
+class Held(NamedTuple):
+    """A round that was granted, and how long its run stays, where it does."""
+
+    run: DrivenRun
+    step: int
+    token: str
+    claim: str
+    until: float
+
+
 class Slot:
     """One slot of a worker over its connection: what it sends next, given what it was answered.
 
     ``rounds`` is how many it has committed.
     """
 
-    def __init__(self, runs: Mapping[bytes, DrivenRun], lists: list[str], leaving: Leaving | None) -> None:
+    def __init__(self, runs: Mapping[bytes, DrivenRun], lists: Sequence[str], mode: str, leaving: Leaving) -> None:
         self.rounds = 0
         self._runs, self._leaving = runs, leaving
+        self._fetches, self._stays = mode != ASKED, mode == STAYS
         self._take = packed(["BRPOP", *lists, 1])
         self._ids = (f"driver:1.{id(self):016x}{number:016x}" for number in itertools.count())
         self._turn = self._play()
@@ -111,7 +134,7 @@ class Slot:
         return True
 
     def _play(self) -> Generator[bytes, bytes, None]:
-        held: tuple[DrivenRun, int, str, str] | None = None
+        held: Held | None = None
         while True:
             claim = next(self._ids)
             if held is None:
@@ -119,17 +142,24 @@ class Slot:
                 if message is None:
                     continue  # a second without one
                 held = self._granted((yield self._runs[message[1]].claim(int(message[2]), claim)), claim)
-            run, step, token, held_claim = held
-            fetch = self._leaving is not None and not self._leaving.now()
-            answer = yield run.commit(step, token, held_claim, claim if fetch else None)
+            run, step = held.run, held.step
+            fetch = self._fetches and not self._leaving.now()
+            if fetch and self._stays and time.monotonic() < held.until:
+                answer = yield run.stay(step, held.token, held.claim, claim)
+                stayed = STAYED.match(answer)
+                assert stayed is not None, f"{run.id}, step {step}: the run did not stay: {answer[:200]!r}"
+                self.rounds += 1
+                held = held._replace(step=step + 1, token=stayed[1].decode(), claim=claim)
+                continue
+            answer = yield run.commit(step, held.token, held.claim, claim if fetch else None)
             self.rounds += 1
             assert b"\r\ncontinued\r\n" in answer[:40], f"{run.id}, step {step}: the commit got {answer[:200]!r}"
             held = self._granted(answer, claim) if answer.startswith(b"*3") else None
 
-    def _granted(self, answer: bytes, claim: str) -> tuple[DrivenRun, int, str, str]:
+    def _granted(self, answer: bytes, claim: str) -> Held:
         grant, step = GRANT.search(answer), STEP.search(answer)
         assert grant is not None and step is not None, f"nothing was claimed: {answer[:500]!r}"
-        return self._runs[grant[1]], int(step[1]), grant[2].decode(), claim
+        return Held(self._runs[grant[1]], int(step[1]), grant[2].decode(), claim, time.monotonic() + STAY_SECONDS)
 
 
 def _is_whole(answer: bytes) -> bool:
@@ -156,15 +186,15 @@ def drive(driven: Driven, number: int, rounds: Any, stopping: Any) -> None:
     runs = {f"driven-run-{place:05}".encode(): DrivenRun(recording, f"driven-run-{place:05}") for place in range(RUNS * driven.connections)}
     for run in runs.values():
         client.submit("empty", "go", inputs, run_id=run.id)
-    for name in ("claim_round", "commit_round"):
+    for name in ("claim_round", "commit_round", "commit_and_stay"):
         client._store.redis.script_load(scripts.source(name))
     slots: dict[int, tuple[socket.socket, Slot, bytearray]] = {}
-    leaving = Leaving() if driven.fetch else None
+    leaving = Leaving()
     with select.epoll() as poll:
         for _ in range(driven.connections):
             connection = socket.socket(socket.AF_UNIX)
             connection.connect(driven.path)
-            slots[connection.fileno()] = connection, Slot(runs, client._store.keys.queue_names, leaving), bytearray()
+            slots[connection.fileno()] = connection, Slot(runs, client._store.keys.queue_names, driven.mode, leaving), bytearray()
             poll.register(connection, select.EPOLLIN)
         client.close()
         for connection, slot, _ in slots.values():

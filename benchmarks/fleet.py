@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-from benchmarks.driving import Driven, carried
+from benchmarks.driving import FETCHES, Driven, carried
 from benchmarks.measure import Measure
 from benchmarks.parked import LEASES, Others, sweep
 from benchmarks.redis_server import RedisServer
@@ -54,7 +54,7 @@ def measure(options: Options) -> Report:
 
 def needs(running: Any, seconds: float, calls: int) -> Server:
     """CPU seconds of the server for each thing, sockets and log included."""
-    one_round = carried(Driven(str(running.socket)), seconds)
+    one_round = carried(Driven(str(running.socket), mode=FETCHES), seconds)  # a round that waits for a model is longer than a run stays
     redis_server = RedisServer(running)
     with closing(Others(redis_server)) as others:
         store = others.store

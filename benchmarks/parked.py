@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from benchmarks.filling import INPUTS, names, park, settings_of, settle
 from benchmarks.measure import Measure
+from benchmarks.processes import until
 from benchmarks.redis_server import RedisServer, redis_server
 from benchmarks.report import Options, Report, number
 from worker.client import Client
@@ -27,6 +28,8 @@ TURN = 10
 AIM_BYTES, AIM_RATIO = 2_000, 1.1
 #: Fields of the run's hash that are its own state, with the values that its rounds returned.
 OWN = ("goal", "inputs", "labels", "internal_data")
+#: The server looks at its clients ten times a second, at a share of them each time; less than a run takes is no change.
+LOOKS_SECONDS, STILL_BYTES = 0.3, 1_000
 LONG_LEASE = 24 * 3_600_000
 #: The yardstick: the sweep of a prefix on the same server that has no runs at all. What that takes more beside them, any script does, as
 #: the memory that the server works in lies among theirs.
@@ -80,7 +83,22 @@ def in_turns(without: Others, beside: Others, name: str, calls: int) -> tuple[fl
 
 
 def memory(server: RedisServer) -> int:
-    """Bytes that the server holds, without what its clients and its log of writes take at the moment."""
+    """Bytes that the server holds, without what its clients and its log of writes take at the moment; read once it stands still.
+
+    What a client that has just gone took, the server counts among the rest until it next looks.
+    """
+    held = -STILL_BYTES
+
+    def stands_still() -> bool:
+        nonlocal held
+        before, held = held, _held(server)
+        return abs(held - before) < STILL_BYTES
+
+    until(stands_still, "the server's memory to stand still", 60, LOOKS_SECONDS)
+    return held
+
+
+def _held(server: RedisServer) -> int:
     info: Any = server.redis.info("memory")
     return int(info["used_memory"] - info["mem_clients_normal"] - info["mem_aof_buffer"])
 

@@ -6,6 +6,7 @@ What drives the scripts without Celery (driving.py) sends what a worker would, w
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,24 +41,26 @@ class Call:
 class Recording:
     """What a run's submission and its rounds sent; of each kind of call one of a controller's round and one of an executor's.
 
-    ``fetches`` are the commits that fetch, ``commits`` those that do not.
+    ``fetches`` are the commits that fetch, ``stays`` those by which the run stays, ``commits`` those that do neither.
     """
 
     submit: Call
     claims: Sequence[Call]
     commits: Sequence[Call]
     fetches: Sequence[Call]
+    stays: Sequence[Call]
 
 
 def record(settings: Settings, flow: str, inputs: Mapping[str, Any]) -> Recording:
-    """Play the first rounds of a run of ``flow`` in this process, once without fetching and once with it, and tell what was sent."""
-    submits, claims, commits = _played(settings, flow, inputs, fetch=False)
-    _, _, fetches = _played(settings, flow, inputs, fetch=True)
-    return Recording(submits[0], claims[WARM_UP:], commits[WARM_UP:], fetches[WARM_UP:])
+    """Play the first rounds of a run of ``flow`` in this process, once in each way, and tell what was sent."""
+    apart = _played(settings, flow, inputs, fetch=False)
+    fetching, staying = (_played(settings, flow, inputs, fetch=True, stay=stay) for stay in (False, True))
+    commits, fetches = (calls["commit_round"][WARM_UP:] for calls in (apart, fetching))
+    return Recording(apart["submit_run"][0], apart["claim_round"][WARM_UP:], commits, fetches, staying["commit_and_stay"][WARM_UP:])
 
 
-def _played(settings: Settings, flow: str, inputs: Mapping[str, Any], fetch: bool) -> tuple[list[Call], list[Call], list[Call]]:
-    """Submits, claims, and commits of rounds."""
+def _played(settings: Settings, flow: str, inputs: Mapping[str, Any], fetch: bool, stay: bool = False) -> Mapping[str, list[Call]]:
+    """What was called, by transition."""
     engine, client = engine_of(make_app(settings)), Client(settings=settings)
     submits, calls = noted(client._store), noted(engine.store)
     keys = client._store.keys
@@ -66,17 +69,18 @@ def _played(settings: Settings, flow: str, inputs: Mapping[str, Any], fetch: boo
     client._store.redis.delete(*keys.queue_names)  # the first message is delivered below
     if fetch:
         engine.fetching.begin(keys.queue_names, slots=16, inline=False)
-    delivery = Delivery()
+    until = math.inf if stay else 0.0
+    delivery = Delivery(until=until)
     for step in range(WARM_UP + 2):
         word = engine.rounds.play(RECORDED_RUN, 0, step, delivery)
         assert word == "continued", f"step {step} of the recorded run came to {word!r}; give it more rounds"
         fetched = delivery.fetched
         assert (fetched is not None and fetched.claim is not None) == fetch, f"step {step} fetched {fetched!r}"
-        delivery = Delivery(fetched.claim if fetched is not None else None)
+        delivery = Delivery(fetched.claim if fetched is not None else None, until=until)
     client.close()
     engine.close()
-    claims, commits = ([call for call in calls if call.transition == name] for name in ("claim_round", "commit_round"))
-    return submits, claims, commits
+    made = [*submits, *calls]
+    return {name: [call for call in made if call.transition == name] for name in scripts.TRANSITIONS}
 
 
 def noted(store: Any) -> list[Call]:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kombu.transport import virtual
@@ -21,6 +21,7 @@ from kombu.transport import virtual
 from worker.guard.redis import Guarded, QoS
 from worker.guard.shape import Shapes
 from worker.guard.sifting import Malformed
+from worker.staying import STAY_SECONDS
 from worker.store import Fetched, Granted
 
 logger = logging.getLogger("holdfast.fetching")
@@ -32,10 +33,18 @@ LEFT_TO_OTHERS, LEFT_SECONDS = 8, 0.1
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """One message that this process received: the claim that came with it, and what its round's commit fetched."""
+    """One message that this process received: the claim that came with it, what its round's commit fetched, and how long its run stays
+    (a time of ``time.monotonic``).
+    """
 
     claim: Granted | None = None
     fetched: Fetched | None = None
+    until: float = field(default_factory=lambda: time.monotonic() + STAY_SECONDS)
+
+    @property
+    def stays(self) -> bool:
+        """Whether the run is to go on here after this round."""
+        return time.monotonic() < self.until
 
 
 class Fetching:
@@ -52,11 +61,11 @@ class Fetching:
         self._left = 0.0
         self._slots = 0
         self._inline = False
-        #: Claims of messages on their way through Celery's consumer, by delivery tag.
-        self._claims: dict[str, Granted] = {}
+        #: Those with a claim, on their way through Celery's consumer, by delivery tag.
+        self._claimed: dict[str, Delivery] = {}
         #: Fetched, not handed on yet.
         self._kept: set[Delivery] = set()
-        self._line: deque[tuple[Fetched, Any]] = deque()
+        self._line: deque[tuple[Fetched, Delivery, Any]] = deque()
         self._handing = False
         self._fit: dict[int, bool] = {}
         self._shapes = Shapes()
@@ -92,7 +101,7 @@ class Fetching:
             fits = self._fit[id(channel)] = why is None
             if why is not None:
                 logger.info("commits fetch nothing, each message is asked for: %s", why)
-        return Delivery(self._claims.get(message.delivery_tag)) if fits else None
+        return self._claimed.get(message.delivery_tag) or Delivery() if fits else None
 
     def lists(self, in_flight: int) -> Sequence[str]:
         """Where the next commit is to fetch from, in this order; empty for nothing.
@@ -126,10 +135,12 @@ class Fetching:
         self._kept.discard(delivery)
         if fetched is None:
             return False
+        claim = fetched.claim
+        follower = Delivery(claim, until=delivery.until) if claim is not None and claim.kept else Delivery(claim)
         if not self._inline:
-            return self._deliver(fetched, channel)
+            return self._deliver(fetched, follower, channel)
         # The pool plays a round in the call that delivers it, whose own commit then fetches: in a line, or the stack would grow with it.
-        self._line.append((fetched, channel))
+        self._line.append((fetched, follower, channel))
         if not self._handing:
             self._handing = True
             try:
@@ -139,7 +150,7 @@ class Fetching:
                 self._handing = False
         return True
 
-    def _deliver(self, fetched: Fetched, channel: Any) -> bool:
+    def _deliver(self, fetched: Fetched, delivery: Delivery, channel: Any) -> bool:
         try:
             message = self._shapes.sifted(fetched.text, fetched.list)
         except Malformed as error:
@@ -149,8 +160,8 @@ class Fetching:
         if transport is None or fetched.list not in transport._callbacks:
             return self._not_here(fetched)  # the worker leaves, or its connection was lost
         tag = message["properties"]["delivery_tag"]
-        if fetched.claim is not None:
-            self._claims[tag] = fetched.claim
+        if delivery.claim is not None:
+            self._claimed[tag] = delivery
         try:
             transport._deliver(message, fetched.list)
         except Exception as error:
@@ -159,7 +170,7 @@ class Fetching:
             )
             return self._not_here(fetched)
         finally:
-            self._claims.pop(tag, None)
+            self._claimed.pop(tag, None)
         return True
 
     def _not_here(self, fetched: Fetched) -> bool:

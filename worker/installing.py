@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from celery import Celery, bootsteps, signals
@@ -22,6 +23,7 @@ from worker.store.keys import Keys
 from worker.tasks import add_tasks, exempt_from_time_limits
 from worker.telemetry.exporting import set_up
 from worker.telemetry.sending import flush
+from worker.threads import Threads
 
 logger = logging.getLogger("holdfast.install")
 
@@ -135,6 +137,9 @@ def _step(engine: Engine) -> type[bootsteps.StartStopStep]:
             """Where rounds are played in this process, and it consumes nothing else that fetched rounds would hold up."""
             pool, alone = _pool_name(parent), set(parent.app.amqp.queues.consume_from) == set(lists)
             if engine.settings.fetch and pool in ("threads", "solo") and alone and not engine.dispatcher.outbox:
+                if type(getattr(parent.pool, "executor", None)) is ThreadPoolExecutor:  # Celery's, and it has no thread yet
+                    parent.pool.executor.shutdown()
+                    parent.pool.executor = Threads(parent.pool.limit)
                 engine.fetching.begin(lists, parent.pool.limit, inline=pool == "solo")
 
         def register_with_event_loop(self, parent: Any, hub: Any) -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+from functools import cache
 
 
 def process_name(pid: int | None = None) -> str:
     """``HOST:PID`` of a process of this machine; None for this process."""
-    return f"{socket.gethostname()}:{os.getpid() if pid is None else pid}"
+    return f"{_host()}:{os.getpid() if pid is None else pid}"
+
+
+_host = cache(socket.gethostname)

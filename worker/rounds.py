@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-import os
 import random
 import signal
 import time
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 
 from flows.base import Flow, Role
 from flows.budgets import COMMANDS, sum_of
 from flows.context import RoundContext, altered
 from flows.errors import FatalError, InvalidInput, RetryableError, RoundStopped
+from worker.committing import Committing, new_claim
 from worker.contexts import context_of
 from worker.dispatch import Dispatcher
 from worker.errors import DamagedRun
@@ -23,23 +22,17 @@ from worker.gate import too_late
 from worker.heartbeat import Heartbeat, Lease
 from worker.ledger import Ledger
 from worker.logs import about
-from worker.processes import process_name
 from worker.record import SCHEMA, Record
 from worker.settings import Settings
-from worker.store import Fetch, Granted, Refused, Store, StoreUnavailable
+from worker.store import Granted, Refused, Store, StoreUnavailable
 from worker.store.keys import role_of
 from worker.telemetry.rounds import RoundSpan, round_span
 from worker.transitions import GIVE_BACK, Settlement, failure, hold_up, quarantine, settle, with_accounts
 
 logger = logging.getLogger("holdfast.rounds")
 
-#: A result is kept and offered for so many seconds while the server is away: longer than a restart or a failover takes.
-COMMIT_PATIENCE = 300.0
-COMMIT_PAUSE = 0.5
 #: With this the process of a pool leaves its round when SIGTERM reaches it (billiard.common: 256 less the signal).
 TOLD_TO_END = signal.SIGTERM - 256
-#: And for so many while the worker is shutting down: whoever stops it waits, usually for 30 seconds.
-DRAIN_PATIENCE = 15.0
 
 
 class Rounds:
@@ -66,14 +59,14 @@ class Rounds:
         figures: RoundFigures | None = None,
     ) -> None:
         self._store = store
-        self._dispatcher = dispatcher
         self._heartbeat = heartbeat
         self._settings = settings
         self._flows = flows
         self._owner = owner
         self._draining = draining
-        self._fetching = fetching
         self._figures = figures or RoundFigures()
+        lease = _ms(settings.lease_seconds)
+        self._committing = Committing(store, dispatcher, flows, owner, lease, draining, lambda: len(heartbeat), fetching)
 
     def play(self, run_id: str, epoch: int, step: int, delivery: Delivery | None = None) -> str:
         """Play round ``step`` of ``run_id`` in ``epoch``, if this delivery wins the claim.
@@ -105,7 +98,7 @@ class Rounds:
         unheld = Lease(record.id, claim.token, claim.claim)
         try:
             settlement, nodes = self._settlement(record, claim, unheld, RoundSpan(), begin=False)
-            self._commit(record, claim, settlement, nodes, 0, None)
+            self._committing.commit(record, claim, settlement, nodes, 0, None)
         except StoreUnavailable as error:
             logger.warning("run %s: its claim could not be given back and will lapse: %s", record.id, error)
 
@@ -114,7 +107,7 @@ class Rounds:
             run_id,
             epoch=epoch,
             step=step,
-            claim=_new_claim(),
+            claim=new_claim(),
             owner=self._owner,
             lease=_ms(self._settings.lease_seconds),
             known=self._flows,
@@ -129,7 +122,7 @@ class Rounds:
             with round_span(self._store, claim, self._owner) as span:
                 settlement, nodes = self._settlement(record, claim, lease, span)
                 took = _ms(time.monotonic() - started)
-                word = self._commit(record, claim, settlement, nodes, took, delivery, span.fields(settlement))
+                word = self._committing.commit(record, claim, settlement, nodes, took, delivery, span.fields(settlement))
                 span.outcome(word)
             self._count(record, claim, nodes, word, took)
             return word
@@ -141,7 +134,8 @@ class Rounds:
     ) -> tuple[Settlement, Mapping[str, Role]]:
         """What the round comes to, and the nodes of its flow; where it is not to begin, it is given back."""
         try:
-            record.check()
+            if not claim.kept:
+                record.check()
             if record.turns != claim.turns:
                 raise DamagedRun(f"run {record.id}: its history should have {record.turns} turns, it has {claim.turns}; it is quarantined")
             flow = self._flows[record.fields["flow"]]()
@@ -207,80 +201,13 @@ class Rounds:
             logger.warning("%s: the round failed: %s: %s", where, type(error).__name__, error, exc_info=error)
         return failure(record, error, self._settings, random.random())
 
-    def _commit(
-        self,
-        record: Record,
-        claim: Granted,
-        settlement: Settlement,
-        nodes: Mapping[str, Role],
-        took: int,
-        delivery: Delivery | None,
-        beside: Mapping[str, str] = MappingProxyType({}),
-    ) -> str:
-        options = dict(settlement.options)
-        fields = {**settlement.fields, **beside}
-        handed = record.fields["queue"], record.fields["message"]  # of a round that is given back
-        if settlement.message is not None:
-            wanted = settlement.message
-            message = self._dispatcher.message(nodes[wanted.node], record.id, wanted.epoch, wanted.step)
-            options["message"] = message.text
-            fields |= {"task": message.task, "queue": message.queue}
-            handed = message.queue, message.text
-        if settlement.kind == "next":  # with the others, what stands may have to be written again after something took it away
-            fields = {name: text for name, text in fields.items() if record.fields.get(name) != text}
-        fetch = self._fetch() if delivery is not None and not self._draining() else None
-        began = time.monotonic()
-        while True:
-            try:
-                word, detail, fetched = self._store.commit_and_fetch(
-                    record.id,
-                    epoch=record.epoch,
-                    step=record.step,
-                    token=claim.token,
-                    claim=claim.claim,
-                    kind=settlement.kind,
-                    fields=fields,
-                    additions=settlement.additions,
-                    artifacts=settlement.artifacts,
-                    idempotency_key=record.fields.get("idem"),
-                    took=took,
-                    fetch=fetch,
-                    **options,
-                )
-                break
-            except StoreUnavailable as error:
-                if time.monotonic() - began > (DRAIN_PATIENCE if self._draining() else COMMIT_PATIENCE):
-                    raise
-                logger.warning("run %s, step %d: the result waits to be committed: %s", record.id, record.step, error)
-                time.sleep(COMMIT_PAUSE)
-        if fetched is not None and delivery is not None and self._fetching is not None:
-            self._fetching.keep(delivery, fetched)
-        if word == "fenced":
-            logger.warning(
-                "run %s, step %d: the result came too late and was refused (%s); the round belongs to another worker, or was stopped",
-                record.id,
-                record.step,
-                settlement.kind,
-            )
-        elif word != "ok":
-            logger.error("run %s, step %d: the commit was refused: %s %s", record.id, record.step, word, detail)
-        elif detail in ("continued", "queued"):
-            self._dispatcher.hand_over([handed])
-        return detail if word == "ok" else word
-
     def _count(self, record: Record, claim: Granted, nodes: Mapping[str, Role], word: str, took: int) -> None:
         """For whoever watches; a node that the flow does not have is none of the figures'."""
         fields = record.fields
         if fields["current_node"] in nodes:
             self._figures.round(fields["flow"], fields["current_node"], word, took)
-        if fields["queue"] in self._store.keys.queue_names and "queued_at" in fields:
+        if not claim.kept and fields["queue"] in self._store.keys.queue_names and "queued_at" in fields:
             self._figures.waited(role_of(fields["queue"]), claim.now - int(fields["queued_at"]))
-
-    def _fetch(self) -> Fetch | None:
-        lists = self._fetching.lists(len(self._heartbeat)) if self._fetching is not None else ()
-        if not lists:
-            return None
-        return Fetch(lists, _new_claim(), self._owner, _ms(self._settings.lease_seconds), self._flows, SCHEMA)
 
     def _time_limit(self, record: Record, claim: Granted) -> float | None:
         """Seconds this round may take: its own limit, and what is left until the run's deadline."""
@@ -307,11 +234,6 @@ class Rounds:
 def answers_node(record: Record) -> bool:
     """Whether somebody has answered a question that the round's node asked."""
     return "i_answer" in record.fields and record.fields.get("i_kind") == "node"
-
-
-def _new_claim() -> str:
-    """The id of one claim; by its beginning forfeit_lease.lua knows whose it is."""
-    return f"{process_name()}.{os.urandom(16).hex()}"
 
 
 def _ms(seconds: float) -> int:

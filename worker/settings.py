@@ -74,7 +74,8 @@ class Settings(BaseSettings):
     #: Rounds that one worker process plays at once. They mostly wait (for models, tools, tests), so more than the cores.
     concurrency: int = Field(default=16, ge=1)
 
-    #: Whether the commit of a round brings the worker's next message, claimed (threads and solo, where runs and messages share a database).
+    #: Whether the commit of a round brings the worker's next message, claimed, or lets the run go on here for a tenth of a second (threads
+    #: and solo, where runs and messages share a database).
     fetch: bool = True
 
     #: Replicas that must have a submit, stop, resume, retry or delete before it is acknowledged; see docs/sentinel.md.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 from base64 import b64decode
 from binascii import b2a_base64
@@ -19,6 +18,7 @@ from typing import Any
 from kombu.utils.json import dumps
 
 from worker.carrier import Sender
+from worker.ids import new_digits
 
 logger = logging.getLogger("holdfast.dispatch")
 
@@ -105,7 +105,7 @@ def learned(build: Callable[[str, int, int], str], sender: Sender) -> Template |
 
 def new_ids() -> tuple[str, str]:
     """A task's and a delivery's id, each a random UUID. (``uuid.uuid4`` takes as long for them as all the rest of a message.)"""
-    digits = os.urandom(32).hex()
+    digits = new_digits(64)
     return _uuid(digits[:32]), _uuid(digits[32:])
 
 

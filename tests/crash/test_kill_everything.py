@@ -7,7 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.history import exact
-from tests.support.killing import PREFORK, ROUND_SECONDS, ROUNDS, SOLO, THROWN_SHARE, committed, in_flight, kill_groups_and_throw_messages
+from tests.support.killing import (
+    PREFORK,
+    ROUND_SECONDS,
+    ROUNDS,
+    SOLO,
+    THREADS,
+    THROWN_SHARE,
+    committed,
+    in_flight,
+    kill_groups_and_throw_messages,
+)
 from tests.support.processes import kill_process_of
 from tests.support.servers import CrashableServer, server, until
 from tests.support.workers import WorkerProcess
@@ -38,6 +48,14 @@ def test_forty_runs_survive_ten_kills_of_the_whole_group_and_three_of_ten_messag
 @pytest.mark.parametrize("fetch", [True, False], ids=["fetching", "not fetching"])
 def test_runs_survive_kills_of_the_whole_group_and_messages_thrown_away(settings: Settings, fetch: bool) -> None:
     kill_groups_and_throw_messages(settings.model_copy(update={"fetch": fetch}), runs=8, kills=2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("options", [THREADS, SOLO], ids=["threads", "solo"])
+def test_runs_that_stay_survive_kills_of_the_whole_group_and_messages_thrown_away(settings: Settings, options: tuple[str, ...]) -> None:
+    """Rounds so short that a run stays for several; as each that is thrown away costs a lease, fewer are."""
+    kill_groups_and_throw_messages(settings, runs=8, kills=5, options=options, rounds=60, seconds=0.02, share="0.03")
 
 
 @pytest.mark.slow

@@ -6,9 +6,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
 
+from benchmarks.driving import STAYS, Driven, carried
+from benchmarks.scripts import MODES
+from tests.support.servers import server
 from worker.sweep import BATCH
 
 ROOT = Path(__file__).parents[2]
@@ -25,12 +30,21 @@ def measured(part: str, into: Path, *options: str) -> dict[str, float]:
     return {measure["name"]: measure["median"] for measure in stored["measures"]}
 
 
-def test_the_scripts_are_driven_with_the_fetch_and_without(tmp_path: Path) -> None:
+def test_the_scripts_are_driven_in_each_way(tmp_path: Path) -> None:
     found = measured("scripts", tmp_path, "--only", "valkey*")
-    for mode in ("commit fetches", "asked for"):
+    for mode in MODES:
         (rate,) = [value for name, value in found.items() if name.startswith("by the clock") and name.endswith(mode)]
         (cost,) = [value for name, value in found.items() if name.startswith("server CPU") and name.endswith(mode)]
         assert rate > 0 and cost > 0
+
+
+def test_of_runs_that_stay_nearly_every_round_is_one_script_that_pops_nothing() -> None:
+    with server("valkey", "everysec") as running:
+        done = carried(Driven(str(running.socket), mode=STAYS, processes=1, connections=4), 1.0)
+        with redis.Redis(unix_socket_path=str(running.socket)) as client:
+            told: Any = client.info("commandstats")
+    calls = {name: told[f"cmdstat_{name}"]["calls"] for name in ("evalsha", "rpop")}
+    assert 0 < done.rounds < calls["evalsha"] and calls["rpop"] < calls["evalsha"] / 4
 
 
 def test_a_round_of_a_long_run_sends_and_writes_no_more_than_one_of_a_short_run(tmp_path: Path) -> None:

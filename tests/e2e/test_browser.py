@@ -106,6 +106,7 @@ def stayed(page: Page) -> bool:
     return page.evaluate("document.staysTheSame === true") is True
 
 
+@pytest.mark.slow
 def test_a_bisect_from_the_form_is_seen_round_by_round_and_goes_on_when_its_worker_is_killed(
     page: Page, fleet: Fleet, client: Client, repository: GeneratedRepository
 ) -> None:

@@ -296,6 +296,7 @@ def test_a_server_that_answers_under_another_process_id_is_not_taken_for_ours(di
         bystander.communicate()
 
 
+@pytest.mark.slow
 def test_a_hung_server_is_stopped_by_its_owner(directory: Path, binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worker.embedded.server._PATIENCE_SECONDS", 0.5)
     running = EmbeddedServer(directory, binary)

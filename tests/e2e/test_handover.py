@@ -53,6 +53,7 @@ def test_a_run_is_played_to_its_answer_without_a_message_sent_twice(client: Clie
     assert client._store.counts()["due"] == 0
 
 
+@pytest.mark.slow
 def test_the_same_hand_over_is_found_by_every_process(client: Client, settings: Settings) -> None:
     with workers(1, settings):
         assert [worker["handover"] for worker in client.workers()] == [client._engine.dispatcher.name]
@@ -79,6 +80,7 @@ def test_an_answer_a_retry_and_a_resume_are_handed_over_too(client: Client, sett
             assert "resent" not in types(client, run_id)
 
 
+@pytest.mark.slow
 def test_a_wait_that_is_over_is_handed_over_by_the_sweep(client: Client, settings: Settings) -> None:
     with workers(1, settings, HOLDFAST_RETRY_DELAY_SECONDS="0.1"):
         late = client.submit("ledger", "g", {"rounds": 1}, not_before=0.5)

@@ -48,7 +48,7 @@ def events(client: Client, run_id: str) -> list[str]:
     return [event.type for event in client.events(run_id, follow=False)]
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", ["threads", "solo", pytest.param("prefork", marks=pytest.mark.slow)])
 def test_each_pool_plays_runs_and_says_how_many_rounds_are_in_flight(client: Client, settings: Settings, pool: str) -> None:
     with one_place(settings, pool) as [worker]:
         (told,) = client.workers()
@@ -105,6 +105,7 @@ def test_a_warm_shutdown_commits_the_round_in_flight_and_leaves_the_rest_to_othe
     assert "lost" not in events(client, run.id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("app", ["worker.app", pytest.param("tests.support.spawning", marks=pytest.mark.slow)], ids=["fork", "spawn"])
 def test_a_killed_child_is_noticed_by_its_parent_and_its_lease_freed_at_once(client: Client, settings: Settings, app: str) -> None:
     """The lease would go on for two minutes, and the next sweep is far away: nothing but the parent's word explains it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -16,11 +17,13 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased
 from flows import Command, ControllerExecutorFlow, Finish, RoundContext, command, register
 from tests.support import rings
 from tests.support.collector import Collector, collector
+from tests.support.monitor import monitored
 from tests.support.runs import LEASE
 from tests.support.servers import until
 from tests.support.tracing import traced_to
 from worker import Client, Conflict
 from worker.engine import Engine
+from worker.fetching import Delivery
 from worker.settings import Settings
 from worker.store import Granted, NotReplicated, Store
 from worker.telemetry import carried, names
@@ -118,6 +121,24 @@ def test_a_run_that_was_submitted_untraced_gets_its_root_from_its_first_traced_r
     root, rounds = collected.tree(run.id, 3)
     assert root.parent == "" and root.start == root.end == round(run.created_at.timestamp() * 1000) * 1_000_000
     assert len(rounds) == 3
+
+
+def test_rounds_of_a_run_that_stays_are_of_one_root_and_waited_for_nothing(client: Client, engine: Engine, collected: Collector) -> None:
+    """What the worker knows of the next round has the root that this one gave to the run."""
+    run = client.submit("threads", "g", {"rounds": 8})
+    engine.fetching.begin(engine.store.keys.queue_names, 20, inline=False)
+    engine.store.redis.rpop(engine.store.keys.queue("controller"))
+    kept, delivery = [], Delivery(until=math.inf)
+    with traced_to(collected), monitored(engine.store) as counts:
+        while delivery is not None:
+            step = int((engine.store.fields(run.id) or {})["step"])
+            engine.rounds.play(run.id, 0, step, delivery)
+            claim = delivery.fetched and delivery.fetched.claim
+            delivery = claim and Delivery(claim, until=math.inf)
+            kept.append(bool(claim and claim.kept))
+    assert kept == [*[True] * 7, False] and counts["keep_trace"] == 1
+    root, rounds = collected.tree(run.id, 8)
+    assert root.parent == "" and [span["queue_wait_seconds"] for span in rounds if span["step"] > 0] == [0.0] * 7
 
 
 def test_a_root_that_a_worker_makes_goes_out_before_anything_can_happen_to_the_worker(

@@ -225,6 +225,7 @@ def test_a_run_that_keeps_killing_its_workers_says_so(client: Client, settings: 
     assert seconds_until(verdict.details["until"]) < 60
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_quarantined_and_says_what_is_wrong_before_any_worker_has_looked(
     client: Client, worker_process: StartsWorkers
 ) -> None:

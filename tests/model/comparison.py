@@ -44,10 +44,14 @@ def _model(w: World, place: int, run: Run) -> dict[str, Any]:
     seen["answered"] = run.i_answer is not None
     seen |= {"waits": run.waiting_for, "held": bool(run.held_token), "looked": run.looked, "deadline": run.deadline is not None}
     seen["in line"] = run.phase == "queued" and run.number > w.cursor[run.queue]
+    seen["passed"] = run.phase == "leased" and 0 < run.number <= w.cursor[run.queue]
+    seen["limit"] = run.round_until
     seen["grace"] = run.grace if run.phase in LIVE else None
-    seen["listed"] = any(whose == place for line in w.lines for _, whose in line)
+    seen["listed"] = (run.number, place) in w.lines[run.queue]
     seen["last answer"] = run.last_answer if run.last_token else None
     seen["intent"], seen["result"] = bool(run.intent), bool(run.result)
+    if w.config.stays:
+        seen["erred"] = run.erred
     return seen
 
 
@@ -77,10 +81,12 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     seen["looked"] = found.get("looked") == "1" and phase == "queued"
     seen["deadline"] = "deadline" in found
     seen["in line"] = phase == "queued" and int(found["number"]) > cursor
+    seen["passed"] = phase == "leased" and 0 < int(found["number"]) <= cursor
+    seen["limit"] = ticks(found.get("round_until"))
     seen["grace"] = int(found["grace"]) // TICK if phase in LIVE else None
     seen["listed"] = bool(line)
     seen["last answer"] = found.get("last_answer") if model.last_token else None
-    seen["intent"], seen["result"] = "intent" in found, "o:charge" in found
+    seen["intent"], seen["result"], seen["erred"] = "intent" in found, "o:charge" in found, "last_error" in found
     assert phase not in ENDED or "ended_at" in found
     return seen
 

@@ -36,12 +36,14 @@ class Config:
     again: bool = False  # messages come twice, late, forged
     doubles: bool = False  # messages stand in their list twice
     fetches: bool = False  # commits fetch the next message, and claim its run
-    unheard: bool = False  # replies of commits that fetch are lost, those of other requests need not be
+    stays: bool = False  # commits may be such that the run stays with its worker
+    unheard: bool = False  # replies of commits that fetch, or by which a run stays, are lost; those of other requests need not be
     beats: bool = False
     forfeits: bool = False
     intents: bool = False  # rounds carry out a command that is not idempotent, and record results
     ignorant: bool = False  # workers that do not know the flow
     pauses: bool = False
+    grown: bool = False  # the first round's message was sent again, in a line too long to be searched: it is looked at less often
     deletes: bool = False
     kept: int = 0  # so many runs, the first ones, are never deleted, and there from the beginning
     outbox: bool = False
@@ -85,6 +87,9 @@ class Config:
             world = World(empty, self, rules)
             for place in range(self.runs):
                 submit(world, place, 1, start)
+            for run in world.runs:
+                if run is not None and self.grown:
+                    run.grace = 2 * self.grace
             if self.in_order:
                 publish_all(world)
             states.append(world.frozen())
@@ -316,6 +321,99 @@ CONFIGURATIONS: dict[str, Config] = {
         slots=1,
         kinds=("next", "end", "failed", "fatal", "pause_next", "pause_here_deadline"),
         operations=("resume",),
+        max_losses=0,
+    ),
+    "stays": Config(
+        "a run that stays: lost replies, both stops, late messages twice, rounds given back unbegun",
+        stays=True,
+        unheard=True,
+        doubles=True,
+        operations=(*BOTH_STOPS, "resume"),
+    ),
+    "stays and fetches": Config(
+        "a run that stays for several rounds, and commits that fetch, the repeat of a stay among them",
+        stays=True,
+        fetches=True,
+        unheard=True,
+        doubles=True,
+        steps=3,
+        operations=("stop:graceful",),
+    ),
+    "stays of two": Config(
+        "two runs in one line, which stay, and whose commits fetch the other",
+        stays=True,
+        fetches=True,
+        unheard=True,
+        runs=2,
+        max_losses=0,
+        oldest=2,
+    ),
+    "stays from two queues": Config(
+        "two runs, rounds that take turns between two lists, and a run that stays though its next round is of the other one",
+        stays=True,
+        runs=2,
+        queues=2,
+        steps=3,
+        slots=1,
+        max_losses=0,
+        oldest=2,
+    ),
+    "stays after any outcome": Config(
+        "rounds that fail, pause, are answered, lost, sent again or given back before one that is to stay",
+        stays=True,
+        grown=True,
+        unheard=True,
+        kinds=("next", "end", "failed", "pause_here", "pause_next", "give_back"),
+        operations=("resume", "retry"),
+        steps=3,
+    ),
+    "stays to the limit": Config(
+        "the round's own limit and the run's deadline, beaten for or not, while the run stays",
+        stays=True,
+        unheard=True,
+        beats=True,
+        forfeits=True,
+        round_timeout=2,
+        deadline=2,
+        kinds=("next", "end", "failed"),
+        operations=("retry",),
+        steps=3,
+    ),
+    "stays through silence": Config(
+        "stalls of the server while a run stays, leases spared for them",
+        stays=True,
+        silence=True,
+        stalls=(2, 3, 5),
+        lease=4,
+        beats=True,
+        forfeits=True,
+        overdue=10,
+        slots=2,
+        steps=3,
+    ),
+    "stays of the paused": Config(
+        "runs that are to stay while their flow is paused",
+        stays=True,
+        unheard=True,
+        pauses=True,
+        steps=3,
+        operations=("stop:graceful", "resume"),
+    ),
+    "stays of the deleted": Config(
+        "runs that stay and are deleted, and submitted again under their id, before the reply is asked for again",
+        stays=True,
+        unheard=True,
+        deletes=True,
+        max_losses=0,
+        operations=("stop:now",),
+    ),
+    "stays with intents": Config(
+        "commands begun and results recorded in rounds of a run that stays",
+        stays=True,
+        unheard=True,
+        intents=True,
+        kinds=("next", "end", "failed"),
+        operations=("stop:now", "resume"),
         max_losses=0,
     ),
 }

@@ -63,6 +63,11 @@ def lawful(w: World, place: int, run: Run) -> None:
     law("I11", run.expires == (phase in ENDED), "{}, and its keys expire: {}", phase, run.expires)
     law("I16", run.failures <= w.config.max_failures, "{} failures", run.failures)
     law("I16", run.losses <= w.config.max_losses + 1, "{} losses", run.losses)
+    if leased:
+        limited = w.config.round_timeout is not None or run.deadline is not None
+        law("I16", (run.round_until is not None) == limited, "leased, and the round is limited until {}", run.round_until)
+        passed = w.config.outbox or 0 < run.number <= w.cursor[run.queue]
+        law("V4", passed, "leased under number {}, and its list is at {}", run.number, w.cursor[run.queue])
 
 
 def timely(w: World) -> None:
@@ -97,6 +102,6 @@ def moved(before: Run, after: Run, name: str, kind: str) -> None:
 
 
 #: The moves that may claim, those that may commit, and the moves of people.
-CLAIMS = ("take", "again", "resend_claim", "fetch", "deliver")
-COMMITS = ("commit", "fetch")
+CLAIMS = ("take", "again", "resend_claim", "fetch", "deliver", "stay")
+COMMITS = ("commit", "fetch", "stay")
 PEOPLE = ("op", "send")

@@ -9,6 +9,7 @@ from tests.model import operating, working
 from tests.model.laws import law, lawful, moved, timely
 from tests.model.moving import publish_all, put
 from tests.model.state import TIMES, Run, World
+from tests.model.staying import as_if_queued
 from tests.model.sweeping import sweep
 
 Move = tuple[Any, ...]
@@ -27,6 +28,8 @@ GOOD = (
     "resend_claim",
     "resend_commit",
     "fetch",
+    "stay",
+    "resend_stay",
     "begin",
     "deliver",
 )
@@ -39,6 +42,8 @@ def is_good(move: Move) -> bool:
             return how == "heard"
         case ("fetch", _, kind, heard, how, _):
             return kind in ("next", "end") and heard and how == "heard"
+        case ("stay", _, heard):
+            return bool(heard)
         case ("commit", _, kind, heard):
             return kind in ("next", "end") and heard
         case ("sweep", told):
@@ -84,6 +89,8 @@ def act(w: World, move: Move) -> Any:
             moved(old, run, name, kind)
             if name == "sweep":
                 _swept(w, old, run)
+            elif name == "stay":
+                as_if_queued(w, place, old, run)
     if name == "sweep" and move[1] is None:
         _passed(w)
     if not w.config.deletes and tuple(w.lists) != lists:
@@ -96,7 +103,7 @@ def may_pass(w: World, strict: bool = False) -> bool:
     if not w.config.silence:
         return True
     recovering = w.silence is not None and w.silence[1] == 0 and not strict
-    fresh = all(slot.until == w.config.lease or slot.state != "plays" for slot in w.slots)
+    fresh = all(slot.until == w.config.lease or slot.state not in ("plays", "fetched") for slot in w.slots)
     return w.swept_at == 0 and (fresh or recovering)
 
 

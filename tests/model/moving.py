@@ -19,6 +19,7 @@ def push(w: World, place: int, run: Run) -> None:
     config = w.config
     if config.outbox or not again:
         used = [other.number for other in w.runs if other is not None and other.queue == run.queue]
+        used += [number for number, _ in w.lines[run.queue]]
         run.number = max(*used, w.cursor[run.queue], 0) + 1
     if config.outbox:
         if not again:

@@ -37,10 +37,14 @@ LIKELY = {
     "intend": 4.0,
     "record": 4.0,
     "fetch": 60.0,
+    "stay": 60.0,
+    "resend_stay": 4.0,
     "begin": 8.0,
     "deliver": 4.0,
 }
 ROLES = ("controller", "executor")
+#: What others write into the hash while a round is played, and no round reads: when it was last beaten for, the operations remembered.
+UNREAD = ("beat_at", "ops")
 FLOW = "ring"
 
 
@@ -53,6 +57,7 @@ class Process:
     granted: Granted | None = None
     holds: str = ""  # a message that a commit fetched for it, unclaimed
     fetches: runs.Fetches | None = None  # of a commit whose reply was lost
+    commit: Callable[[], str] | None = None  # of a run that stayed, where its worker has not heard so
 
 
 @dataclass
@@ -81,6 +86,8 @@ class Replay:
         """Submit every run that is there at first."""
         for place in range(self.config.kept if self.config.deletes else self.config.runs):
             assert self.submit(place, 1, start) == "ok"
+            if self.config.grown:
+                self.store.redis.hset(self.store.keys.run(_id(place)), "grace", 2 * self.config.grace * TICK)
 
     def submit(self, place: int, nonce: int, phase: str = "queued") -> str:
         config = self.config
@@ -169,6 +176,42 @@ class Replay:
             self.processes.append(Process(name, call, fetched.claim, fetched.text))
         return reply
 
+    def _stay(self, w: World, place: int, heard: bool) -> str:
+        process, name = self.processes[place], self.name("p")
+        granted, node = process.granted, self._node_after(process)
+        assert granted is not None
+
+        def ask() -> Granted | None:
+            return runs.stay(self.store, granted, node, next_claim=f"{name}.0")
+
+        stayed = ask()
+        if stayed is None:
+            return "other"
+        held = runs.hash_of(self.store, granted.fields["id"])
+        wrong = {field for field in held | stayed.fields if held.get(field) != stayed.fields.get(field)}
+        wrong = {field for field in wrong if field not in UNREAD and not field.startswith("op:")}
+        assert not wrong, f"of a run that stays its worker keeps other fields than its hash has: {wrong}"
+        del self.processes[place]
+        if heard:
+            self.processes.append(Process(name, ask, stayed))
+            return "ok"
+        fetches = None
+        if self.config.fetches:
+            lists = [self.store.keys.queue(role) for role in ROLES[: self.config.queues]]
+            fetches = runs.Fetches(self.store, Fetch(lists, f"{name}.0", name, self.config.lease * TICK, (FLOW,)))
+        self.processes.append(Process(name, ask, fetches=fetches, commit=self._settlement(process, "next", fetches)))
+        return "ok"
+
+    def _resend_stay(self, w: World, place: int) -> str:
+        process = self.processes[place]
+        stayed = process.again()
+        if stayed is not None:
+            self.processes[place] = Process(process.name, process.again, stayed)
+            return "ok"
+        assert process.commit is not None
+        self.processes[place] = Process(process.name, process.commit, fetches=process.fetches)
+        return "other"
+
     def _begin(self, w: World, place: int) -> None:
         """Nobody is told of it."""
 
@@ -181,9 +224,8 @@ class Replay:
         self.store.redis.rpush(self.store.keys.queue(ROLES[run.queue]), runs.named(_id(place), *pair))
 
     def _settlement(self, process: Process, kind: str, fetches: runs.Fetches | None = None) -> Callable[[], str]:
-        granted, config, store = process.granted, self.config, fetches or self.store
+        granted, config, store, node = process.granted, self.config, fetches or self.store, self._node_after(process)
         assert granted is not None
-        node = ("Controller", "Executor")[(int(granted.fields["step"]) + 1) % config.queues]
         wait = {"i_wait": str(config.answer_within * TICK), "i_default": '"default"'}
         bounds = {"max_failures": config.max_failures, "delay": config.delay * TICK}
         calls: dict[str, Callable[[], tuple[str, str]]] = {
@@ -203,6 +245,10 @@ class Replay:
             return detail if word == "ok" else word
 
         return call
+
+    def _node_after(self, process: Process) -> str:
+        assert process.granted is not None
+        return ("Controller", "Executor")[(int(process.granted.fields["step"]) + 1) % self.config.queues]
 
     def _resend_commit(self, w: World, place: int) -> Any:
         process = self.processes.pop(place)

@@ -52,6 +52,32 @@ class Rules:
     repeat_pops_nothing: bool = True
     fetch_is_remembered: bool = True
     repeat_checks_the_fetch_claim: bool = True
+    # commit_and_stay, decision 26
+    stay_checks_phase: bool = True
+    stay_checks_token: bool = True  # and the claim, which is known by the token that it was granted
+    stay_checks_epoch: bool = True
+    stay_checks_step: bool = True
+    stay_leaves_stops: bool = True  # to commit_round, like all that follows
+    stay_leaves_answers: bool = True
+    stay_leaves_holds: bool = True
+    stay_leaves_failures: bool = True
+    stay_leaves_losses: bool = True
+    stay_leaves_errors: bool = True
+    stay_leaves_longer_graces: bool = True
+    stay_leaves_paused_flows: bool = True
+    stay_leaves_lists_that_none_took_from: bool = True
+    stay_is_remembered: bool = True
+    repeat_checks_the_stay_claim: bool = True
+    stay_stores_the_next_message: bool = True
+    stay_takes_the_lists_number: bool = True
+    stay_begins_the_attempts_anew: bool = True
+    stay_makes_a_token: bool = True
+    stay_leases_anew: bool = True
+    stay_is_due_anew: bool = True
+    stay_limits_the_next_round: bool = True
+    stay_ends_the_spare: bool = True
+    stay_ends_the_intent: bool = True
+    stay_ends_the_results: bool = True
     # record_intent, record_once, and what becomes of both
     intent_checks_phase: bool = True  # decision 17
     intent_checks_token: bool = True  # decision 17

@@ -25,6 +25,7 @@ RUN = (
     "number", "first_number", "grace", "looked", "age", "message", "queue", "waiting_for", "waiting_until", "held_token", "held_until",
     "last_token", "last_answer", "last_fetched", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown",
     "expires", "nonce", "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
+    "erred",
 )  # fmt: skip
 TIMES = ("due", "lease_until", "spared", "round_until", "waiting_until", "held_until", "i_until", "deadline", "not_before")
 
@@ -75,6 +76,7 @@ class Run:
     forfeited: bool  # its owner is known to be dead
     begun: tuple[int, ...]  # the tokens of attempts of this step that may have begun its command
     returned: int  # what the first was told that recorded a result in this step
+    erred: bool  # what an attempt of this step failed of is kept, to be told
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.__dict__ = dict(zip(RUN, values))  # noqa: B905 (strict takes time, and this is most of what a search does)
@@ -98,7 +100,7 @@ def new_run(**fields: Any) -> Run:
         "last_fetched": -1,
     }
     empty |= {"expires": False, "nonce": 0, "log": 0, "was_spared": False, "forfeited": False, "message": (0, 0), "grace": 1}
-    empty |= {"intent": 0, "result": 0, "begun": (), "returned": 0, "unknown": 0}
+    empty |= {"intent": 0, "result": 0, "begun": (), "returned": 0, "unknown": 0, "erred": False}
     return Run(tuple((empty | fields).values()))
 
 
@@ -106,9 +108,10 @@ class Slot(NamedTuple):
     """One worker process in the middle of a round; a killed one is no longer there.
 
     ``state``: plays · asks (its claim was sent, the reply was lost) · sent:KIND:ANSWER (its commit was answered, the reply was lost) ·
-    fetched (a commit claimed it, and it has not begun) · holds (a commit popped this message, and it is not claimed yet).
+    sent:stay:ok (the same, and its run stayed) · fetched (a commit claimed it, and it has not begun) · holds (a commit popped this
+    message, and it is not claimed yet).
     ``until`` is what it knows of its lease; ``own`` is false where its run was deleted meanwhile.
-    ``fetched``: the run and the token that the commit whose reply was lost was granted under its fetch claim.
+    ``fetched``: the run and the token that the commit whose reply was lost was granted under the claim that it brought.
     """
 
     run: int
@@ -162,7 +165,7 @@ class World:
         for run in self.runs:
             if run is not None:
                 self._forget(run)
-        if self.config.fetches:
+        if self.config.fetches or self.config.stays:
             self._forget_fetches()
         self._rename_numbers()
         self._rename_tokens()
@@ -196,6 +199,7 @@ class World:
         if run.held_until is not None and run.held_until <= 0:
             run.held_token, run.held_until = 0, None
         run.attempt = min(run.attempt, MOST_ATTEMPTS)
+        run.erred = run.erred and self.config.stays  # of the scripts, only that of a run that stays asks for it
         if run.not_before is not None and run.not_before <= 0:
             run.not_before = None
         if run.begun or run.result:
@@ -241,15 +245,17 @@ class World:
     def _rename_numbers(self) -> None:
         for queue in range(len(self.lists)):
             mine = [run for run in self.runs if run is not None and run.queue == queue and run.number]
-            if self.lines[queue]:
+            cursor, stays = self.cursor[queue], self.config.stays
+            # A run that stays has the number that the list is at: there an entry of its line may be of a number that is its own again.
+            if self.lines[queue] and not stays:
                 live = {(run.number, place) for place, run in enumerate(self.runs) if run is not None and run in mine}
                 self.lines[queue] &= frozenset(live)
-            if not mine:
+            if not mine and not stays:
                 self.cursor[queue] = 0
                 continue
-            cursor = self.cursor[queue]
             used = {run.number for run in mine} | {run.first_number for run in mine} | {cursor}
-            if cursor < min(used - {0}, default=0) or not cursor:
+            used |= {number for number, _ in self.lines[queue]}
+            if cursor < min(used - {0}, default=0) and not stays:
                 used.discard(cursor)
             rank = {number: place for place, number in enumerate(sorted(used - {0}), 1)}
             rank[0] = 0

@@ -114,6 +114,7 @@ def _sweep_leased(w: World, place: int, run: Run) -> str:
     overdue = run.deadline is not None and run.deadline <= 0
     if overran and rules.overran_is_a_failure:
         run.failures += 1
+        run.erred = True
         if overdue or run.failures >= config.max_failures:
             fail(run)
             return "errored"
@@ -144,7 +145,7 @@ def _sweep_queued(w: World, place: int, run: Run, lengths: list[int]) -> str:
     law("V4", length != NO_ANSWER, "a run is judged though the broker says nothing of its message")
     if length > 0 and run.number > w.cursor[run.queue] and rules.sweep_believes_the_cursor:
         run.looked = False
-        w.lines[run.queue] |= {(run.number, place)}
+        w.lines[run.queue] = frozenset({entry for entry in w.lines[run.queue] if entry[1] != place} | {(run.number, place)})
         if run.age >= config.oldest:
             w.cut = True
         if rules.sweep_moves_what_it_looks_at:

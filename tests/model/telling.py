@@ -36,6 +36,8 @@ def sentence(move: Move) -> str:
         case ("fetch", worker, kind, heard, how, first):
             does = "commits and fetches" if how == "heard" else "commits and fetches, of flows that it does not know,"
             return f"worker {worker} {does} from list {first} on, {kind}{_unheard(heard)}"
+        case ("stay", worker, heard):
+            return f"worker {worker} commits next, and its run is to stay{_unheard(heard)}"
         case ("deliver", worker, how):
             return f"the message that worker {worker} fetched unclaimed: {HOWS[how]}"
         case ("double", run, pair):
@@ -60,6 +62,7 @@ def sentence(move: Move) -> str:
 WORDS = {
     "resend_claim": "worker {} sends its claim again",
     "resend_commit": "worker {} sends its commit again",
+    "resend_stay": "worker {} sends its commit again by which the run was to stay",
     "die": "worker {} is killed",
     "begin": "worker {} begins the round that it fetched",
     "forfeit": "worker {} dies, and its parent tells",

@@ -79,17 +79,12 @@ def claim(w: World, place: int, epoch: int, step: int, own_token: int = 0, known
 def grant(w: World, run: Run) -> int:
     """What a claim that is granted writes; the token."""
     rules, config = w.rules, w.config
-    tokens = [slot.token for slot in w.slots] + [slot.fetched[1] for slot in w.slots]
-    for other in w.runs:
-        if other is not None:
-            tokens += other.token, other.last_token, other.held_token
-    run.token = max(tokens) + 1 if rules.tokens_from_one_counter else run.token + 1
+    run.token = next_token(w) if rules.tokens_from_one_counter else run.token + 1
     if rules.claim_counts_attempts:
         run.attempt += 1
     run.phase, run.lease_until, run.looked, run.unknown, run.spared = "leased", config.lease, False, 0, None
     run.was_spared = run.forfeited = False
-    limits = [limit for limit in (config.round_timeout, run.deadline) if limit is not None]
-    run.round_until = min(limits) + config.lease if limits else None
+    run.round_until = round_limit(w, run)
     due_at(w, run, config.lease)
     number = (run.first_number or run.number) if rules.cursor_by_the_first_number else run.number
     cursor = w.cursor[run.queue]
@@ -97,6 +92,21 @@ def grant(w: World, run: Run) -> int:
         w.cursor[run.queue] = number
     law("I3", w.cursor[run.queue] >= cursor, "the cursor of a list never goes back")
     return run.token
+
+
+def next_token(w: World) -> int:
+    """The next one of the counter for all runs."""
+    tokens = [slot.token for slot in w.slots] + [slot.fetched[1] for slot in w.slots]
+    for other in w.runs:
+        if other is not None:
+            tokens += other.token, other.last_token, other.held_token
+    return max(tokens) + 1
+
+
+def round_limit(w: World, run: Run) -> int | None:
+    """Where a lease that begins now is extended to at most."""
+    limits = [limit for limit in (w.config.round_timeout, run.deadline) if limit is not None]
+    return min(limits) + w.config.lease if limits else None
 
 
 def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -> str:
@@ -156,6 +166,7 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
         answer = "queued"
     elif kind in ("failed", "try_again", "fatal"):
         run.failures += 1
+        run.erred = True
         if kind == "fatal" or (run.failures >= config.max_failures and rules.failures_are_bounded):
             fail(run)
             answer = "errored"
@@ -173,7 +184,7 @@ def _step_done(w: World, run: Run) -> None:
     if w.rules.commit_consumes_the_answer:
         forget_interrupt(run)
     run.step += 1
-    run.attempt = 0
+    run.attempt, run.erred = 0, False
     run.begun, run.returned = (), 0
     if w.rules.intent_ends_with_its_step:
         run.intent = 0

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.model import fetching
+from tests.model import fetching, staying
 from tests.model.fetching import REFUSED
 from tests.model.laws import law
+from tests.model.rounds import committed, granted
 from tests.model.state import NOTHING, Run, Slot, World, server_of
 from tests.model.transitions import claim, commit, extend, forfeit, record_intent, record_once
 
@@ -54,7 +55,7 @@ def _of_slot(w: World, place: int, slot: Slot) -> list[Move]:
     if slot.state == "asks":
         return [*moves, ("resend_claim", place)]
     if slot.state.startswith("sent"):
-        return [*moves, ("resend_commit", place)]
+        return [*moves, ("resend_stay" if slot.state == staying.SENT else "resend_commit", place)]
     if slot.state != "plays":
         return moves + fetching.of_slot(config, place, slot)
     if config.forfeits:
@@ -73,6 +74,8 @@ def _of_slot(w: World, place: int, slot: Slot) -> list[Move]:
             moves.append(("commit", place, kind, False))
         if config.fetches and kind != "give_back":
             moves += fetching.possible(w, place, kind)
+        if config.stays and kind == "next":
+            moves += staying.possible(w, place)
     return moves
 
 
@@ -88,24 +91,8 @@ def again(w: World, place: int, pair: Pair, how: str) -> str:
     before = w.before(place)
     word, token = claim(w, place, *pair, known=how != "ignorant")
     if word == "ok":
-        w.slots.append(_granted(w, place, pair, before, token, how))
+        w.slots.append(granted(w, place, pair, before, token, how))
     return word
-
-
-def _granted(w: World, place: int, pair: Pair, before: Run | None, token: int, how: str) -> Slot:
-    run = w.runs[place]
-    assert run is not None and before is not None
-    law("I4", pair == (run.epoch, run.step), "a message of {} was granted epoch {}, step {}", pair, run.epoch, run.step)
-    law("I3", token > before.token, "a token is not newer than the one before")
-    law("I16", run.attempt == before.attempt + 1 or run.attempt > 2, "a claim is not counted")
-    law("I8", run.since_stop is None, "a claim was granted after an acknowledged stop")
-    law("V3", not run.not_before, "a round is played before the time that was asked for")
-    law("V4", not w.paused, "a round of a paused flow was granted")
-    law("I4", how != "ignorant", "a worker that does not know the flow was granted its round")
-    state = {"mute": "asks", "fetched": "fetched"}.get(how, "plays")
-    others = [slot for slot in w.slots if slot.run == place and slot.own and slot.until > 0 and not slot.state.startswith("sent")]
-    law("I5", not others, "two workers are in step {}, both with a lease that has not ended", run.step)
-    return Slot(place, token, *pair, state, w.config.lease, own=True)
 
 
 def resend_claim(w: World, place: int) -> str:
@@ -121,7 +108,7 @@ def resend_claim(w: World, place: int) -> str:
         law("I13", server_of(w) == unmoved, "a claim sent again changed something")
         w.slots.append(slot._replace(state="plays"))
     elif word == "ok":
-        w.slots.append(_granted(w, slot.run, (slot.epoch, slot.step), before, token, "heard"))
+        w.slots.append(granted(w, slot.run, (slot.epoch, slot.step), before, token, "heard"))
     return word
 
 
@@ -140,12 +127,12 @@ def fetch(w: World, place: int, kind: str, heard: bool, how: str, first: int) ->
     if fetched is None:
         return answer
     number, pair, before, token = fetched
-    granted = Slot(number, 0, *pair, "holds", 0, own=True) if before is None else _granted(w, number, pair, before, token, "fetched")
+    holder = Slot(number, 0, *pair, "holds", 0, own=True) if before is None else granted(w, number, pair, before, token, "fetched")
     if how == "ignorant":
         law("I4", before is None or number == slot.run, "a worker that does not know the flow was granted its round")
     claimed = NOTHING if before is None else (number, token)
     if heard:
-        w.slots.append(granted)
+        w.slots.append(holder)
     elif refused:
         w.slots.append(slot._replace(state=f"sent:{kind}:{answer}", until=0, fetched=claimed))
     else:
@@ -162,22 +149,8 @@ def _settle(w: World, place: int, kind: str, heard: bool) -> tuple[str, bool]:
     del w.slots[place]
     if before is None or run is None:
         return answer, True
-    holder = before.phase == "leased" and before.token == slot.token and slot.own
     refused = answer in REFUSED
-    law("I4", refused or holder, "a commit of {} was accepted from a worker that is not the newest in a lease of this run", kind)
-    law("I4", not refused or not holder, "a commit was refused though nobody has taken the lease away")
-    if holder and kind in ("next", "end", "pause_next"):
-        law("I10", run.i_answer is None, "an answer was not consumed by the round that used it")
-        law("I8", before.since_stop != 0, "a round was committed after the one that a graceful stop allows, or after a stop now")
-        run.since_stop = None if run.since_stop is None else 0
-        law("I16", run.failures == run.losses == 0, "a committed round leaves its successor fewer tries")
-    if answer == "continued" and holder and not w.config.outbox and not w.cut:
-        sent = (slot.run, (run.epoch, run.step)) in w.lists[run.queue]
-        law("I6", sent, "a round was committed without the message for the next")
-    if holder and before.stop == "requested":
-        law("I9", answer == ("completed" if kind == "end" else "stopped"), "a stop was asked for, and {} came to {}", kind, answer)
-    if holder and kind == "give_back":
-        law("I16", run.failures == before.failures and run.losses == before.losses, "a round that was given back is counted")
+    committed(w, slot, before, run, kind, answer)
     if before.held_token == slot.token and before.phase == "waiting" and before.waiting_for == "hold":
         law("V1", run.due is not None and run.due <= 0, "the old worker is done, and the run waits for its lease all the same")
     if not heard and not refused:
@@ -306,6 +279,8 @@ MOVES = {
     "deliver": deliver,
     "begin": begin,
     "double": fetching.double,
+    "stay": staying.settle,
+    "resend_stay": staying.settle_again,
     "die": die,
     "forfeit": die_and_tell,
     "forfeit_other": another_died,

@@ -41,6 +41,7 @@ from tests.support.runs import (
     parts,
     pause_here,
     pause_next,
+    stay,
     submit,
     sweep,
     take,
@@ -52,6 +53,7 @@ from worker.store import Fetch, Fetched, Granted, Store
 message = named  # as Celery writes them: a commit that fetches finds the run in them
 
 ROLES = ("controller", "executor")
+NODES = ("Controller", "Executor")
 ENDS = {"completed": (), "errored": ("retried",), "stopped": ("resumed",)}
 #: What sweeps count, by its word.
 COUNTED_OF_SWEEPS = ("resent", "freed", "delayed", "overran", "answered")
@@ -86,6 +88,7 @@ class Machine(RuleBasedStateMachine):
         self.sent: list[Sent] = []
         self.popped: list[str] = []  # what commits fetched unclaimed, not delivered yet
         self.unheard: list[tuple[Granted, str, Fetch]] = []  # commits that fetched, and whose replies were lost
+        self.stays: list[tuple[Granted, str, Fetch]] = []  # by which the run stayed, and whose replies were lost
         self.answers: dict[str, str] = {}
         self.consumed: list[str] = []
         self.hold: tuple[str, int] | None = None
@@ -234,6 +237,76 @@ class Machine(RuleBasedStateMachine):
         (word, detail), fetched = self.commit_of(grant, kind, wish)()
         assert (word, detail, told_of(fetched)) == self.reference_settles(grant, kind, wish)
         return (word, detail), fetched
+
+    @precondition(lambda self: self.grants)
+    @rule(
+        data=st.data(),
+        newest=st.sampled_from([True, True, True, False]),
+        node=st.sampled_from(NODES),
+        heard=st.sampled_from([True, True, False]),
+    )
+    def a_worker_commits_and_its_run_stays(self, data: st.DataObject, newest: bool, node: str, heard: bool) -> None:
+        self.stay(self.grants[-1] if newest else data.draw(st.sampled_from(self.grants)), node, heard)
+
+    @rule(roles=st.permutations(ROLES), nodes=st.lists(st.sampled_from(NODES), min_size=1, max_size=3), heard=st.booleans())
+    def a_worker_takes_a_message_and_its_run_stays(self, roles: list[str], nodes: list[str], heard: bool) -> None:
+        """For several rounds; ``heard``: also of the last one."""
+        had = len(self.grants)
+        for role in roles:
+            self.a_worker_takes_a_message(role)
+        for number, node in enumerate(nodes, 1):
+            if len(self.grants) > had:
+                had = len(self.grants)
+                self.stay(self.grants[-1], node, heard or number < len(nodes))
+
+    def stay(self, grant: Granted, node: str, heard: bool) -> None:
+        """Where there is something else to it, nothing is written, and the worker commits like any other."""
+        process = self.name("process")
+        wish = Fetch([self.store.keys.queue(role) for role in ROLES], f"{process}.0", "w1", LEASE, ("ring",))
+        before, all_before = hash_of(self.store), everything(self.store)
+        stayed = self.stayed(grant, node, wish.claim)
+        if stayed is None:
+            assert everything(self.store) == all_before
+            return
+        assert before["phase"] == "leased" and before["token"] == grant.token, "I4: only the newest token commits"
+        assert before["stop_current_execution"] != "stop_requested" and "i_answer" not in before, "I8, I10: others see to it"
+        self.begun.pop(int(before["step"]), None)
+        kept, all_after = hash_of(self.store), everything(self.store)
+        wrong = {name for name in kept | stayed.fields if kept.get(name) != stayed.fields.get(name)}
+        assert not {name for name in wrong if name not in ("beat_at", "ops") and not name.startswith("op:")}, (
+            "a worker knows what is stored"
+        )
+        again, anothers = self.stayed(grant, node, wish.claim), self.stayed(grant, node, self.name("claim"))
+        assert again == stayed and anothers is None and everything(self.store) == all_after, "I13"
+        if heard:
+            self.received(before, stayed, process)
+        else:
+            self.stays.append((grant, node, wish))
+
+    def stayed(self, grant: Granted, node: str, claim: str) -> Granted | None:
+        """A commit by which the run may stay, made on both sides."""
+        fields = grant.fields
+        reply = stay(self.store, grant, node, next_claim=claim)
+        expected = self.reference.stay(int(grant.token), int(fields["epoch"]), int(fields["step"]), node, claim)
+        assert expected == (reply and (reply.token, reply.attempt, reply.lease_until))
+        return reply
+
+    @precondition(lambda self: self.stays)
+    @rule(data=st.data())
+    def a_commit_by_which_it_stayed_is_sent_again(self, data: st.DataObject) -> None:
+        """Long after, it may be; to whom has lost the run it is a commit like any other, which was made."""
+        grant, node, wish = data.draw(st.sampled_from(self.stays))
+        self.stays.remove((grant, node, wish))
+        before, all_before = hash_of(self.store), everything(self.store)
+        stands = before.get("claim_id") == wish.claim
+        stayed = self.stayed(grant, node, wish.claim)
+        assert (stayed is not None) == stands and everything(self.store) == all_before, "I13"
+        if stayed is not None:
+            assert stayed.token == before["token"]
+            self.received({**before, "token": grant.token}, stayed, wish.claim.removesuffix(".0"))
+            return
+        reply, fetched = self.settle(grant, "next", wish)
+        assert reply in (("ok", "continued"), ("fenced", "")) and fetched is None
 
     @precondition(lambda self: self.popped)
     @rule(data=st.data())

@@ -26,7 +26,7 @@ def monitored(store: Store) -> Iterator[Counter[str]]:
 def sizes_of_commits(store: Store) -> Iterator[list[int]]:
     """The characters of each commit that the block sees, in order; complete when the block has ended."""
     sizes: list[int] = []
-    with _watching(store, lambda name, line: sizes.append(len(line)) if name == "commit_round" else None):
+    with _watching(store, lambda name, line: sizes.append(len(line)) if name in ("commit_round", "commit_and_stay") else None):
         yield sizes
 
 

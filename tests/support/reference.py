@@ -95,6 +95,7 @@ class Reference:
     stop: Stop | None = None
     held: tuple[int, int] | None = None
     last: tuple[int, str] | None = None
+    erred: bool = False  # what an attempt of this step failed of is kept, to be told
     intent: tuple[str, int] | None = None  # the key, and the token of the attempt that first wrote it down
     results: dict[str, str] = field(default_factory=dict)
     swept_at: int = 0
@@ -207,11 +208,15 @@ class Reference:
         return self._grant(claim)
 
     def _grant(self, claim: str) -> tuple[Any, ...]:
-        self.token, self.attempt, self.refused = self.token + 1, self.attempt + 1, 0
+        self.refused, self.phase, self.looked = 0, "leased", False
+        self._line.cursor = max(self._line.cursor, self.number)
+        return self._leased(claim)
+
+    def _leased(self, claim: str) -> tuple[Any, ...]:
+        self.token, self.attempt = self.token + 1, self.attempt + 1
         ends = [end for end in (self.timeout and self.now + self.timeout, self.deadline) if end is not None]
         self.lease = Lease(claim, self.now + LEASE, min(ends) + LEASE if ends else None)
-        self.phase, self.looked, self.due = "leased", False, self.lease.until
-        self._line.cursor = max(self._line.cursor, self.number)
+        self.due = self.lease.until
         return self._granted()
 
     def _granted(self) -> tuple[Any, ...]:
@@ -241,11 +246,8 @@ class Reference:
         doubt, stopping = self._in_doubt(), self.stopping == "stop_requested" and kind != "end"
         self.lease = None
         if kind in ("next", "end", "pause_next"):
-            self.events.append("committed")
-            self.turns, self.step, self.attempt = self.turns + 1, self.step + 1, 0
-            self.failures = self.losses = 0
-            self.question, doubt = None, ""
-            self.intent, self.results = None, {}
+            self._done()
+            doubt = ""
         if retracts and self.intent is not None and self.intent[1] == token:
             self.intent = None
         if kind in ("next", "pause_next"):
@@ -257,6 +259,31 @@ class Reference:
         answer = self._stopped(doubt) if stopping else self._came_to(kind)
         self.last = token, answer
         return "ok", answer
+
+    def _done(self) -> None:
+        self.events.append("committed")
+        self.turns, self.step, self.attempt = self.turns + 1, self.step + 1, 0
+        self.failures, self.losses, self.erred = 0, 0, False
+        self.question = self.intent = None
+        self.results = {}
+
+    def stay(self, token: int, epoch: int, step: int, node: str, claim: str) -> tuple[Any, ...] | None:
+        """A commit by which the run stays: the grant of its next round under this claim; None: it is to be committed like any other."""
+        if self.lease is None:
+            return None
+        if self.last is not None and self.last[0] == token:
+            return self._granted()[1:] if self.lease.claim == claim else None
+        if (self.token, self.epoch, self.step) != (token, epoch, step):
+            return None
+        number = self.lines[ROLE[node]].cursor
+        told = self.stopping == "stop_requested" or self.question is not None or self.failures or self.losses or self.erred
+        if told or not number:
+            return None
+        self._done()
+        self.node = node
+        self._store_message(self.epoch)
+        self.number, self.last = number, (token, "continued")
+        return self._leased(claim)[1:]
 
     def commit_and_fetch(
         self, token: int, epoch: int, step: int, kind: str, node: str, *, roles: Sequence[str], claim: str, known: bool = True, **asks: Any
@@ -293,7 +320,7 @@ class Reference:
                 return "queued"
             case "damaged":
                 return self._errored()
-        self.failures += 1
+        self.failures, self.erred = self.failures + 1, True
         if kind == "fatal" or self.failures >= MAX_FAILURES:
             return self._errored()
         self.events.append("failed")
@@ -364,7 +391,7 @@ class Reference:
         if self.stopping == "stop_requested":
             return self._stopped(doubt)
         if overran:
-            self.failures += 1
+            self.failures, self.erred = self.failures + 1, True
             if self._too_late() or self.failures >= MAX_FAILURES:
                 return self._errored()
             self.events.append("failed")

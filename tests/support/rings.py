@@ -77,3 +77,19 @@ class Deaf(CircularFlow):
 
         threading.Event().wait(context.inputs["seconds"])
         return {self.early_exit_key: True, "answer": "slept", "status": "finished"}
+
+
+@register("threads")
+class InThreads(CircularFlow):
+    """One node that writes down the thread that plays it; the answer is how many there were in ``rounds``."""
+
+    topology = (Node("Controller", "look", role="controller"),)
+    max_rounds = None
+
+    def look(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        import threading
+
+        seen = sorted({*state.get("seen", []), str(threading.get_ident())})
+        if context.step + 1 < context.inputs["rounds"]:
+            return {"seen": seen}
+        return {"seen": seen, self.early_exit_key: True, "answer": len(seen), "status": "finished"}

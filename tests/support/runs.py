@@ -7,8 +7,9 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from worker import staying
 from worker.execution_state import ExecutionState
-from worker.record import SCHEMA, digest_of
+from worker.record import SCHEMA, Record, digest_of
 from worker.store import Fetch, Fetched, Granted, Refused, Store
 from worker.store.keys import INDEXES
 
@@ -151,6 +152,24 @@ def commit_next(
     return commit(
         store, granted, "next", message=_message(granted, 0, 1), fields=_next(store, granted, node, additions, fields), additions=additions
     )
+
+
+def stay(
+    store: Store,
+    granted: Granted,
+    node: str = "Controller",
+    additions: tuple[str, ...] = ("turn",),
+    next_claim: str = "w1.next",
+    **fields: str,
+) -> Granted | None:
+    """The round is done, ``node`` is next, and the run is to stay: the claim of its next round; None: there is something else to it."""
+    changed, text = _next(store, granted, node, additions, fields), _message(granted, 0, 1)
+    run = Record(granted.fields)
+    stayed = store.commit_and_stay(
+        run.id, epoch=run.epoch, step=run.step, token=granted.token, claim=granted.claim, next_claim=next_claim, queue=changed["queue"],
+        message=text, fields=changed, additions=additions,
+    )  # fmt: skip
+    return stayed and staying.next_claim(run, granted, changed, additions, text, stayed, next_claim)
 
 
 def commit_end(store: Store | Fetches, granted: Granted, additions: tuple[str, ...] = (), **fields: str) -> tuple[str, str]:

@@ -134,3 +134,7 @@ class Keys:
         run = self.run(run_id)
         idem = self.idempotency(idempotency_key) if idempotency_key is not None else run
         return [run, self.memory(run_id), self.events(run_id), self.artifacts(run_id), idem, *self.shared]
+
+    def of_stay(self, run_id: str) -> list[str]:
+        """What commit_and_stay takes."""
+        return [self.run(run_id), self.memory(run_id), self.events(run_id), self.artifacts(run_id), self.due, self.queues, self.paused]

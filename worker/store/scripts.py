@@ -18,6 +18,7 @@ TRANSITIONS = (
     "submit_run",
     "claim_round",
     "commit_round",
+    "commit_and_stay",
     "record_intent",
     "record_once",
     "keep_trace",
@@ -59,7 +60,7 @@ class Transition:
     def arguments(
         self, named: Mapping[str, Any], fields: Mapping[str, str] | None = None, rest: Iterable[str] = ()
     ) -> list[str | bytes | int]:
-        """ARGV as reading.lua reads it: by place, then name and value pairs (None is left out), then what follows ``=``, and ``--``."""
+        """ARGV as arguments.lua reads it: by place, then name and value pairs (None is left out), then what follows ``=``, and ``--``."""
         others = dict(named)
         argv: list[str | bytes | int] = ["" if (value := others.pop(name, None)) is None else value for name in self._places]
         for name, value in others.items():
@@ -93,10 +94,14 @@ class Transition:
 @cache
 def source(name: str) -> str:
     """The full text of transition ``name``, each part in its place: what is rare stands last, as a server makes all that it comes past."""
-    folder = files("worker.store").joinpath("lua")
-    text = folder.joinpath(f"{name}.lua").read_text("utf-8")
-    text = PART.sub(lambda found: folder.joinpath(found[1]).read_text("utf-8"), text)
+    text = _whole(f"{name}.lua")
     return text.replace("--@ arguments\n", _read(_placed(text)), 1)
+
+
+def _whole(name: str) -> str:
+    """The file's text, each part in its place; a part may have parts itself."""
+    text = files("worker.store").joinpath("lua", name).read_text("utf-8")
+    return PART.sub(lambda found: _whole(found[1]), text)
 
 
 def _placed(text: str) -> list[str]:

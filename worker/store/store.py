@@ -3,84 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from worker.store.answers import NEWEST_TURNS, Fetch, Fetched, Granted, Refused, Stayed, Swept, known_flows
 from worker.store.figures import Figures
 from worker.store.pauses import Pauses
 from worker.store.reads import Reads
 
-#: How many of the newest turns come with a claim.
-NEWEST_TURNS = 8
 #: Stands between texts that are told as one (claiming.lua).
 BETWEEN = "\x1f"
 #: Until a run of a paused flow is looked at again (ms), should whoever unpauses the flow die before it is told so.
 PAUSED_LOOK = 30_000
-
-
-@dataclass(frozen=True)
-class Granted:
-    """A claim that was granted: the lease's token and everything the round needs. Times in ms of the server's clock."""
-
-    token: str
-    attempt: int
-    lease_until: int
-    now: int
-    turns: int
-    fields: dict[str, str]
-    newest: list[str]
-    claim: str = ""
-
-
-@dataclass(frozen=True)
-class Fetch:
-    """What a commit is to take too: the next message of these lists (of the first that has one), claimed as ``Store.claim`` would.
-
-    A commit sent again must bring the same ``claim``, an id made for this one alone.
-    """
-
-    lists: Sequence[str]
-    claim: str
-    owner: str
-    lease: int
-    known: Iterable[str]
-    schema: str | None = None
-
-    def named(self) -> dict[str, str | int | None]:
-        """As commit_round.lua takes it."""
-        told: dict[str, str | int | None] = {
-            "fetch": "\n".join(self.lists),
-            "fetch_claim": self.claim,
-            "owner": self.owner,
-            "lease": self.lease,
-        }
-        return {**told, "known": _known(self.known), "newest": NEWEST_TURNS, "schema": self.schema}
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """A message that a commit took, and the claim of its round; None: its own delivery has to ask for one."""
-
-    list: str
-    text: str
-    claim: Granted | None
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A claim that was not granted: why, in a word, and what it concerns."""
-
-    word: str
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class Swept:
-    """What a sweep did: ``(run_id, word)`` of each run looked at; in the outbox, ``(list, message)`` of what is to be published."""
-
-    report: list[tuple[str, str]]
-    handed: list[tuple[str, str]]
 
 
 class Store(Reads):
@@ -150,7 +84,7 @@ class Store(Reads):
     ) -> Granted | Refused:
         """Ask for the right to play a round; see claim_round.lua. Durations in ms."""
         named = {"epoch": epoch, "step": step, "claim": claim, "owner": owner, "lease": lease, "back": back, "back_max": back_max}
-        named |= {"known": _known(known), "newest": NEWEST_TURNS, "schema": schema, "hold": PAUSED_LOOK}
+        named |= {"known": known_flows(known), "newest": NEWEST_TURNS, "schema": schema, "hold": PAUSED_LOOK}
         answer = self._run("claim_round", run_id, named)
         if answer[0] != "ok":
             return Refused(answer[0], answer[1] if len(answer) > 1 else "")
@@ -186,6 +120,38 @@ class Store(Reads):
         answer = self._run("commit_round", run_id, named, given, rest, idempotency_key)
         fetched = self._fetched(answer[2], fetch) if fetch is not None and len(answer) > 2 else None
         return answer[0], answer[1] if len(answer) > 1 else "", fetched
+
+    def commit_and_stay(
+        self,
+        run_id: str,
+        *,
+        epoch: int,
+        step: int,
+        token: str,
+        claim: str,
+        next_claim: str,
+        queue: str,
+        message: str,
+        fields: Mapping[str, str],
+        additions: Sequence[str] = (),
+        artifacts: Mapping[str, str] | None = None,
+        took: int | None = None,
+        data: str | int | None = None,
+    ) -> Stayed | None:
+        """Make a round real that is followed by another, and lease that one to the caller; see commit_and_stay.lua.
+
+        Returns:
+            What the next round is leased under; None: there is something else to it, nothing was written, and ``commit_and_fetch`` knows.
+        """
+        named = {"epoch": epoch, "step": step, "token": token, "claim": claim, "next_claim": next_claim, "list": queue, "message": message}
+        named |= {"took": took, "data": data, "artifacts": 2 * len(artifacts) if artifacts else None}
+        rest = [*(text for pair in (artifacts or {}).items() for text in pair), *additions]
+        answer: Any = self._call("commit_and_stay", self.keys.of_stay(run_id), named, fields, rest, run_id)
+        word, *told = answer.split(" ")
+        if word != "ok":
+            return None
+        token, now, lease_until, number, *round_until = told
+        return Stayed(token, int(now), lease_until, number, *round_until)
 
     def _fetched(self, told: str, fetch: Fetch) -> Fetched | None:
         """What came with a commit; None where its run is gone by now."""
@@ -320,7 +286,3 @@ class Store(Reads):
         named |= {f"length:{queue}": length for queue, length in (lengths or {}).items()}
         report, handed = (list(zip(flat[::2], flat[1::2], strict=True)) for flat in self._call("sweep_due", self.keys.of_sweep(), named))
         return Swept(report, handed)
-
-
-def _known(flows: Iterable[str]) -> str:
-    return f",{','.join(flows)},"

@@ -88,7 +88,9 @@ def _begun(store: Store, claim: Granted, owner: str) -> Attempt:
         names.WORKER: owner,
         names.LOSSES: int(fields.get("losses") or 0),
     }
-    if fields.get("queued_at"):
+    if claim.kept:
+        told[names.QUEUE_WAIT] = 0.0
+    elif fields.get("queued_at"):
         told[names.QUEUE_WAIT] = max(0, int(fields["claimed_at"]) - int(fields["queued_at"])) / 1000
     return Attempt(start(parent_of(store, fields), fields, step, told), step)
 

@@ -6,7 +6,7 @@ traceparent). A run that came without gets one from the first worker that traces
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
@@ -76,8 +76,10 @@ def submission(flow: str, run_id: str) -> Iterator[Root]:
     root.end()
 
 
-def parent_of(store: Store, fields: Mapping[str, str]) -> Context:
-    """What every round of the run is a child of. A run that has no root yet gets one, from the first who asks: so much is written."""
+def parent_of(store: Store, fields: dict[str, str]) -> Context:
+    """What every round of the run is a child of. A run that has no root yet gets one, from the first who asks: so much is written, and
+    added to ``fields``.
+    """
     text = fields.get(FIELD)
     if text is None:
         begun = int(fields["created_at"]) * NS
@@ -88,6 +90,7 @@ def parent_of(store: Store, fields: Mapping[str, str]) -> Context:
         word, text = store.keep_trace(fields["id"], nonce=fields["nonce"], trace=own)
         if word != "ok":
             return Context()  # the run has gone meanwhile
+        fields[FIELD] = text
         if text == own:
             span.end(begun)
             soon.ask()

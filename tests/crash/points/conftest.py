@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -11,10 +12,10 @@ import redis.utils
 from kombu import transport
 
 from tests.crash.points.broker import Transport
-from tests.crash.points.stage import Stage
+from tests.crash.points.stage import LISTS, STAYING, Stage
 from tests.support.servers import CrashableServer
 from tests.support.servers import server as server_of_its_own
-from worker import outbox, rounds
+from worker import committing, fetching, outbox
 from worker.app import make_app
 from worker.settings import Settings
 from worker.store import Store
@@ -24,8 +25,9 @@ from worker.store import Store
 def stage_server() -> Iterator[CrashableServer]:
     """Everything on it is thrown away before each story."""
     with pytest.MonkeyPatch.context() as patch, server_of_its_own("valkey", "everysec") as running:
-        patch.setattr(rounds, "COMMIT_PAUSE", 0.0)  # a commit that is refused is offered again at once
+        patch.setattr(committing, "COMMIT_PAUSE", 0.0)  # a commit that is refused is offered again at once
         patch.setattr(outbox, "SPARED", 0.0)  # and a broker that did not answer is asked again
+        patch.setattr(fetching, "STAY_SECONDS", math.inf)  # no clock decides how long a run stays
         # redis-py reads its own version from the disk for every connection: a tenth of a story.
         patch.setattr(redis.utils, "get_lib_version", functools.cache(redis.utils.get_lib_version))
         logger, level = logging.getLogger("holdfast"), logging.getLogger("holdfast").level
@@ -35,11 +37,11 @@ def stage_server() -> Iterator[CrashableServer]:
 
 
 @pytest.fixture(scope="module")
-def stage(stage_server: CrashableServer) -> Iterator[Stage]:
-    """Fused: runs and messages in one database."""
+def stage(request: pytest.FixtureRequest, stage_server: CrashableServer) -> Iterator[Stage]:
+    """Fused: runs and messages in one database. Its parameter: LISTS, or STAYING, where a worker goes on with what its commits bring."""
     settings = Settings(redis_url=stage_server.url, prefix="points")
     inspector = Store(stage_server.url, "points")
-    yield Stage(settings, make_app(settings), stage_server.url, inspector)
+    yield Stage(settings, make_app(settings), stage_server.url, inspector, fetches=getattr(request, "param", LISTS) == STAYING)
     inspector.close()
 
 

@@ -19,6 +19,14 @@ ANSWERED = """if run.last_token == arg.token then
   return { 'ok', answer or nil, fetched_before(k, now, fetched) }
 end"""
 OPERATED = "if repeated then return repeated end"
+FETCHED_BEFORE = ", fetched_before(k, now, fetched) }"
+STAY_FENCE = "if token ~= arg.token or claim ~= arg.claim or step ~= arg.step or epoch ~= arg.epoch then return OTHER end"
+STAY_ANSWERED = """if last_token == arg.token then -- made already, and the reply was lost
+  if claim ~= arg.next_claim then return OTHER end
+  return granted(token, claimed_at, lease_until, number_in_line, round_until or nil)
+end"""
+STAY_DUE = "call('ZADD', k.due, lease_until, id)"
+STAY_STOP = "stop == 'stop_requested' or "
 PROMISE = "  due_at(k, run, now + number(run.grace))\nend"
 PUSHED = "  call('LPUSH', list, arg.message)\n"
 PUSHING = ("submit_run", "commit_round", "resume_run", "retry_run", "sweep_due")

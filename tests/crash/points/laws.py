@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from flows.outcomes import Command, Turn
+from tests.crash.points.faults import DIES_AFTER, DIES_BEFORE, PAUSES_AFTER, PAUSES_BEFORE
 from tests.support.runs import assert_lawful
 from worker.errors import DamagedRun
 from worker.record import Record, unpack_turns
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Where a fault can lose a message that was taken from its list: until its round is claimed, and nowhere else.
 TAKEN = ("RPOP", "LMOVE", "delivered", "claim_round")
+#: What may cost a worker its round; a lost answer does not.
+GONE = (DIES_BEFORE, DIES_AFTER, PAUSES_BEFORE, PAUSES_AFTER)
 #: What a round may come to, and why a claim may be refused, where only the faults of these stories happen.
 WORDS = {"continued", "completed", "interrupted", "stopped", "errored", "waiting", "queued", "given up"}
 WORDS |= {"fenced", "stale", "finished", "early", "leased"}
@@ -39,6 +42,9 @@ def at_a_death(story: Story) -> Iterator[Violation]:
                 assert_lawful(store, run_id)
             except AssertionError as error:
                 yield Violation("at a death", str(error))
+            fields, due = store.fields(run_id) or {}, store.redis.zscore(store.keys.due, run_id)
+            if fields["phase"] == "leased" and due != int(fields["lease_until"]):
+                yield Violation("at a death", f"leased until {fields['lease_until']}, and due at {due}")
 
 
 def violations(story: Story) -> list[Violation]:
@@ -48,6 +54,7 @@ def violations(story: Story) -> list[Violation]:
 
 
 def _without_end(story: Story) -> Iterator[tuple[str, str]]:
+    yield from _told(story)
     if story.person.run_id is not None:
         events = [entry for _, entry in story.inspector.events(story.person.run_id)]
         yield from _commits(story.inspector.fields(story.person.run_id) or {}, events)
@@ -105,6 +112,9 @@ def _log(story: Story, fields: dict[str, str], events: list[dict[str, str]]) -> 
     struck = [story.wire.trace[fault.at].name for fault in story.faults if fault.fired]
     if not story.outbox and resent > sum(name in TAKEN for name in struck):
         yield "I6", f"{resent} messages were not where the commit had put them; the faults struck at {struck}"
+    gone = sum(fault.kind in GONE and story.wire.trace[fault.at].actor.startswith("worker") for fault in story.faults if fault.fired)
+    if lost > gone:
+        yield "V5", f"{lost} rounds were given to others, where {gone} workers died or stood still"
     if resent + lost > _fired(story):
         yield "V4", f"{resent} messages sent again and {lost} rounds given to others, for {_fired(story)} faults"
 

@@ -28,6 +28,7 @@ class Plot:
         breaks: the effect whose service is broken (the run ends errored) until somebody mends it and retries the run.
         hiccups: the effect whose first attempt fails and is tried again by itself.
         stops: the step in the middle of whose round the run is stopped, and how. It is resumed.
+        doubled: whether the run's first message stands in line twice.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Plot:
     breaks: int | None = None
     hiccups: int | None = None
     stops: tuple[int, StopMode] | None = None
+    doubled: bool = False
 
     @property
     def steps(self) -> int:

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from tests.crash.points.plot import Plot
+from tests.crash.points.stage import LISTS, STAYING
 
 #: A person is asked, stops the run gracefully in the middle of a round and resumes it; it ends errored and is retried; it completes.
 WHOLE = Plot("whole", effects=2, asks=0, breaks=1, stops=(2, "graceful"))
 #: A round is stopped now behind its effect, resumed while its token is held; another fails once and is tried again by itself.
 HASTY = Plot("hasty", effects=2, hiccups=1, stops=(1, "now"))
+#: Its rounds stay: stopped gracefully in the middle of such a one, a person is asked in another. Its first message comes twice.
+STAYS = Plot("stays", effects=3, asks=2, stops=(2, "graceful"), doubled=True)
+#: Stopped now behind the effect of a round that stayed, resumed while its token is held.
+RESTLESS = Plot("restless", effects=2, stops=(3, "now"))
 #: Two rounds' worth of nothing special: for what depends on the hand-over alone.
 PLAIN = Plot("plain", effects=1)
+
+
+def acts(*plots: tuple[str, Plot]) -> Any:
+    """A test's ``stage`` and ``plot``: each of these plots on the stage beside it."""
+    return pytest.mark.parametrize(("stage", "plot"), plots, ids=[f"{plot.name} {stage}" for stage, plot in plots], indirect=["stage"])
+
+
+#: The plots where each has most to show; of WHOLE and HASTY on the other stage, where few rounds stay, each death is played.
+EVERY_ACT = acts((LISTS, WHOLE), (LISTS, HASTY), (STAYING, STAYS), (STAYING, RESTLESS))

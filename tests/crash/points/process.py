@@ -13,12 +13,14 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from tests.crash.points.consumer import Consumer
 from tests.crash.points.faults import Died, WiredConnection
 from tests.crash.points.plot import FLOW
 from worker import Client
 from worker.engine import Engine
+from worker.fetching import Delivery
 from worker.heartbeat import Heartbeat
-from worker.store import Fetched, Granted, Refused, Store, StoreUnavailable
+from worker.store import Fetched, Granted, Refused, Stayed, Store, StoreUnavailable
 from worker.store.connection import RESENDS
 from worker.store.wire import Wire
 
@@ -48,21 +50,36 @@ class WiredStore(Store):
         late = self.story.wire.late
         answer = super().claim(run_id, **options)
         if isinstance(answer, Granted):
-            late = self.story.wire.late - late
-            self.story.tell("granted", token=int(answer.token), step=options["step"], epoch=options["epoch"], late=late)
+            self._granted_by("claim_round", answer.token, options, self.story.wire.late - late)
         return answer
 
     def commit_and_fetch(self, run_id: str, **options: Any) -> tuple[str, str, Fetched | None]:
         late = self.story.wire.late
         word, detail, fetched = super().commit_and_fetch(run_id, **options)
         late = self.story.wire.late - late
-        newest = int(self.story.inspector.redis.hget(self.keys.queues, "token") or 0)  # before anybody else moves
-        self.story.tell("commit", word=word, detail=detail, token=int(options["token"]), newest=newest, late=late, **_where(options))
+        claim = fetched.claim if fetched is not None else None
+        self._committed(word, detail, options, late, claimed=claim is not None)
+        if claim is not None:
+            self._granted_by("commit_round", claim.token, {name: int(claim.fields[name]) for name in ("epoch", "step")}, late)
         return word, detail, fetched
 
+    def commit_and_stay(self, run_id: str, **options: Any) -> Stayed | None:
+        late = self.story.wire.late
+        stayed = super().commit_and_stay(run_id, **options)
+        if stayed is not None:
+            late = self.story.wire.late - late
+            self._committed("ok", "continued", {**options, "kind": "next"}, late, claimed=True)
+            self._granted_by("commit_and_stay", stayed.token, {**options, "step": options["step"] + 1}, late)
+        return stayed
 
-def _where(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: options[name] for name in ("epoch", "step", "kind")}
+    def _committed(self, word: str, detail: str, options: dict[str, Any], late: int, claimed: bool) -> None:
+        newest = int(self.story.inspector.redis.hget(self.keys.queues, "token") or 0)  # before anybody else moves
+        newest -= claimed  # that one was granted after the commit
+        where = {name: options[name] for name in ("epoch", "step", "kind")}
+        self.story.tell("commit", word=word, detail=detail, token=int(options["token"]), newest=newest, late=late, **where)
+
+    def _granted_by(self, transition: str, token: str, where: dict[str, Any], late: int) -> None:
+        self.story.tell("granted", by=transition, token=int(token), step=where["step"], epoch=where["epoch"], late=late)
 
 
 def wired(client: redis.Redis, resends: int = RESENDS) -> None:
@@ -113,6 +130,10 @@ class WorkerProcess(Process):
         self.heartbeat._thread = threading.main_thread()  # it lives, so that none is started: the story beats
         self.engine.flows, self.engine.disabled = {FLOW: story.make_flow}, []
         self.sweeper = self.engine.sweeper("all", "threads", 1)
+        lists = story.inspector.keys.queue_names
+        self.consumer = Consumer(self.engine.fetching, lists)
+        if story.fetches:
+            self.engine.fetching.begin(lists, slots=1, inline=False)
         self.broker = self.engine.store.redis
         if story.outbox:
             self.broker = redis.Redis.from_url(story.broker_url, decode_responses=True)
@@ -142,7 +163,7 @@ class WorkerProcess(Process):
             self.story.refused.append(str(error))
 
     def work(self, queue: str) -> None:
-        """Take the next message of the queue as the broker gives it, play its round, and acknowledge it."""
+        """Take the next message as the broker gives it, play its round, acknowledge it; then likewise what its commit brought."""
         story = self.story
         try:
             text = self._take(queue)
@@ -152,8 +173,18 @@ class WorkerProcess(Process):
         if text is None:
             return
         story.boundary("delivered")
+        delivery = Delivery() if story.fetches else None
+        self._play(text, queue, delivery)
+        while delivery is not None and (following := self.consumer.after(delivery)) is not None:
+            story.between_rounds()
+            text, queue, delivery = following
+            story.boundary(came(delivery))
+            self._play(text, queue, delivery)
+
+    def _play(self, text: str, queue: str, delivery: Delivery | None) -> None:
+        story = self.story
         try:
-            word = self.engine.rounds.play(*round_of(text))
+            word = self.engine.rounds.play(*round_of(text), delivery)
         except StoreUnavailable as error:  # as worker/tasks.py
             story.refused.append(str(error))
             word = "given up"
@@ -175,6 +206,13 @@ class WorkerProcess(Process):
         super().close()
         self.heartbeat._store.close()
         self.broker.close()
+
+
+def came(delivery: Delivery) -> str:
+    """The boundary at which a message came that a commit brought; a fault loses only one that is not claimed."""
+    if delivery.claim is None:
+        return "delivered"
+    return "stays" if delivery.claim.kept else "fetched"
 
 
 def round_of(text: str) -> tuple[str, int, int]:

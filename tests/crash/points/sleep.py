@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.crash.points.story import Story
 
 #: No worker meets so many points before it comes back: only where one is to stand still it needs a thread of its own.
-LONGEST_ACT = 40
+LONGEST_ACT = 200
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Sleepers:
 
     def __init__(self, story: Story, wakes: str) -> None:
         self._story = story
-        self._between = wakes == "between"
+        self._wakes = wakes
         self._pauses = [fault for fault in story.faults if fault.kind in (PAUSES_BEFORE, PAUSES_AFTER)]
         self.asleep: list[Sleeper] = []
         self._baton = threading.Event()
@@ -68,8 +68,10 @@ class Sleepers:
 
     def in_a_round(self) -> None:
         """A worker is in the middle of its round: a good moment to wake the others."""
-        if self._between:
+        if self._wakes == "between":
             self.wake_all()
+        elif self._wakes == "a round on":
+            self.wake_those_left_behind()
 
     def wake_those_left_behind(self) -> None:
         """Wake those without whom the run has gone on."""

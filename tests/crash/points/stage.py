@@ -9,6 +9,9 @@ from celery import Celery
 from worker.settings import Settings
 from worker.store import Store
 
+#: How a worker comes to its rounds: each message is taken from a list; or the run stays with the worker, or its commit fetches the next.
+LISTS, STAYING = "by lists", "staying"
+
 
 @dataclass
 class Stage:
@@ -18,6 +21,7 @@ class Stage:
         app: a Celery app of the settings; it makes the messages.
         broker_url: where they are, for the outbox; the state server for the fused hand-over.
         inspector: looks at what is there, by no process of a story.
+        fetches: whether a worker's commits fetch, and its runs stay.
     """
 
     settings: Settings
@@ -25,6 +29,7 @@ class Stage:
     broker_url: str
     inspector: Store
     outbox: bool = False
+    fetches: bool = False
 
     @property
     def url(self) -> str:

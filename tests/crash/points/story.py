@@ -40,7 +40,7 @@ class Story:
 
     Args:
         wakes: for a worker that stands still: ``later``, when others have moved the run on, or ``between``, in the middle of
-            the round of the one that took over.
+            the round of the one that took over, or ``a round on``, in the middle of one behind that.
         sweeps, change, dispatcher, key_of: what the controls take away: the sweep, a rule of a script, the engine's
             dispatcher, the engine's idempotency key.
     """
@@ -58,7 +58,7 @@ class Story:
         key_of: Callable[[RoundContext], str] = lambda context: context.idempotency_key,
     ) -> None:
         self.app, self.settings, self.url, self.broker_url = stage.app, stage.settings, stage.url, stage.broker_url
-        self.inspector, self.outbox = stage.inspector, stage.outbox
+        self.inspector, self.outbox, self.fetches = stage.inspector, stage.outbox, stage.fetches
         self.plot, self.faults = plot, list(faults)
         self.sweeps, self.change, self.dispatcher, self.key_of = sweeps, change, dispatcher, key_of
         self.now = START
@@ -69,6 +69,7 @@ class Story:
         self.person, self.receiver = Person(plot), Receiver()
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.refused: list[str] = []
+        self.doubled = False
         #: Laws that did not hold on the way.
         self.found: list[Violation] = []
         self._look = self.inspector.redis.register_script(LOOK)
@@ -133,6 +134,12 @@ class Story:
             first, second = map(self.broker.llen, keys.queue_names)
         return keys.queue_names[0] if first else keys.queue_names[1] if second else None, tuple(where)
 
+    def between_rounds(self) -> None:
+        """Before a worker goes on with what its commit brought: time passes, and the person asks again for what nobody acknowledged."""
+        self.set_forward(TICK)
+        while self.person.wants:
+            self.person_acts()
+
     def set_forward(self, ms: int) -> None:
         self.now += ms
         for store in (self.inspector, *self.stores):
@@ -195,6 +202,9 @@ class Story:
                 self.person.act(client)
             except StoreUnavailable as error:
                 self.refused.append(str(error))
+        if self.plot.doubled and self.person.run_id is not None and not self.doubled:
+            self.doubled = True
+            self.double(self.person.run_id)
 
     def stop_if_wanted(self, context: RoundContext) -> None:
         """In the middle of a round, the person stops the run."""
@@ -206,7 +216,12 @@ class Story:
     def worker_beats(self) -> None:
         self.wire.actor.beat()
 
-    # What the broker does for the outbox.
+    # What the broker does.
+
+    def double(self, run_id: str) -> None:
+        """The run's message stands in line once more, as one that was sent again."""
+        queue, message = self.inspector.redis.hmget(self.inspector.keys.run(run_id), "queue", "message")
+        self.broker.lpush(queue, message)
 
     def unacknowledged(self, queue: str) -> str:
         return f"{queue}.unacknowledged"

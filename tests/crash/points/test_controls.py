@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from flows import RoundContext
-from tests.crash.points.controls import ANSWERED, ANY_TOKEN, FENCE, OPERATED, PUSHED, Split, split, without
+from tests.crash.points.controls import (
+    ANSWERED,
+    ANY_TOKEN,
+    FENCE,
+    FETCHED_BEFORE,
+    OPERATED,
+    PUSHED,
+    STAY_ANSWERED,
+    STAY_DUE,
+    STAY_FENCE,
+    STAY_STOP,
+    Split,
+    split,
+    without,
+)
 from tests.crash.points.faults import DIES_AFTER, DIES_BEFORE, PAUSES_BEFORE, REPLY_LOST, Fault
 from tests.crash.points.plans import broken
 from tests.crash.points.plot import Plot
-from tests.crash.points.plots import PLAIN, WHOLE
-from tests.crash.points.stage import Stage
+from tests.crash.points.plots import PLAIN, STAYS, WHOLE
+from tests.crash.points.stage import STAYING, Stage
 from tests.crash.points.story import Story
 
 
@@ -64,3 +81,42 @@ def test_a_key_of_its_own_for_each_attempt_applies_an_effect_twice(stage: Stage)
         return f"{context.run_id}:{context.step}:{context.attempt}"
 
     assert "I12" in laws_broken(stage, DIES_BEFORE, "behind the effect", key_of=naive)
+
+
+#: The step of STAYS whose commit it is: so many have asked to stay before. The first goes into a line that nothing was taken from yet.
+FIRST_STAY, AFTER_THE_STOP, WITHOUT_A_BEAT = 1, 3, 4
+
+staying = pytest.mark.parametrize("stage", [STAYING], indirect=True)
+
+
+@staying
+def test_without_its_fence_a_stay_takes_the_round_that_another_has(stage: Stage) -> None:
+    change = without(STAY_FENCE, "commit_and_stay")
+    laws = laws_broken(stage, PAUSES_BEFORE, "commit_and_stay", STAYS, FIRST_STAY, wakes="a round on", change=change)
+    assert "I4" in laws
+
+
+@staying
+def test_a_stay_that_forgets_its_answer_robs_the_worker_that_made_it(stage: Stage) -> None:
+    """Where the commit before it fetched nothing: else commit_round may know the claim by what that one fetched."""
+    change, plot = without(STAY_ANSWERED, "commit_and_stay"), replace(STAYS, doubled=False)
+    assert "V5" in laws_broken(stage, REPLY_LOST, "commit_and_stay", plot, AFTER_THE_STOP, change=change)
+
+
+@staying
+def test_a_stay_without_its_due_time_is_no_promise(stage: Stage) -> None:
+    change = without(STAY_DUE, "commit_and_stay")
+    assert "at a death" in laws_broken(stage, DIES_AFTER, "commit_and_stay", STAYS, WITHOUT_A_BEAT, change=change)
+
+
+@staying
+def test_a_stay_that_asks_for_no_stop_goes_on_after_it(stage: Stage) -> None:
+    change = without(STAY_STOP, "commit_and_stay")
+    laws = {violation.law for violation in broken(lambda faults: Story(stage, STAYS, faults, change=change).play(), [])}
+    assert "I8" in laws
+
+
+@staying
+def test_a_commit_that_forgets_what_it_fetched_robs_the_worker_of_it(stage: Stage) -> None:
+    change = without(FETCHED_BEFORE, "commit_round", instead=" }")
+    assert "V5" in laws_broken(stage, REPLY_LOST, "commit_round", STAYS, change=change)

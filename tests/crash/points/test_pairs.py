@@ -8,14 +8,14 @@ from tests.crash.points.faults import Fault
 from tests.crash.points.figures import counted, shown
 from tests.crash.points.plans import Plan, deaths, worlds
 from tests.crash.points.plot import Plot
-from tests.crash.points.plots import HASTY, WHOLE
+from tests.crash.points.plots import EVERY_ACT
 from tests.crash.points.stage import Stage
 from tests.crash.points.story import Story
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
-@pytest.mark.parametrize("plot", [WHOLE, HASTY], ids=lambda plot: plot.name)
+@EVERY_ACT
 def test_a_process_may_die_and_another_anywhere_after_that(stage: Stage, plot: Plot) -> None:
     """All pairs of deaths that leave different worlds behind: each pair of such worlds is played once."""
     alike = {group[0]: len(group) for group in worlds(counted(stage, plot))}

@@ -10,13 +10,14 @@ from tests.crash.points.faults import DIES_BEFORE, Fault
 from tests.crash.points.figures import counted, play, shown
 from tests.crash.points.plans import changes, deaths, lost_replies, worlds
 from tests.crash.points.plot import Plot
-from tests.crash.points.plots import HASTY, WHOLE
-from tests.crash.points.stage import Stage
+from tests.crash.points.plots import EVERY_ACT, STAYS, WHOLE, acts
+from tests.crash.points.stage import LISTS, STAYING, Stage
 from tests.crash.points.story import Story
 from worker.store.scripts import TRANSITIONS
 
 #: Transitions of operations that these stories do not have, each with the tests that do.
 ELSEWHERE = {
+    "commit_and_stay": "test_staying.py",
     "record_intent": "tests/store/test_intent.py",
     "record_once": "tests/store/test_once.py",
     "keep_trace": "tests/store/test_trace.py",
@@ -28,14 +29,15 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("plot", [WHOLE, HASTY], ids=lambda plot: plot.name)
+@EVERY_ACT
 def test_without_a_fault_nothing_is_tried_twice(stage: Stage, plot: Plot) -> None:
     shown("no fault", stage, plot, [()])
 
 
-def test_a_story_meets_the_same_points_whenever_it_is_played(stage: Stage) -> None:
-    story = counted(stage, WHOLE)
-    assert story.wire.trace == Story(stage, WHOLE).play().wire.trace
+@acts((LISTS, WHOLE), (STAYING, STAYS))
+def test_a_story_meets_the_same_points_whenever_it_is_played(stage: Stage, plot: Plot) -> None:
+    story = counted(stage, plot)
+    assert story.wire.trace == Story(stage, plot).play().wire.trace
 
 
 def test_every_transition_of_these_operations_is_among_the_points(stage: Stage) -> None:
@@ -45,17 +47,18 @@ def test_every_transition_of_these_operations_is_among_the_points(stage: Stage) 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # where the cores are taken, hundreds of stories take their time
-def test_a_process_may_die_at_every_point(stage: Stage) -> None:
-    story = counted(stage, WHOLE)
+@acts((LISTS, WHOLE), (STAYING, WHOLE), (STAYING, STAYS))
+def test_a_process_may_die_at_every_point(stage: Stage, plot: Plot) -> None:
+    story = counted(stage, plot)
     places, requests = len(story.wire.trace), sum(point.request for point in story.wire.trace)
     after: dict[tuple[str, int], list[str]] = {}
 
     def plays(faults: Sequence[Fault]) -> Story:
-        played = Story(stage, WHOLE, faults).play()
+        played = Story(stage, plot, faults).play()
         after[faults[0].kind, faults[0].at] = changes(played, faults[0].at + 1)
         return played
 
-    tally = play("death at every point", plays, WHOLE, ((death,) for death in deaths(story)))
+    tally = play("death at every point", plays, plot, ((death,) for death in deaths(story)))
     assert tally.stories == places + requests
     alike = worlds(story)
     print(f"points: {requests} requests, {places - requests} boundaries of user code; {len(alike)} different worlds left behind")
@@ -64,8 +67,9 @@ def test_a_process_may_die_at_every_point(stage: Stage) -> None:
 
 
 @pytest.mark.slow
-def test_every_reply_may_be_lost(stage: Stage) -> None:
-    shown("reply lost", stage, WHOLE, ((lost,) for lost in lost_replies(counted(stage, WHOLE))))
+@acts((LISTS, WHOLE), (STAYING, WHOLE), (STAYING, STAYS))
+def test_every_reply_may_be_lost(stage: Stage, plot: Plot) -> None:
+    shown("reply lost", stage, plot, ((lost,) for lost in lost_replies(counted(stage, plot))))
 
 
 def test_a_fault_that_never_strikes_is_no_proof(stage: Stage) -> None:

@@ -8,17 +8,17 @@ from tests.crash.points.faults import Fault
 from tests.crash.points.figures import counted, play
 from tests.crash.points.plans import pauses
 from tests.crash.points.plot import Plot
-from tests.crash.points.plots import HASTY, WHOLE
+from tests.crash.points.plots import EVERY_ACT
 from tests.crash.points.stage import Stage
 from tests.crash.points.story import Story
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("wakes", ["later", "between"])
-@pytest.mark.parametrize("plot", [WHOLE, HASTY], ids=lambda plot: plot.name)
+@pytest.mark.parametrize("wakes", ["later", "between", "a round on"])
+@EVERY_ACT
 def test_a_worker_may_stand_still_while_another_takes_its_round(stage: Stage, plot: Plot, wakes: str) -> None:
-    """It wakes when the run has gone on without it, or in the middle of the other's round; what it then hands back is refused."""
+    """It wakes when the run has gone on without it, or in the middle of a round of the other; what it then hands back is refused."""
     fenced = 0
 
     def plays(faults: list[Fault]) -> Story:

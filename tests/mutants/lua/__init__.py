@@ -12,6 +12,7 @@ from tests.mutants.lua import (
     moving,
     reading,
     recording,
+    staying,
     steering,
     sweeping,
     tracing,
@@ -32,6 +33,7 @@ MUTANTS = (
     *moving.MUTANTS,
     *reading.MUTANTS,
     *recording.MUTANTS,
+    *staying.MUTANTS,
     *tracing.MUTANTS,
     *trust.MUTANTS,
 )

@@ -1,4 +1,4 @@
-"""Mutants of continuing.lua: the commit that is followed by another round, beside those of commit.py."""
+"""Mutants of continuing.lua and logging.lua: the commit that is followed by another round, beside those of commit.py."""
 
 from tests.mutants.mutant import Mutant
 
@@ -8,7 +8,7 @@ AT_ONCE = "test_commit.py::test_next_writes_state_memory_event_due_time_and_mess
 
 MUTANTS = (
     Mutant(
-        "continuing.events_of_any_type", "continuing", "if type(logged) == 'table' then return false end", "",
+        "continuing.events_of_any_type", "logging", "if type(logged) == 'table' then return false end", "",
         "a wrong type is answered before any write", TYPES,
     ),
     Mutant(

@@ -18,7 +18,7 @@ MUTANTS = (
         "test_commit.py::test_more_additions_and_values_than_luas_stack_holds_are_all_kept",
     ),
     Mutant(
-        "moving.fields_at_once", "reading",
+        "moving.fields_at_once", "arguments",
         "for i = first, last, MOST_AT_ONCE do call(command, key, unpack(words, i, math.min(i + MOST_AT_ONCE - 1, last))) end",
         "if first <= last then call(command, key, unpack(words, first, last)) end",
         "a run may hold more values than Lua's stack",

@@ -1,10 +1,10 @@
-"""Mutants of reading.lua, with which every transition begins."""
+"""Mutants of arguments.lua and reading.lua, with which every transition begins."""
 
 from tests.mutants.mutant import Mutant
 
 MUTANTS = (
     Mutant(
-        "reading.any_number", "reading", "return text and #text <= 15 and find(text, '^%d+$') ~= nil end",
+        "arguments.any_number", "arguments", "return text and #text <= 15 and find(text, '^%d+$') ~= nil end",
         "return text and tonumber(text) ~= nil end", "nan, inf, 0x10 and 1e3 are no counts",
         "test_damage.py::test_a_garbled_control_field_is_damaged_and_nothing_is_written",
     ),

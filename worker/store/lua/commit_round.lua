@@ -27,6 +27,7 @@
 --@ counting.lua
 --@ claiming.lua
 --@ fetching.lua
+--@ logging.lua
 --@ continuing.lua
 local k = keys_of_one_run()
 local now = clock()

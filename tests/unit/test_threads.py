@@ -1,0 +1,85 @@
+"""Threads: work that is submitted from one of them runs in that one, next; all other work as in any pool."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from worker.threads import Threads
+
+
+@pytest.fixture
+def threads() -> Iterator[Threads]:
+    with Threads(4) as found:
+        yield found
+
+
+def test_what_work_hands_over_runs_in_its_own_thread_once_it_has_ended(threads: Threads) -> None:
+    seen: list[tuple[str, int]] = []
+    followers: list[Future[Any]] = []
+
+    def act(left: int) -> None:
+        if left:
+            followers.append(threads.submit(act, left - 1))
+        seen.append((f"{left} ended", threading.get_ident()))
+
+    threads.submit(act, 3).result(10)
+    assert [follower.result(10) for follower in followers] == [None] * 3
+    assert [what for what, _ in seen] == ["3 ended", "2 ended", "1 ended", "0 ended"]
+    assert len({who for _, who in seen}) == 1
+
+
+def test_a_thousand_in_a_row_are_no_stack_of_a_thousand(threads: Threads) -> None:
+    done: Future[str] = Future()
+
+    def act(left: int) -> None:
+        if left:
+            threads.submit(act, left - 1)
+        else:
+            done.set_result("done")
+
+    threads.submit(act, 5_000)
+    assert done.result(30) == "done"
+
+
+def test_work_from_elsewhere_runs_beside_it(threads: Threads) -> None:
+    """Two that wait for each other: neither could end in the other's thread."""
+    barrier = threading.Barrier(2)
+    both = [threads.submit(barrier.wait, 10) for _ in range(2)]
+    assert sorted(one.result(10) for one in both) == [0, 1]
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1)])
+def test_what_one_raises_is_told_to_who_asks_and_ends_nothing_else(threads: Threads, error: BaseException) -> None:
+    followers: list[Future[Any]] = []
+
+    def fails() -> None:
+        raise error
+
+    def act() -> None:
+        followers.extend([threads.submit(fails), threads.submit(threading.get_ident)])
+        fails()
+
+    first = threads.submit(act)
+    with pytest.raises(type(error)):
+        first.result(10)
+    with pytest.raises(type(error)):
+        followers[0].result(10)
+    assert isinstance(followers[1].result(10), int)
+    assert threads.submit(str, 7).result(10) == "7"
+
+
+def test_what_was_cancelled_before_its_turn_does_not_run(threads: Threads) -> None:
+    ran: list[str] = []
+
+    def act() -> None:
+        assert threads.submit(ran.append, "cancelled").cancel()
+        threads.submit(ran.append, "kept")
+
+    threads.submit(act).result(10)
+    threads.shutdown()
+    assert ran == ["kept"]

@@ -1,0 +1,192 @@
+"""Committing: what a round came to is made real, and the next round is taken in the same write where this worker has a place for it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import TypeVar
+
+from flows.base import Role
+from worker.dispatch import Dispatcher
+from worker.fetching import Delivery, Fetching
+from worker.ids import new_digits
+from worker.processes import process_name
+from worker.record import SCHEMA, Record
+from worker.staying import next_claim
+from worker.store import Fetch, Fetched, Granted, Store, StoreUnavailable
+from worker.transitions import Settlement
+
+T = TypeVar("T")
+logger = logging.getLogger("holdfast.rounds")
+
+#: A result is kept and offered for so many seconds while the server is away: longer than a restart or a failover takes.
+COMMIT_PATIENCE = 300.0
+COMMIT_PAUSE = 0.5
+#: And for so many while the worker is shutting down: whoever stops it waits, usually for 30 seconds.
+DRAIN_PATIENCE = 15.0
+
+
+class Committing:
+    """Commits rounds for one worker process.
+
+    Args:
+        flows: the names of the flows that the worker plays.
+        owner: the worker's name.
+        lease: of what is fetched, in ms.
+        draining: whether the worker is shutting down.
+        in_flight: how many rounds the process plays.
+        fetching: what of its commits fetch; None: nothing.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        dispatcher: Dispatcher,
+        flows: Iterable[str],
+        owner: str,
+        lease: int,
+        draining: Callable[[], bool],
+        in_flight: Callable[[], int],
+        fetching: Fetching | None = None,
+    ) -> None:
+        self._store = store
+        self._dispatcher = dispatcher
+        self._flows = flows
+        self._owner = owner
+        self._lease = lease
+        self._draining = draining
+        self._in_flight = in_flight
+        self._fetching = fetching
+
+    def commit(
+        self,
+        record: Record,
+        claim: Granted,
+        settlement: Settlement,
+        nodes: Mapping[str, Role],
+        took: int,
+        delivery: Delivery | None,
+        beside: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
+        """Commit what the round of ``claim`` came to.
+
+        Args:
+            nodes: the nodes of the run's flow, each with its role.
+            took: ms.
+            delivery: takes what the commit fetches; None: it is to fetch nothing.
+            beside: further fields to write.
+
+        Returns:
+            ``fenced``, ``missing`` or ``damaged``; else what the commit came to (``continued``, ``completed``, ...).
+
+        Raises:
+            StoreUnavailable: the server was away for too long.
+        """
+        options = dict(settlement.options)
+        fields = {**settlement.fields, **beside}
+        handed = record.fields["queue"], record.fields["message"]  # of a round that is given back
+        if settlement.message is not None:
+            wanted = settlement.message
+            message = self._dispatcher.message(nodes[wanted.node], record.id, wanted.epoch, wanted.step)
+            options["message"] = message.text
+            fields |= {"task": message.task, "queue": message.queue}
+            handed = message.queue, message.text
+        if settlement.kind == "next":  # with the others, what stands may have to be written again after something took it away
+            fields = {name: text for name, text in fields.items() if record.fields.get(name) != text}
+        fetch = self._fetch() if delivery is not None and not self._draining() else None
+        if delivery is not None and fetch is not None and settlement.kind == "next" and delivery.stays and handed[0] in fetch.lists:
+            claimed = self._stay(record, claim, settlement, fields, took, handed, fetch.claim)
+            if claimed is not None:
+                self._keep(delivery, Fetched(*handed, claimed))
+                return "continued"
+        word, detail, fetched = self._patiently(
+            record,
+            lambda: self._store.commit_and_fetch(
+                record.id,
+                epoch=record.epoch,
+                step=record.step,
+                token=claim.token,
+                claim=claim.claim,
+                kind=settlement.kind,
+                fields=fields,
+                additions=settlement.additions,
+                artifacts=settlement.artifacts,
+                idempotency_key=record.fields.get("idem"),
+                took=took,
+                fetch=fetch,
+                **options,
+            ),
+        )
+        if fetched is not None and delivery is not None:
+            self._keep(delivery, fetched)
+        if word == "fenced":
+            logger.warning(
+                "run %s, step %d: the result came too late and was refused (%s); the round belongs to another worker, or was stopped",
+                record.id,
+                record.step,
+                settlement.kind,
+            )
+        elif word != "ok":
+            logger.error("run %s, step %d: the commit was refused: %s %s", record.id, record.step, word, detail)
+        elif detail in ("continued", "queued"):
+            self._dispatcher.hand_over([handed])
+        return detail if word == "ok" else word
+
+    def _stay(
+        self,
+        record: Record,
+        claim: Granted,
+        settlement: Settlement,
+        fields: Mapping[str, str],
+        took: int,
+        handed: tuple[str, str],
+        next_id: str,
+    ) -> Granted | None:
+        """The claim of the run's next round, where it stays; None: it is to be committed like any other."""
+        queue, message = handed
+        stayed = self._patiently(
+            record,
+            lambda: self._store.commit_and_stay(
+                record.id,
+                epoch=record.epoch,
+                step=record.step,
+                token=claim.token,
+                claim=claim.claim,
+                next_claim=next_id,
+                queue=queue,
+                message=message,
+                fields=fields,
+                additions=settlement.additions,
+                artifacts=settlement.artifacts,
+                took=took,
+                data=settlement.options.get("data"),
+            ),
+        )
+        return None if stayed is None else next_claim(record, claim, fields, settlement.additions, message, stayed, next_id)
+
+    def _patiently(self, record: Record, ask: Callable[[], T]) -> T:
+        """The server's answer, asked for again while it is away."""
+        began = time.monotonic()
+        while True:
+            try:
+                return ask()
+            except StoreUnavailable as error:
+                if time.monotonic() - began > (DRAIN_PATIENCE if self._draining() else COMMIT_PATIENCE):
+                    raise
+                logger.warning("run %s, step %d: the result waits to be committed: %s", record.id, record.step, error)
+                time.sleep(COMMIT_PAUSE)
+
+    def _keep(self, delivery: Delivery, fetched: Fetched) -> None:
+        if self._fetching is not None:
+            self._fetching.keep(delivery, fetched)
+
+    def _fetch(self) -> Fetch | None:
+        lists = self._fetching.lists(self._in_flight()) if self._fetching is not None else ()
+        return Fetch(lists, new_claim(), self._owner, self._lease, self._flows, SCHEMA) if lists else None
+
+
+def new_claim() -> str:
+    """The id of one claim; by its beginning forfeit_lease.lua knows whose it is."""
+    return f"{process_name()}.{new_digits(32)}"
