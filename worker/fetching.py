@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import logging
+import math
 import sys
 import time
 from collections import deque
@@ -58,7 +59,7 @@ class Fetching:
         self._give_back = give_back
         self._orders: list[Sequence[str]] = []
         self._turns = itertools.count(1)
-        self._left = 0.0
+        self._left = -math.inf
         self._slots = 0
         self._inline = False
         #: Those with a claim, on their way through Celery's consumer, by delivery tag.
