@@ -19,6 +19,7 @@ from worker.dispatch import Dispatcher, Fused
 from worker.fetching import Fetching
 from worker.figures import RoundFigures
 from worker.heartbeat import Heartbeat, Lease
+from worker.lanes import Lanes
 from worker.outbox import Outbox
 from worker.processes import process_name
 from worker.rounds import Rounds
@@ -117,7 +118,12 @@ class Engine:
     @cached_property
     def rounds(self) -> Rounds:
         parts = self.store, self.dispatcher, self.heartbeat, self.settings, self.flows, self.name, self.draining.is_set, self.fetching
-        return Rounds(*parts, figures=self.figures)
+        return Rounds(*parts, figures=self.figures, lanes=self.lanes)
+
+    @cached_property
+    def lanes(self) -> Lanes:
+        """For the threads of this process; a thread that has nothing left to play makes room."""
+        return Lanes()
 
     @cached_property
     def fetching(self) -> Fetching:

@@ -139,7 +139,7 @@ def _step(engine: Engine) -> type[bootsteps.StartStopStep]:
             if engine.settings.fetch and pool in ("threads", "solo") and alone and not engine.dispatcher.outbox:
                 if type(getattr(parent.pool, "executor", None)) is ThreadPoolExecutor:  # Celery's, and it has no thread yet
                     parent.pool.executor.shutdown()
-                    parent.pool.executor = Threads(parent.pool.limit)
+                    parent.pool.executor = Threads(parent.pool.limit, engine.lanes.leave)
                 engine.fetching.begin(lists, parent.pool.limit, inline=pool == "solo")
 
         def register_with_event_loop(self, parent: Any, hub: Any) -> None:

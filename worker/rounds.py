@@ -20,6 +20,7 @@ from worker.fetching import Delivery, Fetching
 from worker.figures import RoundFigures
 from worker.gate import too_late
 from worker.heartbeat import Heartbeat, Lease
+from worker.lanes import PATIENCE, Lanes
 from worker.ledger import Ledger
 from worker.logs import about
 from worker.record import SCHEMA, Record
@@ -44,6 +45,7 @@ class Rounds:
         draining: whether the worker is shutting down; a round claimed then is given back.
         fetching: what of its commits fetch; None: nothing.
         figures: is told what rounds come to; None: nobody is.
+        lanes: in which brief rounds of runs that stay are played; None: its own.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Rounds:
         draining: Callable[[], bool] = lambda: False,
         fetching: Fetching | None = None,
         figures: RoundFigures | None = None,
+        lanes: Lanes | None = None,
     ) -> None:
         self._store = store
         self._heartbeat = heartbeat
@@ -65,6 +68,7 @@ class Rounds:
         self._owner = owner
         self._draining = draining
         self._figures = figures or RoundFigures()
+        self._lanes = lanes or Lanes()
         lease = _ms(settings.lease_seconds)
         self._committing = Committing(store, dispatcher, flows, owner, lease, draining, lambda: len(heartbeat), fetching)
 
@@ -89,8 +93,18 @@ class Rounds:
                     self._tell_refusal(run_id, epoch, step, answer)
                     return answer.word
             claim = answer
+        if delivery is not None:
+            self._into_lane(claim, delivery)
         with about({**facts, "attempt": claim.attempt, "node": claim.fields.get("current_node")}):
             return self._play(run_id, claim, delivery)
+
+    def _into_lane(self, claim: Granted, delivery: Delivery) -> None:
+        """A run that goes on with a brief round does so in a lane; who begins another run, or may take longer, makes room."""
+        if claim.kept and self._lanes.is_brief(claim.fields["flow"], claim.fields["current_node"]):
+            # Nobody beats for the lease meanwhile. Nor is what a run waits here for others taken off the time for which it stays.
+            delivery.until += self._lanes.enter(min(PATIENCE, self._settings.lease_seconds / 4))
+        else:
+            self._lanes.leave()
 
     def give_back(self, claim: Granted) -> None:
         """Return a claim that was fetched and whose round is not begun here; nobody is charged for it."""
@@ -202,10 +216,11 @@ class Rounds:
         return failure(record, error, self._settings, random.random())
 
     def _count(self, record: Record, claim: Granted, nodes: Mapping[str, Role], word: str, took: int) -> None:
-        """For whoever watches; a node that the flow does not have is none of the figures'."""
+        """For whoever watches, and for the next round of this node; one that the flow does not have is no node."""
         fields = record.fields
         if fields["current_node"] in nodes:
             self._figures.round(fields["flow"], fields["current_node"], word, took)
+            self._lanes.took(fields["flow"], fields["current_node"], took)
         if not claim.kept and fields["queue"] in self._store.keys.queue_names and "queued_at" in fields:
             self._figures.waited(role_of(fields["queue"]), claim.now - int(fields["queued_at"]))
 

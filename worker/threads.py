@@ -16,10 +16,15 @@ Work = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 class Threads(ThreadPoolExecutor):
-    """So many threads at most; what is submitted from one of them runs there, as soon as what it runs has ended."""
+    """So many threads at most; what is submitted from one of them runs there, as soon as what it runs has ended.
 
-    def __init__(self, most: int) -> None:
+    Args:
+        idle: called by a thread that has nothing left to run.
+    """
+
+    def __init__(self, most: int, idle: Callable[[], None] = lambda: None) -> None:
         super().__init__(most)
+        self._idle = idle
         self._own = threading.local()
 
     def submit(self, act: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
@@ -39,6 +44,7 @@ class Threads(ThreadPoolExecutor):
             while line:
                 _follow(*line.popleft())
             del self._own.line
+            self._idle()
 
 
 def _follow(future: Future[Any], act: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from typing import Any, ClassVar
 
 from flows import CircularFlow, FatalError, Interrupt, Node, RetryableError, RoundContext, register
 
@@ -73,8 +74,6 @@ class Deaf(CircularFlow):
     topology = (Node("Executor", "sleep"),)
 
     def sleep(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
-        import threading
-
         threading.Event().wait(context.inputs["seconds"])
         return {self.early_exit_key: True, "answer": "slept", "status": "finished"}
 
@@ -87,9 +86,33 @@ class InThreads(CircularFlow):
     max_rounds = None
 
     def look(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
-        import threading
-
         seen = sorted({*state.get("seen", []), str(threading.get_ident())})
         if context.step + 1 < context.inputs["rounds"]:
             return {"seen": seen}
         return {"seen": seen, self.early_exit_key: True, "answer": len(seen), "status": "finished"}
+
+
+@register("traffic")
+class Traffic(CircularFlow):
+    """One node, which writes down in its process whose round it is and how many others are under way; the answer is what stands there.
+
+    Inputs: ``number`` of the run, ``rounds``, ``seconds`` that each takes, ``together``: so many runs wait for each other in their last.
+    """
+
+    topology = (Node("Controller", "drive", role="controller"),)
+    max_rounds = None
+    _log: ClassVar[list[tuple[int, int]]] = []
+    _under_way: ClassVar[set[int]] = set()
+    _barriers: ClassVar[dict[int, threading.Barrier]] = {}
+
+    def drive(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        number, together = context.inputs["number"], context.inputs.get("together")
+        is_last = context.step + 1 >= context.inputs["rounds"]
+        self._log.append((number, len(self._under_way)))
+        self._under_way.add(number)
+        if seconds := context.inputs.get("seconds"):
+            context.cancelled.wait(seconds)
+        if is_last and together:
+            self._barriers.setdefault(together, threading.Barrier(together)).wait(30)
+        self._under_way.discard(number)
+        return {self.early_exit_key: True, "answer": self._log, "status": "finished"} if is_last else {}

@@ -83,3 +83,20 @@ def test_what_was_cancelled_before_its_turn_does_not_run(threads: Threads) -> No
     threads.submit(act).result(10)
     threads.shutdown()
     assert ran == ["kept"]
+
+
+def test_a_thread_that_has_nothing_left_says_so_once_whatever_became_of_its_work() -> None:
+    idle: list[int] = []
+    with Threads(1, lambda: idle.append(threading.get_ident())) as threads:
+
+        def act(left: int) -> int:
+            if left:
+                threads.submit(act, left - 1)
+            assert idle == []
+            return threading.get_ident()
+
+        who = threads.submit(act, 3).result(10)
+        assert threads.submit(lambda: list(idle)).result(10) == [who]
+        with pytest.raises(ZeroDivisionError):
+            threads.submit(lambda: 1 // 0).result(10)
+    assert idle == [who] * 3
