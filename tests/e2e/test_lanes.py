@@ -8,12 +8,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
 
 from tests.support import rings as rings  # registers
+from tests.support.command_line import CommandLine
 from tests.support.workers import workers
 from worker import Client, Settings
 from worker.engine import Engine
@@ -62,6 +64,18 @@ def test_nothing_hangs_on_a_lane(client: Client, settings: Settings) -> None:
     runs = 3 * LANES
     log = drive(client, settings, runs, rounds=40, together=runs)
     assert len(log) == 40 * runs
+
+
+def test_threads_that_begin_at_once_do_not_each_look_through_all_that_is_installed(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    """As Celery does for a task's first look at its app's result backend: five hundred threads were busy with it for a minute."""
+    holdfast = CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="tests.support.rings,tests.support.looking")
+    with holdfast.worker("--concurrency", "32"):
+        ids = [client.submit("traffic", "go", {"number": number, "rounds": 1, "together": 32}).id for number in range(32)]
+        for run_id in ids:
+            client.wait(run_id, 60)
+    assert client._store.redis.get(f"{settings.prefix}:test:looked") == "1"
 
 
 @pytest.fixture

@@ -217,3 +217,19 @@ def test_five_hundred_threads_at_once_each_get_their_answer(any_server: Crashabl
         thread.join()
     assert found == [(["ok"], [])] * 500
     store.close()
+
+
+def test_no_connection_looks_through_what_is_installed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For its library's version, which it tells the server: of many threads that connect at once, each would."""
+    ask(store, "PING")
+    looked: list[str] = []
+    monkeypatch.setattr("redis.utils.metadata.version", lambda name: looked.append(name) or "0")
+    with store.redis.pipeline(transaction=False) as pipe:  # of one that reads, and of one that transitions take
+        pipe.ping().execute()
+    held = [store._wire._take() for _ in range(3)]
+    for connection in held:
+        connection.connect()
+        connection.disconnect()
+    assert looked == []
+    told = store.redis.client_info()
+    assert told.get("lib-ver", redis.__version__) == redis.__version__  # Redis 7.0 is told, and does not tell

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, cast
 
 import redis
@@ -31,6 +32,10 @@ SOCKET_TIMEOUT = 5.0
 MAX_CONNECTIONS = 2**31
 #: Bytes; longer words are sent by themselves instead of being copied into the command. redis-py's own figure.
 PIECE = 6000
+
+
+#: What a connection tells the server of itself. Made once: it is looked up among all that is installed, which takes longer than to connect.
+library = cache(redis.DriverInfo)
 
 
 class StoreUnavailable(HoldfastError, ConnectionError):
@@ -91,7 +96,7 @@ class Connection:
         )
         # What packs commands where hiredis is installed refuses bytes that are no UTF-8.
         packer: Any = PythonRespSerializer(PIECE, self.redis.get_encoder().encode)
-        self.redis.connection_pool.connection_kwargs["command_packer"] = packer
+        self.redis.connection_pool.connection_kwargs |= {"command_packer": packer, "driver_info": library()}
         self._wire = Wire(self.redis, resends, backoff)
         self._scripts = scripts.load()
 
