@@ -13,6 +13,7 @@ from benchmarks.redis_server import redis_server
 from benchmarks.report import Options, Report, number
 from benchmarks.sides.holdfast import alive, worker_command
 from worker.client import Client
+from worker.lanes import LANES
 from worker.record import SCHEMA
 from worker.staying import STAY_SECONDS
 from worker.sweep import BATCH
@@ -64,7 +65,7 @@ def measure(options: Options) -> Report:
             report.measures.append(Measure(f"{title}, {count:,} runs queued", unit, tuple(map(of, passes)), base))
     report.notes.append(
         f"A queue is first in, first out: a run stays for {STAY_SECONDS:g} s, and then waits behind all others, here "
-        f"{number(large * STAY_SECONDS / THREADS)} s. What shall not wait goes to another prefix, or is played by workers of its role "
+        f"{number(large * STAY_SECONDS / LANES)} s. What shall not wait goes to another prefix, or is played by workers of its role "
         "alone."
     )
     return report
