@@ -54,6 +54,11 @@ class Lanes:
         """Whether the node's last round was."""
         return (flow, node) in self._brief
 
+    @property
+    def inside(self) -> bool:
+        """Whether this thread has a lane."""
+        return getattr(self._own, "lane", None) in self._taken
+
     def enter(self, patience: float = PATIENCE) -> float:
         """A round begins that is to be played in a lane: in the one that this thread has, else in the next that is free.
 
@@ -64,9 +69,8 @@ class Lanes:
             Seconds that it has waited.
         """
         asked = time.monotonic()
-        lane = getattr(self._own, "lane", None)
-        if lane in self._taken:
-            lane.since = asked
+        if self.inside:
+            self._own.lane.since = asked
             return 0.0
         if self._next.acquire(timeout=patience):
             try:

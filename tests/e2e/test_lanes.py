@@ -112,34 +112,21 @@ def go_on(client: Client, engine: Engine, rounds: int) -> Granted:
     return claim
 
 
-def has_lane(engine: Engine, other: ThreadPoolExecutor) -> bool:
-    """Whether this thread has the one lane: another does not find it free."""
-
-    def look() -> bool:
-        is_free = engine.lanes.enter(0.0) < LONG and getattr(engine.lanes._own, "lane", None) is not None
-        engine.lanes.leave()
-        return not is_free
-
-    return other.submit(look).result(LONG)
-
-
-def test_a_run_that_goes_on_with_a_brief_round_has_a_lane_and_who_begins_another_makes_room(
-    client: Client, engine: Engine, other: ThreadPoolExecutor
-) -> None:
+def test_a_run_that_goes_on_with_a_brief_round_has_a_lane_and_who_begins_another_makes_room(client: Client, engine: Engine) -> None:
     go_on(client, engine, 1)
-    assert not has_lane(engine, other), "the first round of a run needs none"
+    assert not engine.lanes.inside, "the first round of a run needs none"
     go_on(client, engine, 2)
-    assert has_lane(engine, other)
+    assert engine.lanes.inside
     go_on(client, engine, 1)
-    assert not has_lane(engine, other)
+    assert not engine.lanes.inside
 
 
-def test_who_may_take_longer_makes_room_too(client: Client, engine: Engine, other: ThreadPoolExecutor) -> None:
+def test_who_may_take_longer_makes_room_too(client: Client, engine: Engine) -> None:
     claim = go_on(client, engine, 2)
-    assert has_lane(engine, other)
+    assert engine.lanes.inside
     engine.lanes.took(FLOW, NODE, 50)
     assert engine.rounds.play(claim.fields["id"], 0, 2, Delivery(claim)) == "continued"
-    assert not has_lane(engine, other)
+    assert not engine.lanes.inside
 
 
 def test_what_a_run_waits_for_a_lane_is_not_taken_off_the_time_for_which_it_stays(

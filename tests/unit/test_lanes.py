@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import pytest
 
@@ -23,81 +22,82 @@ def _nobody_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def threads() -> Iterator[list[Callable[..., Any]]]:
-    """Each runs a call in a thread of its own, and gives what it returned; None where that does not come within a fifth of a second."""
+def threads() -> Iterator[list[ThreadPoolExecutor]]:
+    """Four pools of one thread each."""
     pools = [ThreadPoolExecutor(1) for _ in range(4)]
-
-    def caller(pool: ThreadPoolExecutor) -> Callable[..., Any]:
-        def call(act: Callable[..., Any], *args: Any) -> Any:
-            future = pool.submit(act, *args)
-            try:
-                return future.result(0.2)
-            except TimeoutError:
-                return future
-
-        return call
-
-    yield [caller(pool) for pool in pools]
+    yield pools
     for pool in pools:
         pool.shutdown(wait=True)
 
 
-def test_who_finds_none_free_waits_until_one_is_left(threads: list[Callable[..., Any]]) -> None:
+def enters(thread: ThreadPoolExecutor, made: Lanes, patience: float = LONG) -> Future[bool]:
+    """The thread enters a lane; whether it is in one then."""
+    return thread.submit(lambda: (made.enter(patience), made.inside)[1])
+
+
+def leaves(thread: ThreadPoolExecutor, made: Lanes) -> None:
+    thread.submit(made.leave).result(LONG)
+
+
+def test_who_finds_none_free_waits_until_one_is_left(threads: list[ThreadPoolExecutor]) -> None:
     made = Lanes(2)
     first, second, third, fourth = threads
-    assert first(made.enter, LONG) < 0.1 and second(made.enter, LONG) < 0.1
-    waiting = [third(made.enter, LONG), fourth(made.enter, LONG)]
-    assert not any(future.done() for future in waiting)
-    first(made.leave)
+    assert enters(first, made).result(LONG) and enters(second, made).result(LONG)
+    waiting = [enters(third, made), enters(fourth, made)]
+    assert wait(waiting, 0.2).done == set()
+    leaves(first, made)
     until(lambda: sum(future.done() for future in waiting) == 1, "one of them is in the lane that was left")
-    second(made.leave)
-    assert all(future.result(LONG) > 0.1 for future in waiting)
+    assert wait(waiting, 0.2).not_done
+    leaves(second, made)
+    assert all(future.result(LONG) for future in waiting)
 
 
-def test_a_thread_that_has_a_lane_goes_on_in_it(threads: list[Callable[..., Any]]) -> None:
+def test_a_thread_that_has_a_lane_goes_on_in_it(threads: list[ThreadPoolExecutor]) -> None:
     made = Lanes(2)
     first, second, third, _ = threads
-    first(made.enter, 0.0)
-    assert first(made.enter, 0.0) == 0.0
-    second(made.enter, 0.0)
-    assert third(made.enter, 0.05) >= 0.05
-    first(made.leave)
-    assert third(made.enter, LONG) < 0.1
+    assert enters(first, made).result(LONG) and enters(first, made).result(LONG)
+    assert first.submit(made.enter).result(LONG) == 0.0
+    assert enters(second, made).result(LONG)
+    assert not enters(third, made, 0.05).result(LONG)
+    leaves(first, made)
+    assert enters(third, made).result(LONG)
 
 
-def test_nobody_waits_longer_than_they_have_patience_and_may_leave_all_the_same(threads: list[Callable[..., Any]]) -> None:
+def test_nobody_waits_longer_than_they_have_patience_and_may_leave_all_the_same(threads: list[ThreadPoolExecutor]) -> None:
     made = Lanes(1)
     first, second, third, _ = threads
-    first(made.enter, 0.0)
-    assert 0.05 <= second(made.enter, 0.05) < LONG
-    second(made.leave)  # frees nobody else's
-    waiting = third(made.enter, LONG)
-    assert 0.0 < second(made.enter, 0.05) < LONG, "nor where somebody else is next"
-    first(made.leave)
-    assert waiting.result(LONG) > 0.1
+    assert enters(first, made).result(LONG)
+    assert not enters(second, made, 0.05).result(LONG)
+    leaves(second, made)  # frees nobody else's
+    waiting = enters(third, made)
+    assert wait([waiting], 0.2).not_done
+    assert not enters(second, made, 0.05).result(LONG), "nor where somebody else is next"
+    leaves(first, made)
+    assert waiting.result(LONG)
 
 
 def test_who_is_overdue_with_a_round_loses_the_lane_and_who_goes_on_does_not(
-    threads: list[Callable[..., Any]], monkeypatch: pytest.MonkeyPatch
+    threads: list[ThreadPoolExecutor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "OVERDUE_SECONDS", 0.5)
+    monkeypatch.setattr(lanes, "OVERDUE_SECONDS", 2.0)
     made, over = Lanes(2), threading.Event()
 
-    def goes_on() -> None:
-        while not over.wait(0.01):
-            assert made.enter(LONG) == 0.0 or over.is_set()
+    def goes_on() -> bool:
+        """Whether the thread had its lane at the beginning of each of its rounds."""
+        while made.inside and not over.wait(0.01):
+            made.enter(LONG)
+        return made.inside
 
     slow, quick, third, fourth = threads
-    slow(made.enter, 0.0)
-    assert quick(made.enter, 0.0) < LONG
-    going = quick(goes_on)
-    waiting = third(made.enter, LONG)
-    assert waiting.result(LONG) <= 0.6, "the slow one's lane"
-    assert fourth(made.enter, 0.1) >= 0.1
-    slow(made.leave)  # what it has no longer
-    assert fourth(made.enter, 0.1) >= 0.1
+    assert enters(slow, made).result(LONG) and enters(quick, made).result(LONG)
+    going, waiting = quick.submit(goes_on), enters(third, made)
+    assert waiting.result(LONG), "the slow one's lane"
+    assert not enters(fourth, made, 0.05).result(LONG), "nobody else is overdue"
+    assert not slow.submit(lambda: made.inside).result(LONG)
+    leaves(slow, made)  # what it has no longer
+    assert third.submit(lambda: made.inside).result(LONG)
     over.set()
-    going.result(LONG)
+    assert going.result(LONG)
 
 
 def test_a_node_is_as_brief_as_its_last_round() -> None:
