@@ -124,7 +124,7 @@ class Messages:
 
     def __init__(self, text: str, epoch: int, step: int) -> None:
         told = json.loads(text)
-        self._template = Template(text, (RECORDED_RUN, epoch, step))
+        self._template = Template(text, (RECORDED_RUN, epoch, step), told["properties"]["delivery_info"]["routing_key"])
         self._sender = Sender(None, told["headers"]["parent_id"], told["properties"]["reply_to"])
 
     def of(self, run_id: str, epoch: int, step: int) -> str:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from flows.base import Role
-from worker.dispatch import Dispatcher
+from worker.dispatch import Dispatcher, Message
 from worker.fetching import Delivery, Fetching
 from worker.ids import new_digits
 from worker.processes import process_name
@@ -86,20 +86,19 @@ class Committing:
         """
         options = dict(settlement.options)
         fields = {**settlement.fields, **beside}
-        handed = record.fields["queue"], record.fields["message"]  # of a round that is given back
+        message = Message(record.fields["message"], record.fields.get("task", ""), record.fields["queue"])  # of a round that is given back
         if settlement.message is not None:
             wanted = settlement.message
             message = self._dispatcher.message(nodes[wanted.node], record.id, wanted.epoch, wanted.step)
             options["message"] = message.text
             fields |= {"task": message.task, "queue": message.queue}
-            handed = message.queue, message.text
         if settlement.kind == "next":  # with the others, what stands may have to be written again after something took it away
             fields = {name: text for name, text in fields.items() if record.fields.get(name) != text}
         fetch = self._fetch() if delivery is not None and not self._draining() else None
-        if delivery is not None and fetch is not None and settlement.kind == "next" and delivery.stays and handed[0] in fetch.lists:
-            claimed = self._stay(record, claim, settlement, fields, took, handed, fetch.claim)
+        if delivery is not None and fetch is not None and settlement.kind == "next" and delivery.stays and message.queue in fetch.lists:
+            claimed = self._stay(record, claim, settlement, fields, took, message, fetch.claim)
             if claimed is not None:
-                self._keep(delivery, Fetched(*handed, claimed))
+                self._keep(delivery, Fetched(message.queue, message.text, claimed, message.read))
                 return "continued"
         word, detail, fetched = self._patiently(
             record,
@@ -131,7 +130,7 @@ class Committing:
         elif word != "ok":
             logger.error("run %s, step %d: the commit was refused: %s %s", record.id, record.step, word, detail)
         elif detail in ("continued", "queued"):
-            self._dispatcher.hand_over([handed])
+            self._dispatcher.hand_over([(message.queue, message.text)])
         return detail if word == "ok" else word
 
     def _stay(
@@ -141,11 +140,10 @@ class Committing:
         settlement: Settlement,
         fields: Mapping[str, str],
         took: int,
-        handed: tuple[str, str],
+        message: Message,
         next_id: str,
     ) -> Granted | None:
         """The claim of the run's next round, where it stays; None: it is to be committed like any other."""
-        queue, message = handed
         stayed = self._patiently(
             record,
             lambda: self._store.commit_and_stay(
@@ -155,8 +153,8 @@ class Committing:
                 token=claim.token,
                 claim=claim.claim,
                 next_claim=next_id,
-                queue=queue,
-                message=message,
+                queue=message.queue,
+                message=message.text,
                 fields=fields,
                 additions=settlement.additions,
                 artifacts=settlement.artifacts,
@@ -164,7 +162,7 @@ class Committing:
                 data=settlement.options.get("data"),
             ),
         )
-        return None if stayed is None else next_claim(record, claim, fields, settlement.additions, message, stayed, next_id)
+        return None if stayed is None else next_claim(record, claim, fields, settlement.additions, message.text, stayed, next_id)
 
     def _patiently(self, record: Record, ask: Callable[[], T]) -> T:
         """The server's answer, asked for again while it is away."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kombu import Connection
 
@@ -25,13 +24,16 @@ if TYPE_CHECKING:
     from celery import Celery
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A round's message as the broker's list holds it, with the Celery task and queue it is for."""
+class Message(NamedTuple):
+    """A round's message as the broker's list holds it, with the Celery task and queue it is for.
+
+    ``read`` tells what the guard makes of the text; None where that has to look at it.
+    """
 
     text: str
     task: str
     queue: str
+    read: Callable[[], dict[str, Any] | None] = lambda: None
 
 
 class Dispatcher(ABC):
@@ -75,7 +77,8 @@ class Dispatcher(ABC):
             who = sender()
             template = self._template(task, queue, who)
             if template is not None:
-                return Message(template.fill((run_id, epoch, step), who, *new_ids()), task, queue)
+                blanks = ((run_id, epoch, step), who, *new_ids())
+                return Message(template.fill(*blanks), task, queue, partial(template.read, *blanks))
         return Message(self._built(task, queue, run_id, epoch, step), task, queue)
 
     def _template(self, task: str, queue: str, who: Sender) -> Template | None:
@@ -85,7 +88,7 @@ class Dispatcher(ABC):
         key = (task, queue, os.getpid(), who.parent is None, by)
         if key not in self._templates:
             build = partial(self._built, task, queue)
-            self._templates[key] = learned(build, who) if is_plain(self._app, task, by) else None
+            self._templates[key] = learned(build, queue, who) if is_plain(self._app, task, by) else None
         return self._templates[key]
 
     def _built(self, task: str, queue: str, run_id: str, epoch: int, step: int) -> str:

@@ -153,7 +153,7 @@ class Fetching:
 
     def _deliver(self, fetched: Fetched, delivery: Delivery, channel: Any) -> bool:
         try:
-            message = self._shapes.sifted(fetched.text, fetched.list)
+            message = fetched.read() or self._shapes.sifted(fetched.text, fetched.list)
         except Malformed as error:
             channel.put_aside(fetched.list, fetched.text, error)
             return self._not_here(fetched)

@@ -18,6 +18,7 @@ from typing import Any
 from kombu.utils.json import dumps
 
 from worker.carrier import Sender
+from worker.guard.sifting import Malformed, sifted
 from worker.ids import new_digits
 
 logger = logging.getLogger("holdfast.dispatch")
@@ -44,14 +45,17 @@ class Template:
     Args:
         text: such a message, as Celery built it.
         args: those of that message.
+        queue: the one that it is for.
 
     Raises:
         LookupError, TypeError, ValueError: it is not of the form that is known here.
     """
 
-    def __init__(self, text: str, args: Round) -> None:
+    def __init__(self, text: str, args: Round, queue: str) -> None:
+        self._queue, self._sifted = queue, _sifted(text, queue)
         message = json.loads(text)
         content = b64decode(message["body"]).decode()
+        self._embed = json.loads(content)[2]
         self._content = _with_blanks(content, {json.dumps(args): '["%s", %s, %s]'})
         message["body"] = "<body>"
         for (part, key), name in BLANKS.items():
@@ -72,7 +76,7 @@ class Template:
         pieces = self._pieces.copy()
         pieces[1::2] = self._filled(
             {
-                "body": f'"{b2a_base64((self._content % args).encode(), newline=False).decode()}"',
+                "body": f'"{b2a_base64(self._body(args), newline=False).decode()}"',
                 "id": named,
                 "root": _written(sender.root) if sender.root else named,
                 "parent": "null" if sender.parent is None else _written(sender.parent),
@@ -83,17 +87,38 @@ class Template:
         )
         return "".join(pieces)
 
+    def read(self, args: Round, sender: Sender, task_id: str, tag: str) -> dict[str, Any] | None:
+        """The same message as ``worker.guard.shape.Shapes.sifted`` reads it, its body decoded; None where that has to look at it."""
+        if self._sifted is None or not isinstance(sender.root, str | None) or not isinstance(sender.parent, str | None):
+            return None
+        headers, properties = self._sifted["headers"].copy(), self._sifted["properties"].copy()
+        headers["id"] = properties["correlation_id"] = task_id
+        headers["root_id"], headers["parent_id"] = sender.root or task_id, sender.parent
+        headers["argsrepr"], headers["timelimit"] = str(args), [None, None]
+        properties["reply_to"], properties["delivery_tag"] = sender.reply_to, tag
+        properties["delivery_info"] = {"exchange": "", "routing_key": self._queue}
+        content = [list(args), {}, self._embed.copy()]
+        return {**self._sifted, "body": self._body(args), "headers": headers, "properties": properties, "content": content}
+
     def makes(self, text: str, args: Round, sender: Sender) -> bool:
-        """Whether it makes this very message of what is said to be in it."""
+        """Whether it makes this very message of what is said to be in it, and reads it as it is sifted, if at all."""
         message = json.loads(text)
-        return self.fill(args, sender, message["headers"]["id"], message["properties"]["delivery_tag"]) == text
+        ids = message["headers"]["id"], message["properties"]["delivery_tag"]
+        received = _sifted(text, self._queue)
+        if received is not None:
+            received["body"] = b64decode(message["body"])
+            received["content"] = json.loads(received["body"])
+        return self.fill(args, sender, *ids) == text and self.read(args, sender, *ids) == received
+
+    def _body(self, args: Round) -> bytes:
+        return (self._content % args).encode()
 
 
-def learned(build: Callable[[str, int, int], str], sender: Sender) -> Template | None:
-    """The template of what ``build`` builds with Celery for ``sender``; None where it is not of the form that is known here."""
+def learned(build: Callable[[str, int, int], str], queue: str, sender: Sender) -> Template | None:
+    """The template of what ``build`` builds with Celery for this queue and ``sender``; None where its form is not known here."""
     samples = [(build(*args), args) for args in SAMPLES]
     try:
-        template = Template(*samples[0])
+        template = Template(*samples[0], queue)
         if all(template.makes(text, args, sender) for text, args in samples):
             return template
         why = "it differs from the template in more than is known to differ"
@@ -107,6 +132,13 @@ def new_ids() -> tuple[str, str]:
     """A task's and a delivery's id, each a random UUID. (``uuid.uuid4`` takes as long for them as all the rest of a message.)"""
     digits = new_digits(64)
     return _uuid(digits[:32]), _uuid(digits[32:])
+
+
+def _sifted(text: str, queue: str) -> dict[str, Any] | None:
+    try:
+        return sifted(text, queue)
+    except Malformed:  # it tells of a round that came by no guard
+        return None
 
 
 #: Texts that JSON writes as they are; the ids that Celery and this module make are.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 
@@ -54,7 +53,7 @@ def put(store: Store, field: str, text: str | None) -> None:
 
 def other(granted: Granted, field: str) -> Granted:
     """The same claim, but of another epoch or step."""
-    return replace(granted, fields={**granted.fields, field: "7"})
+    return granted._replace(fields={**granted.fields, field: "7"})
 
 
 def test_where_there_is_nothing_to_it_a_run_stays(store: Store) -> None:
@@ -65,8 +64,8 @@ def test_where_there_is_nothing_to_it_a_run_stays(store: Store) -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        lambda granted: replace(granted, token="999"),
-        lambda granted: replace(granted, claim="another's"),
+        lambda granted: granted._replace(token="999"),
+        lambda granted: granted._replace(claim="another's"),
         lambda granted: other(granted, "step"),
         lambda granted: other(granted, "epoch"),
     ],
@@ -87,7 +86,7 @@ def test_a_copy_of_a_run_does_not_stay(store: Store) -> None:
     """Under another key: it would move the other's due time."""
     granted = leased(store)
     store.redis.copy(store.keys.run("r"), store.keys.run("copy"))
-    refused(store, replace(granted, fields={**granted.fields, "id": "copy"}))
+    refused(store, granted._replace(fields={**granted.fields, "id": "copy"}))
 
 
 @pytest.mark.parametrize("field", ["id", "flow", "current_node"])

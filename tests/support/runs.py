@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -133,7 +132,7 @@ def claim(store: Store, run_id: str = "r", **options: Any) -> Granted:
 
 def by_token_alone(granted: Granted) -> Granted:
     """The same, as workers commit it that do not name their claim yet: nothing but the token says whose it is."""
-    return replace(granted, claim="")
+    return granted._replace(claim="")
 
 
 def commit(store: Store | Fetches, granted: Granted, kind: str, **options: Any) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from worker import Settings, install
 from worker.app import engine_of, make_app
 from worker.carrier import _carrier, sender
 from worker.dispatch import Dispatcher
+from worker.guard.shape import Shapes
 from worker.guard.sifting import sifted, stored_round
 from worker.meddling import way
 from worker.record import SCHEMA
@@ -126,6 +127,35 @@ def test_the_guard_takes_it_and_a_stored_one_can_be_played(dispatcher: Dispatche
         assert unplayable({**stored, "epoch": str(args[1]), "step": str(args[2] + 1)}, args[0]) is not None
 
 
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("role", TASKS)
+def test_who_made_a_message_reads_it_as_the_guard_reads_its_text(dispatcher: Dispatcher, role: str, place: str) -> None:
+    shapes = Shapes()
+    with PLACES[place]():
+        for args in ROUNDS:
+            message = dispatcher.message(role, *args)
+            looked_at = {**sifted(message.text, message.queue), "content": fields(message.text)["body"]}
+            assert looked_at == {**shapes.sifted(message.text, message.queue), "content": looked_at["content"]}
+            wanted = {**looked_at, "body": base64.b64decode(looked_at["body"])}
+            read = message.read()
+            assert read == wanted
+            for part in ("headers", "properties"):
+                read[part].clear()  # as Celery may
+            read["content"][2].clear()
+            assert message.read() == wanted
+
+
+def test_a_message_that_celery_built_is_looked_at(dispatcher: Dispatcher) -> None:
+    assert dispatcher.message("controller", "run", 1, 2).read() is not None
+
+    def hear(**_: Any) -> None:
+        """It might have changed the message."""
+
+    signals.before_task_publish.connect(hear)
+    assert dispatcher.message("controller", "run", 1, 2).read() is None
+    signals.before_task_publish.disconnect(hear)
+
+
 def test_each_message_has_ids_of_its_own(dispatcher: Dispatcher) -> None:
     made = [fields(dispatcher.message("controller", "run", 1, 2).text) for _ in range(1000)]
     ids = [each["headers.id"] for each in made] + [each["properties.delivery_tag"] for each in made]
@@ -151,7 +181,9 @@ def test_a_round_that_tells_of_no_first_one_is_the_first(dispatcher: Dispatcher)
 def test_what_a_strangers_message_said_of_itself_is_passed_on_as_celery_does(dispatcher: Dispatcher, odd: Any) -> None:
     with round_under_way(task_id=odd, root_id=odd):
         assert is_by_template(dispatcher)
-        made, built = fields(dispatcher.message("controller", "run", 1, 2).text), fields(by_celery(dispatcher, "controller", ("run", 1, 2)))
+        message, built = dispatcher.message("controller", "run", 1, 2), fields(by_celery(dispatcher, "controller", ("run", 1, 2)))
+    made = fields(message.text)
+    assert message.read() is None or isinstance(odd, str)  # no guard lets through what is no text
     assert made["headers.parent_id"] == built["headers.parent_id"]
     assert made["headers.root_id"] == (built["headers.root_id"] if odd else made["headers.id"])
 

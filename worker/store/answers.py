@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 #: How many of the newest turns come with a claim.
 NEWEST_TURNS = 8
 
 
-@dataclass(frozen=True)
-class Granted:
+class Granted(NamedTuple):
     """A claim that was granted: the lease's token and everything the round needs. Times in ms of the server's clock.
 
     ``kept``: of a run that stayed; its fields are those that the caller itself committed a moment ago, not read anew.
@@ -28,8 +27,7 @@ class Granted:
     kept: bool = False
 
 
-@dataclass(frozen=True)
-class Fetch:
+class Fetch(NamedTuple):
     """What a commit is to take too: the next message of these lists (of the first that has one), claimed as ``Store.claim`` would.
 
     A commit sent again must bring the same ``claim``, an id made for this one alone.
@@ -53,17 +51,19 @@ class Fetch:
         return {**told, "known": known_flows(self.known), "newest": NEWEST_TURNS, "schema": self.schema}
 
 
-@dataclass(frozen=True)
-class Fetched:
-    """A message that a commit took, and the claim of its round; None: its own delivery has to ask for one."""
+class Fetched(NamedTuple):
+    """A message that a commit took, and the claim of its round; None: its own delivery has to ask for one.
+
+    ``read`` tells what the guard makes of the text, where this process made the message; else None.
+    """
 
     list: str
     text: str
     claim: Granted | None
+    read: Callable[[], dict[str, Any] | None] = lambda: None
 
 
-@dataclass(frozen=True)
-class Refused:
+class Refused(NamedTuple):
     """A claim that was not granted: why, in a word, and what it concerns."""
 
     word: str
