@@ -68,7 +68,9 @@ class Forgetful(Client):
 
 
 def test_a_submit_that_the_server_forgot_at_once_is_not_acknowledged(settings: Settings) -> None:
+    """Where it has to look: the run is an earlier submission's. What a submission itself made, it is told in the same answer."""
     client = Forgetful(settings=settings)
+    client.submit("countdown", "g", {"rounds": 2}, idempotency_key="one")
     with pytest.raises(StoreUnavailable, match=r"does not know it any more.*Submit it again"):
-        client.submit("countdown", "g", {"rounds": 2})
+        client.submit("countdown", "g", {"rounds": 2}, idempotency_key="one")
     client.close()

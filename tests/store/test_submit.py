@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from tests.support.monitor import monitored
 from tests.support.runs import (
     GRACE,
     START,
@@ -20,6 +25,7 @@ from tests.support.runs import (
     stop,
     submit,
 )
+from worker import Client
 from worker.store import Store
 
 
@@ -108,3 +114,20 @@ def test_a_queue_that_is_no_list_of_the_broker_is_refused(store: Store) -> None:
     before = everything(store)
     assert submit(store, fields={"queue": "elsewhere"}) == ("unknown_queue", "elsewhere")
     assert everything(store) == before
+
+
+@pytest.mark.parametrize("goal", ["g", "two\nlines, and \x1f", "gr\u00fc\u00df dich"], ids=ascii)
+@pytest.mark.parametrize(
+    "options", [{}, {"not_before": 60}, {"interrupt_before": ["Controller"]}], ids=["queued", "waiting", "interrupted"]
+)
+def test_a_submission_is_told_what_it_made(client: Client, goal: str, options: dict[str, Any]) -> None:
+    made = client.submit("countdown", goal, {"rounds": 2}, labels={"team": "a"}, deadline=600, budgets={"cycles": 5}, **options)
+    assert made == client.get(made.id)
+    assert made.goal == goal
+
+
+def test_a_submission_is_told_in_the_same_exchange(client: Client) -> None:
+    client.get(client.submit("countdown", "g").id)  # connections are open
+    with monitored(client._store) as sent:
+        client.submit("countdown", "g", {"rounds": 2})
+    assert sent == {"submit_run": 1}

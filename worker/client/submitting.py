@@ -14,6 +14,7 @@ from worker.client import arguments
 from worker.client.fleet import Fleet
 from worker.config_files import find_flows
 from worker.errors import Conflict, DamagedRun, InvalidInput, RunExists, RunNotFound, UnknownFlow
+from worker.record import Record
 from worker.run import Run
 from worker.store import StoreUnavailable
 from worker.submission import OWN_KEYS, RUN_ID, Submission, When, from_now
@@ -112,7 +113,7 @@ class Submitting(Fleet):
         phase = "interrupted" if submission.interrupted_at_once else "waiting" if delay else "queued"
         message = self._engine.dispatcher.message(role, run_id, 1 if phase == "interrupted" else 0, 0)
         with traced_submission(flow, run_id) as root:
-            word, detail = self._store.submit(
+            word, detail, written = self._store.submit_and_tell(
                 run_id,
                 {**fields, **root.fields},
                 nonce=nonce or uuid.uuid4().hex,
@@ -129,7 +130,7 @@ class Submitting(Fleet):
             case "ok" | "existing":
                 if word == "ok" and phase == "queued":
                     self._engine.dispatcher.hand_over([(message.queue, message.text)])
-                return self._kept(detail)
+                return self._kept(detail) if written is None else Run.of(Record(written))
             case "exists":
                 raise RunExists(f"run {run_id} exists already, from another submission; choose another id, or use an idempotency key")
             case "conflict":

@@ -41,7 +41,11 @@ class Store(Reads):
         """What metrics are made of."""
         return Figures(self)
 
-    def submit(
+    def submit(self, run_id: str, fields: Mapping[str, str], **given: Any) -> tuple[str, str]:
+        """``submit_and_tell`` without what it tells; its word and id."""
+        return self.submit_and_tell(run_id, fields, **given)[:2]
+
+    def submit_and_tell(
         self,
         run_id: str,
         fields: Mapping[str, str],
@@ -54,11 +58,11 @@ class Store(Reads):
         idempotency_key: str | None = None,
         content: str | None = None,
         submitted_by: str | None = None,
-    ) -> tuple[str, str]:
+    ) -> tuple[str, str, dict[str, str] | None]:
         """Make a run, of ``submitted_by`` if somebody is named. Durations in ms.
 
         Returns:
-            A word (see submit_run.lua) and the id it concerns.
+            A word (see submit_run.lua), the id it concerns, and the run's hash where this call made it; None: it is to be read.
         """
         named = {"id": run_id, "nonce": nonce, "message": message, "phase": phase, "delay": delay, "deadline": deadline}
         named |= {"content": content, "idempotency_key": idempotency_key}
@@ -66,7 +70,7 @@ class Store(Reads):
         keys = self.keys.of_run(run_id, idempotency_key)
         keys += [self.keys.submitted(submitted_by)] if submitted_by is not None else []
         answer = self._call("submit_run", keys, named, fields, run_id=run_id)
-        return answer[0], answer[1]
+        return answer[0], answer[1], _written(answer[2]) if len(answer) > 2 else None
 
     def claim(
         self,
@@ -145,7 +149,7 @@ class Store(Reads):
         """
         named = {"epoch": epoch, "step": step, "token": token, "claim": claim, "next_claim": next_claim, "list": queue, "message": message}
         named |= {"took": took, "data": data, "artifacts": 2 * len(artifacts) if artifacts else None}
-        rest = [*(text for pair in (artifacts or {}).items() for text in pair), *additions]
+        rest = [*(text for pair in artifacts.items() for text in pair), *additions] if artifacts else additions
         answer: Any = self._call("commit_and_stay", self.keys.of_stay(run_id), named, fields, rest, run_id)
         word, *told = answer.split(" ")
         if word != "ok":
@@ -286,3 +290,9 @@ class Store(Reads):
         named |= {f"length:{queue}": length for queue, length in (lengths or {}).items()}
         report, handed = (list(zip(flat[::2], flat[1::2], strict=True)) for flat in self._call("sweep_due", self.keys.of_sweep(), named))
         return Swept(report, handed)
+
+
+def _written(told: str) -> dict[str, str] | None:
+    """The fields that submit_run.lua tells; None where one of them has the character that stands between them."""
+    count, *texts = told.split(BETWEEN)
+    return dict(zip(texts[::2], texts[1::2], strict=True)) if len(texts) == int(count) else None

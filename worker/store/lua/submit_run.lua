@@ -3,11 +3,13 @@
 -- KEYS  as in reading.lua; KEYS[5] is the idempotency key's; with `submitted_by`, the last is the index of that submitter's runs.
 -- ARGV  [submitted_by], id, nonce (one a submission), [content] (digest of what was submitted, with an idempotency key),
 --       phase (queued | waiting | interrupted), [delay] (waiting: until its start), message, =field...
--- Returns ok ID | existing ID (same key, same content) | conflict ID | exists ID | damaged KEY | unknown_queue LIST
+-- Returns ok ID [WRITTEN] (the run's fields, told as claiming.lua tells them: how many texts, then each behind its name; not where the
+--         same submission had made it before) | existing ID (same key, same content) | conflict ID | exists ID | damaged KEY | unknown_queue LIST
 -- The only transition without allow-oom: a full server refuses new work and keeps what it has.
 --@ reading.lua
 --@ counting.lua
 --@ moving.lua
+local BETWEEN = '\31' -- claiming.lua says why
 local k = keys_of_one_run()
 local now = clock()
 local submitted = arg.submitted_by and KEYS[#KEYS]
@@ -62,4 +64,5 @@ elseif arg.phase == 'waiting' then
 else
   pause(k, run, now)
 end
-return { 'ok', arg.id }
+local written = call('HGETALL', k.run)
+return { 'ok', arg.id, #written .. BETWEEN .. concat(written, BETWEEN) }
