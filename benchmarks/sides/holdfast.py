@@ -36,6 +36,7 @@ class Holdfast(Side):
     Attributes:
         pool: threads, solo or prefork.
         single: one process, however many the work asks for.
+        more: processes beside as many as the work asks for.
         fetch: whether the commit fetches; None for the default.
         outbox: messages go through another database than the runs.
         fsync: how the server syncs its log of writes; ``everysec`` as for plain Celery.
@@ -43,6 +44,7 @@ class Holdfast(Side):
 
     pool: str = "threads"
     single: bool = False
+    more: int = 0
     fetch: bool | None = None
     outbox: bool = False
     fsync: Fsync = "everysec"
@@ -60,7 +62,7 @@ class Holdfast(Side):
                 environment["HOLDFAST_BROKER_URL"] = server.database(1)
                 client = stack.enter_context(closing(client_of(server, broker_url=server.database(1))))
             options = ["--pool", self.pool]
-            count = 1 if self.single or self.pool == "prefork" else work.processes
+            count = 1 if self.single or self.pool == "prefork" else work.processes + self.more
             if self.pool == "prefork":
                 options += ["--concurrency", str(work.processes)]
             supervised = count > 1 and has_supervisor()

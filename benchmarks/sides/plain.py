@@ -2,8 +2,8 @@
 worker that dies had taken is lost with early acks, and comes again after the visibility timeout (an hour) with late ones.
 
 Every setting in which people run it, as far as it is fair:
-- prefork (Celery's default) with as many processes as cores; as many solo workers as cores; one worker with 16 threads, and as many such
-  workers as cores. Not measured: gevent and eventlet, which need the whole application to be written for them.
+- prefork (Celery's default) with as many processes as cores, and with one more; solo workers, likewise; one worker with 16 threads, and as
+  many such workers as cores. Not measured: gevent and eventlet, which need the whole application to be written for them.
 - early acks (the default) with the default prefetch of 4; late acks with a prefetch of 1, which is what is advised with them, and of 4.
 - without results (task_ignore_result), and with a Redis result backend, on the same server as the broker.
 Log level ERROR (at INFO Celery writes two lines a task), no gossip, no mingle, no event heartbeat: all in its favour. Everything else is
@@ -39,6 +39,7 @@ class Plain(Side):
         prefetch: Celery's worker_prefetch_multiplier.
         results: whether each task's result is kept in Redis.
         single: one process, however many the work asks for.
+        more: processes beside as many as the work asks for.
     """
 
     pool: str = "prefork"
@@ -46,6 +47,7 @@ class Plain(Side):
     prefetch: int = 4
     results: bool = False
     single: bool = False
+    more: int = 0
 
     def missing(self) -> str | None:
         return None
@@ -62,12 +64,13 @@ class Plain(Side):
             }
             if self.results:
                 settings["result_backend"] = broker
-            slots = {"prefork": work.processes, "solo": 1, "threads": THREADS}[self.pool]
+            processes = work.processes + self.more
+            slots = {"prefork": processes, "solo": 1, "threads": THREADS}[self.pool]
             command = python(
                 "-m", "celery", "-A", "benchmarks.sides.celery_app", "worker", *QUIET, "--pool", self.pool, "--concurrency", str(slots)
             )
             environment = {"BENCH_BROKER": broker, "BENCH_SETTINGS": json.dumps(settings), **tally.environment}
-            count = 1 if self.single or self.pool == "prefork" else work.processes
+            count = 1 if self.single or self.pool == "prefork" else processes
             workers = [
                 stack.enter_context(process([*command, "--hostname", f"plain{number}@%h"], **environment)).pid for number in range(count)
             ]
