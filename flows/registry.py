@@ -125,7 +125,7 @@ def _keep(name: str, source: Any) -> Any:
 
 def _made(name: str, source: Any) -> Flow:
     try:
-        flow = copy.copy(source) if isinstance(source, Flow) else source()
+        flow = copy.copy(source) if not isinstance(source, type) and isinstance(source, Flow) else source()
     except TypeError as error:
         raise InvalidFlow(f"flow {name!r} cannot be made from {_described(source)}: {error}; register a function that makes it") from error
     if not isinstance(flow, Flow):

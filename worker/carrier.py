@@ -6,10 +6,11 @@ round's message has one form, whatever the app. Publish signals are Celery's own
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from celery import Celery, Task
+from celery.backends.base import DisabledBackend
 
 #: Ten years, in seconds: longer than any round, where Celery takes None for "as the app says".
 NEVER = 315_360_000
@@ -57,6 +58,13 @@ class RoundTask(Task):  # type: ignore[misc]
     store_eager_result = store_errors_even_if_ignored = False
     track_started = False
     max_retries = 0
+
+    @cached_property
+    def backend(self) -> DisabledBackend:
+        """None. To find that the app's own keeps nothing of rounds, Celery would ask at each, and for the first time go through all that is
+        installed, in each of many threads that begin at once.
+        """
+        return DisabledBackend(app=self.app)
 
     @classmethod
     def annotate(cls) -> None:

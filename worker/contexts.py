@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, partial
 
 from flows.base import Flow
-from flows.context import History, RoundContext, made
+from flows.context import EMPTY_HISTORY, History, RoundContext, made
 from flows.endpoint import Endpoint
 from flows.outcomes import Turn
 from worker.errors import DamagedRun
@@ -48,7 +48,7 @@ def context_of(store: Store, settings: Settings, record: Record, claim: Granted,
             "node": record.node,
             "step": record.step,
             "attempt": claim.attempt,
-            "history": History(claim.turns, unpack_turns(record.id, claim.newest), load),
+            "history": History(claim.turns, unpack_turns(record.id, claim.newest), load) if claim.turns or claim.newest else EMPTY_HISTORY,
             "committed": record.values,
             "answer": record.json("i_answer", None) if answered else None,
             "answered": answered,

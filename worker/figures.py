@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from worker.store import AccessDenied, Store, StoreUnavailable
 
@@ -36,16 +36,16 @@ class RoundFigures:
 
     def round(self, flow: str, node: str, outcome: str, took: int) -> None:
         """A round was played, and this came of it (the word of its commit); ``took`` in ms."""
-        self._add({("rounds", flow, node, outcome): 1, ("took", flow, node, _bucket(took)): 1, ("took_ms", flow, node): took})
+        self._add([(("rounds", flow, node, outcome), 1), (("took", flow, node, _bucket(took)), 1), (("took_ms", flow, node), took)])
 
     def waited(self, role: str, ms: int) -> None:
         """A round was claimed so long after it had been queued for workers of this role."""
-        self._add({("waited", role, _bucket(ms)): 1, ("waited_ms", role): max(0, ms)})
+        self._add([(("waited", role, _bucket(ms)), 1), (("waited_ms", role), max(0, ms))])
 
     def spent(self, flow: str, amounts: Mapping[str, float]) -> None:
         """A round has spent this, whatever became of it."""
         if amounts:
-            self._add({("spent", flow, name): amounts[name] for name in SPENT if amounts.get(name, 0) > 0})
+            self._add((("spent", flow, name), amounts[name]) for name in SPENT if amounts.get(name, 0) > 0)
 
     def flush(self, store: Store) -> None:
         """Write what has been added up, in one exchange; what could not be written is kept for the next time.
@@ -68,12 +68,12 @@ class RoundFigures:
             self._denied = True
         except StoreUnavailable as error:
             logger.debug("figures of rounds wait for the server: %s", error)
-            self._add(amounts)
+            self._add(amounts.items())
 
-    def _add(self, amounts: Mapping[tuple[str, ...], float]) -> None:
+    def _add(self, amounts: Iterable[tuple[tuple[str, ...], float]]) -> None:
         with self._lock:
             current = self._current()
-            for name, amount in amounts.items():
+            for name, amount in amounts:
                 current[name] = current.get(name, 0) + amount
 
     def _current(self) -> dict[tuple[str, ...], float]:

@@ -67,7 +67,7 @@ class Heartbeat:
         if os.getpid() != self._pid:
             self._forget_parent()
         lease = Lease(run_id, token, claim)
-        with self._changed:
+        with self._lock:
             self._leases.add(lease)
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._beat_forever, name="holdfast-heartbeat", daemon=True)
@@ -86,13 +86,13 @@ class Heartbeat:
 
     def release(self, lease: Lease) -> None:
         """The round is over: its lease needs no care any more."""
-        with self._changed:
+        with self._lock:
             self._leases.discard(lease)
 
     @property
     def leases(self) -> list[Lease]:
         """The leases held now."""
-        with self._changed:
+        with self._lock:
             return list(self._leases)
 
     def __len__(self) -> int:
@@ -119,7 +119,8 @@ class Heartbeat:
         """Start anew: a fork copies the parent's leases, but not its thread."""
         self._pid = os.getpid()
         self._leases: set[Lease] = set()
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._thread = None
 
     def _beat_forever(self) -> None:

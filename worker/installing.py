@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from celery import Celery, bootsteps, signals
-from celery.app.backends import by_name
 
 from worker.broker import is_amqp, queues_of
 from worker.engine import Engine
@@ -132,8 +131,6 @@ def _step(engine: Engine) -> type[bootsteps.StartStopStep]:
             roles = _roles(parent.app, engine)
             engine.sweeping = engine.sweeper(roles[0] if len(roles) == 1 else "all", _pool_name(parent), parent.concurrency)
             engine.sweeping.start()
-            # A task's first look for its app's result backend goes through all that is installed; of many threads, each would go.
-            by_name("disabled", parent.app.loader)
             self._begin_to_fetch(parent, [Keys(engine.given.prefix).queue(role) for role in roles])
 
         def _begin_to_fetch(self, parent: Any, lists: list[str]) -> None:

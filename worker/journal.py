@@ -89,8 +89,10 @@ class StoreJournal(Journal):
             raise
 
     def _intents(self, fields: Mapping[str, str]) -> str:
+        if "intent" not in fields and "intent_token" not in fields:
+            return ""
         digest, _, lines = fields.get("intent", "").partition("\n")
-        if ("intent" in fields or "intent_token" in fields) and digest != self._digest("intents", lines):
+        if digest != self._digest("intents", lines):
             raise DamagedRun(f"{self._where}: the intents {lines[:200]!r} do not match their digest; the run is quarantined")
         return lines
 

@@ -75,6 +75,9 @@ class Ledger:
             used: what this attempt used; what it used of a limited command is its estimate.
             done: the step is over, and with it its attempts.
         """
+        fields = self.record.fields
+        if not estimate and not used and "spent" not in fields and "settled" not in fields:
+            return {}
         total = sum_of([self.before(estimate), used]) if estimate or used else self.record.spent
         changed = {} if total == self.record.spent else {"spent": canonical(total)}
         settled = 0 if done or not (estimate or total) else self.attempt

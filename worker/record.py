@@ -58,10 +58,11 @@ def digest_of_content(content: dict[str, str]) -> str:
 
 def content_of(fields: Mapping[str, str]) -> dict[str, str]:
     """The content fields and the named values."""
-    content = {name: fields[name] for name in CONTENT if name in fields}
-    for name in _values.names(fields):
-        content[name] = fields[name]
-    return content
+    return _covered(fields) | {name: fields[name] for name in _values.names(fields)}
+
+
+def _covered(fields: Mapping[str, str]) -> dict[str, str]:
+    return {name: fields[name] for name in CONTENT if name in fields}
 
 
 @dataclass(frozen=True)
@@ -73,23 +74,23 @@ class Record:
 
     fields: Mapping[str, str]
 
-    @property
+    @kept
     def id(self) -> str:
         return self.fields.get("id", "?")
 
-    @property
+    @kept
     def step(self) -> int:
         return self.count("step")
 
-    @property
+    @kept
     def epoch(self) -> int:
         return self.count("epoch")
 
-    @property
+    @kept
     def cycles(self) -> int:
         return self.count("cycles")
 
-    @property
+    @kept
     def turns(self) -> int:
         return self.count("turns")
 
@@ -97,7 +98,7 @@ class Record:
     def max_rounds(self) -> int | None:
         return self.count("max_rounds") if "max_rounds" in self.fields else None
 
-    @property
+    @kept
     def deadline(self) -> int | None:
         """When the run must have ended, in ms since 1970."""
         return self.count("deadline") if "deadline" in self.fields else None
@@ -109,12 +110,12 @@ class Record:
     @kept
     def content(self) -> dict[str, str]:
         """What the digest covers."""
-        return content_of(self.fields)
+        return _covered(self.fields) | self.value_texts
 
     @kept
     def value_texts(self) -> dict[str, str]:
         """The named values as they stand, with their prefix."""
-        return {name: text for name, text in self.content.items() if name.startswith(VALUE)}
+        return {name: self.fields[name] for name in _values.names(self.fields)}
 
     @kept
     def values(self) -> dict[str, Any]:
@@ -161,6 +162,8 @@ class Record:
 
     def amounts(self, name: str) -> dict[str, float]:
         """The numbers by name in field ``name``, none where the field is absent."""
+        if name not in self.fields:
+            return {}
         found = self.mapping(name)
         if not all(isinstance(amount, int | float) and not isinstance(amount, bool) for amount in found.values()):
             raise DamagedRun(f"run {self.id}: field {name!r} should hold numbers, it is {str(found)[:80]!r}")

@@ -180,7 +180,7 @@ class Rounds:
             if context.spent or estimate:
                 used = sum_of([context.spent, {name: amount for name, amount in estimate.items() if name.startswith(COMMANDS)}])
         accounts = ledger.fields(estimate, used, settlement.is_done)
-        if context.journal.is_behind and not settlement.is_done:
+        if not settlement.is_done and context.journal.is_behind:
             accounts["intent"] = context.journal.text
         return with_accounts(record, settlement, accounts), nodes
 

@@ -29,7 +29,7 @@ def next_claim(
     """The claim of the round after the one of ``claim``, which was committed with these fields and turns."""
     before, now = record.fields, str(stayed.now)
     fields = dict(before)
-    for name in (*_ended.intersection(before), *_results.names(before)):
+    for name in (*_ended.intersection(before), *(_results.names(before) if "once" in before else ())):
         del fields[name]
     fields |= written
     fields |= {

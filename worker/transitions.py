@@ -27,6 +27,9 @@ LONGEST = 10 * 365.25 * 86_400
 #: Characters of an error text that are kept; it goes into the hash, the events and every look at the run.
 ERROR_LENGTH = 4000
 
+#: Of a character in UTF-8.
+MOST_BYTES = 4
+
 
 @dataclass(frozen=True, slots=True)
 class NextMessage:
@@ -195,6 +198,8 @@ def _sealed(record: Record, changed: Mapping[str, str]) -> dict[str, str]:
 
 def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> None:
     """Refuse what one round may not add, and what a run may not hold beside its history."""
+    if _surely_fits(record, settlement, settings):
+        return
     new = [text for name, text in settlement.fields.items() if record.fields.get(name) != text]
     added = _size([*new, *settlement.additions, str(settlement.options.get("data", ""))])
     if added > settings.max_addition_bytes:
@@ -209,6 +214,14 @@ def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> 
             f"the named values would take {held} bytes; at most {settings.max_state_bytes} are kept beside the history "
             "(max_state_bytes). Store large things elsewhere and remember where"
         )
+
+
+def _surely_fits(record: Record, settlement: Settlement, settings: Settings) -> bool:
+    """Whether no closer look is needed, for which all is copied: there are few characters."""
+    data = settlement.options.get("data", "")
+    written = sum(map(len, settlement.fields.values())) + sum(map(len, settlement.additions)) + len(str(data))
+    held = written + sum(map(len, record.value_texts.values()))
+    return MOST_BYTES * written <= settings.max_addition_bytes and MOST_BYTES * held <= settings.max_state_bytes
 
 
 def _size(texts: list[str]) -> int:

@@ -75,7 +75,7 @@ def test_threads_that_begin_at_once_do_not_each_look_through_all_that_is_install
         ids = [client.submit("traffic", "go", {"number": number, "rounds": 1, "together": 32}).id for number in range(32)]
         for run_id in ids:
             client.wait(run_id, 60)
-    assert client._store.redis.get(f"{settings.prefix}:test:looked") == "1"
+    assert client._store.redis.get(f"{settings.prefix}:test:looked") == "1"  # tests.support.looking's own
 
 
 @pytest.fixture

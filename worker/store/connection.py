@@ -142,10 +142,13 @@ class Connection:
             named = {**named, "outbox": 1}
         script, wanted = self._scripts[transition], self.replication
         argv = script.arguments(named, fields, rest)
-        with self._answered(transition):
+        try:  # not by _answered: a generator's context would be a fiftieth of a round
             if not wanted.replicas or transition not in ACKNOWLEDGED:
                 return cast(list[Any], script(self._wire, keys, argv))
             answer, count = answer_and_wait(self._wire, script, keys, argv, wanted, self.keys.replicated)
+        except redis.RedisError as error:
+            self._tell(error, transition)
+            raise
         if count < wanted.replicas:
             raise NotReplicated(
                 f"run {run_id}: the server answered {answer[0]!r} to {transition}, and what it did stands; but of {wanted.replicas} "
@@ -158,22 +161,26 @@ class Connection:
     def _answered(self, what: str = "") -> Iterator[None]:
         try:
             yield
-        except (redis.AuthenticationError, redis.exceptions.AuthorizationError) as error:
+        except redis.RedisError as error:
+            self._tell(error, what)
+            raise
+
+    def _tell(self, error: redis.RedisError, what: str) -> None:
+        """Raise what the error is called here; nothing where it has no other name."""
+        if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
             raise denied(self.url, error, what) from error
-        except (redis.ConnectionError, redis.TimeoutError) as error:
+        if isinstance(error, redis.ConnectionError | redis.TimeoutError):
             told = f"no answer from the state server at {self.place}: {str(error).rstrip('.')}{hint(self.url, error)}"
             raise StoreUnavailable(told) from error
-        except (redis.OutOfMemoryError, redis.ReadOnlyError) as error:
+        if isinstance(error, redis.OutOfMemoryError | redis.ReadOnlyError):
             raise StoreUnavailable(f"the state server at {self.place} refuses to write: {error}") from error
-        except redis.ResponseError as error:
-            if is_denied(error):
-                raise denied(self.url, error, what) from error
-            # Of a command in a pipeline, redis-py tells which one it was before it tells what the server said.
-            said = str(error).rpartition(" of pipeline caused error: ")[2]
-            if said.startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS")):
-                raise StoreUnavailable(f"the state server at {self.place} refuses for now: {said}") from error
-            if said.startswith("WRONGTYPE"):
-                raise DamagedRun(
-                    f"a key under {self.keys.prefix}: does not hold what it should; who wrote to the server? ({error})"
-                ) from error
-            raise
+        if not isinstance(error, redis.ResponseError):
+            return
+        if is_denied(error):
+            raise denied(self.url, error, what) from error
+        # Of a command in a pipeline, redis-py tells which one it was before it tells what the server said.
+        said = str(error).rpartition(" of pipeline caused error: ")[2]
+        if said.startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS")):
+            raise StoreUnavailable(f"the state server at {self.place} refuses for now: {said}") from error
+        if said.startswith("WRONGTYPE"):
+            raise DamagedRun(f"a key under {self.keys.prefix}: does not hold what it should; who wrote to the server? ({error})") from error

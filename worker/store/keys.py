@@ -59,19 +59,19 @@ class Keys:
         """List: Celery's queue of the role; kombu's Redis transport names the list like the queue."""
         return f"{self.prefix}.{role}"
 
-    @property
+    @cached_property
     def due(self) -> str:
         """Sorted set: every live run that somebody must move, at the time (ms) by which something must have happened."""
         return f"{self.prefix}:due"
 
-    @property
+    @cached_property
     def queues(self) -> str:
         """Hash: for each list ``LIST:pushed`` and ``LIST:cursor``; the newest token; the sweep's last time and the last silence;
         what transitions count, as ``WHAT:WORD:FLOW`` (counting.lua).
         """
         return f"{self.prefix}:queues"
 
-    @property
+    @cached_property
     def paused(self) -> str:
         """Hash: the name of each paused flow to who paused it, when and why (JSON: at, by, reason)."""
         return f"{self.prefix}:paused"

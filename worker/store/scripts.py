@@ -79,7 +79,7 @@ class Transition:
 
     def exchange(self, wire: Wire, keys: Sequence[str], args: Arguments, *behind: Sequence[str | int]) -> list[Any]:
         """Run it, and these commands behind it over the same connection; the answers, errors among them."""
-        rest = b"".join(packed(words) for words in behind)
+        rest = b"".join(packed(words) for words in behind) if behind else b""
         for head in (self._by_digest, self._in_full):
             found = wire.exchange(packed([*head, len(keys), *keys, *args]) + rest, 1 + len(behind))
             if not isinstance(found[0], NoScriptError):

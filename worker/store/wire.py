@@ -96,20 +96,18 @@ MOST_SENT, LONGEST_SENT = 2000, 60
 
 def packed(words: Iterable[str | bytes | int]) -> bytes:
     """One command as it is sent. Texts may hold undecodable bytes, as surrogate escapes."""
-    parts = []
-    for word in words:
-        part = _sent.get(word)
-        if part is not None:
-            parts.append(part)
-            continue
-        text = word if isinstance(word, str) else word.decode("utf-8", "surrogateescape") if isinstance(word, bytes) else f"{word:d}"
-        # Of most words the bytes are as many as the characters, and all can be encoded together: a third of the time.
-        length = len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
-        part = f"${length}\r\n{text}\r\n"
-        parts.append(part)
-        if len(_sent) < MOST_SENT and length < LONGEST_SENT:
-            _sent[word] = part
+    parts = [_sent.get(word) or _part(word) for word in words]
     return f"*{len(parts)}\r\n{''.join(parts)}".encode("utf-8", "surrogateescape")
+
+
+def _part(word: str | bytes | int) -> str:
+    text = word if isinstance(word, str) else word.decode("utf-8", "surrogateescape") if isinstance(word, bytes) else f"{word:d}"
+    # Of most words the bytes are as many as the characters, and all can be encoded together: a third of the time.
+    length = len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
+    part = f"${length}\r\n{text}\r\n"
+    if len(_sent) < MOST_SENT and length < LONGEST_SENT:
+        _sent[word] = part
+    return part
 
 
 def _answer(connection: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any
 
@@ -32,4 +33,5 @@ class Consumer:
         if self._handed is None:
             return None
         message, queue, following = self._handed
-        return json.dumps({"body": message["body"]}), queue, following
+        body = message["body"]  # decoded where this process made the message
+        return json.dumps({"body": b64encode(body).decode() if isinstance(body, bytes) else body}), queue, following
