@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -223,7 +223,7 @@ class Machine(RuleBasedStateMachine):
         """Long after, it may be; under another claim id it is told of nothing."""
         grant, kind, wish = data.draw(st.sampled_from(self.unheard))
         before, all_before = hash_of(self.store), everything(self.store)
-        asked = wish if same else replace(wish, claim=f"{self.name('process')}.0")
+        asked = wish if same else wish._replace(claim=f"{self.name('process')}.0")
         stands = same and before.get("claim_id") == wish.claim and before.get("last_token") == grant.token
         _, fetched = self.asked(grant, kind, asked)
         assert (fetched is not None) == stands and everything(self.store) == all_before, "I13"
