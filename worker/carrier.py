@@ -16,13 +16,20 @@ from celery.backends.base import DisabledBackend
 NEVER = 315_360_000
 
 
+class Carrier(Celery):  # type: ignore[misc]
+    """The app. It has no result backend, whatever CELERY_RESULT_BACKEND in the environment says, which outdoes a setting."""
+
+    @cached_property
+    def backend(self) -> DisabledBackend:
+        """None. To find that out, Celery would go through all that is installed, in each of many threads that begin at once."""
+        return DisabledBackend(app=self)
+
+
 @cache
 def _carrier() -> Celery:
     # A source of its own: without one, Celery would read the app's from CELERY_CONFIG_MODULE.
     plain = {"broker_url": "memory://", "task_serializer": "json", "result_backend": None}
-    carrier = Celery("holdfast", set_as_current=False, fixups=set(), config_source=plain)
-    carrier.backend_cls = "disabled"  # a CELERY_RESULT_BACKEND in the environment outdoes the setting
-    return carrier
+    return Carrier("holdfast", set_as_current=False, fixups=set(), config_source=plain)
 
 
 class Sender(NamedTuple):
@@ -61,9 +68,7 @@ class RoundTask(Task):  # type: ignore[misc]
 
     @cached_property
     def backend(self) -> DisabledBackend:
-        """None. To find that the app's own keeps nothing of rounds, Celery would ask at each, and for the first time go through all that is
-        installed, in each of many threads that begin at once.
-        """
+        """None, as the carrier has none: the app's own keeps nothing of rounds."""
         return DisabledBackend(app=self.app)
 
     @classmethod

@@ -69,10 +69,12 @@ def test_nothing_hangs_on_a_lane(client: Client, settings: Settings) -> None:
 def test_threads_that_begin_at_once_do_not_each_look_through_all_that_is_installed(
     client: Client, settings: Settings, tmp_path: Path
 ) -> None:
-    """As Celery does for a task's first look at its app's result backend: five hundred threads were busy with it for a minute."""
+    """As Celery does where a task, or the app of its first message, first looks for a result backend: 500 threads took a minute for it."""
     holdfast = CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="tests.support.rings,tests.support.looking")
     with holdfast.worker("--concurrency", "32"):
-        ids = [client.submit("traffic", "go", {"number": number, "rounds": 1, "together": 32}).id for number in range(32)]
+        # All are in their first round together, and make their next messages at once.
+        inputs = {"rounds": 2, "seconds": 0.5, "together": 32}
+        ids = [client.submit("traffic", "go", {"number": number, **inputs}).id for number in range(32)]
         for run_id in ids:
             client.wait(run_id, 60)
     assert client._store.redis.get(f"{settings.prefix}:test:looked") == "1"  # tests.support.looking's own
