@@ -42,6 +42,10 @@ def test_an_attempt_that_ends_without_a_step_is_settled_and_not_charged_again() 
     assert after.fields(ONE, {"tokens": 1}, done=True) == {"spent": '{"tokens":108.0}', "settled": "0"}
 
 
+def test_a_step_that_is_over_takes_its_settled_attempts_along_though_nothing_was_spent() -> None:
+    assert ledger(attempt=2, settled=1).fields({}, {}, done=True) == {"settled": "0"}
+
+
 def test_a_run_that_spends_nothing_has_nothing_written() -> None:
     for attempt in (1, 4):
         for done in (True, False):
