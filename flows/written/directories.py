@@ -21,7 +21,7 @@ class Directories:
 
     def add(self, path: Path, shipped: bool) -> None:
         """Look into this directory too; it may be missing."""
-        if (given := os.path.abspath(path)) not in self._added:  # asked at each submission; to resolve it takes ten times as long
+        if (given := os.path.abspath(path)) not in self._added:  # asked at each submission, and to resolve it asks the file system
             self._added.add(given)
             self._shipped.setdefault(path.resolve(), shipped)
 

@@ -142,7 +142,7 @@ class Connection:
             named = {**named, "outbox": 1}
         script, wanted = self._scripts[transition], self.replication
         argv = script.arguments(named, fields, rest)
-        try:  # not by _answered: a generator's context would be a fiftieth of a round
+        try:  # not by _answered: a generator's context would be a hundredth of all that a round calls
             if not wanted.replicas or transition not in ACKNOWLEDGED:
                 return cast(list[Any], script(self._wire, keys, argv))
             answer, count = answer_and_wait(self._wire, script, keys, argv, wanted, self.keys.replicated)
