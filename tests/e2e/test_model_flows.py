@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -284,7 +285,11 @@ def test_the_thousandth_round_writes_no_more_than_the_tenth(worker: WorkerProces
     with sizes_of_commits(asking._store) as sizes:
         run = asking.wait(asking.submit("patient_adding", "go on and on", max_rounds=501).id, 120)
     assert (run.status, run.output["status"]) == (RunStatus.COMPLETED, "unfinished"), run.error
-    # Rounds count from 0: 10 and 1000 are the controller's, 9 and 999 those of commands.
-    print(f"bytes of rounds 10 and 1000: {sizes[10]}, {sizes[1000]}; 9 and 999: {sizes[9]}, {sizes[999]}")
-    assert sizes[1000] <= 1.1 * sizes[10] and sizes[999] <= 1.1 * sizes[9]
+    # Even rounds are the controller's, odd ones those of commands. Medians: now and then a commit also ends a stay
+    # and writes the message whole, a few hundred bytes more in the third round as in the thousandth.
+    early, late = sizes[2:42], sizes[960:1000]
+    for kind, whose in enumerate(("controller's", "commands'")):
+        then, now = median(early[kind::2]), median(late[kind::2])
+        print(f"bytes of the {whose} rounds about 20 and 980: {then}, {now}")
+        assert now <= 1.1 * then
     assert "(Here 489 earlier steps are left out" in str(chat.plays["go on and on"].asked[500].body["messages"])
