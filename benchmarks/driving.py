@@ -58,12 +58,12 @@ class DrivenRun:
     """One run: the commands of its rounds."""
 
     def __init__(self, recording: Recording, run_id: str) -> None:
-        told = ("step", "token", "claim", "message")
+        held = ("step", "token", "claim")
         self.id = run_id
         self._claims = [Packed(call, run_id, ("step", "claim")) for call in recording.claims]
-        self._commits = [Packed(call, run_id, told) for call in recording.commits]
-        self._fetches = [Packed(call, run_id, (*told, "fetch_claim")) for call in recording.fetches]
-        self._stays = [Packed(call, run_id, (*told, "next_claim")) for call in recording.stays]
+        self._commits = [Packed(call, run_id, (*held, "message")) for call in recording.commits]
+        self._fetches = [Packed(call, run_id, (*held, "message", "fetch_claim")) for call in recording.fetches]
+        self._stays = [Packed(call, run_id, (*held, "next_claim")) for call in recording.stays]
         self._messages = [Messages(call.named["message"], 0, call.named["step"] + 1) for call in recording.commits]
 
     def claim(self, step: int, claim: str) -> bytes:
@@ -80,8 +80,7 @@ class DrivenRun:
     def stay(self, step: int, token: str, claim: str, next_claim: str) -> bytes:
         """Commit it, the run's next round being this one's."""
         place = step % 2
-        message = self._messages[place].of(self.id, 0, step + 1)
-        return self._stays[place].fill(step=step, token=token, claim=claim, message=message, next_claim=next_claim)
+        return self._stays[place].fill(step=step, token=token, claim=claim, next_claim=next_claim)
 
 
 class Leaving:

@@ -48,8 +48,12 @@ def sender() -> Sender:
     task = carrier.current_worker_task
     if task is None:
         return Sender(None, None, carrier.thread_oid)
-    request = task.request
-    return Sender(request.root_id or request.id, request.id, carrier.thread_oid)
+    return sender_of(task.request)
+
+
+def sender_of(request: Any) -> Sender:
+    """Of this thread, which plays the round of ``request`` (a Celery task's)."""
+    return Sender(request.root_id or request.id, request.id, _carrier().thread_oid)
 
 
 #: Celery's own machinery is kept out of rounds: results, retries, time limits and revokes do not hold on every pool, and

@@ -9,13 +9,14 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from flows.base import Role
-from worker.dispatch import Dispatcher, Message
+from worker.dispatch import Dispatcher, Draft, Message
 from worker.fetching import Delivery, Fetching
 from worker.ids import new_digits
 from worker.processes import process_name
 from worker.record import SCHEMA, Record
 from worker.staying import next_claim
 from worker.store import Fetch, Fetched, Granted, Store, StoreUnavailable
+from worker.store.keys import role_of
 from worker.transitions import Settlement
 
 T = TypeVar("T")
@@ -86,20 +87,28 @@ class Committing:
         """
         options = dict(settlement.options)
         fields = {**settlement.fields, **beside}
-        message = Message(record.fields["message"], record.fields.get("task", ""), record.fields["queue"])  # of a round that is given back
+        draft: Draft | None = None
         if settlement.message is not None:
             wanted = settlement.message
-            message = self._dispatcher.message(nodes[wanted.node], record.id, wanted.epoch, wanted.step)
-            options["message"] = message.text
-            fields |= {"task": message.task, "queue": message.queue}
+            who = None if delivery is None else delivery.sender
+            draft = self._dispatcher.draft(nodes[wanted.node], record.id, wanted.epoch, wanted.step, who)
+            fields |= {"task": draft.task, "queue": draft.queue}
         if settlement.kind == "next":  # with the others, what stands may have to be written again after something took it away
             fields = {name: text for name, text in fields.items() if record.fields.get(name) != text}
         fetch = self._fetch() if delivery is not None and not self._draining() else None
-        if delivery is not None and fetch is not None and settlement.kind == "next" and delivery.stays and message.queue in fetch.lists:
-            claimed = self._stay(record, claim, settlement, fields, took, message, fetch.claim)
-            if claimed is not None:
-                self._keep(delivery, Fetched(message.queue, message.text, claimed, message.read))
+        if draft is not None and delivery is not None and fetch is not None and settlement.kind == "next" and delivery.stays:
+            fetched = self._stay(record, claim, settlement, fields, took, draft, fetch) if draft.queue in fetch.lists else None
+            if fetched is not None:
+                self._keep(delivery, fetched)
                 return "continued"
+        if draft is not None:
+            message = draft.message
+            options["message"] = message.text
+        else:
+            message = Message(record.fields["message"], record.fields.get("task", ""), record.fields["queue"])
+            if settlement.kind == "give_back" and not message.text:  # the run stayed
+                message = self._dispatcher.message(role_of(message.queue), record.id, record.epoch, record.step)
+                options["own"] = message.text
         word, detail, fetched = self._patiently(
             record,
             lambda: self._store.commit_and_fetch(
@@ -140,10 +149,12 @@ class Committing:
         settlement: Settlement,
         fields: Mapping[str, str],
         took: int,
-        message: Message,
-        next_id: str,
-    ) -> Granted | None:
-        """The claim of the run's next round, where it stays; None: it is to be committed like any other."""
+        draft: Draft,
+        fetch: Fetch,
+    ) -> Fetched | None:
+        """The run's next round, where it stays; None: it is to be committed like any other."""
+        content = draft.read()
+        text = "" if content is not None else draft.write()
         stayed = self._patiently(
             record,
             lambda: self._store.commit_and_stay(
@@ -152,9 +163,9 @@ class Committing:
                 step=record.step,
                 token=claim.token,
                 claim=claim.claim,
-                next_claim=next_id,
-                queue=message.queue,
-                message=message.text,
+                next_claim=fetch.claim,
+                queue=draft.queue,
+                message=text,
                 fields=fields,
                 additions=settlement.additions,
                 artifacts=settlement.artifacts,
@@ -162,7 +173,10 @@ class Committing:
                 data=settlement.options.get("data"),
             ),
         )
-        return None if stayed is None else next_claim(record, claim, fields, settlement.additions, message.text, stayed, next_id)
+        if stayed is None:
+            return None
+        claimed = next_claim(record, claim, fields, settlement.additions, text, stayed, fetch.claim)
+        return Fetched(draft.queue, text, claimed, content)
 
     def _patiently(self, record: Record, ask: Callable[[], T]) -> T:
         """The server's answer, asked for again while it is away."""

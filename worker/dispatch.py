@@ -25,15 +25,27 @@ if TYPE_CHECKING:
 
 
 class Message(NamedTuple):
-    """A round's message as the broker's list holds it, with the Celery task and queue it is for.
-
-    ``read`` tells what the guard makes of the text; None where that has to look at it.
-    """
+    """A round's message as the broker's list holds it, with the Celery task and queue it is for."""
 
     text: str
     task: str
     queue: str
-    read: Callable[[], dict[str, Any] | None] = lambda: None
+
+
+class Draft(NamedTuple):
+    """A round's message that need not be written: ``read`` tells what the guard makes of the text that ``write`` makes; None where it has
+    to look at that.
+    """
+
+    task: str
+    queue: str
+    write: Callable[[], str]
+    read: Callable[[], dict[str, Any] | None]
+
+    @property
+    def message(self) -> Message:
+        """Written."""
+        return Message(self.write(), self.task, self.queue)
 
 
 class Dispatcher(ABC):
@@ -73,13 +85,21 @@ class Dispatcher(ABC):
 
     def message_for(self, task: str, queue: str, run_id: str, epoch: int, step: int) -> Message:
         """The same, for a task and queue as the run's hash names them."""
+        return self._draft(task, queue, run_id, epoch, step).message
+
+    def draft(self, role: str, run_id: str, epoch: int, step: int, who: Sender | None = None) -> Draft:
+        """The message, to be written where somebody other than this thread is to read it; ``who`` sends it, where that is known."""
+        return self._draft(TASKS[role], self._keys.queue(role), run_id, epoch, step, who)
+
+    def _draft(self, task: str, queue: str, run_id: str, epoch: int, step: int, who: Sender | None = None) -> Draft:
         if not is_listened_to(task) and RUN_ID.fullmatch(run_id):
-            who = sender()
+            who = who or sender()
             template = self._template(task, queue, who)
             if template is not None:
                 blanks = ((run_id, epoch, step), who, *new_ids())
-                return Message(template.fill(*blanks), task, queue, partial(template.read, *blanks))
-        return Message(self._built(task, queue, run_id, epoch, step), task, queue)
+                return Draft(task, queue, partial(template.fill, *blanks), partial(template.read, *blanks))
+        text = self._built(task, queue, run_id, epoch, step)
+        return Draft(task, queue, lambda: text, lambda: None)
 
     def _template(self, task: str, queue: str, who: Sender) -> Template | None:
         """What to make messages by; None: Celery builds each."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from kombu.transport import virtual
 
+from worker.carrier import Sender
 from worker.guard.redis import Guarded, QoS
 from worker.guard.shape import Shapes
 from worker.guard.sifting import Malformed
@@ -34,13 +35,14 @@ LEFT_TO_OTHERS, LEFT_SECONDS = 8, 0.1
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """One message that this process received: the claim that came with it, what its round's commit fetched, and how long its run stays
-    (a time of ``time.monotonic``).
+    """One message that this process received: the claim that came with it, what its round's commit fetched, how long its run stays
+    (a time of ``time.monotonic``), and what the round's own messages say of where they are sent from.
     """
 
     claim: Granted | None = None
     fetched: Fetched | None = None
     until: float = field(default_factory=lambda: time.monotonic() + STAY_SECONDS)
+    sender: Sender | None = None
 
     @property
     def stays(self) -> bool:
@@ -153,7 +155,7 @@ class Fetching:
 
     def _deliver(self, fetched: Fetched, delivery: Delivery, channel: Any) -> bool:
         try:
-            message = fetched.read() or self._shapes.sifted(fetched.text, fetched.list)
+            message = fetched.content or self._shapes.sifted(fetched.text, fetched.list)
         except Malformed as error:
             channel.put_aside(fetched.list, fetched.text, error)
             return self._not_here(fetched)

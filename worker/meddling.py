@@ -23,7 +23,9 @@ Way = tuple[Any, ...]
 
 def is_listened_to(task: str) -> bool:
     """Whether somebody listens to the publishing of this task; receivers come and go at any time."""
-    return any(signal.receivers and signal.has_listeners(task) for signal in SIGNALS)
+    if not (signals.before_task_publish.receivers or signals.after_task_publish.receivers or signals.task_sent.receivers):
+        return False  # as almost always, and asked of each round
+    return any(signal.has_listeners(task) for signal in SIGNALS)
 
 
 def way() -> Way:

@@ -15,6 +15,7 @@ from worker.processes import process_name
 from worker.record import SCHEMA
 from worker.settings import Settings
 from worker.store import Store, StoreUnavailable
+from worker.store.keys import role_of
 from worker.telemetry.switch import is_on
 from worker.unplayable import JUDGED, unplayable
 
@@ -52,6 +53,8 @@ class Sweeper:
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._forfeits: deque[tuple[str, int, int, str]] = deque()
+        #: Epoch, step and message of runs that the last sweep told to be unmade, for the next one.
+        self._made: dict[str, tuple[str, str, str]] = {}
         self._thread = threading.Thread(target=self._sweep_forever, name="holdfast-sweep", daemon=True)
 
     def start(self) -> None:
@@ -111,13 +114,24 @@ class Sweeper:
             batch=BATCH,
             lengths=self._dispatcher.lengths(),
             schema=SCHEMA,
-            every=round(every * 1000) or None,
+            every=None if self._made else round(every * 1000) or None,
+            made=self._made,
         )
         self._dispatcher.hand_over(batch.handed)
         self._quarantine_unplayable([run_id for run_id, word in batch.report if word in PUSHED])
-        if len(batch.report) == BATCH:
+        self._made = self._messages_of([run_id for run_id, word in batch.report if word == "unmade"])
+        if self._made or len(batch.report) == BATCH:
             self.wake()
         return batch.report
+
+    def _messages_of(self, run_ids: list[str]) -> dict[str, tuple[str, str, str]]:
+        """What is to be sent of runs whose worker died while they stayed with it: nobody has written it yet."""
+        made = {}
+        for run_id, fields in zip(run_ids, self._store.some_fields(run_ids, ("queue", "epoch", "step")), strict=True):
+            if len(fields) == 3:  # else it has been deleted meanwhile
+                message = self._dispatcher.message(role_of(fields["queue"]), run_id, int(fields["epoch"]), int(fields["step"]))
+                made[run_id] = (fields["epoch"], fields["step"], message.text)
+        return made
 
     def _quarantine_unplayable(self, run_ids: list[str]) -> None:
         """End those just pushed whose stored message the guard refuses, or is another round's: it would be sent for ever."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from worker.carrier import NEVER, RoundTask
+from worker.carrier import NEVER, RoundTask, sender_of
 from worker.engine import Engine
 from worker.store import StoreUnavailable
 from worker.task_names import TASKS
@@ -20,8 +20,12 @@ def add_tasks(app: Celery, engine: Engine) -> None:
     """Register ``holdfast.controller_round`` and ``holdfast.executor_round`` on ``app``."""
 
     def play_round(task: Task, run_id: str, epoch: int, step: int) -> None:
+        request = task.request  # Celery looks for it each time
+        delivery = getattr(request, "holdfast_delivery", None)
+        if delivery is not None:
+            delivery.sender = sender_of(request)
         try:
-            engine.rounds.play(run_id, epoch, step, getattr(task.request, "holdfast_delivery", None))
+            engine.rounds.play(run_id, epoch, step, delivery)
         except StoreUnavailable as error:
             # Nothing to undo: the run's hash still says what is due, and the sweep sends the message again.
             logger.error(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
-from tests.model.state import ENDED, LIVE, MOST_ATTEMPTS, STALE, Run, World
+from tests.model.state import ENDED, LIVE, MOST_ATTEMPTS, STALE, UNMADE, Run, World
 from tests.support import runs
 from worker.store import Store
 
@@ -72,7 +72,7 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     seen |= {"queue": [store.keys.queue(role) for role in ROLES].index(queue), "due": ticks(runs.due(store, f"r{place}"))}
     seen |= {"lease": ticks(found.get("lease_until")), "message": None}
     if phase in LIVE or (phase == "interrupted" and "i_wait" in found):
-        seen["message"] = runs.parts(found["message"])
+        seen["message"] = runs.parts(found["message"]) if found["message"] else (f"r{place}", *UNMADE)
     seen["expires"] = store.redis.pexpiretime(store.keys.run(f"r{place}")) > 0
     seen["i_id"] = None if interrupt is None else tuple(map(int, interrupt.split(":")))
     seen["answered"] = "i_answer" in found

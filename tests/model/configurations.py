@@ -76,7 +76,7 @@ class Config:
 
     def initial(self, rules: Rules) -> list[tuple[Any, ...]]:
         """Where it begins: every run submitted, in each way that it may be."""
-        empty = ((None,) * self.runs, (), (), ((),) * self.queues, (), (0,) * self.queues, (frozenset(),) * self.queues, False, 0, None)
+        empty = ((None,) * self.runs, (), (), ((),) * self.queues, (), (0,) * self.queues, (frozenset(),) * self.queues, False, 0, None, ())
         if self.deletes:
             world = World(empty, self, rules)
             for place in range(self.kept):

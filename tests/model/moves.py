@@ -10,7 +10,7 @@ from tests.model.laws import law, lawful, moved, timely
 from tests.model.moving import publish_all, put
 from tests.model.state import TIMES, Run, World
 from tests.model.staying import as_if_queued
-from tests.model.sweeping import sweep
+from tests.model.sweeping import forget, sweep
 
 Move = tuple[Any, ...]
 
@@ -55,6 +55,8 @@ def possible(w: World) -> list[Move]:
     """Every move from here."""
     config = w.config
     moves: list[Move] = [("sweep", told) for told in config.told]
+    if w.made:
+        moves.append(("forget",))
     if may_pass(w):
         moves.append(("tick", 1))
     moves += [("tick", ticks) for ticks in config.stalls if may_pass(w, strict=True)]
@@ -163,6 +165,7 @@ def _unpause(w: World) -> None:
 
 MOVES: dict[str, Callable[..., Any]] = {
     "sweep": sweep,
+    "forget": forget,
     "tick": _tick,
     "publish": _publish,
     "pause": _pause,

@@ -65,7 +65,8 @@ MUTANTS = [
     Mutant("stay_leaves_lists_that_none_took_from", "stays from two queues", "V4"),
     Mutant("stay_is_remembered", "stays", "I13"),
     Mutant("repeat_checks_the_stay_claim", "stays and fetches", "I13"),
-    Mutant("stay_stores_the_next_message", "stays", "I6"),
+    Mutant("stay_takes_the_message_away", "stays", "I6"),
+    Mutant("give_back_brings_the_message", "stays after any outcome", "I6"),
     Mutant("stay_takes_the_lists_number", "stays from two queues", "V4"),
     Mutant("stay_begins_the_attempts_anew", "stays", "I16"),
     Mutant("stay_makes_a_token", "stays", "I3"),
@@ -122,6 +123,9 @@ MUTANTS = [
     Mutant("losses_are_bounded", "forfeits", "I16"),
     Mutant("later_losses_wait", "failures", "I16"),
     Mutant("sweep_stops_where_asked", "stops", "I8"),
+    Mutant("sweep_only_takes_lapsed_leases", "stays", "V5"),
+    Mutant("sweep_asks_for_the_message", "stays", "I6"),
+    Mutant("made_is_of_the_round", "stays after any outcome", "I6"),
     Mutant("sweep_marks_before_it_sends", "stops", "V4"),
     Mutant("sweep_looks_into_the_list", "stops", "V4"),
     Mutant("sweep_believes_the_cursor", "in order", "V4"),
@@ -157,10 +161,8 @@ EQUIVALENT = {
     "stay_leaves_holds": "stays",
     # Whatever counts a failure of the step at hand keeps what it failed of, and both go with the round that is done.
     "stay_leaves_failures": "stays after any outcome",
-    # A leased run is due when its lease ends, at every moment (law V2), so the sweep never looks at one whose lease has not lapsed.
-    # The check is kept for a due set that was written by hand, or restored from an older copy.
-    "sweep_only_takes_lapsed_leases": "limits",
-    # A waiting run is due when its wait ends, or at its deadline, which ends it before the wait is asked for. As above.
+    # A waiting run is due when its wait ends, or at its deadline, which ends it before the wait is asked for. The check
+    # is kept for a due set that was written by hand, or restored from an older copy.
     "waits_are_waited": "paused",
 }
 

@@ -348,8 +348,12 @@ class Replay:
             lengths = {} if told == NO_ANSWER else {self.store.keys.queue(role): 0 for role in ROLES} | known
         delays = {"loss_delay": config.delay * TICK, "loss_delay_max": config.delay * TICK}
         bounds = {"max_losses": config.max_losses, "max_failures": config.max_failures, "batch": config.batch}
-        swept = self.store.sweep(lease=config.lease * TICK, jitter=JITTER, lengths=lengths, **delays, **bounds)
+        made = {_id(place): (str(epoch), str(step), runs.named(_id(place), epoch, step)) for place, epoch, step in w.made}
+        swept = self.store.sweep(lease=config.lease * TICK, jitter=JITTER, lengths=lengths, made=made, **delays, **bounds)
         return [(int(run_id[1:]), word) for run_id, word in swept.report]
+
+    def _forget(self, w: World) -> None:
+        """What a sweeper was told is the model's."""
 
     def _publish(self, w: World, place: int, arrives: bool) -> None:
         """The broker is elsewhere: its lists are the model's."""

@@ -68,7 +68,7 @@ class Rules:
     stay_leaves_lists_that_none_took_from: bool = True
     stay_is_remembered: bool = True
     repeat_checks_the_stay_claim: bool = True
-    stay_stores_the_next_message: bool = True
+    stay_takes_the_message_away: bool = True  # decision 29
     stay_takes_the_lists_number: bool = True
     stay_begins_the_attempts_anew: bool = True
     stay_makes_a_token: bool = True
@@ -94,6 +94,7 @@ class Rules:
     results_are_of_their_step: bool = True
     results_are_of_their_run: bool = True  # decision 17
     results_end_with_their_step: bool = True
+    give_back_brings_the_message: bool = True  # commit_round, decision 29
     # extend_leases, forfeit_lease
     only_the_owner_beats: bool = True
     beats_end_at_the_limit: bool = True
@@ -134,6 +135,8 @@ class Rules:
     losses_are_bounded: bool = True
     later_losses_wait: bool = True  # PROTOCOL, sweep: one poison run and its restarts
     sweep_stops_where_asked: bool = True
+    sweep_asks_for_the_message: bool = True  # decision 29
+    made_is_of_the_round: bool = True  # decision 29
     sweep_marks_before_it_sends: bool = True
     sweep_looks_into_the_list: bool = True  # decision 3
     sweep_believes_the_cursor: bool = True

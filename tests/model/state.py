@@ -16,6 +16,8 @@ MOST_ATTEMPTS = 2
 GONE = -1
 #: A message that no hash will ever want again; which one it was does not matter.
 STALE = (-1, -1)
+#: The hash of a run that has stayed has no message: it is made when somebody is to push it.
+UNMADE = (-2, -2)
 #: Of a commit: its fetch claimed nothing, or nothing that still stands.
 NOTHING = (-1, 0)
 
@@ -50,7 +52,7 @@ class Run:
     grace: int
     looked: bool
     age: int  # ticks since it was queued
-    message: tuple[int, int]  # epoch and step that the stored message names
+    message: tuple[int, int]  # epoch and step that the stored message names, or UNMADE
     queue: int
     waiting_for: str
     waiting_until: int | None
@@ -83,6 +85,11 @@ class Run:
 
     def frozen(self) -> tuple[Any, ...]:
         return tuple(self.__dict__.values())
+
+    @property
+    def is_unmade(self) -> bool:
+        """Whether it has no message, since it stayed."""
+        return self.message == UNMADE
 
 
 def new_run(**fields: Any) -> Run:
@@ -143,7 +150,7 @@ class World:
     """A thawed state, with what is fixed while it is explored: its configuration and its rules."""
 
     def __init__(self, frozen: tuple[Any, ...], config: Any, rules: Any) -> None:
-        runs, slots, clients, lists, handed, cursor, lines, self.paused, self.swept_at, self.silence = frozen
+        runs, slots, clients, lists, handed, cursor, lines, self.paused, self.swept_at, self.silence, made = frozen
         self.config, self.rules, self.origin = config, rules, frozen
         self.runs: list[Run | None] = [None if run is None else Run(run) for run in runs]
         self.slots: list[Slot] = list(slots)
@@ -152,6 +159,8 @@ class World:
         self.handed: list[Any] = list(handed)  # outbox: (queue, run, message) that a caller has not yet published
         self.cursor: list[int] = list(cursor)
         self.lines: list[frozenset[tuple[int, int]]] = list(lines)
+        #: What the worker that swept last has made of what it was told: (run, epoch, step).
+        self.made: list[tuple[int, int, int]] = list(made)
         #: Whether something was cut that a real server would go on counting; a replay of the trace ends here.
         self.cut = False
 
@@ -180,6 +189,7 @@ class World:
             self.paused,
             self.swept_at,
             self.silence,
+            tuple(self.made),
         )
 
     def _forget(self, run: Run) -> None:

@@ -8,7 +8,7 @@ from tests.model.laws import law
 from tests.model.moving import due_at
 from tests.model.rounds import committed, granted
 from tests.model.rules import Rules
-from tests.model.state import Run, Slot, World, server_of
+from tests.model.state import UNMADE, Run, Slot, World, server_of
 from tests.model.transitions import commit, grant, next_token, round_limit
 
 Move = tuple[Any, ...]
@@ -18,8 +18,8 @@ SENT = "sent:stay:ok"
 #: And of one who was told to commit like any other: that commit is the same one.
 DECLINED = "sent:next:continued"
 #: What a run that stays need not have in common with one that was queued and claimed: where in its line it stood, and where to look for
-#: what its newest commit fetched (it fetched nothing, and the id of its claim is no other run's).
-OWN = ("number", "first_number", "last_fetched", "since_stop")
+#: what its newest commit fetched (it fetched nothing, and the id of its claim is no other run's); nor a message.
+OWN = ("number", "first_number", "last_fetched", "since_stop", "message")
 
 
 def possible(w: World, place: int) -> list[Move]:
@@ -73,8 +73,8 @@ def _next_round(w: World, run: Run, number: int) -> None:
     rules, config = w.rules, w.config
     run.step += 1
     run.queue = run.step % len(w.lists)
-    if rules.stay_stores_the_next_message:
-        run.message = (run.epoch, run.step)
+    if rules.stay_takes_the_message_away:
+        run.message = UNMADE
     if rules.stay_takes_the_lists_number:
         run.number = number
     if rules.stay_ends_the_intent:

@@ -8,26 +8,53 @@ from tests.model.state import ENDED, Run, World
 
 #: What the sweep is told where the broker does not answer.
 NO_ANSWER = -1
+#: When a run is looked at again whose message is to be made.
+UNMADE_TICKS = 1
 
 
-def sweep(w: World, told: int | None = None) -> list[tuple[int, str]]:
-    """What became of each run looked at. ``told`` (outbox): what the broker says of each queue, NO_ANSWER or 0; None: the truth."""
+def sweep(w: World, answer: int | None = None) -> list[tuple[int, str]]:
+    """What became of each run looked at. ``answer`` (outbox): what the broker says of each queue, NO_ANSWER or 0; None: the truth."""
     _mind_the_silence(w)
-    lengths = [len(line) if told is None else told for line in w.lists]
+    lengths = [len(line) if answer is None else answer for line in w.lists]
     for queue, line in enumerate(w.lines):
         if line and lengths[queue] != NO_ANSWER and w.rules.lines_are_promoted:
             _promote(w, queue, lengths[queue])
+    for place, _, _ in w.made:
+        run = w.runs[place]
+        if run is not None and run.due is not None:
+            run.due = min(run.due, 0)
     due = [(run.due, place) for place, run in enumerate(w.runs) if run is not None and run.due is not None and run.due <= 0]
     floor = -w.config.overdue
     w.cut |= [time for time, _ in due].count(floor) > 1  # which of them has waited for longer is no longer known
-    report = []
+    report: list[tuple[int, str]] = []
+    told: list[tuple[int, int, int]] = []
     for _, place in sorted(due)[: w.config.batch]:
         run = w.runs[place]
         assert run is not None
         word = _look(w, place, run, lengths)
         report.append((place, word))
+        if word == "unmade":
+            told.append((place, run.epoch, run.step))
         law("V1", run.due is None or run.due > 0, "a run that was looked at ({}) hides those behind it", word)
+    w.made = told
     return report
+
+
+def forget(w: World) -> None:
+    """The worker that was told dies before it sweeps again; another sweeps next."""
+    w.made = []
+
+
+def _is_unmade(w: World, place: int, run: Run) -> bool:
+    """Whether a message is to be pushed that nobody has made, nor brings."""
+    if not run.is_unmade:
+        return False
+    for made, *pair in w.made:
+        if made == place and (pair == [run.epoch, run.step] or not w.rules.made_is_of_the_round):
+            run.message = (pair[0], pair[1])
+            return False
+    due_at(w, run, UNMADE_TICKS)
+    return True
 
 
 def _mind_the_silence(w: World) -> None:
@@ -76,6 +103,8 @@ def _look(w: World, place: int, run: Run, lengths: list[int]) -> str:
             wait(w, run, "paused", w.config.hold)
             return "in_line"
         law("V4", run.waiting_for != "paused" or not w.paused, "a message is sent for a run of a paused flow")
+        if rules.sweep_asks_for_the_message and _is_unmade(w, place, run):
+            return "unmade"
         run.held_token, run.held_until = 0, None
         push(w, place, run)
         return "woken"
@@ -105,10 +134,13 @@ def _sweep_leased(w: World, place: int, run: Run) -> str:
         run.was_spared = True
         due_at(w, run, config.lease)
         return "spared"
+    stopping = run.stop == "requested" and rules.sweep_stops_where_asked
+    if not stopping and rules.sweep_asks_for_the_message and _is_unmade(w, place, run):
+        return "unmade"
     free_lease(run)
     if not rules.intent_outlives_a_loss:
         run.intent = 0
-    if run.stop == "requested" and rules.sweep_stops_where_asked:
+    if stopping:
         stop_here(w, run)
         return "stopped"
     overdue = run.deadline is not None and run.deadline <= 0

@@ -75,6 +75,7 @@ WORDS = {
     "pause": "the flow is paused",
     "unpause": "the flow is unpaused",
     "offer": "run {} is offered again",
+    "forget": "whoever swept dies, and another sweeps next",
 }
 
 

@@ -162,6 +162,8 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
     elif kind == "give_back":
         if not rules.give_back_counts_nothing:
             run.failures += 1
+        if run.is_unmade and rules.give_back_brings_the_message:
+            run.message = (run.epoch, run.step)
         push(w, place, run)
         answer = "queued"
     elif kind in ("failed", "try_again", "fatal"):

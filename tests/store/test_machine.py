@@ -96,6 +96,7 @@ class Machine(RuleBasedStateMachine):
         self.results: dict[tuple[int, str], str] = {}
         self.highest = (0, 0, 0)
         self.swept: Counter[str] = Counter()  # what sweeps said became of the run
+        self.made: tuple[int, int] | None = None  # epoch and step of the message that the last sweep asked for
         self.ids = 0
 
     def name(self, kind: str) -> str:
@@ -535,11 +536,13 @@ class Machine(RuleBasedStateMachine):
         self.time_passes(max(0, self.reference.due - clock(self.store)))
         self.a_worker_sweeps()
 
-    @rule()
-    def a_worker_sweeps(self) -> None:
-        before = hash_of(self.store)
-        words = sweep(self.store, max_losses=2, batch=10)
-        assert words == self.reference.sweep(max_losses=2)
+    @rule(same=st.sampled_from([True, True, False]))
+    def a_worker_sweeps(self, same: bool = True) -> None:
+        """``same``: the one that swept before, and has made the message that it was asked for."""
+        before, made = hash_of(self.store), self.made if same else None
+        words = sweep(self.store, max_losses=2, batch=10, made={} if made is None else {"r": (*map(str, made), message("r", *made))})
+        assert words == self.reference.sweep(max_losses=2, made=made)
+        self.made = (int(before["epoch"]), int(before["step"])) if words == [("r", "unmade")] else None
         self.swept.update(word for _, word in words)
         after = hash_of(self.store)
         now = clock(self.store)
@@ -579,7 +582,8 @@ class Machine(RuleBasedStateMachine):
         fields = hash_of(self.store)
         epoch, step = int(fields["epoch"]), int(fields["step"])
         if fields["phase"] in ("queued", "leased", "waiting"):
-            assert fields["message"] == message("r", epoch, step)
+            unmade = fields["message"] == "" and fields["phase"] != "queued"  # it stayed, and nobody was to push it since
+            assert unmade or fields["message"] == message("r", epoch, step)
         elif fields["phase"] == "interrupted":
             assert fields["message"] == (message("r", epoch + 1, step) if "i_wait" in fields else "")
         for role in ROLES:

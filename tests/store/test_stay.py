@@ -27,6 +27,7 @@ from tests.support.runs import (
     stay,
     stop,
     sweep_after,
+    sweep_and_bring,
     take,
     try_claim,
 )
@@ -49,7 +50,7 @@ def test_the_round_is_committed_and_the_next_one_leased_in_one_write(store: Stor
     assert (at(store), fields["phase"], fields["owner"], fields["attempt"]) == ((0, 1), "leased", "w1", "1")
     assert (fields["claim_id"], fields["lease_until"]) == ("w1.next", str(START + 10 + LEASE)) and due(store) == START + 10 + LEASE
     assert store.memory("r") == ["turn"] and [event["step"] for event in events(store, kind="committed")] == ["0"]
-    assert messages(store) == [] and fields["message"] == message("r", 0, 1)
+    assert messages(store) == [] and fields["message"] == "", "nobody has read it, and nobody needs to write it"
     assert int(second.token) > int(first.token)
     assert_lawful(store)
     assert commit_end(store, second) == ("ok", "completed")
@@ -70,6 +71,18 @@ def test_what_its_worker_knows_of_the_next_round_is_what_the_hash_says(store: St
         told = {name: text for name, text in granted.fields.items() if name != "beat_at"}
         assert told == {name: text for name, text in hash_of(store).items() if name != "beat_at"}
         assert (granted.turns, granted.newest) == (step, store.memory("r")[-8:])
+
+
+def test_a_message_that_is_written_already_is_kept(store: Store) -> None:
+    """Where no template makes messages, Celery has built it."""
+    new_run(store)
+    granted = claim(store)
+    stayed = store.commit_and_stay(
+        "r", epoch=0, step=0, token=granted.token, claim=granted.claim, next_claim="w1.next", queue=granted.fields["queue"],
+        message=message("r", 0, 1), fields={},
+    )  # fmt: skip
+    assert stayed is not None and hash_of(store)["message"] == message("r", 0, 1)
+    assert sweep_after(store, LEASE) == [("r", "freed")]
 
 
 def test_a_run_stays_round_after_round(store: Store) -> None:
@@ -105,7 +118,7 @@ def test_a_commit_repeated_after_another_took_the_run_up_is_granted_nothing(stor
     new_run(store)
     first = claim(store)
     stayed(store, first)
-    sweep_after(store, LEASE)
+    sweep_and_bring(store, LEASE)
     assert isinstance(try_claim(store, owner="w2"), Granted)
     before = everything(store)
     assert stay(store, first) is None and everything(store) == before
@@ -116,7 +129,7 @@ def test_a_worker_that_dies_leaves_its_run_to_others_before_those_in_line(store:
     new_run(store)
     granted = stayed(store, claim(store))
     new_run(store, "behind")
-    assert ("r", "freed") in sweep_after(store, LEASE)
+    assert sweep_and_bring(store, LEASE) == [("r", "freed")]
     assert messages(store) == [message("r", 0, 1), message("behind", 0, 0)]
     assert commit_next(store, granted, "Controller") == ("fenced", "")
     assert_lawful(store)
@@ -126,7 +139,7 @@ def test_a_message_lost_after_that_is_sent_again(store: Store) -> None:
     new_run(store)
     stayed(store, claim(store))
     new_run(store, "behind")
-    sweep_after(store, LEASE)
+    sweep_and_bring(store, LEASE)
     assert take(store) == message("r", 0, 1)
     words = [word for _ in range(3) for run_id, word in sweep_after(store, 2_000) if run_id == "r"]
     assert "resent" in words and message("r", 0, 1) in messages(store)

@@ -16,6 +16,8 @@ from tests.support.runs import named as message
 LIVE, ENDED = ("queued", "leased", "waiting"), ("completed", "errored")
 MAX_FAILURES, RETRY_DELAY = 3, 1_000
 LOSS_DELAY, LOSS_DELAY_MAX = 1_000, 30_000
+#: When a run is looked at again whose message is to be made.
+UNMADE = 1_000
 #: The sweep's jitter for the first run it looks at, where chance gave 0.
 SPREAD = 0.5 + 0.618
 REFUSED_DELAY, REFUSED_DELAY_MAX = 1_000, 30_000
@@ -256,6 +258,8 @@ class Reference:
             self.question = Question(f"{self.epoch}:{self.step}", wait, default)
         if kind in ("next", "pause_next", "pause_here"):
             self._store_message(self.epoch + (kind != "next"))
+        elif kind == "give_back" and not self.message:
+            self.message = message("r", self.epoch, self.step)
         answer = self._stopped(doubt) if stopping else self._came_to(kind)
         self.last = token, answer
         return "ok", answer
@@ -281,8 +285,7 @@ class Reference:
             return None
         self._done()
         self.node = node
-        self._store_message(self.epoch)
-        self.number, self.last = number, (token, "continued")
+        self.message, self.number, self.last = "", number, (token, "continued")
         return self._leased(claim)[1:]
 
     def commit_and_fetch(
@@ -361,7 +364,8 @@ class Reference:
 
     # What time does.
 
-    def sweep(self, max_losses: int) -> list[tuple[str, str]]:
+    def sweep(self, max_losses: int, made: tuple[int, int] | None = None) -> list[tuple[str, str]]:
+        """What becomes of the run, if it is looked at; ``made``: epoch and step of the message that the sweeper has made for it."""
         gap = self.now - self.swept_at
         if gap > LEASE / 2 or gap < 0:
             self.silence = min(self.now, self.swept_at), self.now
@@ -371,22 +375,38 @@ class Reference:
                 if self.phase == "queued" and ROLE[self.node] == role and line.seen == self.number and self.due is not None:
                     self.due = min(self.due, self.now)
                 line.seen = None
+        if made is not None and self.due is not None:
+            self.due = min(self.due, self.now)
         if self.due is None or self.due > self.now:
             return []
         if self.phase != "leased" and self._too_late():
             return [("r", self._errored())]
-        looks = {"leased": lambda: self._sweep_leased(max_losses), "queued": self._sweep_queued}
-        looks |= {"waiting": self._sweep_waiting, "interrupted": self._sweep_interrupted}
+        looks = {"leased": lambda: self._sweep_leased(max_losses, made), "queued": self._sweep_queued}
+        looks |= {"waiting": lambda: self._sweep_waiting(made), "interrupted": self._sweep_interrupted}
         return [("r", looks[self.phase]())]
 
-    def _sweep_leased(self, max_losses: int) -> str:
+    def _is_unmade(self, made: tuple[int, int] | None) -> bool:
+        if not self.message and made == (self.epoch, self.step):
+            self.message = message("r", *made)
+        if not self.message:
+            self.due = self.now + UNMADE
+            if self.phase != "leased":
+                self._due_at(self.due)
+        return not self.message
+
+    def _sweep_leased(self, max_losses: int, made: tuple[int, int] | None) -> str:
         lease, doubt = self.lease, self._in_doubt()
         assert lease is not None
+        if lease.until > self.now:
+            self.due = lease.until
+            return "in_line"
         overran = lease.limit is not None and lease.limit <= self.now
         silent = self.silence is not None and self.silence[0] <= lease.until <= self.silence[1] + LEASE / 2
         if silent and lease.spared != lease.until and not overran:
             self.due = lease.until = lease.spared = self.now + LEASE
             return "spared"
+        if self.stopping != "stop_requested" and self._is_unmade(made):
+            return "unmade"
         self.lease = None
         if self.stopping == "stop_requested":
             return self._stopped(doubt)
@@ -425,10 +445,12 @@ class Reference:
         self._push()
         return "resent"
 
-    def _sweep_waiting(self) -> str:
+    def _sweep_waiting(self, made: tuple[int, int] | None) -> str:
         if self.waits_until > self.now and not (self.waits_for == "hold" and self.held is None):
             self._due_at(self.waits_until)
             return "in_line"
+        if self._is_unmade(made):
+            return "unmade"
         self.held = None
         self._push()
         return "woken"

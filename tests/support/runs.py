@@ -138,6 +138,8 @@ def by_token_alone(granted: Granted) -> Granted:
 def commit(store: Store | Fetches, granted: Granted, kind: str, **options: Any) -> tuple[str, str]:
     """Commit the round that was granted, whatever has become of the run meanwhile."""
     fields = granted.fields
+    if kind == "give_back" and not fields["message"]:
+        options["own"] = _message(granted, 0, 0)
     return store.commit(
         fields["id"], epoch=int(fields["epoch"]), step=int(fields["step"]), token=granted.token, claim=granted.claim or None, kind=kind,
         idempotency_key=fields.get("idem"), **options,
@@ -162,13 +164,13 @@ def stay(
     **fields: str,
 ) -> Granted | None:
     """The round is done, ``node`` is next, and the run is to stay: the claim of its next round; None: there is something else to it."""
-    changed, text = _next(store, granted, node, additions, fields), _message(granted, 0, 1)
+    changed = _next(store, granted, node, additions, fields)
     run = Record(granted.fields)
     stayed = store.commit_and_stay(
         run.id, epoch=run.epoch, step=run.step, token=granted.token, claim=granted.claim, next_claim=next_claim, queue=changed["queue"],
-        message=text, fields=changed, additions=additions,
+        fields=changed, additions=additions,
     )  # fmt: skip
-    return stayed and staying.next_claim(run, granted, changed, additions, text, stayed, next_claim)
+    return stayed and staying.next_claim(run, granted, changed, additions, "", stayed, next_claim)
 
 
 def commit_end(store: Store | Fetches, granted: Granted, additions: tuple[str, ...] = (), **fields: str) -> tuple[str, str]:
@@ -246,6 +248,20 @@ def sweep_after(store: Store, ms: int, **options: Any) -> list[tuple[str, str]]:
     """Sweep once ``ms`` have passed in which sweepers were at work."""
     advance(store, ms)
     return sweep(store, **options)
+
+
+def sweep_and_bring(store: Store, ms: int, **options: Any) -> list[tuple[str, str]]:
+    """Sweep once ``ms`` have passed, and again with the messages that were asked for, as a worker does; what became of these runs."""
+    asked = [run_id for run_id, word in sweep_after(store, ms, **options) if word == "unmade"]
+    assert asked, "no message was asked for"
+    return [told for told in sweep(store, made={run_id: made(store, run_id) for run_id in asked}, **options) if told[0] in asked]
+
+
+def made(store: Store, run_id: str = "r", steps: int = 0) -> tuple[str, str, str]:
+    """What a worker brings that was asked for the run's message: epoch, step and text; ``steps``: of a later round."""
+    fields = hash_of(store, run_id)
+    epoch, step = fields["epoch"], str(int(fields["step"]) + steps)
+    return epoch, step, _like(fields, int(epoch), int(step))
 
 
 def messages(store: Store, role: str = "controller") -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -54,13 +54,13 @@ class Fetch(NamedTuple):
 class Fetched(NamedTuple):
     """A message that a commit took, and the claim of its round; None: its own delivery has to ask for one.
 
-    ``read`` tells what the guard makes of the text, where this process made the message; else None.
+    ``content``: the message as the guard would read it, where this process made it; the text then need not be there.
     """
 
     list: str
     text: str
     claim: Granted | None
-    read: Callable[[], dict[str, Any] | None] = lambda: None
+    content: dict[str, Any] | None = None
 
 
 class Refused(NamedTuple):

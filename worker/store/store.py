@@ -135,7 +135,7 @@ class Store(Reads):
         claim: str,
         next_claim: str,
         queue: str,
-        message: str,
+        message: str = "",
         fields: Mapping[str, str],
         additions: Sequence[str] = (),
         artifacts: Mapping[str, str] | None = None,
@@ -272,11 +272,13 @@ class Store(Reads):
         lengths: Mapping[str, int] | None = None,
         schema: str | None = None,
         every: int | None = None,
+        made: Mapping[str, tuple[str, str, str]] | None = None,
     ) -> Swept:
         """Look at what is due, re-enqueue what is overdue. Durations in ms.
 
         ``every``: nothing is done where anybody swept within so many ms. ``lengths``: messages on each of the broker's lists, where
-        the scripts cannot see them; empty: the broker does not answer.
+        the scripts cannot see them; empty: the broker does not answer. ``made``: epoch, step and message of runs that a sweep before
+        told to be ``unmade``, by id.
         """
         named: dict[str, str | int | None] = {
             "prefix": self.keys.prefix,
@@ -288,6 +290,7 @@ class Store(Reads):
         }
         named |= {"loss_delay": loss_delay, "loss_delay_max": loss_delay_max, "hold": PAUSED_LOOK, "schema": schema, "every": every}
         named |= {f"length:{queue}": length for queue, length in (lengths or {}).items()}
+        named |= {f"made:{run_id}": " ".join(message) for run_id, message in (made or {}).items()}
         report, handed = (list(zip(flat[::2], flat[1::2], strict=True)) for flat in self._call("sweep_due", self.keys.of_sweep(), named))
         return Swept(report, handed)
 

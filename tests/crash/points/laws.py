@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 TAKEN = ("RPOP", "LMOVE", "delivered", "claim_round")
 #: What may cost a worker its round; a lost answer does not.
 GONE = (DIES_BEFORE, DIES_AFTER, PAUSES_BEFORE, PAUSES_AFTER)
+#: When a run is looked at again whose message is to be made (sweep_due.lua), in ms.
+UNMADE = 1_000
 #: What a round may come to, and why a claim may be refused, where only the faults of these stories happen.
 WORDS = {"continued", "completed", "interrupted", "stopped", "errored", "waiting", "queued", "given up"}
 WORDS |= {"fenced", "stale", "finished", "early", "leased"}
@@ -43,7 +45,10 @@ def at_a_death(story: Story) -> Iterator[Violation]:
             except AssertionError as error:
                 yield Violation("at a death", str(error))
             fields, due = store.fields(run_id) or {}, store.redis.zscore(store.keys.due, run_id)
-            if fields["phase"] == "leased" and due != int(fields["lease_until"]):
+            # Where the lease was over and a sweep asked for the run's message (decision 29), it is due again soon.
+            lease_until, asked = int(fields.get("lease_until", 0)), not fields["message"]
+            soon = due is not None and lease_until <= story.now and due <= story.now + UNMADE
+            if fields["phase"] == "leased" and due != lease_until and not (asked and soon):
                 yield Violation("at a death", f"leased until {fields['lease_until']}, and due at {due}")
 
 

@@ -222,4 +222,16 @@ MUTANTS = (
         "a round given back is queued",
         "test_commit.py::test_giving_back_counts_nothing_and_queues_the_same_round_at_the_consuming_end",
     ),
+    Mutant(
+        "commit.given_back_unmade", "commit_round", "elseif arg.own and run.message == '' then", "elseif false then",
+        "a round that is given back is queued with its message", "test_unmade.py::test_a_round_that_is_given_back_brings_its_message",
+    ),
+    Mutant(
+        "commit.given_back_with_any_message", "commit_round", "elseif arg.own and run.message == '' then", "elseif arg.own then",
+        "a message that is there is not taken for another", "test_unmade.py::test_a_message_that_is_there_is_not_taken_for_another",
+    ),
+    Mutant(
+        "commit.given_back_and_forgotten", "commit_round", "  set(k, 'message', arg.own)\n", "",
+        "a round that is given back keeps its message", "test_unmade.py::test_a_round_that_is_given_back_brings_its_message",
+    ),
 )  # fmt: skip

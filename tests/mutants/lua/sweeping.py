@@ -75,11 +75,11 @@ MUTANTS = (
         "test_sweep.py::test_a_lease_that_was_extended_is_not_taken_by_an_old_due_time",
     ),
     Mutant(
-        "sweep.lease_stays", "sweep_due", "  free_lease(k)\n  if run.stop_current_execution", "  if run.stop_current_execution",
+        "sweep.lease_stays", "sweep_due", "  free_lease(k)\n  if stopping", "  if stopping",
         "I4: a freed lease fences its owner", "test_sweep.py::test_a_lapsed_lease_is_freed_and_fences_its_owner",
     ),
     Mutant(
-        "sweep.deaf_to_stops", "sweep_due", "if run.stop_current_execution == 'stop_requested' then", "if false then",
+        "sweep.deaf_to_stops", "sweep_due", "  if stopping then\n", "  if false then\n",
         "V3: a lapsed lease under a stop is stopped", "test_sweep.py::test_a_lapsed_lease_under_a_stop_is_stopped_not_queued",
     ),
     Mutant(
@@ -271,5 +271,48 @@ MUTANTS = (
         "sweep.index_from_its_start_only", "sweep_due", "for _, first in ipairs({ 0, anywhere }) do",
         "for _, first in ipairs({ 0 }) do", "runs that are kept for long hide no others",
         "test_sweep.py::test_runs_that_are_kept_for_long_hide_no_others_whose_keys_are_gone",
+    ),
+    Mutant(
+        "sweep.asks_for_nothing", "sweep_due", "if not stopping and is_unmade(k, run, now) then return 'unmade' end", "",
+        "a run that stayed is queued with a message",
+        "test_unmade.py::test_a_lapsed_lease_is_not_taken_away_until_the_message_is_there",
+    ),
+    Mutant(
+        "sweep.asks_for_a_stopped_run", "sweep_due", "if not stopping and is_unmade(", "if is_unmade(", "a stop needs no message",
+        "test_unmade.py::test_a_stop_needs_no_message",
+    ),
+    Mutant(
+        "sweep.wakes_without_a_message", "sweep_due", "elseif is_unmade(k, run, now) then", "elseif false then",
+        "a run that stayed, and whose round failed, is queued with a message",
+        "test_unmade.py::test_a_round_that_failed_waits_and_is_asked_for_when_its_time_has_come",
+    ),
+    Mutant(
+        "sweep.made_again", "sweep_due", "  if run.message ~= '' then return false end\n", "", "a message that is there needs no other",
+        "test_sweep.py::test_a_lapsed_lease_is_freed_and_fences_its_owner",
+    ),
+    Mutant(
+        "sweep.made_for_any_epoch", "sweep_due", "if epoch ~= run.epoch or step ~= run.step then", "if step ~= run.step then",
+        "I6: a message is of its round", "test_unmade.py::test_a_message_of_another_round_is_not_taken",
+    ),
+    Mutant(
+        "sweep.made_for_any_step", "sweep_due", "if epoch ~= run.epoch or step ~= run.step then", "if epoch ~= run.epoch then",
+        "I6: a message is of its round", "test_unmade.py::test_a_message_of_another_round_is_not_taken",
+    ),
+    Mutant(
+        "sweep.unmade_hides_others", "sweep_due", "    due_at(k, run, now + UNMADE)\n", "", "none hides those behind it",
+        "test_unmade.py::test_none_hides_those_behind_it",
+    ),
+    Mutant(
+        "sweep.made_and_forgotten", "sweep_due", "  set(k, 'message', message)\n", "", "what is brought is kept, to be sent again",
+        "test_unmade.py::test_what_was_brought_is_sent_again_where_it_is_lost",
+    ),
+    Mutant(
+        "sweep.made_too_late", "sweep_due", "  if id then call('ZADD', base.due, 'XX', 'LT', now, id) end\n", "",
+        "a run whose message is brought is looked at now", "test_unmade.py::test_with_its_message_it_is_recovered_at_once",
+    ),
+    Mutant(
+        "sweep.made_for_nobody", "sweep_due",
+        "if id then call('ZADD', base.due, 'XX', 'LT', now, id) end", "if id then call('ZADD', base.due, 'LT', now, id) end",
+        "what is gone is not due", "test_unmade.py::test_what_is_brought_for_a_run_that_is_gone_or_at_rest_does_nothing",
     ),
 )  # fmt: skip

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- commit_and_stay: commit_round of a round that is followed by another, where the run stays with its worker: in the same write the next
--- round is leased to whoever played this one. No list sees its message; it is stored, for whoever has to take the run up.
+-- round is leased to whoever played this one. No list sees its message, so none need be written: whoever has to take the run up makes it.
 -- KEYS  1 run hash   2 memory list   3 event stream   4 artifacts hash   5 due set   6 queues hash   7 paused flows
--- PLACES epoch step token claim next_claim list [took] [data] message [artifacts]
+-- PLACES epoch step token claim next_claim list [took] [data] [message] [artifacts]
 -- ARGV  epoch, step, token, claim (its id), took, data, artifacts as in commit_round.lua; next_claim: the id of the claim of the next round;
---       list: where that round's message would stand; message; [field...]; after "--" as in commit_round.lua
+--       list: where that round's message would stand; [message], where it is written already; [field...]; after "--" as in commit_round.lua
 -- Returns, in one text, which a client reads at once:
 --         ok TOKEN NOW LEASE_UNTIL NUMBER [ROUND_UNTIL]: what the next round is leased under
 --         other: there is something else to do or to tell (a stop, a pause, a person's answer, damage, a lease that is lost). Nothing is
@@ -66,7 +66,7 @@ if round_timeout or deadline then -- as in claiming.lua
 end
 in_parts('HSET', k.run, ARGV, fields + MOST_AT_ONCE, fields_end)
 token, lease_until = whole(newest + 1), whole(now + lease)
-call('HSET', k.run, 'step', whole(step + 1), 'last_node', node, 'attempt', '1', 'message', arg.message, 'number', place, 'updated_at', at,
+call('HSET', k.run, 'step', whole(step + 1), 'last_node', node, 'attempt', '1', 'message', arg.message or '', 'number', place, 'updated_at', at,
   'claimed_at', at, 'token', token, 'claim_id', arg.next_claim, 'lease_until', lease_until, 'last_token', arg.token, 'last_answer',
   'continued', unpack(ARGV, fields, math.min(fields + MOST_AT_ONCE - 1, fields_end)))
 call('ZADD', k.due, lease_until, id)

@@ -8,7 +8,7 @@
 --         pause_next  as next, then wait for a person; message is of the next epoch; the fields i_... describe the interrupt
 --         pause_here  the node asked a person: nothing is committed; message (next epoch, same step), i_...
 --         failed      error, delay (wait before the next attempt), [fatal] (no attempt can help), max_failures
---         give_back   another worker shall have the round; nothing is counted
+--         give_back   another worker shall have the round; nothing is counted; [own] is the round's message, where the hash has none
 --         damaged     error; what was loaded is not what was stored: the run is quarantined
 --       with every kind: [field...]; [intent] is what still stands of the intents (record_intent.lua), where this attempt takes its own
 --       back: its command did nothing;
@@ -90,7 +90,12 @@ end
 if paused then forget_interrupt(k) end
 set_fields(k)
 for i = fields, fields_end, 2 do run[ARGV[i]] = ARGV[i + 1] end
-if arg.message then fresh_message(k, run, arg.message) end
+if arg.message then
+  fresh_message(k, run, arg.message)
+elseif arg.own and run.message == '' then
+  run.message = arg.own
+  set(k, 'message', arg.own)
+end
 if paused then
   run.i_id = run.epoch .. ':' .. run.step
   set(k, 'i_id', run.i_id)

@@ -3,9 +3,11 @@
 -- KEYS  1 due set   2 queues hash   3..7 indexes as in reading.lua   8 paused flows   9.. the broker's lists, then as many lines, in their order
 -- ARGV  prefix (of the run keys, which only the sweep may derive), batch, lease (the shortest in use), max_losses, max_failures,
 --       loss_delay, loss_delay_max, jitter (0..1), hold (until a run of a paused flow is looked at again),
---       [every] (nothing is done where a sweep was made within so many ms), [schema] (the newest the caller reads), [outbox], and with it [length:LIST] (messages that the broker holds; absent where it does not answer)
+--       [every] (nothing is done where a sweep was made within so many ms), [schema] (the newest the caller reads), [outbox], and with it [length:LIST] (messages that the broker holds; absent where it does not answer),
+--       [made:ID] (EPOCH STEP MESSAGE: of a run that the caller was told is unmade; it is looked at now)
 -- Returns what became of the runs looked at, and what the caller is to publish (LIST MESSAGE, only in the outbox). The first is a flat list ID WORD (or KEY damaged, for a shared key that is not what it should be): resent | marked | in_line | freed (lease lapsed, queued again) | delayed (again, and waits) |
---         spared | overran (past its own limit, tried again) | woken | answered | stopped | errored | removed | damaged
+--         spared | overran (past its own limit, tried again) | woken | answered | stopped | errored | removed | damaged |
+--         unmade (its message is to be sent and was never made, as it stayed: nothing is done until somebody brings it)
 -- Every run looked at is moved or removed, so that none hides those behind it.
 --@ reading.lua
 --@ counting.lua
@@ -38,6 +40,7 @@ local SEARCHED = 256 -- messages at the consuming end among which a resent one i
 local FORGOTTEN = 50 -- ended runs an index that are looked at in one sweep; under a microsecond each
 local AHEAD = 10000 -- runs that are looked at when the clock was set back; about a microsecond each
 local PROMOTED = 1000 -- runs a list that leave their line in one sweep; about 7 microseconds each
+local UNMADE = 1000 -- ms until a run is looked at again whose message is to be made; whoever was told may have died
 
 -- Silence: nobody swept for so long that leases may have lapsed under live workers (the server or all sweepers stood still).
 local swept_at, silent_from, silent_until, counted = unpack(call('HMGET', base.queues, 'swept_at', 'silent_from', 'silent_until', 'counted'))
@@ -84,6 +87,23 @@ for list, line in pairs(line_of) do
   end
 end
 
+-- Lua makes no message. Whether one is wanted that a run which stayed does not have (commit_and_stay.lua), nor brings the caller.
+local function is_unmade(k, run, now)
+  if run.message ~= '' then return false end
+  local epoch, step, message = match(arg['made:' .. run.id] or '', '^(%d+) (%d+) (.+)$')
+  if epoch ~= run.epoch or step ~= run.step then -- none, or it has gone on since the caller was told
+    due_at(k, run, now + UNMADE)
+    return true
+  end
+  run.message = message
+  set(k, 'message', message)
+  return false
+end
+for name in pairs(arg) do
+  local id = match(name, '^made:(.+)$')
+  if id then call('ZADD', base.due, 'XX', 'LT', now, id) end
+end
+
 -- What is no routine, and is counted by its word.
 local COUNTED = { resent = true, freed = true, delayed = true, overran = true, answered = true }
 local report = {}
@@ -127,9 +147,11 @@ local function sweep_leased(k, run, order)
     due_at(k, run, now + number(run.lease_granted))
     return 'spared'
   end
+  local stopping = run.stop_current_execution == 'stop_requested'
+  if not stopping and is_unmade(k, run, now) then return 'unmade' end
   local doubt = run.step .. '/' .. run.current_node .. '/' .. run.attempt
   free_lease(k)
-  if run.stop_current_execution == 'stop_requested' then
+  if stopping then
     stop_here(k, run, now, doubt)
     return 'stopped'
   end
@@ -237,6 +259,8 @@ for order, id in ipairs(ids) do
       -- A message for it would only be given back; spread, so that a flow's runs do not come all at once.
       wait(k, run, now, 'paused', math.floor(number(arg.hold) * (0.5 + (jitter + order * 0.618) % 1)))
       word = 'in_line'
+    elseif is_unmade(k, run, now) then -- its round failed, or took its worker along
+      word = 'unmade'
     else
       unset(k, 'held_token', 'held_until')
       push(k, run, now)
