@@ -97,6 +97,8 @@ def test_what_a_killed_worker_had_is_played_by_another(client: Client, settings:
         first.kill()
     lost = [run_id for run_id in ids if client.get(run_id).phase == "leased"]
     assert lost, "nothing was in flight"
+    unmade = [run_id for run_id in lost if client._store.some_fields([run_id], ["message"]) == [{"message": ""}]]
+    assert unmade, "no run had stayed"
     with workers(1, settings):
         for run_id in ids:
             client.wait(run_id, 60)

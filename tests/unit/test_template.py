@@ -23,7 +23,7 @@ from tests.support.contrary import SETTINGS
 from tests.support.theirs_task import Stubborn
 from worker import Settings, install
 from worker.app import engine_of, make_app
-from worker.carrier import _carrier, sender
+from worker.carrier import Sender, _carrier, sender
 from worker.dispatch import Dispatcher
 from worker.guard.shape import Shapes
 from worker.guard.sifting import sifted, stored_round
@@ -133,26 +133,29 @@ def test_who_made_a_message_reads_it_as_the_guard_reads_its_text(dispatcher: Dis
     shapes = Shapes()
     with PLACES[place]():
         for args in ROUNDS:
-            message = dispatcher.message(role, *args)
+            draft = dispatcher.draft(role, *args)
+            message = draft.message
             looked_at = {**sifted(message.text, message.queue), "content": fields(message.text)["body"]}
             assert looked_at == {**shapes.sifted(message.text, message.queue), "content": looked_at["content"]}
             wanted = {**looked_at, "body": base64.b64decode(looked_at["body"])}
-            read = message.read()
+            read = draft.read()
+            assert read is not None
             assert read == wanted
             for part in ("headers", "properties"):
                 read[part].clear()  # as Celery may
             read["content"][2].clear()
-            assert message.read() == wanted
+            assert draft.read() == wanted
 
 
 def test_a_message_that_celery_built_is_looked_at(dispatcher: Dispatcher) -> None:
-    assert dispatcher.message("controller", "run", 1, 2).read() is not None
+    assert dispatcher.draft("controller", "run", 1, 2).read() is not None
 
     def hear(**_: Any) -> None:
         """It might have changed the message."""
 
     signals.before_task_publish.connect(hear)
-    assert dispatcher.message("controller", "run", 1, 2).read() is None
+    draft = dispatcher.draft("controller", "run", 1, 2)
+    assert draft.read() is None and draft.message == draft.message, "built once, as Celery tells whoever listens"
     signals.before_task_publish.disconnect(hear)
 
 
@@ -170,6 +173,14 @@ def test_a_message_made_in_a_round_tells_that_round_and_the_first(dispatcher: Di
     assert (told["headers.root_id"], told["headers.parent_id"]) == ("the first one's", 'the round"s')
 
 
+def test_a_message_tells_of_whom_its_sender_is_said_to_be(dispatcher: Dispatcher) -> None:
+    """A worker has asked Celery for the round under way when it began to play it."""
+    with round_under_way():
+        assert is_by_template(dispatcher)
+        told = fields(dispatcher.draft("controller", "run", 1, 3, Sender("the first", "this", "here")).message.text)
+    assert (told["headers.root_id"], told["headers.parent_id"], told["properties.reply_to"]) == ("the first", "this", "here")
+
+
 def test_a_round_that_tells_of_no_first_one_is_the_first(dispatcher: Dispatcher) -> None:
     with round_under_way("this", None):
         assert is_by_template(dispatcher)
@@ -181,9 +192,9 @@ def test_a_round_that_tells_of_no_first_one_is_the_first(dispatcher: Dispatcher)
 def test_what_a_strangers_message_said_of_itself_is_passed_on_as_celery_does(dispatcher: Dispatcher, odd: Any) -> None:
     with round_under_way(task_id=odd, root_id=odd):
         assert is_by_template(dispatcher)
-        message, built = dispatcher.message("controller", "run", 1, 2), fields(by_celery(dispatcher, "controller", ("run", 1, 2)))
-    made = fields(message.text)
-    assert message.read() is None or isinstance(odd, str)  # no guard lets through what is no text
+        draft, built = dispatcher.draft("controller", "run", 1, 2), fields(by_celery(dispatcher, "controller", ("run", 1, 2)))
+    made = fields(draft.message.text)
+    assert draft.read() is None or isinstance(odd, str)  # no guard lets through what is no text
     assert made["headers.parent_id"] == built["headers.parent_id"]
     assert made["headers.root_id"] == (built["headers.root_id"] if odd else made["headers.id"])
 
