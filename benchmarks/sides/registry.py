@@ -44,6 +44,8 @@ def holdfast() -> list[Side]:
         Holdfast("Holdfast, threads, one process", single=True),
         Holdfast("Holdfast, threads, a process more", more=1),
         Holdfast("Holdfast, solo", "solo"),
+        Holdfast("Holdfast, solo, a process more", "solo", more=1),
+        Holdfast("Holdfast, solo, a process more, without fetch", "solo", more=1, fetch=False),
         Holdfast("Holdfast, prefork", "prefork"),
         Holdfast("Holdfast, threads, outbox", outbox=True),
     ]

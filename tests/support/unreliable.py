@@ -26,6 +26,7 @@ from worker.engine import Engine
 from worker.fetching import Delivery, Fetching
 from worker.outbox import Outbox
 from worker.store import Fetched
+from worker.store.keys import role_of
 
 LOSE_SHARE = float(os.environ.get("LOSE_SHARE", "0"))
 COPIES = int(os.environ.get("COPIES", "0"))
@@ -94,14 +95,21 @@ class LeakyFetching(Fetching):
 
     def keep(self, delivery: Delivery, fetched: Fetched) -> None:
         redis, prefix = self.engine.store.redis, self.engine.settings.prefix
+        text = fetched.text or self._written(fetched)
         if _thrown_away(redis, prefix):
             kind = "thrown" if fetched.claim is None else "dropped"
-            redis.hincrby(f"{prefix}:test:{kind}", _round_of(fetched.text), 1)
+            redis.hincrby(f"{prefix}:test:{kind}", _round_of(text), 1)
             return
-        if redis.hincrby(f"{prefix}:test:delivered", _round_of(fetched.text), 1) == 1:
+        if redis.hincrby(f"{prefix}:test:delivered", _round_of(text), 1) == 1:
             for _ in range(COPIES):
-                (redis.rpush if _chance.random() < 0.5 else redis.lpush)(fetched.list, fetched.text)
+                (redis.rpush if _chance.random() < 0.5 else redis.lpush)(fetched.list, text)
         super().keep(delivery, fetched)
+
+    def _written(self, fetched: Fetched) -> str:
+        """The message of a run that stays, which nobody wrote."""
+        assert fetched.claim is not None
+        fields = fetched.claim.fields
+        return self.engine.dispatcher.message(role_of(fetched.list), fields["id"], int(fields["epoch"]), int(fields["step"])).text
 
 
 if engine_of(app).dispatcher.outbox:
