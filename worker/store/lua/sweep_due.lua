@@ -259,7 +259,7 @@ for order, id in ipairs(ids) do
       -- A message for it would only be given back; spread, so that a flow's runs do not come all at once.
       wait(k, run, now, 'paused', math.floor(number(arg.hold) * (0.5 + (jitter + order * 0.618) % 1)))
       word = 'in_line'
-    elseif is_unmade(k, run, now) then -- its round failed, or took its worker along
+    elseif is_unmade(k, run, now) then -- it waits for the retry of a round that failed
       word = 'unmade'
     else
       unset(k, 'held_token', 'held_until')
