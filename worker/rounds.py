@@ -158,6 +158,9 @@ class Rounds:
             return quarantine(error), {}
         except InvalidInput as error:
             return failure(record, FatalError(str(error)), self._settings, 0.0), {}
+        nodes = flow.nodes
+        if context.node not in nodes:
+            return GIVE_BACK if self._draining() or not begin else failure(record, gone(record, flow), self._settings, 0.0), {}
         try:
             estimate = dict(flow.estimate(context.node, context))
         except Exception as error:
@@ -166,7 +169,6 @@ class Rounds:
         if record.budgets:
             context = altered(context, budgets=ledger.budgets(estimate))
         # A round that a person has answered is under way already, and their answer must not be lost to another question.
-        nodes = flow.nodes
         limit = None if answers_node(record) else ledger.exhausted(estimate, nodes[context.node])
         used: dict[str, float] = {}
         if self._draining() or not begin:
@@ -249,6 +251,15 @@ class Rounds:
 def answers_node(record: Record) -> bool:
     """Whether somebody has answered a question that the round's node asked."""
     return "i_answer" in record.fields and record.fields.get("i_kind") == "node"
+
+
+def gone(record: Record, flow: Flow) -> FatalError:
+    """Return the error of a run whose next node the flow does not have (any more): no attempt of this version can succeed."""
+    here = ", ".join(flow.nodes)
+    return FatalError(
+        f"the next node is {record.node!r}, and flow {record.fields['flow']!r} has no such node here; it has: {here}. "
+        f"Deploy a version that has it, then `holdfast retry {record.id}`"
+    )
 
 
 def _ms(seconds: float) -> int:

@@ -1,0 +1,43 @@
+"""How runs end: at a node that is gone, at their last cycle, after a pause behind their last node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flows import CircularFlow, Node, RoundContext, register
+from tests.support.every_status import play
+from worker import Client, RunStatus, Settings
+
+
+@register("relay")
+class Relay(CircularFlow):
+    """Two nodes, and the second ends the run."""
+
+    topology = (Node("Fetch", "fetch"), Node("Report", "report"))
+
+    def fetch(self, given: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        return {"page": 1}
+
+    def report(self, given: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        return {"EARLY_EXIT": True, "answer": "reported", "status": "finished"}
+
+
+def test_a_run_whose_next_node_is_gone_errors_at_once_and_names_the_nodes_there_are(
+    client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = client.submit("relay", "g", interrupt_before=["Report"])
+    play(settings, run.id)
+    assert client.get(run.id).status is RunStatus.INTERRUPTED
+    monkeypatch.setattr(Relay, "topology", (Node("Fetch", "fetch"), Node("Reporting", "report")))
+    client.resume(run.id)
+    play(settings, run.id)
+    ended = client.get(run.id)
+    assert ended.status is RunStatus.ERRORED and ended.error is not None
+    assert all(word in ended.error for word in (run.id, "'Report'", "'relay'", "Fetch, Reporting", f"holdfast retry {run.id}"))
+    assert ended.details["losses"] == 0 and ended.details["attempt"] == 1
+    monkeypatch.undo()
+    client.retry(run.id)
+    play(settings, run.id)
+    assert client.get(run.id).answer == "reported", "the node is back, and the run goes on there"
