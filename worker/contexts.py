@@ -38,7 +38,7 @@ def context_of(store: Store, settings: Settings, record: Record, claim: Granted,
         # A node may take it for a failure of its own and go on: what it then hands back must not be committed.
         lease.broken = error
 
-    answered = "i_answer" in record.fields and record.fields.get("i_kind") not in ("after", "budget")
+    answered = is_answered(record)
     return made(
         {
             "goal": record.fields.get("goal", ""),
@@ -66,6 +66,18 @@ def context_of(store: Store, settings: Settings, record: Record, claim: Granted,
             "traced": {},
         }
     )
+
+
+def is_answered(record: Record) -> bool:
+    """Return whether a person's answer is there for the node of this round.
+
+    A pause before a node asks nothing: a plain resume only lets the run go on, and the question that the node may put is still open.
+    Only an answer that somebody did give there is the node's.
+    """
+    if "i_answer" not in record.fields:
+        return False
+    kind = record.fields.get("i_kind")
+    return kind not in ("after", "budget") and (kind != "before" or record.fields["i_answer"] != "null")
 
 
 def _artifact(store: Store, run_id: str, name: str) -> str:

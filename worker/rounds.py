@@ -13,7 +13,7 @@ from flows.budgets import COMMANDS, sum_of
 from flows.context import RoundContext, altered
 from flows.errors import FatalError, InvalidInput, RetryableError, RoundStopped
 from worker.committing import Committing, new_claim
-from worker.contexts import context_of
+from worker.contexts import context_of, is_answered
 from worker.dispatch import Dispatcher
 from worker.errors import DamagedRun
 from worker.fetching import Delivery, Fetching
@@ -169,7 +169,7 @@ class Rounds:
         if record.budgets:
             context = altered(context, budgets=ledger.budgets(estimate))
         # A round that a person has answered is under way already, and their answer must not be lost to another question.
-        limit = None if answers_node(record) else ledger.exhausted(estimate, nodes[context.node])
+        limit = None if is_answered(record) else ledger.exhausted(estimate, nodes[context.node])
         used: dict[str, float] = {}
         if self._draining() or not begin:
             settlement = GIVE_BACK
@@ -246,11 +246,6 @@ class Rounds:
             logger.error("run %s, step %d: what the server holds of it is damaged (%s); not played", run_id, step, refused.detail)
         else:
             logger.debug("run %s, epoch %d, step %d: not claimed: %s %s", run_id, epoch, step, refused.word, refused.detail)
-
-
-def answers_node(record: Record) -> bool:
-    """Whether somebody has answered a question that the round's node asked."""
-    return "i_answer" in record.fields and record.fields.get("i_kind") == "node"
 
 
 def gone(record: Record, flow: Flow) -> FatalError:

@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from flows import CircularFlow, Node, RoundContext, register
+from flows import Node
+from tests.support.endings import Relay
 from tests.support.every_status import play
 from worker import Client, RunStatus, Settings
-
-
-@register("relay")
-class Relay(CircularFlow):
-    """Two nodes, and the second ends the run."""
-
-    topology = (Node("Fetch", "fetch"), Node("Report", "report"))
-
-    def fetch(self, given: dict[str, Any], context: RoundContext) -> dict[str, Any]:
-        return {"page": 1}
-
-    def report(self, given: dict[str, Any], context: RoundContext) -> dict[str, Any]:
-        return {"EARLY_EXIT": True, "answer": "reported", "status": "finished"}
 
 
 def test_a_run_whose_next_node_is_gone_errors_at_once_and_names_the_nodes_there_are(

@@ -7,7 +7,7 @@ from typing import Any
 
 from flows.budgets import check_budgets
 from flows.values import canonical
-from worker.errors import DamagedRun, InvalidInput
+from worker.errors import DamagedRun, InvalidInput, InvalidTransition
 from worker.record import Record, digest_of
 from worker.run import Run
 from worker.waiting import Waiting
@@ -19,6 +19,19 @@ def asked_by(record: Record) -> Waiting | None:
         return Waiting.of(Run.of(record))
     except DamagedRun:
         return None
+
+
+def check_takes_answer(record: Record) -> None:
+    """Raise InvalidTransition where no node would get the answer: the open pause is behind a node, or for a budget."""
+    fields = record.fields
+    if "i_id" not in fields or "i_answer" in fields:
+        return
+    if fields.get("i_kind") == "after":
+        raise InvalidTransition(
+            f"run {record.id} paused behind node {fields.get('i_node')}, which has run and asks nothing; resume it without an answer"
+        )
+    if fields.get("i_kind") == "budget":
+        raise InvalidTransition(f"run {record.id} asks for more of its budget and takes no answer; resume it with what to add")
 
 
 def check_answer(asked: Waiting, answer: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from flows.values import canonical, storable
 from worker.client import arguments
-from worker.client.answers import asked_by, check_answer, check_enough, raised, raising
+from worker.client.answers import asked_by, check_answer, check_enough, check_takes_answer, raised, raising
 from worker.client.connection import damaged, not_found, operation
 from worker.client.reading import Reading
 from worker.errors import InvalidInput, InvalidTransition, Stale
@@ -55,6 +55,8 @@ class Steering(Reading):
         asked = asked_by(record)
         if answer is not None and record.fields.get("phase") == "stopped" and ("i_id" not in record.fields or "i_answer" in record.fields):
             raise InvalidTransition(f"run {run_id} was stopped and asks nothing; resume it without an answer")
+        if answer is not None:
+            check_takes_answer(record)
         text = None if answer is None else canonical(storable(answer, "the answer"))
         if text is not None and len(text.encode()) > self.settings.max_addition_bytes:
             raise InvalidInput(
