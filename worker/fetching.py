@@ -36,13 +36,14 @@ LEFT_TO_OTHERS, LEFT_SECONDS = 8, 0.1
 @dataclass(slots=True, eq=False)
 class Delivery:
     """One message that this process received: the claim that came with it, what its round's commit fetched, how long its run stays
-    (a time of ``time.monotonic``), and what the round's own messages say of where they are sent from.
+    (a time of ``time.monotonic``), what the round's own messages say of where they are sent from, and since when the claim is here.
     """
 
     claim: Granted | None = None
     fetched: Fetched | None = None
     until: float = field(default_factory=lambda: time.monotonic() + STAY_SECONDS)
     sender: Sender | None = None
+    since: float = field(default_factory=time.monotonic)
 
     @property
     def stays(self) -> bool:
@@ -129,7 +130,7 @@ class Fetching:
 
     def keep(self, delivery: Delivery, fetched: Fetched) -> None:
         """What a commit fetched, until its round's own message is done with."""
-        delivery.fetched = fetched
+        delivery.fetched, delivery.since = fetched, time.monotonic()
         self._kept.add(delivery)
 
     def hand_on(self, delivery: Delivery, channel: Any) -> bool:
@@ -139,7 +140,8 @@ class Fetching:
         if fetched is None:
             return False
         claim = fetched.claim
-        follower = Delivery(claim, until=delivery.until) if claim is not None and claim.kept else Delivery(claim)
+        since = delivery.since
+        follower = Delivery(claim, until=delivery.until, since=since) if claim is not None and claim.kept else Delivery(claim, since=since)
         if not self._inline:
             return self._deliver(fetched, follower, channel)
         # The pool plays a round in the call that delivers it, whose own commit then fetches: in a line, or the stack would grow with it.

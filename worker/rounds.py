@@ -32,6 +32,9 @@ from worker.transitions import GIVE_BACK, Settlement, failure, hold_up, quaranti
 
 logger = logging.getLogger("holdfast.rounds")
 
+#: Seconds after which a leased round that has not begun reads its run's stop and lease again. A round whose claim came with a commit
+#: begins within a fraction of a millisecond, unless it waits for a lane or for the interpreter.
+LOOK_AFTER = 0.005
 #: With this the process of a pool leaves its round when SIGTERM reaches it (billiard.common: 256 less the signal).
 TOLD_TO_END = signal.SIGTERM - 256
 
@@ -93,10 +96,13 @@ class Rounds:
                     self._tell_refusal(run_id, epoch, step, answer)
                     return answer.word
             claim = answer
+        begin = True
         if delivery is not None:
             self._into_lane(claim, delivery)
+            if delivery.claim is not None and time.monotonic() - delivery.since > LOOK_AFTER:
+                begin = self._is_wanted(run_id, claim)
         with about({**facts, "attempt": claim.attempt, "node": claim.fields.get("current_node")}):
-            return self._play(run_id, claim, delivery)
+            return self._play(run_id, claim, delivery, begin)
 
     def _into_lane(self, claim: Granted, delivery: Delivery) -> None:
         """A run that goes on with a brief round does so in a lane; who begins another run, or may take longer, makes room."""
@@ -105,6 +111,14 @@ class Rounds:
             delivery.until += self._lanes.enter(min(PATIENCE, self._settings.lease_seconds / 4))
         else:
             self._lanes.leave()
+
+    def _is_wanted(self, run_id: str, claim: Granted) -> bool:
+        """Return whether the run still stands under this claim and no stop was requested; a server that is away cannot say so."""
+        try:
+            return self._store.holds(run_id, claim.token, claim.claim)
+        except StoreUnavailable as error:
+            logger.warning("run %s: its round waited, and whether it is still wanted cannot be read; not begun: %s", run_id, error)
+            return False
 
     def give_back(self, claim: Granted) -> None:
         """Return a claim that was fetched and whose round is not begun here; nobody is charged for it."""
@@ -128,13 +142,13 @@ class Rounds:
             schema=SCHEMA,
         )
 
-    def _play(self, run_id: str, claim: Granted, delivery: Delivery | None) -> str:
+    def _play(self, run_id: str, claim: Granted, delivery: Delivery | None, begin: bool) -> str:
         record = Record(claim.fields)
         lease = self._heartbeat.hold(run_id, claim.token, claim.claim, self._time_limit(record, claim))
         try:
             started = time.monotonic()
             with round_span(self._store, claim, self._owner) as span:
-                settlement, nodes = self._settlement(record, claim, lease, span)
+                settlement, nodes = self._settlement(record, claim, lease, span, begin)
                 took = _ms(time.monotonic() - started)
                 word = self._committing.commit(record, claim, settlement, nodes, took, delivery, span.fields(settlement))
                 span.outcome(word)

@@ -16,6 +16,9 @@ import pytest
 
 from tests.support import rings as rings  # registers
 from tests.support.command_line import CommandLine
+from tests.support.monitor import monitored
+from tests.support.rings import PLAYED
+from tests.support.servers import until
 from tests.support.workers import workers
 from worker import Client, Settings
 from worker.engine import Engine
@@ -151,3 +154,41 @@ def test_nobody_waits_for_a_lane_until_the_lease_is_over(client: Client, engine:
     delivery = Delivery(claim, until=until)
     assert engine.rounds.play(claim.fields["id"], 0, 1, delivery) == "continued"
     assert 0 < delivery.until - until < engine.settings.lease_seconds
+
+
+@pytest.mark.parametrize("mode", ["graceful", "now"])
+def test_a_round_that_waited_is_not_begun_after_its_stop(client: Client, engine: Engine, other: ThreadPoolExecutor, mode: str) -> None:
+    claim = go_on(client, engine, 1)
+    run_id, begun = claim.fields["id"], len(PLAYED)
+    other.submit(engine.lanes.enter).result(LONG)
+
+    def stop() -> None:
+        until(engine.lanes._next.locked, "the round waits for the lane", LONG)
+        client.request_stop(run_id, mode=mode)
+        engine.lanes.leave()
+
+    stopped = other.submit(stop)
+    played = engine.rounds.play(run_id, 0, 1, Delivery(claim, since=time.monotonic() - LONG))
+    stopped.result(LONG)
+    assert played == ("stopped" if mode == "graceful" else "fenced")
+    assert len(PLAYED) == begun, "the round was begun after the stop"
+    stands = client.get(run_id)
+    assert (stands.phase, stands.state.step) == ("stopped", 1)
+    client.resume(run_id)
+    assert client.get(run_id).phase == "queued", "nothing holds what was given back"
+
+
+def test_a_fetched_round_is_not_begun_where_its_run_was_stopped_meanwhile(client: Client, engine: Engine) -> None:
+    claim = go_on(client, engine, 1)
+    engine.lanes.took(FLOW, NODE, 50)  # it waits for no lane
+    begun, delivery = len(PLAYED), Delivery(claim, since=time.monotonic() - LONG)
+    client.request_stop(claim.fields["id"], mode="now")
+    assert engine.rounds.play(claim.fields["id"], 0, 1, delivery) == "fenced"
+    assert len(PLAYED) == begun
+
+
+def test_a_round_that_did_not_wait_reads_nothing_before_it_begins(client: Client, engine: Engine) -> None:
+    claim = go_on(client, engine, 2)
+    with monitored(engine.store) as counts:
+        assert engine.rounds.play(claim.fields["id"], 0, 2, Delivery(claim, since=math.inf)) == "continued"
+    assert counts["HMGET"] == 0, counts

@@ -7,6 +7,9 @@ from typing import Any, ClassVar
 
 from flows import CircularFlow, FatalError, Interrupt, Node, RetryableError, RoundContext, register
 
+#: The thread of each round of ``threads`` that this process began.
+PLAYED: list[str] = []
+
 
 def _pause(context: RoundContext) -> None:
     """Take as long as the inputs say, unless nobody wants the round any more."""
@@ -86,7 +89,9 @@ class InThreads(CircularFlow):
     max_rounds = None
 
     def look(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
-        seen = sorted({*state.get("seen", []), str(threading.get_ident())})
+        thread = str(threading.get_ident())
+        PLAYED.append(thread)
+        seen = sorted({*state.get("seen", []), thread})
         if context.step + 1 < context.inputs["rounds"]:
             return {"seen": seen}
         return {"seen": seen, self.early_exit_key: True, "answer": len(seen), "status": "finished"}

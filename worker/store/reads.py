@@ -21,6 +21,13 @@ class Reads(Connection):
         with self._answered():
             return cast(dict[str, str], self.redis.hgetall(self.keys.run(run_id))) or None
 
+    def holds(self, run_id: str, token: str, claim: str) -> bool:
+        """Return whether the run is leased under this token and claim, and no stop was requested."""
+        names = ("phase", "token", "claim_id", "stop_current_execution")
+        with self._answered():
+            phase, *held, stop = cast("list[str | None]", self.redis.hmget(self.keys.run(run_id), names))
+        return phase == "leased" and held == [token, claim] and stop != "stop_requested"
+
     def memory(self, run_id: str, start: int = 0, stop: int | None = None) -> list[str]:
         """Memory entries ``[start, stop)``, packed; all by default."""
         with self._answered():
