@@ -60,18 +60,25 @@ def _run(spec: CommandSpec, command: Command, inside: RoundContext, key: str) ->
     named = spec.check(command.args)
     if spec.arguments.wants_context:
         named["context"] = inside
+    inside.journal.carried_out = spec.name
     try:
         result = call(spec.function, inside, named=named)
     except RetryableError as error:
         # The command itself says that it may be tried again; unless it was cut off, or does not know.
         if not isinstance(error, OutcomeUnknown) and not inside.cancelled.is_set():
-            inside.journal.withdraw(key)
+            _take_back(inside, key)
         raise
     if isinstance(result, Interrupt):
-        inside.journal.withdraw(key)  # it asks before it does anything
+        _take_back(inside, key)  # it asks before it does anything
     if isinstance(result, Interrupt | Finish):
         return result
     return storable(result, f"the result of command {spec.name!r}")
+
+
+def _take_back(context: RoundContext, key: str) -> None:
+    """Note that this attempt did nothing: neither does its intent stand, nor is it charged to the command's budget."""
+    context.journal.withdraw(key)
+    context.journal.carried_out = None
 
 
 def _doubt(spec: CommandSpec, command: Command, context: RoundContext) -> Any:

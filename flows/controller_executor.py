@@ -237,7 +237,7 @@ class ControllerExecutorFlow(CircularFlow):
         return replace(coming, node="Executor", turns=turns, values={**left, **decided}, ends_cycle=False)
 
     def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
-        """Also: the controller knows what a decision costs; a command whose number is limited counts once an attempt."""
+        """Also: the controller knows what a decision costs; a command whose number is limited, that it is carried out once."""
         if node == "Controller":
             estimate = getattr(self.controller, "estimate", None)
             return dict(estimate(self._told_all(context))) if callable(estimate) else {}

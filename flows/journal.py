@@ -11,7 +11,13 @@ class Journal:
     Args:
         intents: what earlier attempts of this step set out to carry out: a line each, the command's idempotency key first.
         recorded: what ``context.once`` has recorded in this step, as JSON texts by name.
+
+    Attributes:
+        carried_out: the name of the command that this attempt has begun to carry out; None if it only asked, was refused, or says itself
+            that it did nothing.
     """
+
+    carried_out: str | None = None
 
     def __init__(self, intents: str = "", recorded: Mapping[str, str] | None = None) -> None:
         self.recorded = dict(recorded or {})

@@ -72,7 +72,7 @@ class Ledger:
         """What the commit writes: the new totals, and which attempts are in them. Nothing where nothing is counted.
 
         Args:
-            used: what this attempt used; what it used of a limited command is its estimate.
+            used: what this attempt used; of a limited command, its estimate where the command was carried out.
             done: the step is over, and with it its attempts.
         """
         fields = self.record.fields

@@ -194,7 +194,8 @@ class Rounds:
             span.played(context)
             self._figures.spent(record.fields["flow"], context.spent)
             if context.spent or estimate:
-                used = sum_of([context.spent, {name: amount for name, amount in estimate.items() if name.startswith(COMMANDS)}])
+                carried_out = f"{COMMANDS}{context.journal.carried_out}"
+                used = sum_of([context.spent, {name: amount for name, amount in estimate.items() if name == carried_out}])
         accounts = ledger.fields(estimate, used, settlement.is_done)
         if not settlement.is_done and context.journal.is_behind:
             accounts["intent"] = context.journal.text
