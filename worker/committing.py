@@ -106,7 +106,9 @@ class Committing:
             options["message"] = message.text
         else:
             message = Message(record.fields["message"], record.fields.get("task", ""), record.fields["queue"])
-            if settlement.kind == "give_back" and not message.text:  # the run stayed
+            # The run stayed, and somebody is to push it: at once, or when the retry is due. That may be a worker of an older
+            # version, which cannot make the message.
+            if settlement.kind in ("give_back", "failed") and not message.text:
                 message = self._dispatcher.message(role_of(message.queue), record.id, record.epoch, record.step)
                 options["own"] = message.text
         word, detail, fetched = self._patiently(

@@ -14,8 +14,11 @@ from worker.execution_state import ExecutionState, is_plain
 from worker.kept import kept
 from worker.prefix import Prefix
 
-#: Version of what is stored; a worker leaves runs of a newer one to newer workers.
+#: Newest version of what is stored that this code reads; a worker leaves runs of a newer one to newer workers.
 SCHEMA = "1"
+#: Fields that a worker of version 1 would misread or refuse (all of CONTENT that came later), each with the first version that reads it.
+#: A run has the lowest version that reads all its fields, so that older workers go on playing the runs that they understand.
+SINCE: Mapping[str, str] = {}
 #: Named values stand in the hash under this prefix, one field each, so that a commit writes only those that changed.
 VALUE = "v:"
 _values = Prefix(VALUE)
@@ -44,6 +47,11 @@ CONTENT = frozenset(
         "settled",
     }
 )
+
+
+def version_of(fields: Iterable[str]) -> str:
+    """Return the lowest version that reads a run with these fields."""
+    return max((SINCE.get(name, "1") for name in fields), key=int, default="1")
 
 
 def digest_of(fields: Mapping[str, str]) -> str:
@@ -176,7 +184,7 @@ class Record:
     def check(self) -> None:
         """Raise DamagedRun unless the content is what was stored."""
         schema = self.fields.get("schema")
-        if schema != SCHEMA:
+        if schema != SCHEMA and not (schema and schema.isdecimal() and 0 < int(schema) < int(SCHEMA)):
             raise DamagedRun(
                 f"run {self.id}: written with schema {schema!r}, this worker knows {SCHEMA!r}; upgrade it, or retry the run there"
             )

@@ -16,7 +16,7 @@ from flows.errors import InvalidInput, UnstorableValue
 from flows.values import canonical, storable
 from worker.execution_state import ExecutionState
 from worker.gate import pause_between
-from worker.record import SCHEMA, digest_of
+from worker.record import digest_of, version_of
 from worker.settings import Settings
 from worker.transitions import LONGEST, pause_fields
 
@@ -62,7 +62,6 @@ class Submission:
         inputs = storable(dict(self.inputs), "the inputs")
         fields = {
             **state.to_fields(),
-            "schema": SCHEMA,
             "flow": self.flow,
             "goal": self.goal,
             "inputs": canonical(inputs),
@@ -96,7 +95,7 @@ class Submission:
             fields |= pause_fields(pause) | {"i_id": "0:0"}
         if len(fields["inputs"].encode()) > settings.max_addition_bytes:
             raise InvalidInput(f"the inputs take more than {settings.max_addition_bytes} bytes; pass a reference to large things")
-        return {**fields, "digest": digest_of(fields)}
+        return {**fields, "schema": version_of(fields), "digest": digest_of(fields)}
 
     def content(self) -> str:
         """Digest of what the caller gave, to tell a repeated submission from another one under the same key.

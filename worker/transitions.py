@@ -15,7 +15,7 @@ from flows.values import canonical, storable
 from worker.errors import type_of
 from worker.execution_state import ExecutionStatus
 from worker.gate import Pause, pause_between, rounds_exhausted
-from worker.record import VALUE, Record, content_of, digest_of_content, pack_turn
+from worker.record import SINCE, VALUE, Record, content_of, digest_of_content, pack_turn, version_of
 from worker.retries import backoff
 from worker.settings import Settings
 
@@ -193,7 +193,9 @@ def _pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:
 
 def _sealed(record: Record, changed: Mapping[str, str]) -> dict[str, str]:
     """The changed fields of the content with the digest over the content as it will be."""
-    return {**changed, "digest": digest_of_content({**record.content, **changed})}
+    content = {**record.content, **changed}
+    version = {} if SINCE.keys().isdisjoint(changed) else {"schema": version_of([*record.fields, *changed])}
+    return {**changed, **version, "digest": digest_of_content(content)}
 
 
 def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> None:

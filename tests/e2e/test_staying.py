@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
 import pytest
 
 from tests.support.history import commits, exact
@@ -9,6 +12,8 @@ from tests.support.monitor import monitored
 from tests.support.servers import until
 from tests.support.workers import workers
 from worker import Client, Settings
+from worker.engine import Engine
+from worker.fetching import Delivery
 from worker.verdict import VerdictCode
 
 ONE_PLACE = ("--pool", "threads", "--concurrency", "1")
@@ -104,3 +109,29 @@ def test_what_a_killed_worker_had_is_played_by_another(client: Client, settings:
             client.wait(run_id, 60)
     assert all(exact(client, run_id, 500) for run_id in ids)
     assert all(sum(event.type == "lost" for event in client.events(run_id, follow=False)) == 1 for run_id in lost)
+
+
+@pytest.fixture
+def engine(settings: Settings, client: Client) -> Iterator[Engine]:
+    """Plays rounds in this process."""
+    made = Engine(client._engine.app, settings)
+    made.fetching.begin(made.store.keys.queue_names, 20, inline=False)
+    yield made
+    made.write_figures()  # the heartbeat would, after the test
+    made.close()
+
+
+def test_a_failed_round_of_a_run_that_stayed_brings_its_message(client: Client, engine: Engine) -> None:
+    """A worker of an older version beside this one may sweep it: it cannot make one, and takes a run without any for damaged."""
+    run_id = client.submit("stumbles", "g", {"rounds": 4}).id
+    engine.store.redis.delete(*engine.store.keys.queue_names)
+    first = Delivery(until=math.inf)  # however busy this machine is
+    assert engine.rounds.play(run_id, 0, 0, first) == "continued"
+    assert first.fetched is not None and first.fetched.claim is not None and first.fetched.claim.kept
+    assert client._store.some_fields([run_id], ["message"]) == [{"message": ""}]
+    assert engine.rounds.play(run_id, 0, 1, Delivery(first.fetched.claim)) == "waiting"
+    (stored,) = client._store.some_fields([run_id], ["message"])
+    until(lambda: client._store.sweep(lease=20_000, max_losses=3, jitter=0.5).report == [(run_id, "woken")], "the retry is sent", 30)
+    (queue,) = [name for name in engine.store.keys.queue_names if engine.store.redis.llen(name)]
+    assert engine.store.redis.lrange(queue, 0, -1) == [stored["message"]]
+    assert f"('{run_id}', 0, 1)" in stored["message"]

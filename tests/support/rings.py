@@ -97,6 +97,21 @@ class InThreads(CircularFlow):
         return {"seen": seen, self.early_exit_key: True, "answer": len(seen), "status": "finished"}
 
 
+@register("stumbles")
+class Stumbles(CircularFlow):
+    """One node that fails the first attempt of each second step; the answer is how many steps there were in ``rounds``."""
+
+    topology = (Node("Controller", "walk", role="controller"),)
+    max_rounds = None
+
+    def walk(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        if context.step % 2 and context.attempt == 1:
+            raise RetryableError("once")
+        if context.step + 1 < context.inputs["rounds"]:
+            return {}
+        return {self.early_exit_key: True, "answer": context.step + 1, "status": "finished"}
+
+
 @register("traffic")
 class Traffic(CircularFlow):
     """One node, which writes down in its process whose round it is and how many others are under way; the answer is what stands there.

@@ -13,7 +13,7 @@ from flows.outcomes import Command, Turn
 from flows.values import canonical
 from worker.errors import DamagedRun
 from worker.execution_state import ExecutionState
-from worker.record import CONTENT, SCHEMA, VALUE, Record, digest_of, pack_turn, unpack_turns
+from worker.record import CONTENT, SCHEMA, VALUE, Record, digest_of, pack_turn, unpack_turns, version_of
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -177,3 +177,19 @@ def test_an_entry_that_is_no_turn_names_its_run_and_what_is_wrong() -> None:
         unpack_turns("r", [entry])
     with pytest.raises(DamagedRun, match=r"^run r: an entry of its history is no turn \(KeyError\)"):
         unpack_turns("r", [f"{digest} {{}}"])
+
+
+def test_a_run_has_the_lowest_version_that_reads_all_its_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("worker.record.SINCE", {"patience": "2", "mailbox": "10"})
+    assert [version_of(names) for names in ([], ["goal"], ["goal", "patience"], ["mailbox", "patience"])] == ["1", "1", "2", "10"]
+
+
+@pytest.mark.parametrize("schema", ["1", "2", "3", "", "none"])
+def test_runs_of_older_versions_are_read_and_those_of_newer_ones_are_not(monkeypatch: pytest.MonkeyPatch, schema: str) -> None:
+    monkeypatch.setattr("worker.record.SCHEMA", "2")
+    record = Record({**sound(), "schema": schema})
+    if schema in ("1", "2"):
+        record.check()
+    else:
+        with pytest.raises(DamagedRun, match="schema"):
+            record.check()
