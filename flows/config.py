@@ -53,7 +53,7 @@ class FinishConfig(_Strict):
 
 
 class ControllerConfig(_Strict):
-    """The controller's part; beside ``finish`` it may hold whatever its controller understands."""
+    """The controller's part; beside ``finish``, in a file, the settings of the controller that the file names."""
 
     model_config = ConfigDict(extra="allow")
     finish: FinishConfig = FinishConfig()
@@ -138,9 +138,20 @@ def read_config(given: Mapping[str, Any] | ControllerExecutorConfig) -> Controll
     if isinstance(given, ControllerExecutorConfig):
         return given
     try:
-        return ControllerExecutorConfig.model_validate(dict(given))
+        config = ControllerExecutorConfig.model_validate(dict(given))
     except ValidationError as error:
         raise InvalidFlow("flow_config: " + "; ".join(_fault(fault) for fault in error.errors())) from error
+    if isinstance(given.get("subflows_config"), Mapping):  # else it was read from a file, with the settings of a controller named there
+        _check_controller(config.subflows_config.Controller)
+    return config
+
+
+def _check_controller(config: ControllerConfig) -> None:
+    """Raise InvalidFlow for keys that nothing reads: in Python the controller is an object, which has its own settings."""
+    unknown = sorted(config.model_extra or {})
+    if unknown:
+        faults = [f"there is no key subflows_config.Controller.{key}; {known(key, ControllerConfig.model_fields)}" for key in unknown]
+        raise InvalidFlow(f"flow_config: {'; '.join(faults)}. What the controller itself takes goes to its constructor (controller=...)")
 
 
 def _fault(fault: Any) -> str:

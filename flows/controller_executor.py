@@ -17,7 +17,7 @@ from flows.controllers import Controller
 from flows.definition import check_count, known, title
 from flows.errors import BadReply, FatalError, InvalidFlow
 from flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
-from flows.replies import read_reply
+from flows.replies import BAD_REPLIES, read_reply
 from flows.results import MOST, bounded
 from flows.several import Taken, queued, take
 from flows.summaries import digest, shown, summary_of
@@ -168,11 +168,11 @@ class ControllerExecutorFlow(CircularFlow):
             with playing(context.cancelled):
                 return super().play(node, altered(context, reserved=self.reserved))
         except BadReply as error:
-            bad = context.committed.get("_bad_replies", 0) + 1
+            bad = context.committed.get(BAD_REPLIES, 0) + 1
             if bad >= self.max_bad_replies:
                 where = f"run {context.run_id}, step {context.step}"
                 raise FatalError(f"{where}: {bad} bad replies of the controller in a row; the last one: {error}") from error
-            values = {**context.remembered, "_bad_replies": bad}
+            values = {**context.remembered, BAD_REPLIES: bad}
             summary = {"error": shown(str(error))}
             if node == "Executor":
                 turn = Turn(_decided(context.committed), told(error))
@@ -199,13 +199,15 @@ class ControllerExecutorFlow(CircularFlow):
         """Also: the Executor's round is a turn of the history, a good reply forgets the bad ones, and watchers get a summary."""
         values = dict(output)
         if place.name == "Controller":
-            if context.committed.get("_bad_replies"):
-                values["_bad_replies"] = 0
+            if context.committed.get(BAD_REPLIES):
+                values[BAD_REPLIES] = 0
             refused: tuple[Turn, ...] = values.pop("_refused", ())
             for name in ("_waiting", "_call"):  # written where there is one, and where one of an earlier reply would be left over
                 if not values.get(name) and not context.committed.get(name):
                     values.pop(name, None)
             outcome = replace(super().settle(place, context, values), turns=refused)
+            if isinstance(outcome, Advance):
+                self._check_decided(values)
             if isinstance(outcome, End):
                 return replace(outcome, summary=summary_of(Command("finish", extras=values.get("_said", {})), answer=outcome.answer))
             return replace(outcome, summary=summary_of(_decided(values)))
@@ -217,6 +219,16 @@ class ControllerExecutorFlow(CircularFlow):
             outcome = replace(outcome, turns=(Turn(command, observation),), summary=summary, artifacts=artifacts)
             return outcome if isinstance(outcome, End) else self._go_on(outcome, {**context.committed, **values})
         return super().settle(place, context, values)
+
+    def _check_decided(self, values: Mapping[str, Any]) -> None:
+        """Raise FatalError where the Controller's output interface took away what the Executor carries out."""
+        missing = [name for name in ("command", "command_args") if name not in values]
+        if missing:
+            left = ", ".join(name for name in values if not name.startswith("_")) or "nothing"
+            raise FatalError(
+                f"{title(self)}: the output interface of node Controller leaves no {' and no '.join(missing)}, which the Executor carries "
+                f"out; it leaves: {left}. Rename other names, or copy these instead"
+            )
 
     def _go_on(self, coming: Advance, values: Mapping[str, Any]) -> Advance | End:
         """The next call of the same reply, where one waits; else what comes after the Executor."""

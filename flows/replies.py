@@ -21,6 +21,8 @@ _OBJECT = re.compile(r"\{\s*+\"")
 MOST_LOOKS = 100
 #: Characters of a reply that are read; a run keeps less than that of one round.
 MAX_LENGTH = 1024 * 1024
+#: The named value that counts bad replies in a row; a retry of the run sets it to 0.
+BAD_REPLIES = "_bad_replies"
 _FORMAT = 'expected a JSON object like {"thought": "...", "command": "name", "command_args": {...}}'
 
 

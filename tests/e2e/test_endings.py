@@ -27,3 +27,14 @@ def test_a_run_whose_next_node_is_gone_errors_at_once_and_names_the_nodes_there_
     client.retry(run.id)
     play(settings, run.id)
     assert client.get(run.id).answer == "reported", "the node is back, and the run goes on there"
+
+
+def test_a_retry_after_bad_replies_begins_their_count_anew(client: Client, settings: Settings) -> None:
+    run = client.submit("misunderstood", "g")
+    for retried in range(2):
+        play(settings, run.id)
+        ended = client.get(run.id)
+        assert ended.status is RunStatus.ERRORED and ended.error is not None and "3 bad replies" in ended.error
+        assert ended.state.step == 2 * (retried + 1), "two became turns, and the third ended the run"
+        client.retry(run.id)
+    assert client.transcript(run.id)["run"]["values"]["_bad_replies"] == 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows import CircularFlow, ControllerExecutorFlow, Node, RoundContext, command, register
+from flows import CircularFlow, Controller, ControllerExecutorFlow, Node, RoundContext, command, register
+from flows.controllers import controller
 from flows.human import Person
 
 
@@ -32,3 +33,18 @@ class PersonDecides(ControllerExecutorFlow):
     def note(self, text: str) -> str:
         """Write it down."""
         return text
+
+
+@controller("stubborn")
+class Stubborn(Controller):
+    """Replies what is no command."""
+
+    def decide(self, context: RoundContext) -> Any:
+        return "no command at all"
+
+
+@register("misunderstood")
+class Misunderstood(ControllerExecutorFlow):
+    """Its controller never names a command."""
+
+    controller = Stubborn()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -129,6 +130,14 @@ def test_a_bad_reply_ends_a_cycle() -> None:
 def test_three_bad_replies_in_a_row_end_the_run_errored_with_the_text() -> None:
     with pytest.raises(FatalError, match=r"3 bad replies of the controller in a row; the last one: no command is named 'c'"):
         play_through(scripted(Command("a"), Command("b"), Command("c"), Finish()))
+
+
+@pytest.mark.parametrize("lost", ["command", "command_args"])
+def test_an_output_interface_that_takes_the_command_away_ends_the_run_with_a_sentence(lost: str) -> None:
+    controller, executor = ControllerExecutorFlow.topology
+    ring = (replace(controller, output_interface={"rename": {lost: "order"}}), executor)
+    with pytest.raises(FatalError, match=f"output interface of node Controller leaves no {lost}, .* it leaves: .*order"):
+        play_through(scripted(Command("add", {"a": 1}), topology=ring))
 
 
 def test_a_good_reply_forgets_the_bad_ones() -> None:
@@ -313,6 +322,8 @@ def test_the_time_limit_of_a_round_is_the_commands_own() -> None:
         ({"flow_config": {"topology": "star"}}, "topology"),
         ({"flow_config": {"subflows_config": {"Controler": {}}}}, "did you mean 'Controller'"),
         ({"flow_config": {"subflows_config": {"Controller": {"finish": {"input_args": ["x"]}}}}}, "'answer' among them"),
+        ({"flow_config": {"subflows_config": {"Controller": {"finsh": {}}}}}, "Controller.finsh; did you mean 'finish'"),
+        ({"flow_config": {"subflows_config": {"Controller": {"model": "any", "system": "x"}}}}, "Controller.model; .*Controller.system"),
         ({"flow_config": {"subflows_config": {"Executor": {"subflows_config": {"ad": {}}}}}}, "did you mean 'add'"),
         ({"flow_config": {"subflows_config": {"Executor": {"subflows_config": {"add": {"describe": ""}}}}}}, "describe"),
         ({"interrupt_before": ["Executer"]}, "did you mean 'Executor'"),
@@ -340,7 +351,7 @@ def test_the_configuration_chooses_and_describes_commands() -> None:
 
 
 def test_finish_may_take_more_than_the_answer() -> None:
-    config = {"subflows_config": {"Controller": {"finish": {"input_args": ["answer", "sure"]}, "model": "any"}}}
+    config = {"subflows_config": {"Controller": {"finish": {"input_args": ["answer", "sure"]}}}}
     played = play_through(scripted(Command("finish", {"answer": 1}), Command("finish", {"answer": 1, "sure": 0.5}), flow_config=config))
     assert played.end is not None
     assert played.end.output == {"answer": 1, "status": "finished", "sure": 0.5}

@@ -69,7 +69,7 @@ def test_a_configuration_with_every_key_of_the_seed_is_taken() -> None:
         "early_exit_key": "OUT",
         "topology": "circular",
         "subflows_config": {
-            "Controller": {"finish": {"description": "Stop.", "input_args": ["answer"]}, "model_name": "any"},
+            "Controller": {"finish": {"description": "Stop.", "input_args": ["answer"]}},
             "Executor": {"subflows_config": {"add": {"description": "Sum."}}},
         },
     }

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from flows.budgets import check_budgets
+from flows.replies import BAD_REPLIES
 from flows.values import canonical
 from worker.errors import DamagedRun, InvalidInput, InvalidTransition
-from worker.record import Record, digest_of
+from worker.record import VALUE, Record, digest_of
 from worker.run import Run
 from worker.waiting import Waiting
 
@@ -77,4 +78,20 @@ def raising(record: Record, limits: Mapping[str, float]) -> dict[str, str]:
     """The fields to write for these limits; raises DamagedRun: a new digest must not vouch for what was damaged before."""
     record.check()
     changed = {"budgets": canonical(dict(limits))}
+    return {**changed, "digest": digest_of({**record.fields, **changed})}
+
+
+def counting_anew(record: Record) -> dict[str, str]:
+    """The fields with which the controller of a retried run begins to count its bad replies anew; none where it counts none.
+
+    What is damaged stays as it is: the round that is retried judges it.
+    """
+    counted = f"{VALUE}{BAD_REPLIES}"
+    if record.fields.get(counted, "0") == "0":
+        return {}
+    try:
+        record.check()
+    except DamagedRun:
+        return {}
+    changed = {counted: "0"}
     return {**changed, "digest": digest_of({**record.fields, **changed})}

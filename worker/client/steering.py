@@ -7,7 +7,7 @@ from typing import Any
 
 from flows.values import canonical, storable
 from worker.client import arguments
-from worker.client.answers import asked_by, check_answer, check_enough, check_takes_answer, raised, raising
+from worker.client.answers import asked_by, check_answer, check_enough, check_takes_answer, counting_anew, raised, raising
 from worker.client.connection import damaged, not_found, operation
 from worker.client.reading import Reading
 from worker.errors import InvalidInput, InvalidTransition, Stale
@@ -105,6 +105,7 @@ class Steering(Reading):
         """Take an errored run up again at the failed step; raises InvalidTransition where it is not errored, Stale, RunNotFound."""
         record = self._record(run_id)
         message = self._message(record, 1)
+        anew = counting_anew(record)
         words = self._store.retry(
             run_id,
             op=operation(),
@@ -113,6 +114,8 @@ class Steering(Reading):
             message=message,
             after=self._message(record, 2),
             idempotency_key=record.fields.get("idem"),
+            fields=anew,
+            digest=record.fields.get("digest") if anew else None,
         )
         self._hand_over(record, words, message)
         match words:

@@ -240,11 +240,21 @@ class Store(Reads):
         return self._run("resume_run", run_id, {**named, "digest": digest, "data": data}, fields)
 
     def retry(
-        self, run_id: str, *, op: str, epoch: int, step: int, message: str, after: str, idempotency_key: str | None = None
+        self,
+        run_id: str,
+        *,
+        op: str,
+        epoch: int,
+        step: int,
+        message: str,
+        after: str,
+        idempotency_key: str | None = None,
+        fields: Mapping[str, str] | None = None,
+        digest: str | None = None,
     ) -> list[str]:
-        """Take an errored run up again; the words of retry_run.lua."""
-        named = {"op": op, "epoch": epoch, "step": step, "message": message, "after": after}
-        return self._run("retry_run", run_id, named, idempotency_key=idempotency_key)
+        """Take an errored run up again; the words of retry_run.lua. ``fields`` and ``digest`` as in ``resume``."""
+        named = {"op": op, "epoch": epoch, "step": step, "message": message, "after": after, "digest": digest}
+        return self._run("retry_run", run_id, named, fields, idempotency_key=idempotency_key)
 
     def quarantine(self, run_id: str, *, epoch: str, step: str, message: str, error: str, idempotency_key: str | None = None) -> list[str]:
         """End a queued run whose stored message is none of its round; the words of quarantine_run.lua."""

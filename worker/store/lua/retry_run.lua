@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- retry_run: take an errored run up again at the step that failed.
 -- KEYS  as in reading.lua.
--- ARGV  op (operation id), epoch, step (those the caller saw), message (of the next epoch), after (of the epoch after that)
+-- ARGV  op (operation id), epoch, step (those the caller saw), message (of the next epoch), after (of the epoch after that),
+--       [digest] (the one the caller saw, from whose content it made =field...), =field...
 -- Returns queued | waiting | interrupted (the question that was open is asked again) | stale | running PHASE (not errored) | missing | damaged KEY | unknown_queue LIST
 -- The error stays in the events; the bounds start anew; the attempts of the step do not.
 --@ reading.lua
@@ -18,11 +19,13 @@ local function reply(word, phase) return remember_reply(k, run, arg.op, { word, 
 -- The messages are made for that step. Not remembered: epochs and steps only grow, so it stays stale.
 if run.epoch ~= arg.epoch or run.step ~= arg.step then return { 'stale' } end
 if run.phase ~= 'errored' then return reply('running', run.phase) end
+if arg.digest and run.digest ~= arg.digest then return reply('stale') end
 refusal = unpushable(k, run.queue)
 if refusal then return refusal end
 
 event(k, run, now, 'retried', 'error', run.error or '')
 persist(k, run)
+set_fields(k)
 -- A deadline that has passed would end the run again at once: asking for a retry takes it down.
 if run.deadline and number(run.deadline) <= now then
   unset(k, 'deadline')
