@@ -93,6 +93,10 @@ class AsyncClient:
         """Runs, newest first, some at a time."""
         return await _threaded(self._client.runs, status, flow, limit, cursor, labels=labels, submitted_by=submitted_by, look=look)
 
+    async def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
+        """How many runs there are of each status; of one submitter, among their newest 1,000."""
+        return await _threaded(self._client.status_counts, submitted_by)
+
     async def request_stop(
         self, run_id: str, mode: StopMode = "graceful", reason: str | None = None, requested_by: str | None = None
     ) -> StopReceipt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from functools import partial
 
 import click
@@ -21,19 +22,22 @@ from worker.words.texts import duration, plain, since
 @json_option
 @url_option
 def list_command(status: str | None, flow: str | None, limit: int, as_json: bool, url: str | None) -> None:
-    """The runs, live ones first, newest first."""
+    """The runs, newest first: ended ones by the time of their end, others by that of their submission."""
     with client_for(url) as client:
         page = client.runs(status=status, flow=flow, limit=limit)
+        counts = client.status_counts() if sys.stdout.isatty() and not as_json else {}
     for run_id in page.damaged:
         click.echo(f"run {run_id} is damaged and cannot be shown; holdfast show {run_id} says where", err=True)
     if as_json:
         output.document([run.to_dict() for run in page])
         return
     rows: list[tuple[str, ...]] = [
-        (run.id, run.status.value, plain(run.flow), str(run.state.step), f"{duration(since(run.created_at))} ago", plain(run.goal))
-        for run in page
+        (run.id, run.status.value, plain(run.flow), str(run.state.step), _ago(run.created_at), plain(run.goal)) for run in page
     ]
     columns = ["run", "status", "flow", "step", "submitted", "goal"]
+    if any(run.details.get("ended_at") for run in page) and sys.stdout.isatty():
+        columns.insert(-1, "ended")
+        rows = [(*row[:-1], _ago(run.details.get("ended_at")), row[-1]) for row, run in zip(rows, page, strict=True)]
     spent = [run.details.get("spent", {}) for run in page]
     for column, name in (("tokens", "tokens"), ("cost", "money")):
         if any(each.get(name) for each in spent):
@@ -46,7 +50,13 @@ def list_command(status: str | None, flow: str | None, limit: int, as_json: bool
         rows,
         "goal",
         f"no {kinds} runs" if kinds else "no runs yet; holdfast submit FLOW GOAL",
-        spare=[name for name in ("submitted", "flow", "step", "cost", "tokens") if name in columns],
+        spare=[name for name in ("submitted", "flow", "ended", "step", "cost", "tokens") if name in columns],
     )
+    if any(counts.values()):
+        click.echo(f"in all: {', '.join(f'{number} {name}' for name, number in counts.items() if number)}")
     if page.cursor is not None:
         click.echo(f"there are more; --limit {limit * 4} shows them", err=True)
+
+
+def _ago(moment: datetime | str | None) -> str:
+    return "" if moment is None else f"{duration(since(moment))} ago"

@@ -27,7 +27,9 @@ MOST_NOTE_BYTES = 16 * 1024
 MOST = 100_000
 #: Where a page is cut off that is of one submitter's runs: in no index of a status, but in the submitter's own.
 OWN = "own"
-CURSOR = re.compile(rf"({'|'.join((*INDEXES, OWN))})\|(\d{{1,15}}\.\d{{1,6}}:.+)", re.DOTALL | re.ASCII)
+#: Where a page is cut off that is of all statuses.
+ALL = "all"
+CURSOR = re.compile(rf"({'|'.join((*INDEXES, OWN, ALL))})\|(\d{{1,15}}\.\d{{1,6}}:.+)", re.DOTALL | re.ASCII)
 INBOX_CURSOR = re.compile(rf"(\d{{1,15}}):({RUN_ID.pattern})", re.ASCII)
 #: Whose run it is; part of a key's name on the server.
 SUBMITTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")

@@ -9,6 +9,7 @@ from typing import Any
 from worker.client import arguments
 from worker.client.connection import Connected, not_found
 from worker.client.listing import Page, Wanted, list_runs
+from worker.client.tally import status_counts
 from worker.errors import ArtifactNotFound
 from worker.event import LAST, Event
 from worker.record import Record, unpack_turns
@@ -41,6 +42,8 @@ class Reading(Connected):
     ) -> Page:
         """Runs, newest first, some at a time; ``cursor`` continues where a page of the same status and submitter ended.
 
+        A completed or errored run stands at the time of its end, every other one at the time of its submission.
+
         Args:
             labels: only runs with these. submitted_by: only runs of this submitter, whatever their status in order of their submission.
             look: at most so many runs are looked at: a page may then hold fewer than ``limit``, or none, and yet have a cursor.
@@ -52,6 +55,11 @@ class Reading(Connected):
         arguments.look(look)
         wanted, place = arguments.status(status), arguments.cursor(cursor)
         return list_runs(self._store, Wanted(wanted, flow, labels or {}, submitted_by), limit, look, place, cursor)
+
+    def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
+        """Return how many runs there are of each status; of one submitter, among their newest 1,000."""
+        arguments.submitter(submitted_by)
+        return status_counts(self._store, submitted_by)
 
     def wait(self, run_id: str, timeout: float | None = None) -> Run:
         """The run once it has ended (completed, errored, stopped) or is interrupted.

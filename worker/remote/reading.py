@@ -67,6 +67,11 @@ class Reading(Connected):
             if cursor is None or len(found) >= limit or look is not None:
                 return Page(found, cursor, damaged)
 
+    def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
+        """Return how many runs there are of each status, as far as the caller sees them; of one's own, among the newest 1,000."""
+        not_here(submitted_by=submitted_by)
+        return dict(self._ask("/runs", limit=1).get("counts") or {})
+
     def transcript(self, run_id: str) -> dict[str, Any]:
         """The whole run as JSON data: ``run``, ``history`` and ``events``."""
         return dict(self._ask(path_of(run_id, "transcript")))

@@ -89,13 +89,26 @@ class Reads(Connection):
             self.redis.zrem(self.keys.submitted(name), *run_ids)
 
     def _listed(self, key: str, limit: int, before: str | None) -> list[tuple[str, float]]:
-        start = 0
+        if before is None:
+            return self._newest(key, 0, limit)
+        score, _, last = before.partition(":")
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            pipe.zrevrank(key, last)
+            pipe.zscore(key, last)
+            pipe.zcount(key, f"({score}", "+inf")
+            rank, stands_at, newer = pipe.execute()
+        place = (float(score), last)
+        # Not in this index (any more): go on behind its time, and within the same time behind its id.
+        start = rank + 1 if rank is not None and stands_at == place[0] else newer
+        while True:
+            entries = self._newest(key, start, limit)
+            later = [(run_id, at) for run_id, at in entries if (at, run_id) < place]
+            if later or len(entries) < limit:
+                return later
+            start += limit
+
+    def _newest(self, key: str, start: int, limit: int) -> list[tuple[str, float]]:
         with self._answered():
-            if before is not None:
-                score, _, last = before.partition(":")
-                rank = cast("int | None", self.redis.zrevrank(key, last))
-                # A run that left the index meanwhile has no rank: go on below its time.
-                start = rank + 1 if rank is not None else self.redis.zcount(key, score, "+inf")
             found = self.redis.zrange(key, start, start + limit - 1, desc=True, withscores=True)
         return [(pair[0], float(pair[1])) for pair in cast(list[Any], found)]
 

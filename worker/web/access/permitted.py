@@ -62,6 +62,11 @@ class Permitted:
         only = self.caller.sees_only
         return self.client.runs(status, flow, limit, cursor, labels=labels, submitted_by=only, look=max(LOOK, limit))
 
+    def status_counts(self) -> dict[str, int]:
+        """How many of their runs there are of each status."""
+        self.caller.require(Scope.READ)
+        return self.client.status_counts(self.caller.sees_only)
+
     def live(self, status: RunStatus | str | None = None, flow: str | None = None) -> list[str]:
         """The ids of their live runs of this status and flow: those that stopping them all would reach."""
         self.caller.require(Scope.READ)

@@ -55,10 +55,14 @@ def submit_run(body: Submit, request: Request, runs: Runs, idempotency_key: Key 
 
 @router.get("/runs", operation_id="list_runs", response_model=models.Page, responses=problems("invalid-request", "invalid-input"))
 def list_runs(wanted: Annotated[Listing, Query()], runs: Runs) -> Response:
-    """Runs, newest first, a page at a time. What a page costs is the same however many runs there are."""
+    """Runs, newest first, a page at a time: ended ones by the time of their end, others by that of their submission.
+
+    What a page costs is the same however many runs there are. The first page has `counts`: how many runs there are of each status.
+    """
     labels = dict(label.split("=", 1) for label in wanted.label)
     page = runs.runs(wanted.status, wanted.flow, wanted.limit, wanted.cursor, labels)
-    return Json({"runs": [run.to_dict() for run in page], "cursor": page.cursor, "damaged": list(page.damaged)})
+    counts = None if wanted.cursor else runs.status_counts()
+    return Json({"runs": [run.to_dict() for run in page], "cursor": page.cursor, "damaged": list(page.damaged), "counts": counts})
 
 
 @router.get("/runs/{run_id}", operation_id="get_run", response_model=models.Run, responses=problems("run-not-found", "damaged-run"))

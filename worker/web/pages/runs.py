@@ -40,6 +40,7 @@ def table(request: Request, runs: Runs, status: Word = "", flow: Word = "", labe
         view=view,
         fault=fault,
         found=found,
+        counts=None if cursor or view["flow"] or view["label"] else runs.status_counts(),
         cursor=cursor,
         statuses=[each.value for each in RunStatus],
         flows=sorted(runs.flows()),

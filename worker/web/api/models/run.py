@@ -112,6 +112,8 @@ class Page(Answer):
     """Continues behind them; null at the end. A page may hold fewer runs than were asked for, even none, and yet have one."""
     damaged: list[str]
     """Runs among them that do not read."""
+    counts: dict[str, int] | None = None
+    """On the first page: how many runs there are of each status, whatever was asked for; of one's own, among the newest 1,000."""
 
 
 class Submitted(Answer):
