@@ -425,7 +425,7 @@ def test_who_is_unknown_or_may_not_is_told_and_probes_need_nobody(room: Settings
         a_problem(http.post("/runs", json=COUNTDOWN, headers=ann), 403, "forbidden")
         a_problem(http.get(f"/runs/{runs['queued']}", headers=ann), 404, "run-not-found")
         none = http.get("/runs", headers=ann).json()
-            assert (none["runs"], none["cursor"], none["damaged"], set(none["counts"].values())) == ([], None, [], {0})
+        assert (none["runs"], none["cursor"], none["damaged"], set(none["counts"].values())) == ([], None, [], {0})
         for path in ("/health", "/ready", "/openapi.json"):
             assert http.get(path).status_code == 200
 
