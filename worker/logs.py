@@ -61,7 +61,7 @@ class TextFormatter(logging.Formatter):
         super().__init__(f"%(asctime)s %(levelname)s {'[%(process)d] ' * several}%(name)s: %(message)s", "%H:%M:%S")
 
     def format(self, record: logging.LogRecord) -> str:
-        return super().format(_without_needless_traceback(record))
+        return _harmless(super().format(_without_needless_traceback(record)))
 
 
 class JsonFormatter(logging.Formatter):
@@ -97,6 +97,22 @@ def set_up_logging(log_format: LogFormat, level: int = logging.WARNING, several:
     logging.getLogger("multiprocessing").handlers = [handler]  # what the pool of processes says; it does not pass it on
     logging.getLogger("holdfast").setLevel(min(level, logging.INFO))
     logging.captureWarnings(log_format == "json")
+
+
+def _harmless(text: str) -> str:
+    """Indent every line but the first, and make control characters visible.
+
+    A goal or an error may hold line breaks and escape sequences: it must neither write log lines of
+    its own nor reach the terminal.
+    """
+    first, *more = (_visible(line) for line in text.splitlines() or [""])
+    return "\n".join([first, *(f"    {line}" for line in more)])
+
+
+def _visible(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(each if each.isprintable() or each == "\t" else ascii(each)[1:-1] for each in line)
 
 
 def _without_needless_traceback(record: logging.LogRecord) -> logging.LogRecord:

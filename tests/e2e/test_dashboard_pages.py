@@ -276,3 +276,24 @@ def test_with_a_worker_the_fleet_shows_it_and_the_runs_end(visitor: Visitor, cli
 
     worker.kill()
     until(silent, "the worker to be seen silent", 30)
+
+
+@pytest.mark.parametrize("status", ["interrupted", "running"])
+def test_a_run_can_be_looked_at_whatever_numbers_it_holds(visitor: Visitor, client: Client, settings: Settings, status: str) -> None:
+    before = ["Controller"] if status == "interrupted" else []
+    run = client.submit("countdown", "numbers", inputs={"rounds": 1}, interrupt_before=before, budgets={"tokens": 5e-324, "seconds": 1e15})
+    store = Store(settings.redis_url or "", settings.prefix)
+    huge = "1" + "0" * 400
+    fields = {
+        "spent": f'{{"tokens":{huge},"money":{huge},"requests":{huge},"commands.buy":{huge}}}',
+        "progress": f'{{"done":{huge},"total":1,"text":"far"}}',
+        "started_at": store.redis.hget(store.keys.run(run.id), "created_at"),
+    }
+    if status == "interrupted":
+        fields |= {"i_kind": "budget", "i_data": f'{{"budget":"tokens","limit":5e-324,"spent":{huge}}}'}
+    store.redis.hset(store.keys.run(run.id), mapping=fields)
+    store.close()
+    pages = [visitor.see(path) for path in (f"/runs/{run.id}", "/runs", "/inbox", "/stuck", "/fleet")]
+    assert [page.status for page in pages] == [200] * len(pages)
+    assert [visitor.see(f"/api/v1/{path}").status for path in (f"runs/{run.id}", "runs", "inbox")] == [200, 200, 200]
+    assert "1e+400 of 1" in pages[0].text

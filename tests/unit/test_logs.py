@@ -92,3 +92,18 @@ def test_celery_tells_nothing_of_each_round_unless_it_is_asked_to(level: str, ce
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str([celery, celery, True])
+
+
+def test_a_goal_can_neither_write_log_lines_of_its_own_nor_reach_the_terminal() -> None:
+    told = TextFormatter().format(record("no customer named %s", "x\x1b[2J\x07\r\n09:00:00 CRITICAL holdfast: all is lost\x9b1m\u202e"))
+    assert all(each.isprintable() or each in "\n\t" for each in told)
+    assert "\\x1b[2J" in told and "\n    09:00:00 CRITICAL" in told
+    assert [line for line in told.splitlines()[1:] if not line.startswith("    ")] == []
+
+
+def test_a_traceback_is_indented_whatever_its_error_says() -> None:
+    try:
+        raise LookupError("one\n09:00:00 CRITICAL holdfast: forged\x1b]0;owned\x07")
+    except LookupError:
+        told = TextFormatter().format(record("m", exc_info=sys.exc_info()))
+    assert "\x1b" not in told and all(line.startswith("    ") for line in told.splitlines()[1:])

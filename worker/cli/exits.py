@@ -43,8 +43,10 @@ def told(error: BaseException) -> int:
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         click.echo(f"\n{error}" if str(error) else "\ninterrupted", err=True)
         return INTERRUPTED_BY_USER
+    from worker.words.texts import lines, plain
+
     code = code_of(error)
-    text = " ".join(str(error).split("\n")) if code != NO_SERVER else str(error)
+    text = plain(str(error)) if code != NO_SERVER else lines(str(error))
     if code == INTERNAL and not _is_ours(error):
         text = f"an error that should not happen: {type(error).__name__}: {text}; set {DEBUG}=1 for the traceback"
     click.echo(f"holdfast: {text}", err=True)

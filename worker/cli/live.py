@@ -17,6 +17,7 @@ from rich.text import Text
 from worker.cli.lines import last_words
 from worker.cli.output import COLOURS
 from worker.words.costs import EXHAUSTED, LOW, totals
+from worker.words.numbers import progress_of
 from worker.words.story import GIT_ID, Row, round_text, row_of
 from worker.words.texts import count, duration, plain, since
 
@@ -156,8 +157,8 @@ class LiveView:
         if run.phase == "leased":
             progress = details.get("progress") or {}
             text = str(progress.get("text") or "") or self._pending or "in flight"
-            if progress.get("total"):
-                text = f"{progress['done']:g} of {progress['total']:g} · {text}"
+            if far := progress_of(progress):
+                text = f"{far} · {text}"
             return [
                 Row(run.state.step, node, int(details["attempt"]), f"{self._spin()} {plain(text)}", since(details["claimed_at"]), "good")
             ]

@@ -59,12 +59,12 @@ class JsonRequest(Request):
     async def body(self) -> bytes:
         """The body; raises HTTPException 413 before more than the limit is kept of it."""
         if not hasattr(self, "_body"):
-            chunks: list[bytes] = []
+            body = bytearray()
             async for chunk in self.stream():
-                chunks.append(chunk)
-                if sum(map(len, chunks)) > self._most:
+                body += chunk
+                if len(body) > self._most:
                     raise self._too_large()
-            self._body = b"".join(chunks)
+            self._body = bytes(body)
         return self._body
 
     def _too_large(self) -> HTTPException:
@@ -97,10 +97,11 @@ def read(body: bytes) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"an object has the name {next(name for name in names if names.count(name) > 1)!r} more than once")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"an object has the name {name[:100]!r} more than once")
+        found[name] = value
     return found
 
 

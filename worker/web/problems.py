@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from flows.errors import HoldfastError, InvalidInput, UnstorableValue
@@ -25,7 +26,7 @@ from worker.errors import (
 )
 from worker.settings import Settings
 from worker.store import NotReplicated, StoreUnavailable
-from worker.web.access import Forbidden, Unknown
+from worker.web.access import Caller, Forbidden, Unknown
 from worker.web.bodies import Json, JsonRequest, most_bytes
 
 logger = logging.getLogger("holdfast.web")
@@ -64,9 +65,15 @@ RETRY_AFTER = 2
 
 
 class ProblemRoute(APIRoute):
-    """A route whose errors are problem details, and whose body is strict JSON of at most ``most_bytes``."""
+    """A route whose errors are problem details, and whose body is strict JSON of at most ``most_bytes``.
+
+    Attributes:
+        caller: authenticates a request, in a thread; None where the route needs no caller. Bodies are
+            read after it, so that a stranger cannot make the server parse anything.
+    """
 
     most_bytes = most_bytes(Settings())
+    caller: Callable[[Request], Caller] | None = None
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler, with its errors told."""
@@ -78,6 +85,8 @@ class ProblemRoute(APIRoute):
             about = {} if run_id is None else {"run": run_id}
             try:
                 if takes_body:
+                    if self.caller is not None:
+                        request.state.caller = await run_in_threadpool(self.caller, request)
                     request = JsonRequest(request, self.most_bytes)
                     request.check()
                 return await handle(request)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from worker.web.connections import Connection
 from worker.web.leaving import Leaving
 
 #: Seconds that requests get to be answered when the process leaves; streams end at once.
@@ -32,7 +33,13 @@ class Serving(uvicorn.Server):
 
     def __init__(self, app: Leaving, say_ready: Callable[[], None], root_path: str) -> None:
         config = uvicorn.Config(
-            app, root_path=root_path, access_log=False, log_config=None, server_header=False, timeout_graceful_shutdown=LEAVE_SECONDS
+            app,
+            http=Connection,
+            root_path=root_path,
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            timeout_graceful_shutdown=LEAVE_SECONDS,
         )
         super().__init__(config)
         self._leaving = app

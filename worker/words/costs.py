@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from worker.durations import duration
-from worker.words.texts import count
+from worker.words.numbers import EXACT, figure, percent, share
 
 if TYPE_CHECKING:
     from worker.run import Run
@@ -18,6 +18,8 @@ LOW, EXHAUSTED = 0.8, 1.0
 
 def money(dollars: float) -> str:
     """``$1.20``; of less than a dime ever more digits, for a request may cost next to nothing."""
+    if dollars >= EXACT:
+        return f"${figure(dollars)}"
     if dollars >= 0.1 or dollars == 0:
         return f"${dollars:,.2f}"
     return f"${dollars:.4f}" if dollars >= 0.0001 else "<$0.0001"
@@ -27,8 +29,12 @@ def amount(name: str, value: float) -> str:
     """So much of what has this name, in its unit."""
     if name == "money":
         return money(value)
+    if abs(value) >= EXACT:
+        return figure(value)
     if name == "seconds":
         return duration(value)
+    if 0 < value < 0.01:
+        return figure(value)
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
@@ -44,14 +50,14 @@ def used_in_all(spent: Mapping[str, Any]) -> str:
     halves = f" ({amount('tokens', read)} read, {amount('tokens', written)} written)" if read is not None and written is not None else ""
     parts = [f"{amount('tokens', spent['tokens'])} tokens{halves}"] if spent.get("tokens") else []
     parts += [money(spent["money"])] if spent.get("money") else []
-    parts += [count(int(spent["requests"]), "request")] if spent.get("requests") else []
-    parts += [f"{name.removeprefix('commands.')} {times:g} times" for name, times in spent.items() if name.startswith("commands.")]
+    parts += [f"{amount('requests', spent['requests'])} request{'' if spent['requests'] == 1 else 's'}"] if spent.get("requests") else []
+    parts += [f"{name.removeprefix('commands.')} {figure(times)} times" for name, times in spent.items() if name.startswith("commands.")]
     return ", ".join(parts)
 
 
 def budget(name: str, limit: float, spent: float) -> str:
     """``tokens 8,200 of 10,000 (82 %)``."""
-    return f"{name} {amount(name, spent)} of {amount(name, limit)} ({100 * spent / limit:.0f} %)"
+    return f"{name} {amount(name, spent)} of {amount(name, limit)} ({percent(spent, limit)})"
 
 
 def budgets(run: Run) -> list[str]:
@@ -70,7 +76,7 @@ def totals(run: Run) -> list[tuple[str, float]]:
             continue
         of = "" if limit is None else f" of {amount(name, limit)}"
         unit = "" if name in ("money", "seconds") else f" {name.removeprefix('commands.')}"
-        found.append((f"{amount(name, have)}{of}{unit}", have / limit if limit else 0.0))
+        found.append((f"{amount(name, have)}{of}{unit}", share(have, limit or 0)))
     return found
 
 

@@ -48,18 +48,21 @@ def bound(client: Client, caller: Callable[[Request], Caller], *routers: APIRout
     """These routers, with the runs of ``client`` in the hands of whoever makes a request."""
 
     def bind(request: Request) -> None:
-        request.state.permitted = Permitted(client, caller(request))
+        # A route with a body has authenticated its caller before it read the body.
+        known = getattr(request.state, "caller", None)
+        request.state.permitted = Permitted(client, known or caller(request))
 
     router = APIRouter(dependencies=[Depends(bind)])
     for each in routers:
-        router.include_router(_limited(each, most_bytes(client.settings)))
+        router.include_router(_limited(each, most_bytes(client.settings), caller))
     return router
 
 
-def _limited(router: APIRouter, most: int) -> APIRouter:
-    """Copies of its routes, which take bodies of so many bytes: another client of this process may accept more, or less."""
+def _limited(router: APIRouter, most: int, caller: Callable[[Request], Caller]) -> APIRouter:
+    """Return copies of its routes with this limit and caller: another client of this process may have others."""
     routes = [copy(route) for route in router.routes]
     for route in routes:
         if isinstance(route, ProblemRoute):
             route.most_bytes = most
+            route.caller = caller
     return APIRouter(routes=routes)

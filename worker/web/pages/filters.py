@@ -17,6 +17,7 @@ from worker.durations import coarse, duration
 from worker.web.pages.assets import ASSETS
 from worker.words.asked import KINDS, or_else, what
 from worker.words.costs import amount, money, used
+from worker.words.numbers import percent, progress_of, share
 from worker.words.texts import clock, count, exact, lines, moment, plain, since, value_text
 
 #: What no page may hold: what HTML forbids, what UTF-8 cannot say, and what turns the text around it the other way.
@@ -44,9 +45,8 @@ def progress(told: Any) -> str:
     """``3 of 5 · testing a commit``: what a round says of how far it is."""
     if not isinstance(told, dict):
         return ""
-    done, total, text = (told.get(name) for name in ("done", "total", "text"))
-    far = [f"{done:g} of {total:g}"] if isinstance(done, int | float) and isinstance(total, int | float) and total else []
-    return " · ".join([*far, *([cut(text)] if isinstance(text, str) and text else [])])
+    text = told.get("text")
+    return " · ".join(part for part in (progress_of(told), cut(text) if isinstance(text, str) else "") if part)
 
 
 def time_tag(at: datetime | str | None, form: str = "age") -> Markup | str:
@@ -89,4 +89,4 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "value_text": value_text,
     "what": what,
 }
-GLOBALS: dict[str, Any] = {"at": at, "asset": asset, "count": count, "KINDS": KINDS}
+GLOBALS: dict[str, Any] = {"at": at, "asset": asset, "count": count, "percent": percent, "share": share, "KINDS": KINDS}

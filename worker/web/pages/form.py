@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from worker.words.numbers import figure
+
 Kind = Literal["text", "long", "number", "integer", "flag", "choice", "lines", "line_or_lines", "json"]
 
 #: Texts that may be longer than this are asked for in an area of several lines.
@@ -184,9 +186,9 @@ def _number(field: Field, text: str) -> Any:
 
 def _bounded(field: Field, value: float) -> float:
     if field.minimum is not None and value < field.minimum:
-        raise NotFilledIn(f"expected at least {field.minimum:g}; it is {value}")
+        raise NotFilledIn(f"expected at least {figure(field.minimum)}; it is {value}")
     if field.maximum is not None and value > field.maximum:
-        raise NotFilledIn(f"expected at most {field.maximum:g}; it is {value}")
+        raise NotFilledIn(f"expected at most {figure(field.maximum)}; it is {value}")
     return value
 
 
