@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import resource
 
 import h11
@@ -15,14 +16,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 logger = logging.getLogger("holdfast.web")
 
-#: Seconds for a request's head to arrive. Clients send it at once.
-HEAD_SECONDS = 10.0
-#: Seconds for a body to arrive: the largest takes 18 s over a line of 1 Mbit/s.
-BODY_SECONDS = 60.0
-#: Seconds without progress while a response is read.
-READ_SECONDS = 60.0
 #: Descriptors that are kept for the state server's connections, files and the sockets that listen.
 RESERVED = 160
+#: Seconds between two warnings of a flood.
+WARN_SECONDS = 60.0
 
 
 def most_connections() -> int:
@@ -38,7 +35,16 @@ class Connection(H11Protocol):
     Where each has a request, the new one is closed.
     """
 
+    #: How many are accepted at once.
     most = most_connections()
+    #: Seconds for a request's head to arrive. Clients send it at once.
+    head_seconds = 10.0
+    #: Seconds for a body to arrive: the largest takes 18 s over a line of 1 Mbit/s.
+    body_seconds = 60.0
+    #: Seconds without progress while a response is read.
+    read_seconds = 60.0
+    #: When the last warning was written, in the loop's time: a flood of connections is told once a minute.
+    _warned = -math.inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -46,7 +52,7 @@ class Connection(H11Protocol):
         self._waits_for: object = None
         self._unread: asyncio.TimerHandle | None = None
         self._silent_since = self.loop.time()
-        self._expect(h11.IDLE, HEAD_SECONDS)
+        self._expect(h11.IDLE, self.head_seconds)
         if len(self.connections) > self.most:
             self._make_room()
 
@@ -59,15 +65,15 @@ class Connection(H11Protocol):
         super().handle_events()
         state = self.conn.their_state
         if state is h11.IDLE:
-            self._expect(state, HEAD_SECONDS)
+            self._expect(state, self.head_seconds)
         elif state is h11.SEND_BODY:
-            self._expect(state, BODY_SECONDS)
+            self._expect(state, self.body_seconds)
         else:
             self._expect(None)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread = self.loop.call_later(READ_SECONDS, self._give_up, "did not read its response")
+        self._unread = self.loop.call_later(self.read_seconds, self._give_up, "did not read its response")
 
     def resume_writing(self) -> None:
         self._cancel_unread()
@@ -101,5 +107,7 @@ class Connection(H11Protocol):
     def _make_room(self) -> None:
         silent = [each for each in self.connections if isinstance(each, Connection) and each.is_silent and each is not self]
         oldest = min(silent, key=lambda each: each._silent_since, default=self)
-        logger.warning("all %d connections are in use: one is closed for another", self.most)
+        if self.loop.time() - Connection._warned > WARN_SECONDS:
+            Connection._warned = self.loop.time()
+            logger.warning("all %d connections are in use: the oldest without a request are closed for new ones", self.most)
         oldest.transport.abort()
