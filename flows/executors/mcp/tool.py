@@ -40,8 +40,13 @@ class Tool:
         """Raises BadReply naming each argument that the schema does not accept; FatalError if it is no schema."""
         from referencing.exceptions import Unresolvable
 
+        from flows.executors.mcp.checks import TooManySteps, counting
+
         try:
-            faults = [safe_text(_fault(error), FAULT) for error in self._validator.iter_errors(dict(args))]
+            with counting():
+                faults = [safe_text(_fault(error), FAULT) for error in self._validator.iter_errors(dict(args))]
+        except (TooManySteps, RecursionError) as error:
+            raise FatalError(f"tool {self.name!r}: its JSON schema takes too many steps to check; a simpler one is needed") from error
         except Unresolvable as error:
             raise FatalError(f"tool {self.name!r}: its schema refers to {safe_text(str(error), FAULT)}, which is not in it") from error
         if faults:
@@ -54,7 +59,9 @@ class Tool:
         from jsonschema.validators import Draft202012Validator, validator_for
         from referencing import Registry
 
-        kind = validator_for(self.schema, default=Draft202012Validator)
+        from flows.executors.mcp.checks import bounded
+
+        kind = bounded(validator_for(self.schema, default=Draft202012Validator))
         try:
             kind.check_schema(self.schema)
         except SchemaError as error:

@@ -109,20 +109,29 @@ class _Watched:
 @asynccontextmanager
 async def connected(server: ServerConfig, secrets: Secrets, heard: Heard, ended: asyncio.Event) -> AsyncIterator[tuple[Any, Any]]:
     """The streams of messages from and to a server; ``ended`` is set when nothing will come any more."""
-    async with _program(server, secrets, heard) if server.command else _service(server, secrets) as (incoming, outgoing):
+    async with _program(server, secrets, heard, ended) if server.command else _service(server, secrets) as (incoming, outgoing):
         yield _Watched(incoming, ended), outgoing
 
 
 @asynccontextmanager
-async def _program(server: ServerConfig, secrets: Secrets, heard: Heard) -> AsyncIterator[tuple[Any, Any]]:
+async def _program(server: ServerConfig, secrets: Secrets, heard: Heard, ended: asyncio.Event) -> AsyncIterator[tuple[Any, Any]]:
     from mcp.client.stdio import StdioServerParameters, stdio_client
+
+    from flows.executors.mcp.bounds import ENCODING, TOO_LARGE, too_long
 
     program, *args = server.command or []
     # A worker of a virtual environment that was not activated finds the programs installed beside it all the same.
     beside = Path(sys.executable).parent / program
     found = program if shutil.which(program) or not beside.is_file() else str(beside)
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    parameters = StdioServerParameters(command=found, args=args, env={**environment, **secrets.resolved(server.env)})
+    given = secrets.resolved(server.env)
+    parameters = StdioServerParameters(command=found, args=args, env={**environment, **given}, encoding=ENCODING)
+
+    def end() -> None:
+        heard.tail = TOO_LARGE
+        ended.set()
+
+    too_long.set(end)
     reading, writing = os.pipe()
     pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: heard, os.fdopen(reading, "rb"))
     try:
@@ -140,6 +149,8 @@ async def _service(server: ServerConfig, secrets: Secrets) -> AsyncIterator[tupl
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
+    from flows.executors.mcp.bounds import MOST_BYTES, bound
+
     class Client(httpx2.AsyncClient):
         """Notes what the client library keeps to itself: statuses, and requests that were never sent."""
 
@@ -152,11 +163,12 @@ async def _service(server: ServerConfig, secrets: Secrets) -> AsyncIterator[tupl
                 raise
             wait = response.headers.get("retry-after", "")
             noted.append(Served(response.status_code, float(wait) if wait.isdecimal() else None))
+            bound(response)
             return response
 
     limits = httpx2.Timeout(server.start_seconds, read=None)  # how long an answer may take is the session's to say
     async with (
-        Client(headers=secrets.resolved(server.headers), timeout=limits) as client,
-        streamable_http_client(str(server.url), http_client=client) as streams,
+        Client(headers={"Accept-Encoding": "identity", **secrets.resolved(server.headers)}, timeout=limits) as client,
+        streamable_http_client(str(server.url), http_client=client, max_sse_event_size=MOST_BYTES) as streams,
     ):
         yield streams
