@@ -5,7 +5,7 @@
 
 FROM python:3.13-slim AS build
 WORKDIR /source
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE holdfast_pytest.py ./
 COPY config ./config
 COPY flows ./flows
 COPY worker ./worker

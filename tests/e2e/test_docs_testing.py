@@ -29,7 +29,7 @@ EXAMPLES = dict(re.findall(r"```python\n# ([^\n]+)\n(.*?)```", TEXT, re.DOTALL))
 #: What the lab prints: of the naive shop, and without pytest.
 FOUND, REPORT = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
 #: Our own plugin by its module: this tree may be installed or not, and where it is, pytest has loaded it by its entry point.
-PLUGIN = ("-p", "no:holdfast", "-p", "worker.testing.plugin")
+PLUGIN = ("-p", "no:holdfast", "-p", "holdfast_pytest")
 
 
 def mended(naive: str) -> str:
@@ -164,8 +164,8 @@ def test_the_plugin_is_found_where_holdfast_is_installed_and_imports_nothing_of_
         import sys
 
         def test_lazy():
-            assert "worker.testing.plugin" in sys.modules
-            assert not {name for name in sys.modules if name.split(".")[0] in ("celery", "redis", "pydantic", "flows")}
+            assert "holdfast_pytest" in sys.modules
+            assert not {name for name in sys.modules if name.split(".")[0] in ("celery", "redis", "pydantic", "flows", "worker")}
 
         def test_fixture(crash_lab):
             assert crash_lab("countdown", inputs={"rounds": 0}, limit=3).stories == 3
@@ -173,3 +173,23 @@ def test_the_plugin_is_found_where_holdfast_is_installed_and_imports_nothing_of_
     )
     path = f"{ROOT}{os.pathsep}{installed.parent}"
     assert "2 passed" in pytest_says(project, "-p", "no:holdfast", "test_lazy.py", PYTHONPATH=path)
+
+
+@pytest.mark.parametrize("name", ["worker.py", "flows.py", "worker/__init__.py"])
+def test_a_project_with_modules_of_these_names_is_tested_as_without_holdfast(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("queue = []\n")
+    module = name.split("/")[0].removesuffix(".py")
+    (tmp_path / "test_theirs.py").write_text(
+        f"import {module}\n\ndef test_it():\n    assert {module}.queue == []\n\ndef test_lab(crash_lab):\n    pass\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", *PLUGIN, "-p", "no:cacheprovider", "test_theirs.py"]
+    bare = {variable: text for variable, text in os.environ.items() if variable != "PYTHONPATH"}
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "holdfast_pytest.py").symlink_to(ROOT / "holdfast_pytest.py")
+    done = subprocess.run(
+        command, check=False, cwd=tmp_path, env={**bare, "PYTHONPATH": str(tmp_path / "here")}, capture_output=True, text=True, timeout=100
+    )
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    if module == "worker":
+        assert "another module of that name comes first" in done.stdout

@@ -25,6 +25,7 @@ def test_the_wheel_carries_every_template_and_static_file(tmp_path: Path) -> Non
         if path.is_file()
     }
     assert len(files) > 20 and files - carried == set()
+    assert "holdfast_pytest.py" in carried
 
 
 def test_what_others_wrote_has_its_licence_and_its_origin_beside_it() -> None:
