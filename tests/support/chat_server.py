@@ -60,7 +60,23 @@ class Garbles:
     """An event that is no JSON, in the middle of the reply."""
 
 
-Fault = Fails | Cuts | Hangs | Garbles
+@dataclass(frozen=True)
+class Sends:
+    """These bytes are the whole answer, and end in order."""
+
+    raw: bytes
+    kind: str = "text/event-stream"
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The stream ends in order after so many events of the reply; with ``done`` it says ``[DONE]`` before."""
+
+    after: int
+    done: bool = False
+
+
+Fault = Fails | Cuts | Hangs | Garbles | Sends | Ends
 
 
 @dataclass(frozen=True)
@@ -148,8 +164,8 @@ class ChatServer:
 
     def play_of(self, asked: Asked) -> Play:
         """The conversation that a request belongs to."""
-        goals = [str(message["content"]) for message in asked.body["messages"] if message["role"] == "user"]
-        return next((play for goal, play in self.plays.items() if goals[0].splitlines()[0] == goal), self.play)
+        goals = [str(message["content"]) for message in asked.body.get("messages", ()) if message["role"] == "user"]
+        return next((play for goal, play in self.plays.items() if goals and goals[0].splitlines()[0] == goal), self.play)
 
 
 @contextmanager
@@ -216,10 +232,17 @@ class _Handler(BaseHTTPRequestHandler):
             self._hang()
             return
         self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
+        self.send_header("content-type", fault.kind if isinstance(fault, Sends) else "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
+        if isinstance(fault, Sends):
+            self._chunk(fault.raw.decode())
+            if fault.raw:
+                self._chunk("")
+            return
         for number, event in enumerate(events):
+            if isinstance(fault, Ends) and number == fault.after:
+                break
             if isinstance(fault, Cuts) and number == fault.after:
                 # A reset, and not the end of a stream.
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -230,7 +253,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._hang()
                 return
             self._chunk(f"data: {'{broken' if isinstance(fault, Garbles) and number == 1 else json.dumps(event)}\n\n")
-        self._chunk("data: [DONE]\n\n")
+        if not isinstance(fault, Ends) or fault.done:
+            self._chunk("data: [DONE]\n\n")
         self._chunk("")
 
     def _chunk(self, text: str) -> None:

@@ -19,7 +19,7 @@ from flows.controllers.model import ModelController
 from flows.controllers.model.estimates import REPLY_TOKENS
 from flows.controllers.model.target import Target, target_of
 from flows.endpoint import Endpoint
-from tests.support.chat_server import Asked, ChatServer, Cuts, Fails, Fault, Garbles, Hangs, Says, chat_server
+from tests.support.chat_server import Asked, ChatServer, Cuts, Ends, Fails, Fault, Garbles, Hangs, Says, chat_server
 from tests.support.servers import until
 
 CANARY = "sk-canary-0123456789"
@@ -171,9 +171,8 @@ def test_what_may_be_billed_without_being_told_is_charged_by_the_estimate(fault:
         until(lambda: server.play.closed == 1, "the server to see that it was left")
 
 
-def test_a_stream_that_ends_without_saying_why_was_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.support.chat_server._ended", lambda says: None)
-    with chat_server([SAYS]) as server, pytest.raises(RetryableError, match=r"gave no whole reply: .*finish_reason"):
+def test_a_stream_that_ends_without_saying_why_was_cut() -> None:
+    with chat_server([SAYS], {0: [Ends(5)]}) as server, pytest.raises(RetryableError, match=r"gave no whole reply: .*finish_reason"):
         decide(server)
 
 

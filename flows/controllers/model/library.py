@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-import httpx2
 import openai
 from pydantic_ai import messages as theirs
 from pydantic_ai.direct import model_request_stream
-from pydantic_ai.exceptions import ModelConnectionError, ModelHTTPError, UserError
+from pydantic_ai.exceptions import ModelAPIError, ModelConnectionError, ModelHTTPError
 from pydantic_ai.models import Model as TheirModel
-from pydantic_ai.models import ModelRequestParameters, infer_model
+from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.profiles.openai import OpenAIModelProfile
-from pydantic_ai.providers import infer_provider_class
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
@@ -29,6 +24,7 @@ from flows.controllers.model.chat import (
     AnswerMessage,
     AssistantMessage,
     ChatMessage,
+    ModelFailed,
     Reply,
     RequestSettings,
     SystemMessage,
@@ -36,6 +32,8 @@ from flows.controllers.model.chat import (
     Usage,
 )
 from flows.controllers.model.failures import failed
+from flows.controllers.model.providers import REASON_NEEDED, http_client, model_of
+from flows.controllers.model.stream_end import DoneMarker, lacks_reason_only, reason_of
 from flows.controllers.model.target import Target
 from flows.errors import FatalError
 
@@ -45,8 +43,6 @@ for _name in ("httpx", "httpx2", "httpcore", "httpcore2", "openai", "anthropic")
 
 #: How errors and prices know a server that is named by its URL alone.
 SERVER = "openai-compatible"
-#: How long a connection may take to be made; the time of the whole request is the flow's to say.
-TIMEOUT = httpx2.Timeout(None, connect=10.0)
 #: Seconds that a server may take to say which models it has.
 NAMING_SECONDS = 30.0
 
@@ -57,10 +53,11 @@ _first_models: dict[str, str] = {}
 class LibraryModel:
     """A model of the library, opened for one round."""
 
-    def __init__(self, model: TheirModel, target: Target, reply_format: str) -> None:
+    def __init__(self, model: TheirModel, target: Target, reply_format: str, done: DoneMarker) -> None:
         self._model = model
         self._target = target
         self._format = reply_format
+        self._done = done
 
     @property
     def name(self) -> str:
@@ -88,6 +85,8 @@ class LibraryModel:
         try:
             async with asyncio.timeout(settings.timeout_seconds):
                 return await self._request(messages, tools, settings, heard)
+        except ModelFailed:
+            raise
         except Exception as error:
             name = f"{self._model.model_name!r}"
             if self._target.model is None and self._target.url is not None:
@@ -116,12 +115,17 @@ class LibraryModel:
             self._model, _messages(messages), model_settings=wanted, model_request_parameters=parameters, instrument=False
         )
         async with stream as events:
-            async for event in events:
-                added = _said(event)
-                if added:
-                    text += added
-                    heard(text)
-            return _reply(events.get(), self._model.model_name)
+            try:
+                async for event in events:
+                    added = _said(event)
+                    if added:
+                        text += added
+                        heard(text)
+            except ModelAPIError as error:
+                if not (self._done.is_seen and lacks_reason_only(error)):
+                    raise
+            response = events.get()
+            return _reply(response, self._model.model_name, reason_of(response, self._model.model_name, self._done.is_seen))
 
 
 @asynccontextmanager
@@ -132,37 +136,21 @@ async def opened(target: Target, reply_format: str) -> AsyncIterator[LibraryMode
         ModelFailed: it cannot be asked. FatalError: its key is not there.
     """
     secret = target.secret()
+    done = DoneMarker()
     async with AsyncExitStack() as stack:
         try:
             if target.url is None:
-                model = await stack.enter_async_context(_of_provider(target.model or "", secret))
+                model = await model_of(target.model or "", secret, stack, done)
             else:
-                client = await stack.enter_async_context(httpx2.AsyncClient(verify=_trusted(), timeout=TIMEOUT))
-                # A stream that ends without saying why was cut.
-                profile = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
-                provider = OpenAICompatibleProvider(SERVER, base_url=target.url, api_key=secret, http_client=client, profile=profile)
+                client = await http_client(stack, done)
+                provider = OpenAICompatibleProvider(SERVER, base_url=target.url, api_key=secret, http_client=client, profile=REASON_NEEDED)
                 model = OpenAIChatModel(target.model or await _first_model(provider, target.url), provider=provider)
         except FatalError:
             raise
         except Exception as error:
             name = repr(target.model) if target.model else "of the server"
             raise failed(error, name, target.secrets(), reply_format) from None
-        yield LibraryModel(model, target, reply_format)
-
-
-@lru_cache(maxsize=1)
-def _trusted() -> ssl.SSLContext:
-    """The certificates that are trusted: reading them takes longer than a request."""
-    return httpx2.create_ssl_context()
-
-
-def _of_provider(name: str, secret: str | None) -> TheirModel:
-    if secret is None:
-        return infer_model(name)
-    try:
-        return infer_model(name, lambda provider: infer_provider_class(provider)(api_key=secret))  # type: ignore[call-arg]
-    except (TypeError, ValueError) as error:
-        raise UserError(f"{error}; is the provider's name right, and is an API key all that it needs?") from error
+        yield LibraryModel(model, target, reply_format, done)
 
 
 async def _first_model(provider: OpenAICompatibleProvider, url: str) -> str:
@@ -224,7 +212,7 @@ def _said(event: theirs.ModelResponseStreamEvent) -> str:
     return ""
 
 
-def _reply(response: theirs.ModelResponse, asked: str) -> Reply:
+def _reply(response: theirs.ModelResponse, asked: str, ended: str) -> Reply:
     text = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
     calls = [part for part in response.parts if isinstance(part, theirs.ToolCallPart)]
     if calls and not text:
@@ -234,11 +222,13 @@ def _reply(response: theirs.ModelResponse, asked: str) -> Reply:
         calls=tuple(ToolCall(part.tool_call_id, part.tool_name, _arguments(part)) for part in calls),
         usage=_usage(response),
         model=response.model_name or asked,
-        ended=response.finish_reason or "stop",
+        ended=ended,
     )
 
 
 def _arguments(part: theirs.ToolCallPart) -> str:
+    if part.args is None:  # not the same as an empty object: they may have been still to come
+        return ""
     return part.args if isinstance(part.args, str) else part.args_as_json_str()
 
 

@@ -54,10 +54,11 @@ def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command 
     extras = {"thought": thought} if thought and part == 0 else {}
     name = safe_text(names.command(call.name), ID_LENGTH)
     command = Command(name, {}, extras, call.id, part)
+    is_cut = reply.ended == "length"
     try:
-        args = json.loads(call.arguments or "{}")
+        args = json.loads(call.arguments or ("" if is_cut else "{}"))  # of a reply that was cut, they were still to come
     except (ValueError, RecursionError) as error:
-        cut = "; the reply was cut off at its limit of tokens (max_tokens)" if reply.ended == "length" else ""
+        cut = "; the reply was cut off at its limit of tokens (max_tokens)" if is_cut else ""
         excerpt = safe_text(repr(call.arguments), EXCERPT_LENGTH)
         return BadReply(f"the arguments of command {name!r} are not JSON ({error}): {excerpt}{cut}; call it again", command)
     if not isinstance(args, dict):

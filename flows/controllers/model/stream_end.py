@@ -1,0 +1,72 @@
+"""The end of a streamed reply: whether the reply is over, or the stream was cut.
+
+A proxy that gives up and a server that restarts end a stream in order, so its end alone says nothing. A whole reply says why it
+ended; of OpenAI's protocol the line ``data: [DONE]`` is as good, for servers that give no reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from pydantic_ai.exceptions import ModelAPIError
+
+from flows.controllers.model.chat import ModelFailed
+from flows.errors import RetryableError
+
+if TYPE_CHECKING:
+    import httpx2
+    from pydantic_ai.messages import ModelResponse
+
+#: The line that ends a stream of OpenAI's protocol, with the line break before it: JSON holds none, so no text looks like it.
+DONE = (b"\ndata: [DONE]", b"\ndata:[DONE]")
+#: Bytes kept of a piece, so that the line is found where two pieces share it.
+KEPT = max(map(len, DONE)) - 1
+
+
+class DoneMarker:
+    """Notes whether the last streamed response of an HTTP client held ``data: [DONE]``; its ``watch`` is a response hook."""
+
+    def __init__(self) -> None:
+        self.is_seen = False
+
+    async def watch(self, response: httpx2.Response) -> None:
+        """Read along with the response's bytes; changes none of them."""
+        self.is_seen = False
+        pieces = response.aiter_bytes
+
+        async def watched(chunk_size: int | None = None) -> AsyncIterator[bytes]:
+            last = b"\n"
+            async for piece in pieces(chunk_size):
+                if not self.is_seen:
+                    text = (last + piece).replace(b"\r", b"\n")
+                    self.is_seen = any(line in text for line in DONE)
+                    last = text[-KEPT:]
+                yield piece
+
+        response.aiter_bytes = watched  # type: ignore[method-assign, assignment]
+
+
+def lacks_reason_only(error: ModelAPIError) -> bool:
+    """Return whether the stream held everything but a reason for its end, as the library tells it."""
+    return type(error) is ModelAPIError and error.__cause__ is None and "finish_reason" in error.message
+
+
+def reason_of(response: ModelResponse, model: str, is_done: bool) -> str:
+    """Return why a reply ended.
+
+    Args:
+        is_done: the server has sent ``data: [DONE]``.
+
+    Raises:
+        ModelFailed: the stream ended before the reply was over.
+    """
+    if response.finish_reason is not None:
+        return response.finish_reason
+    # A reply that is suspended goes on in another request; a reason that the library does not know is a reason.
+    if response.state == "suspended" or (response.provider_details or {}).get("finish_reason"):
+        return "stop"
+    if is_done:
+        return "tool_call" if response.tool_calls else "stop"
+    told = f"model {model!r} gave no whole reply: its stream ended before the reply was over, without a finish_reason"
+    raise ModelFailed(RetryableError(told), billed=True)
