@@ -26,7 +26,8 @@ class BranchingFlow(Flow):
     Args:
         commands: functions, bound methods or ``CommandSpec`` objects.
         tell_errors: an exception of a command becomes the output ``{"error": "ValueError: its message"}``, so that
-            whoever chose the command hears of it. RetryableError, FatalError and RoundStopped never do.
+            the model that chose the command reads it. RetryableError, FatalError and RoundStopped never do.
+            A command's own ``@command(errors=...)`` wins.
     """
 
     def __init__(self, commands: Sequence[Any] = (), *, tell_errors: bool = False, name: str = "", description: str = "") -> None:
@@ -89,7 +90,8 @@ class BranchingFlow(Flow):
                 raise
             if context.cancelled.is_set():
                 raise RoundStopped(f"run {context.run_id}, step {context.step}: cancelled inside command {spec.name!r}") from error
-            if not self.tell_errors:
+            if not (self.tell_errors if spec.errors is None else spec.errors == "observe"):
+                spec.check_repeatable(error, args, context)
                 raise
             result = told(error)
         return result if isinstance(result, Interrupt | Finish) else {"branch_output_data": result}

@@ -12,8 +12,9 @@ from flows.calls import call
 from flows.context import RoundContext, altered
 from flows.conventions import EXECUTE_TOOL, OPERATION, TOOL
 from flows.doubts import CarryOut, settled
-from flows.errors import OutcomeUnknown, RetryableError
+from flows.errors import FatalError, OutcomeUnknown, RetryableError
 from flows.outcomes import Command, Finish, Interrupt
+from flows.summaries import safe_text
 from flows.values import canonical, storable
 
 if TYPE_CHECKING:
@@ -79,6 +80,23 @@ def _take_back(context: RoundContext, key: str) -> None:
     """Note that this attempt did nothing: neither does its intent stand, nor is it charged to the command's budget."""
     context.journal.withdraw(key)
     context.journal.carried_out = None
+
+
+def check_repeatable(spec: CommandSpec, error: BaseException, args: Mapping[str, Any], context: RoundContext) -> None:
+    """Raise FatalError if the round may not be tried again by itself after ``error``, an exception of the command.
+
+    The exception says that the command failed. It does not say that nothing happened. A command that is not idempotent and has no
+    policy for doubts ends the run errored; its intent is taken back, so that ``holdfast retry`` carries it out again.
+    """
+    if spec.idempotent or spec.in_doubt != "tell_controller":
+        return
+    context.journal.withdraw(context.key_of(Command(spec.name, dict(args))))
+    what = safe_text(f"{type(error).__name__}: {error}", 2000)
+    raise FatalError(
+        f"run {context.run_id}, step {context.step}: command {spec.name!r} failed: {what}. It is not idempotent, "
+        f"so it is not carried out again by itself. See whether it has happened; holdfast retry {context.run_id} carries it out again. "
+        "For automatic retries say @command(idempotent=True) or in_doubt='retry', or raise RetryableError where nothing has happened"
+    ) from error
 
 
 def _doubt(spec: CommandSpec, command: Command, context: RoundContext) -> Any:

@@ -6,18 +6,20 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 from weakref import WeakKeyDictionary
 
 from flows.approvals import Approval, approval_of
 from flows.arguments import Takes, arguments_of
-from flows.carrying_out import carry_out
+from flows.carrying_out import carry_out, check_repeatable
 from flows.context import RoundContext
 from flows.definition import is_name, is_seconds
 from flows.doubts import policy_of
 from flows.errors import InvalidFlow
 from flows.names import Names
 
+#: What an exception of a command becomes.
+Errors = Literal["observe", "raise"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 _MARK = "__holdfast_command__"
 
@@ -33,6 +35,7 @@ class _Options:
     runs_shell: bool = False
     approval: Approval | None = None
     in_doubt: Any = "tell_controller"
+    errors: Errors | None = None
 
 
 @overload
@@ -46,6 +49,7 @@ def command(
     runs_shell: bool = False,
     approval: Any = None,
     in_doubt: Any = None,
+    errors: Errors | None = None,
 ) -> Callable[[_F], _F]: ...
 def command(
     function: _F | None = None,
@@ -57,6 +61,7 @@ def command(
     runs_shell: bool = False,
     approval: Any = None,
     in_doubt: Any = None,
+    errors: Errors | None = None,
 ) -> _F | Callable[[_F], _F]:
     """Mark a method of a flow, or a plain function, as a command; it stays callable as it was.
 
@@ -75,13 +80,17 @@ def command(
         in_doubt: what becomes of a command that is not idempotent when its worker was lost in the middle: ``"tell_controller"`` (the
             default), ``"ask"`` a person, ``"retry"`` (under the same idempotency key), or a function that finds out: called like the
             command, with ``context``, it returns what the command came to, or ``NOT_DONE``, and then it is carried out.
+        errors: what an exception of it becomes: an observation (``"observe"``), or a failure of the round (``"raise"``). None: observed
+            where the controller reads errors, as a model does, else raised.
 
     Raises:
         InvalidFlow: the options or the signature cannot be honoured.
     """
     if timeout is not None and not is_seconds(timeout):
         raise InvalidFlow(f"@command: timeout is {timeout!r}; expected a number of seconds above 0, or None")
-    options = _Options(idempotent, timeout, name, runs_shell, approval_of(approval), policy_of(in_doubt, idempotent))
+    if errors not in (None, "observe", "raise"):
+        raise InvalidFlow(f"@command: errors is {errors!r}; expected 'observe' or 'raise'")
+    options = _Options(idempotent, timeout, name, runs_shell, approval_of(approval), policy_of(in_doubt, idempotent), errors)
 
     def mark(marked: _F) -> _F:
         setattr(marked, _MARK, options)
@@ -103,7 +112,7 @@ class CommandSpec:
         name: what a controller calls it; exact.
         function: a plain or coroutine function, or a bound method.
         description: a sentence for the controller.
-        idempotent, timeout, runs_shell, approval, in_doubt: see ``command``.
+        idempotent, timeout, runs_shell, approval, in_doubt, errors: see ``command``.
         takes: what it accepts; None for what the function's signature says.
     """
 
@@ -116,6 +125,7 @@ class CommandSpec:
     takes: Takes | None = None
     approval: Approval | None = None
     in_doubt: Any = "tell_controller"
+    errors: Errors | None = None
 
     @property
     def arguments(self) -> Takes:
@@ -130,12 +140,16 @@ class CommandSpec:
         """Carry it out; see ``flows.carrying_out.carry_out``."""
         return carry_out(self, args, context)
 
+    def check_repeatable(self, error: BaseException, args: Mapping[str, Any], context: RoundContext) -> None:
+        """See ``flows.carrying_out.check_repeatable``."""
+        check_repeatable(self, error, args, context)
+
     def schema(self) -> dict[str, Any]:
         """``name``, ``description`` and ``parameters`` (a JSON schema), as models are told of tools."""
         return {"name": self.name, "description": self.description, "parameters": self.arguments.schema()}
 
     def configured(self, said: Mapping[str, Any]) -> CommandSpec:
-        """The same command, as a flow wants it: ``description``, ``approval``, ``in_doubt``; raises InvalidFlow where it cannot be."""
+        """The same command with the fields that a flow says otherwise; raises InvalidFlow where it cannot be."""
         if said.get("in_doubt") is not None:
             policy_of(said["in_doubt"], self.idempotent)
         return replace(self, **said) if said else self
@@ -187,6 +201,7 @@ def spec_of(offered: CommandSpec | Callable[..., Any], name: str | None = None, 
         chosen.runs_shell,
         approval=chosen.approval,
         in_doubt=chosen.in_doubt,
+        errors=chosen.errors,
     )
 
 

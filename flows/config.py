@@ -89,11 +89,13 @@ class CommandConfig(_Strict):
     description: str | None = None
     approval: Literal["always", "never"] | ApprovalConfig | None = None
     in_doubt: Literal["retry", "ask", "tell_controller"] | None = None
+    errors: Literal["observe", "raise"] | None = None
 
     @property
     def said(self) -> dict[str, Any]:
         """What it says of the command, as ``CommandSpec`` has it."""
-        said: dict[str, Any] = {name: getattr(self, name) for name in ("description", "in_doubt") if getattr(self, name) is not None}
+        plain = ("description", "in_doubt", "errors")
+        said: dict[str, Any] = {name: getattr(self, name) for name in plain if getattr(self, name) is not None}
         if self.approval is not None:
             said["approval"] = approval_of(self.approval.made() if isinstance(self.approval, ApprovalConfig) else self.approval)
         return said

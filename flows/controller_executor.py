@@ -37,13 +37,16 @@ class ControllerExecutorFlow(CircularFlow):
     and ``@command`` methods, or construct it with ``controller``, ``commands`` and ``flow_config``. Keywords of the constructor
     win over ``flow_config``, which wins over class attributes.
 
-    A command's exception becomes its observation (``{"error": "ValueError: its message"}``). A reply that names no
-    command that can be carried out becomes a turn with such an observation; ``max_bad_replies`` in a row end the run errored.
+    Errors are for models, not for code. Where the controller reads errors (a model, a person), a command's exception becomes its
+    observation (``{"error": "ValueError: its message"}``), and a reply that names no command that can be carried out becomes a turn with
+    such an observation; ``max_bad_replies`` in a row end the run errored. With a coded ``decide`` the exception fails the round, which is
+    tried again, and a bad reply ends the run errored at once. See docs/errors.md.
 
     Attributes:
         controller: decides, unless the class defines ``decide``.
         commands: functions or ``CommandSpec`` objects, beside the methods marked ``@command``.
         flow_config: see ``ControllerExecutorConfig``.
+        reads_errors: see above; None: as the controller says, and False where the class defines ``decide``.
         max_bad_replies: see above; at least 1.
         max_result: characters of a command's result that go into the history; of a longer one the whole is kept as an artifact.
     """
@@ -58,10 +61,11 @@ class ControllerExecutorFlow(CircularFlow):
     controller: Controller | None = None
     commands: Sequence[CommandSpec | Callable[..., Any]] = ()
     flow_config: Mapping[str, Any] | ControllerExecutorConfig = ControllerExecutorConfig()
+    reads_errors: bool | None = None
     max_bad_replies: int = 3
     max_result: int = MOST
 
-    settings = (*CircularFlow.settings, "controller", "commands", "max_bad_replies", "max_result")
+    settings = (*CircularFlow.settings, "controller", "commands", "reads_errors", "max_bad_replies", "max_result")
 
     def __init__(self, *, flow_config: Mapping[str, Any] | ControllerExecutorConfig | None = None, **settings: Any) -> None:
         config = read_config(self.flow_config if flow_config is None else flow_config)
@@ -146,8 +150,20 @@ class ControllerExecutorFlow(CircularFlow):
             raise
         return decision
 
+    @property
+    def tells_errors(self) -> bool:
+        """Whether errors are observations for whatever decides."""
+        if self.reads_errors is not None:
+            return self.reads_errors
+        own = type(self).decide is not ControllerExecutorFlow.decide
+        return not own and bool(getattr(self.controller, "reads_errors", False))
+
     def _taken(self, reply: list[Any]) -> Taken:
-        taken = take(queued(reply, self._checked))
+        calls = queued(reply, self._checked)
+        fault = None if self.tells_errors else next((call["error"] for call in calls if "error" in call), None)
+        if fault is not None:
+            raise BadReply(fault)
+        taken = take(calls)
         if taken.command is None:
             last = taken.refused[-1] if taken.refused else Turn(None, told(BadReply("the reply holds no call")))
             raise BadReply(str(last.observation["error"]).removeprefix("BadReply: "), last.command, taken.refused[:-1])
@@ -155,7 +171,7 @@ class ControllerExecutorFlow(CircularFlow):
 
     def carry_out(self, given: Mapping[str, Any], context: RoundContext) -> Mapping[str, Any] | Interrupt | Finish:
         """The Executor's round: carry out the command that was decided. Raises BadReply."""
-        return BranchingFlow(list(self.offered().values()), tell_errors=True)(given, context)
+        return BranchingFlow(list(self.offered().values()), tell_errors=self.tells_errors)(given, context)
 
     @property
     def reserved(self) -> frozenset[str]:
@@ -163,14 +179,18 @@ class ControllerExecutorFlow(CircularFlow):
         return frozenset({"command", "command_args", "observation", "status", self.early_exit_key, *self.finish.input_args})
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """A bad reply, in whichever node it shows, goes back to the Controller as a turn of its own."""
+        """A bad reply, in whichever node it shows, goes back to a Controller that reads errors as a turn; of code it is fatal."""
         try:
             with playing(context.cancelled):
                 return super().play(node, altered(context, reserved=self.reserved))
         except BadReply as error:
+            where = f"run {context.run_id}, step {context.step}"
+            if not self.tells_errors:
+                raise FatalError(
+                    f"{where}: {title(self)} decided what cannot be carried out: {error}. It is decided by code, so the run ends"
+                ) from error
             bad = context.committed.get(BAD_REPLIES, 0) + 1
             if bad >= self.max_bad_replies:
-                where = f"run {context.run_id}, step {context.step}"
                 raise FatalError(f"{where}: {bad} bad replies of the controller in a row; the last one: {error}") from error
             values = {**context.remembered, BAD_REPLIES: bad}
             summary = {"error": shown(str(error))}

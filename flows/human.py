@@ -40,6 +40,8 @@ def ask(context: RoundContext, question: str) -> Any:
 class Person(Controller):
     """Whoever answers the interrupt decides, with a reply as a model would give it: ``{"command": ..., "command_args": {...}}``."""
 
+    reads_errors = True
+
     def decide(self, context: RoundContext) -> Any:
         """The answer of a person, or of a program that answers for one."""
         if context.answered:

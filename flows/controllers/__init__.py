@@ -26,7 +26,14 @@ class InvalidController(InvalidFlow):
 
 
 class Controller(ABC):
-    """Decides the next command of a run. It holds no state of a run: any worker may ask any copy of it."""
+    """Decides the next command of a run. It holds no state of a run: any worker may ask any copy of it.
+
+    Attributes:
+        reads_errors: it can act on the text of an error, as a model or a person can. A command's exception, and a reply of its own that
+            cannot be carried out, are observations then. With False, for code, the round fails.
+    """
+
+    reads_errors: bool = False
 
     @property
     def missing(self) -> str | None:
@@ -42,7 +49,7 @@ class Controller(ABC):
             list of ``Command`` and ``BadReply``, which are carried out and answered in turn.
 
         Raises:
-            BadReply: what was asked (a model, say) gave no usable reply; it is told so in the next round.
+            BadReply: what was asked (a model, say) gave no usable reply; where it reads errors, the next round shows it this one.
             RetryableError and anything else: the round is tried again. FatalError: the run ends errored.
         """
 

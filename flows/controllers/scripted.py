@@ -20,9 +20,11 @@ class ScriptedController(Controller):
 
     Args:
         replies: whatever ``Controller.decide`` may return.
+        reads_errors: True where it stands for a model: errors are observations then. A script itself is code.
     """
 
-    def __init__(self, replies: Sequence[Any]) -> None:
+    def __init__(self, replies: Sequence[Any], reads_errors: bool = False) -> None:
+        self.reads_errors = reads_errors
         self.replies: list[Any] = []
         self.questions: dict[int, Interrupt] = {}
         for reply in replies:

@@ -18,6 +18,7 @@ class Remote(ControllerExecutorFlow):
     """Asks for the time, for that of nowhere, and for the log of a repository."""
 
     Inputs = Where
+    reads_errors = True  # the script stands for a model
     commands = (
         *mcp_commands("time", command=TIME, tools=["get_current_time"]),
         *mcp_commands("git", command=GIT, tools={"git_log": {"idempotent": True}}),

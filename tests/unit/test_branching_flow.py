@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from flows import BadReply, BranchingFlow, End, Finish, InvalidInput, RetryableError, RoundContext, RoundStopped, command
+from flows import BadReply, BranchingFlow, End, FatalError, Finish, InvalidInput, RetryableError, RoundContext, RoundStopped, command
 
 CONTEXT = RoundContext("g")
 
@@ -50,8 +50,9 @@ def test_wrong_arguments_carry_nothing_out(data: object) -> None:
 
 
 def test_an_exception_is_raised_or_told() -> None:
-    with pytest.raises(ValueError, match="cheese"):
+    with pytest.raises(FatalError, match="cheese.*not idempotent") as raised:
         Tools()({"branch": "fail"}, CONTEXT)
+    assert isinstance(raised.value.__cause__, ValueError)
     assert Tools(tell_errors=True)({"branch": "fail"}, CONTEXT) == {"branch_output_data": {"error": "ValueError: out of ? cheese"}}
 
 

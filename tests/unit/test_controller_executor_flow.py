@@ -45,7 +45,7 @@ def fail(how: str) -> None:
 
 
 def scripted(*replies: Any, **settings: Any) -> ControllerExecutorFlow:
-    return ControllerExecutorFlow(controller=ScriptedController(replies), commands=[add, fail], **settings)
+    return ControllerExecutorFlow(controller=ScriptedController(replies, reads_errors=True), commands=[add, fail], **settings)
 
 
 def test_a_run_decides_carries_out_and_finishes() -> None:
@@ -156,6 +156,8 @@ def test_max_bad_replies_can_be_chosen() -> None:
 
 def test_a_controller_may_say_itself_that_a_reply_was_bad() -> None:
     class Model(Controller):
+        reads_errors = True
+
         def decide(self, context: RoundContext) -> Any:
             if not len(context.history):
                 raise BadReply("the model said nothing")

@@ -43,7 +43,7 @@ def add(a: int, b: int) -> int:
 
 
 def scripted(*replies: Any, **settings: Any) -> ControllerExecutorFlow:
-    return ControllerExecutorFlow(controller=ScriptedController(replies), commands=[add], **settings)
+    return ControllerExecutorFlow(controller=ScriptedController(replies, reads_errors=True), commands=[add], **settings)
 
 
 def test_the_defaults_are_those_of_the_seed() -> None:
@@ -132,7 +132,7 @@ def test_null_arguments_never_run_the_previous_ones() -> None:
         return a
 
     calls = [{"command": "nothing", "command_args": {"a": 7}}, {"command": "nothing", "command_args": None}, FINISH]
-    played = play_through(ControllerExecutorFlow(controller=ScriptedController(calls), commands=[nothing]))
+    played = play_through(ControllerExecutorFlow(controller=ScriptedController(calls, reads_errors=True), commands=[nothing]))
     assert played.observations == [7, 0]
 
 
@@ -148,7 +148,7 @@ def test_a_tools_exception_is_told_to_the_controller() -> None:
     def broken() -> None:
         raise OSError("no network")
 
-    flow = ControllerExecutorFlow(controller=ScriptedController([Command("broken"), FINISH]), commands=[broken])
+    flow = ControllerExecutorFlow(controller=ScriptedController([Command("broken"), FINISH], reads_errors=True), commands=[broken])
     assert play_through(flow).observations == [{"error": "OSError: no network"}]
 
 

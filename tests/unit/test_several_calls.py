@@ -43,7 +43,7 @@ class Replies(ScriptedController):
 
 
 def flow(*replies: Any, **settings: Any) -> ControllerExecutorFlow:
-    return ControllerExecutorFlow(controller=Replies(replies), commands=[add, picky], **settings)
+    return ControllerExecutorFlow(controller=Replies(replies, reads_errors=True), commands=[add, picky], **settings)
 
 
 def call(place: int, name: str = "add", **args: Any) -> Command:

@@ -16,7 +16,7 @@ def add(a: int, b: int = 0) -> int:
 
 
 def played(reply: Any, node: str = "Controller", **committed: Any) -> Advance | End:
-    flow = ControllerExecutorFlow(controller=ScriptedController([reply]), commands=[add])
+    flow = ControllerExecutorFlow(controller=ScriptedController([reply], reads_errors=True), commands=[add])
     outcome = flow.play(node, RoundContext("g", committed=committed))
     assert isinstance(outcome, Advance | End)
     return outcome

@@ -42,6 +42,8 @@ class ModelController(Controller):
         InvalidController: with a sentence for each setting that will not do.
     """
 
+    reads_errors = True
+
     def __init__(
         self,
         *,

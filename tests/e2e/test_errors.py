@@ -1,0 +1,72 @@
+"""Errors are for models, not for code: what a command's exception and a wrong decision come to where code decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartsWorkers
+from worker import Client, RunStatus
+
+ALL = list(range(10))
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Path:
+    return tmp_path / "faults"
+
+
+def submit(client: Client, faults: Path, times: int, **inputs: str) -> str:
+    faults.write_text("fault\n" * times)
+    return client.submit("pages", "ten", {"faults": str(faults), **inputs}).id
+
+
+@pytest.fixture
+def pages(worker_process: StartsWorkers) -> None:
+    worker_process(HOLDFAST_FLOW_MODULES="tests.support.failing", HOLDFAST_RETRY_DELAY_SECONDS="0.01")
+
+
+@pytest.mark.usefixtures("pages")
+def test_an_exception_of_a_command_that_code_decided_is_retried_and_no_page_is_lost(client: Client, faults: Path) -> None:
+    ended = client.wait(submit(client, faults, 2), 30)
+    assert (ended.status, ended.answer) == (RunStatus.COMPLETED, ALL)
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_command_that_code_decided_and_that_fails_for_good_ends_the_run_errored_and_retry_plays_its_step(
+    client: Client, faults: Path
+) -> None:
+    run = submit(client, faults, 3)
+    errored = client.wait(run, 30)
+    assert errored.status is RunStatus.ERRORED and "ConnectionError: page 4 is not there" in (errored.error or "")
+    step = errored.state.step
+    client.retry(run)
+    ended = client.wait(run, 30)
+    assert (ended.status, ended.answer) == (RunStatus.COMPLETED, ALL)
+    assert step == 2 * 4 + 1, "the Executor's round of page 4"
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_command_that_must_not_happen_twice_is_not_repeated_after_its_exception_until_a_person_says_so(
+    client: Client, faults: Path
+) -> None:
+    run = submit(client, faults, 1, name="charge")
+    errored = client.wait(run, 30)
+    assert errored.status is RunStatus.ERRORED and "not idempotent" in (errored.error or "")
+    assert [event.type for event in client.events(run, follow=False) if event.type == "failed"] == []
+    client.retry(run)
+    assert client.wait(run, 30).answer == ALL
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_command_whose_errors_are_observed_tells_them_to_code_too(client: Client, faults: Path) -> None:
+    ended = client.wait(submit(client, faults, 9, name="look"), 30)
+    assert (ended.status, ended.answer[4]) == (RunStatus.COMPLETED, {"error": "ConnectionError: page 4 is not there"})
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_wrong_decision_of_code_is_a_bug_and_ends_the_run_at_once(client: Client, faults: Path) -> None:
+    errored = client.wait(submit(client, faults, 0, name="fetsch"), 30)
+    assert (errored.status, errored.state.step) == (RunStatus.ERRORED, 0)
+    assert "did you mean 'fetch'" in (errored.error or "")
