@@ -50,7 +50,7 @@ def test_wrong_arguments_carry_nothing_out(data: object) -> None:
 
 
 def test_an_exception_is_raised_or_told() -> None:
-    with pytest.raises(FatalError, match="cheese.*not idempotent") as raised:
+    with pytest.raises(FatalError, match=r"cheese.*not idempotent") as raised:
         Tools()({"branch": "fail"}, CONTEXT)
     assert isinstance(raised.value.__cause__, ValueError)
     assert Tools(tell_errors=True)({"branch": "fail"}, CONTEXT) == {"branch_output_data": {"error": "ValueError: out of ? cheese"}}
