@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -17,9 +18,10 @@ from flows.calls import call
 from flows.context import PROGRESS_LENGTH, History
 from flows.controllers.model import ModelController
 from flows.controllers.model.estimates import REPLY_TOKENS
+from flows.controllers.model.failures import failed
 from flows.controllers.model.target import Target, target_of
 from flows.endpoint import Endpoint
-from tests.support.chat_server import Asked, ChatServer, Cuts, Ends, Fails, Fault, Garbles, Hangs, Says, chat_server
+from tests.support.chat_server import Asked, ChatServer, Cuts, Ends, Fails, Fault, Garbles, Hangs, Says, Sends, chat_server
 from tests.support.servers import until
 
 CANARY = "sk-canary-0123456789"
@@ -131,6 +133,9 @@ def test_two_calls_are_two_commands_and_one_that_does_not_read_is_answered_alone
             r"m does not support tools \(a model that calls no tools takes `reply",
             None,
         ),
+        (Fails(400, {"error": {"message": "tools.0.name: should match pattern"}}), FatalError, "should match pattern$", None),
+        (Fails(404, {"error": {"message": "No endpoints found that support tool use"}}), FatalError, "tool use .a model that", None),
+        (Fails(400, {"Error": {"Code": "400", "Message": "bad"}, "ResponseMetadata": {}}), FatalError, "answers 400: bad$", None),
         (
             Fails(400, {"error": {"message": "too long", "code": "context_length_exceeded"}}),
             FatalError,
@@ -169,6 +174,74 @@ def test_what_may_be_billed_without_being_told_is_charged_by_the_estimate(fault:
     assert context.spent == dict(ModelController(model="m").estimate(context))
     if isinstance(fault, Hangs):
         until(lambda: server.play.closed == 1, "the server to see that it was left")
+
+
+KEYS = {"aws_access_key_id": "k", "aws_secret_access_key": "s"}
+FAILED_CALL = '<function=add_numbers>{"a": "one"}</function>'
+
+
+def test_a_call_that_the_provider_refuses_is_a_bad_reply_with_the_call() -> None:
+    body = {"error": {"message": "tool call validation failed", "code": "tool_use_failed", "failed_generation": FAILED_CALL}}
+    with chat_server([SAYS], {0: [Fails(400, body)]}) as server:
+        context = RoundContext("add", endpoint=Endpoint("m", server.url), commands=COMMANDS)
+        with pytest.raises(BadReply, match="tool call validation failed") as bad:
+            decide(server, context=context)
+    assert FAILED_CALL in str(bad.value) and "reply: json" not in str(bad.value)
+    assert context.spent["requests"] == 1, "the model has written it"
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "requests"),
+    [
+        (Sends(b'{"error": {"message": "upstream failed"}}', "application/json"), "upstream failed", 0),
+        (Sends(b"<html>log in first</html>", "text/html"), "log in first", 0),
+        (Sends(b'{"choices": [{"message": {"content": "words"}}]}', "application/json"), "gave no whole reply", 1),
+        (Sends(b"data: {}\n\n"), "gave no whole reply", 1),
+    ],
+)
+def test_an_answer_200_that_is_no_reply_keeps_its_words_and_costs_nothing(answer: Sends, told: str, requests: int) -> None:
+    with chat_server([SAYS], {0: [answer]}) as server:
+        context = RoundContext("add", endpoint=Endpoint("m", server.url), commands=COMMANDS)
+        with pytest.raises(RetryableError, match=told):
+            decide(server, context=context)
+    assert context.spent.get("requests", 0) == requests
+
+
+class NoCredentialsError(Exception):
+    """As botocore's."""
+
+
+NoCredentialsError.__module__ = "botocore.exceptions"
+
+
+@pytest.mark.parametrize(
+    ("error", "has_answered", "kind", "billed"),
+    [
+        (NoCredentialsError("Unable to locate credentials"), False, FatalError, False),
+        (ValueError("Cannot select auto-router"), False, FatalError, False),
+        (TypeError("unexpected keyword"), False, FatalError, False),
+        (ValueError("a fault of the library"), True, RetryableError, True),
+        (json.JSONDecodeError("no JSON", "", 0), False, RetryableError, True),
+    ],
+)
+def test_what_cannot_be_sent_ends_the_run_and_costs_nothing(error: Exception, has_answered: bool, kind: Any, billed: bool) -> None:
+    wrapped = RuntimeError("the library's")
+    wrapped.__cause__ = error
+    outer = wrapped if isinstance(error, NoCredentialsError) else error
+    come_to = failed(outer, "'m'", [], has_answered=has_answered)
+    assert type(come_to.error) is kind and come_to.billed is billed
+
+
+def test_a_bedrock_client_makes_one_request_and_waits_as_long_as_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("boto3")
+    from flows.controllers.model.bedrock import client_of
+
+    with chat_server([SAYS], {0: [Fails(500), Fails(500)]}) as server:
+        client = client_of({**KEYS, "base_url": server.url, "region_name": "us-east-1"}, 7.0)
+        assert client.meta.config.read_timeout == 7.0
+        with pytest.raises(Exception, match="500"):
+            client.converse_stream(modelId="m", messages=[{"role": "user", "content": [{"text": "hi"}]}])
+        assert len(server.play.asked) == 1
 
 
 def test_a_stream_that_ends_without_saying_why_was_cut() -> None:

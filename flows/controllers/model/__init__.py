@@ -81,7 +81,7 @@ class ModelController(Controller):
 
         names = ToolNames(each["name"] for each in context.commands)
         try:
-            async with opened(self._target(context), self.settings.reply) as model:
+            async with opened(self._target(context), self.settings.reply, self.settings.timeout_seconds) as model:
                 reply = await self._asked(model, names, context)
         except ModelFailed as failed:
             raise failed.error from None

@@ -31,7 +31,7 @@ from flows.controllers.model.chat import (
     ToolCall,
     Usage,
 )
-from flows.controllers.model.failures import failed
+from flows.controllers.model.failures import failed, no_reply
 from flows.controllers.model.providers import REASON_NEEDED, http_client, model_of
 from flows.controllers.model.stream_end import DoneMarker, lacks_reason_only, reason_of
 from flows.controllers.model.target import Target
@@ -58,6 +58,7 @@ class LibraryModel:
         self._target = target
         self._format = reply_format
         self._done = done
+        self._has_answered = False
 
     @property
     def name(self) -> str:
@@ -89,11 +90,13 @@ class LibraryModel:
             raise
         except Exception as error:
             name = f"{self._model.model_name!r}"
+            if self._done.is_no_reply:
+                raise no_reply(self._done.body, error, name, self._target.secrets()) from None
             if self._target.model is None and self._target.url is not None:
                 _first_models.pop(self._target.url, None)  # it may have another by now
             if isinstance(error, TimeoutError) and not str(error):
                 error = TimeoutError(f"no whole reply within {settings.timeout_seconds:g} s (timeout_seconds)")
-            raise failed(error, name, self._target.secrets(), self._format) from None  # the cause may show the key
+            raise failed(error, name, self._target.secrets(), self._format, self._has_answered) from None  # the cause may show the key
 
     async def _request(
         self,
@@ -103,8 +106,10 @@ class LibraryModel:
         heard: Callable[[str], None],
     ) -> Reply:
         parameters = ModelRequestParameters(function_tools=[_tool(each) for each in tools])
-        wanted = ModelSettings(max_retries=0)  # the due set does the retries
-        if self._target.url is None:
+        wanted = ModelSettings()
+        if "max_retries" not in self._model.unsupported_settings:
+            wanted["max_retries"] = 0  # the due set does the retries
+        if self._target.url is None and "timeout" not in self._model.unsupported_settings:
             wanted["timeout"] = settings.timeout_seconds  # a provider's own client would give up earlier
         if settings.temperature is not None:
             wanted["temperature"] = settings.temperature
@@ -115,6 +120,7 @@ class LibraryModel:
             self._model, _messages(messages), model_settings=wanted, model_request_parameters=parameters, instrument=False
         )
         async with stream as events:
+            self._has_answered = True
             try:
                 async for event in events:
                     added = _said(event)
@@ -129,7 +135,7 @@ class LibraryModel:
 
 
 @asynccontextmanager
-async def opened(target: Target, reply_format: str) -> AsyncIterator[LibraryModel]:
+async def opened(target: Target, reply_format: str, timeout_seconds: float) -> AsyncIterator[LibraryModel]:
     """The model of a target, with connections of its own, closed afterwards: a round has an event loop of its own.
 
     Raises:
@@ -140,7 +146,7 @@ async def opened(target: Target, reply_format: str) -> AsyncIterator[LibraryMode
     async with AsyncExitStack() as stack:
         try:
             if target.url is None:
-                model = await model_of(target.model or "", secret, stack, done)
+                model = await model_of(target.model or "", secret, timeout_seconds, stack, done)
             else:
                 client = await http_client(stack, done)
                 provider = OpenAICompatibleProvider(SERVER, base_url=target.url, api_key=secret, http_client=client, profile=REASON_NEEDED)
@@ -149,7 +155,7 @@ async def opened(target: Target, reply_format: str) -> AsyncIterator[LibraryMode
             raise
         except Exception as error:
             name = repr(target.model) if target.model else "of the server"
-            raise failed(error, name, target.secrets(), reply_format) from None
+            raise failed(error, name, target.secrets(), reply_format, has_answered=False) from None
         yield LibraryModel(model, target, reply_format, done)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import ssl
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from functools import lru_cache
 from typing import Any
@@ -16,10 +18,11 @@ from pydantic_ai.profiles import merge_profile
 from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 
+from flows.controllers.model.bedrock import client_of
 from flows.controllers.model.stream_end import DoneMarker
 
-#: How long a connection may take to be made; the time of the whole request is the flow's to say.
-TIMEOUT = httpx2.Timeout(None, connect=10.0)
+#: Seconds that a connection may take to be made; the time of the whole request is the flow's to say.
+CONNECT_SECONDS = 10.0
 #: Of OpenAI's protocol: a stream that ends without saying why was cut.
 REASON_NEEDED = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=True)
 
@@ -30,13 +33,18 @@ def trusted() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-async def http_client(stack: AsyncExitStack, done: DoneMarker) -> httpx2.AsyncClient:
-    """Return an HTTP client that is closed with ``stack``, whose streams are watched for their end."""
-    hooks = {"response": [done.watch]}
-    return await stack.enter_async_context(httpx2.AsyncClient(verify=trusted(), timeout=TIMEOUT, event_hooks=hooks))
+async def http_client(stack: AsyncExitStack, done: DoneMarker, legacy: bool = False) -> Any:
+    """Return an HTTP client that is closed with ``stack``, whose streams are watched for their end.
+
+    Args:
+        legacy: of the package ``httpx``, which some providers' own packages still take.
+    """
+    package: Any = importlib.import_module("httpx") if legacy else httpx2
+    timeout = package.Timeout(None, connect=CONNECT_SECONDS)
+    return await stack.enter_async_context(package.AsyncClient(verify=trusted(), timeout=timeout, event_hooks={"response": [done.watch]}))
 
 
-async def model_of(name: str, secret: str | None, stack: AsyncExitStack, done: DoneMarker) -> TheirModel:
+async def model_of(name: str, secret: str | None, timeout_seconds: float, stack: AsyncExitStack, done: DoneMarker) -> TheirModel:
     """Return the model ``PROVIDER:NAME``, whose connections are closed with ``stack``.
 
     Raises:
@@ -51,19 +59,30 @@ async def model_of(name: str, secret: str | None, stack: AsyncExitStack, done: D
         return found
 
     try:
-        if _speaks_openai(name.partition(":")[0]):
-            given["http_client"] = await http_client(stack, done)
+        provider = name.partition(":")[0]
+        if provider == "bedrock" and _taken(provider):
+            given = {"bedrock_client": client_of(given, timeout_seconds)}
+        elif watched := _watched(provider, stack, done):
+            given["http_client"] = await watched
         return await stack.enter_async_context(infer_model(name, made if given else infer_provider))
     except (TypeError, ValueError) as error:
         raise UserError(f"{error}; is the provider's name right, and is an API key all that it needs?") from error
 
 
-def _speaks_openai(provider: str) -> bool:
-    """Return whether the provider's class makes a client of OpenAI's from an HTTP client that it is given."""
-    if provider.startswith("gateway/"):  # the library chooses its own client for it
-        return False
+def _watched(provider: str, stack: AsyncExitStack, done: DoneMarker) -> Awaitable[Any] | None:
+    """Return an HTTP client for the provider's class to use, to be awaited; None if the class makes its own in a way of its own."""
+    taken = _taken(provider)
+    if "http_client" not in taken or taken & {"hf_client", "credential_source"}:
+        return None
+    kind = inspect.signature(infer_provider_class(provider).__init__).parameters["http_client"].annotation
+    return http_client(stack, done, legacy=str(kind).startswith("httpx."))
+
+
+def _taken(provider: str) -> set[str]:
+    """Return what the provider's class takes; nothing where it is unknown, not installed, or the gateway chooses it."""
+    if provider.startswith("gateway/"):
+        return set()
     try:
-        takes = inspect.signature(infer_provider_class(provider).__init__).parameters
+        return set(inspect.signature(infer_provider_class(provider).__init__).parameters)
     except (ImportError, ValueError):
-        return False
-    return {"openai_client", "http_client"} <= set(takes) and "credential_source" not in takes
+        return set()

@@ -23,21 +23,41 @@ DONE = (b"\ndata: [DONE]", b"\ndata:[DONE]")
 #: Bytes kept of a piece, so that the line is found where two pieces share it.
 KEPT = max(map(len, DONE)) - 1
 
+#: Content types of streams of events.
+STREAMS = ("event-stream", "x-ndjson", "amazon.eventstream")
+#: Bytes kept of a body that is no stream, and names in JSON that tell an error from a reply.
+BODY, ERROR_NAMES = 4_000, (b'"error"', b'"detail"', b'"errors"')
+
 
 class DoneMarker:
-    """Notes whether the last streamed response of an HTTP client held ``data: [DONE]``; its ``watch`` is a response hook."""
+    """Notes how the last response of an HTTP client ended; its ``watch`` is a response hook.
+
+    Attributes:
+        is_seen: it held ``data: [DONE]``.
+        is_stream: it was a stream of events, or an error status.
+        body: the beginning of a response that was no stream of events.
+    """
 
     def __init__(self) -> None:
-        self.is_seen = False
+        self.is_seen, self.is_stream, self.body = False, True, b""
+
+    @property
+    def is_no_reply(self) -> bool:
+        """Whether a server answered 200 with a page or an error in place of a stream, so that no model was asked."""
+        text = self.body.strip()
+        return not self.is_stream and (not text.startswith(b"{") or any(name in text for name in ERROR_NAMES))
 
     async def watch(self, response: httpx2.Response) -> None:
         """Read along with the response's bytes; changes none of them."""
-        self.is_seen = False
+        self.is_seen, self.body = False, b""
+        self.is_stream = response.status_code >= 300 or any(kind in response.headers.get("content-type", "") for kind in STREAMS)
         pieces = response.aiter_bytes
 
         async def watched(chunk_size: int | None = None) -> AsyncIterator[bytes]:
             last = b"\n"
             async for piece in pieces(chunk_size):
+                if not self.is_stream and len(self.body) < BODY:
+                    self.body += piece[:BODY]
                 if not self.is_seen:
                     text = (last + piece).replace(b"\r", b"\n")
                     self.is_seen = any(line in text for line in DONE)
