@@ -13,6 +13,11 @@ _REFERENCE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
 #: Shorter ones are words of any text, and guessed anyway.
 SHORTEST = 5
 HIDDEN = "[secret]"
+#: Variables of the environment that hold secrets, by their names; and how long a value must be to be one, and not a word of any text.
+_SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)", re.IGNORECASE)
+_LONG_ENOUGH = 8
+#: The variables that references have named in this process.
+_looked_up: set[str] = set()
 
 
 def is_reference(value: object) -> bool:
@@ -30,12 +35,19 @@ def check_reference(value: object, what: str) -> str:
 def secret_of(reference: str, what: str) -> str:
     """The secret; raises FatalError if this process has no such variable, or an empty one."""
     name = reference.removeprefix("env:")
+    _looked_up.add(name)
     found = os.environ.get(name, "").strip()
     if not found:
         raise FatalError(
             f"{what} is {reference}, and the environment of this worker has no variable {name}; set it, and start the worker again"
         )
     return found
+
+
+def known_secrets() -> list[str]:
+    """Return what this process's environment holds under names of secrets, and under those that references have named."""
+    named = [text.strip() for name, text in os.environ.items() if _SECRET_NAME.search(name) and len(text.strip()) >= _LONG_ENOUGH]
+    return [*named, *(text for name in list(_looked_up) if (text := os.environ.get(name, "").strip()))]
 
 
 def secrets_in(url: str | None) -> list[str]:

@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from flows.base import Flow, Role
 from flows.budgets import COMMANDS, sum_of
@@ -28,6 +29,7 @@ from worker.settings import Settings
 from worker.store import Granted, Refused, Store, StoreUnavailable
 from worker.store.keys import role_of
 from worker.telemetry.rounds import RoundSpan, round_span
+from worker.tracebacks import traceback_of, without_secrets
 from worker.transitions import GIVE_BACK, Settlement, failure, hold_up, quarantine, settle, with_accounts
 
 logger = logging.getLogger("holdfast.rounds")
@@ -221,6 +223,7 @@ class Rounds:
 
     def _failure(self, record: Record, lease: Lease, error: BaseException) -> Settlement:
         where = f"run {record.id}, step {record.step}, node {record.node}"
+        cause = error
         if lease.timed_out and not isinstance(error, FatalError):
             error = RetryableError(f"the round took longer than its limit ({lease.time_limit or 0.0:g} s)")
         elif isinstance(error, RoundStopped):
@@ -230,7 +233,11 @@ class Rounds:
             error = RetryableError(f"RoundStopped was raised, but no stop was requested: {error}")
         else:
             logger.warning("%s: the round failed: %s: %s", where, type(error).__name__, error, exc_info=error)
-        return failure(record, error, self._settings, random.random())
+        settlement = failure(record, error, self._settings, random.random())
+        told = {"error": without_secrets(str(settlement.options["error"]), self._settings)}
+        if raised := traceback_of(cause, self._settings):
+            told["traceback"] = raised
+        return replace(settlement, options={**settlement.options, **told})
 
     def _count(self, record: Record, claim: Granted, nodes: Mapping[str, Role], word: str, took: int) -> None:
         """For whoever watches, and for the next round of this node; one that the flow does not have is no node."""

@@ -140,6 +140,11 @@ TIMES = (
 )
 
 
+def _has_traceback(fields: Mapping[str, str]) -> bool:
+    """Return whether the traceback is that of the run's last failure: an older worker leaves it behind when a later round is done."""
+    return bool(fields.get("traceback")) and ("last_error" in fields or "error" in fields)
+
+
 def _details(record: Record) -> dict[str, Any]:
     found: dict[str, Any] = {name: record.fields[name] for name in DETAILS if record.fields.get(name)}
     found |= {name: _when(record, name).isoformat() for name in TIMES if record.fields.get(name)}
@@ -148,6 +153,8 @@ def _details(record: Record) -> dict[str, Any]:
         found["trace_id"] = parts[1]
     if "progress" in record.fields:
         found["progress"] = record.json("progress", None)
+    if _has_traceback(record.fields):
+        found["traceback"] = record.fields["traceback"]
     found |= {name: record.amounts(name) for name in ("budgets", "spent") if name in record.fields}
     if "idle" in record.fields:
         found["idle_seconds"] = record.count("idle") / 1000

@@ -56,7 +56,7 @@ def show_command(run_id: str, transcript: bool, file: Path | None, artifact: str
     if as_json:
         output.document(whole if whole is not None else run.to_dict())
         return
-    output.fields(described(run, models, artifacts), whole=("command", "will ask"))
+    output.fields(described(run, models, artifacts), whole=("command", "will ask", "traceback"))
     if whole is not None:
         _tell_history(whole["history"])
         _tell_events(events)
@@ -89,6 +89,8 @@ def described(run: Run, models: str = "", artifacts: Mapping[str, int] | None = 
             pairs.append(("in doubt", f"{details['in_doubt']}: this round was in flight, and nobody can vouch for its effects"))
         pairs += [("will ask", what(waiting))] if waiting is not None else []
         pairs.append(("go on", f"holdfast resume {run.id}"))
+    if details.get("traceback"):
+        pairs.append(("traceback", "\n" + lines(details["traceback"])))
     if run.error:
         pairs += [("error", plain(run.error)), ("try again", f"holdfast retry {run.id}")]
     pairs += [("model", models)] if models else []

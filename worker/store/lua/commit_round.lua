@@ -7,7 +7,7 @@
 --         end         this round is done and so is the run
 --         pause_next  as next, then wait for a person; message is of the next epoch; the fields i_... describe the interrupt
 --         pause_here  the node asked a person: nothing is committed; message (next epoch, same step), i_...
---         failed      error, delay (wait before the next attempt), [fatal] (no attempt can help), max_failures
+--         failed      error, delay (wait before the next attempt), [fatal] (no attempt can help), max_failures, [traceback] (a text)
 --         give_back   another worker shall have the round; nothing is counted; [own] is the round's message, where the hash has none
 --         damaged     error; what was loaded is not what was stored: the run is quarantined
 --       with every kind: [field...]; [intent] is what still stands of the intents (record_intent.lua), where this attempt takes its own
@@ -38,7 +38,7 @@ if not plain then
   damaged = mistyped(k)
   if damaged then return { 'damaged', damaged } end
   local more = { 'last_node', 'idem', 'started_at', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_status',
-    'i_node', 'i_reason', 'intent_token' }
+    'i_node', 'i_reason', 'intent_token', 'traceback' }
   local texts = call('HMGET', k.run, unpack(more))
   for i = 1, #more do run[more[i]] = texts[i] or nil end
 end
@@ -82,7 +82,7 @@ if done then
   if run.i_id then forget_interrupt(k) end
   run.last_node, run.step, run.attempt = run.current_node, whole(run.step + 1), '0'
   set(k, 'step', run.step, 'last_node', run.last_node, 'attempt', '0', 'failures', '0', 'losses', '0')
-  unset(k, 'last_error', 'intent', 'intent_token')
+  unset(k, 'traceback', 'last_error', 'intent', 'intent_token')
 elseif arg.intent and run.intent_token == arg.token then
   -- Only by whom it was written: that its own command did nothing says nothing of the command of an attempt before.
   if arg.intent == '' then unset(k, 'intent', 'intent_token') else set(k, 'intent', arg.intent) end
@@ -120,12 +120,16 @@ elseif kind == 'give_back' then
   answer = 'queued'
 elseif kind == 'failed' then
   local failures = number(run.failures) + 1
+  local raised = arg.traceback
+  if raised then set(k, 'traceback', raised) elseif run.traceback then unset(k, 'traceback') end
   set(k, 'failures', whole(failures), 'last_error', arg.error)
   if arg.fatal or failures >= number(arg.max_failures) then
-    fail(k, run, now, arg.error)
+    fail(k, run, now, arg.error, raised)
     answer = 'errored'
   else
-    event(k, run, now, 'failed', 'error', arg.error, 'retry_in', arg.delay)
+    -- An outage fails a round a thousand times in the same way, and each event is kept: the same traceback is told once.
+    local more = raised and raised ~= run.traceback and { 'traceback', raised } or {}
+    event(k, run, now, 'failed', 'error', arg.error, 'retry_in', arg.delay, unpack(more))
     wait(k, run, now, 'retry', number(arg.delay))
     answer = 'waiting'
   end

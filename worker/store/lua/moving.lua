@@ -121,8 +121,8 @@ local function complete(k, run, now)
   expire_at(k, run, now + number(run.retention))
 end
 
-local function fail(k, run, now, text)
-  event(k, run, now, 'errored', 'error', text)
+local function fail(k, run, now, text, traceback)
+  event(k, run, now, 'errored', 'error', text, unpack(traceback and { 'traceback', traceback } or {}))
   enter(k, run, 'errored', now)
   set(k, 'status', 'error', 'stop_current_execution', 'none', 'error', text, 'ended_at', whole(now))
   never_due(k, run)

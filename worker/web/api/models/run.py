@@ -48,6 +48,8 @@ class Details(Answer):
     """The worker that plays its round, or played the last one."""
     waiting_for: str = ""
     last_error: str = ""
+    traceback: str = ""
+    """Of the round that failed last, until a later one is done; lists of runs leave it out."""
     last_node: str = ""
     stop_mode: str = ""
     stop_by: str = ""
