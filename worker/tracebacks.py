@@ -11,7 +11,6 @@ from itertools import groupby
 from pathlib import Path
 
 import flows
-import worker
 from flows.errors import FatalError, RetryableError
 from flows.secrets import HIDDEN, known_secrets, scrubbed, secrets_in
 from worker.settings import Settings
@@ -101,7 +100,7 @@ def _shipped() -> str:
 @cache
 def _others() -> tuple[str, ...]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    packages = [Path(package.__file__ or "").parent for package in (flows, worker)]
+    packages = [Path(flows.__file__).parent, Path(__file__).parent]
     return tuple(f"{path}/" for path in [*packages, *filter(None, map(sysconfig.get_paths().get, names))])
 
 
