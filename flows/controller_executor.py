@@ -16,6 +16,7 @@ from flows.context import RoundContext, altered
 from flows.controllers import Controller
 from flows.definition import check_count, known, title
 from flows.errors import BadReply, FatalError, InvalidFlow
+from flows.extras import public, with_long_replies_apart
 from flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
 from flows.replies import BAD_REPLIES, read_reply
 from flows.results import MOST, bounded
@@ -182,7 +183,8 @@ class ControllerExecutorFlow(CircularFlow):
         """A bad reply, in whichever node it shows, goes back to a Controller that reads errors as a turn; of code it is fatal."""
         try:
             with playing(context.cancelled):
-                return super().play(node, altered(context, reserved=self.reserved))
+                outcome = super().play(node, altered(context, reserved=self.reserved))
+            return outcome if node != "Controller" or isinstance(outcome, Interrupt) else with_long_replies_apart(outcome, context.step)
         except BadReply as error:
             where = f"run {context.run_id}, step {context.step}"
             if not self.tells_errors:
@@ -199,7 +201,7 @@ class ControllerExecutorFlow(CircularFlow):
                 coming = Advance("Controller", (turn,), values, ends_cycle=True, summary=summary)
                 return self._go_on(coming, context.committed)
             turns = (*error.others, Turn(error.command, told(error)))
-            return Advance("Controller", turns, values, ends_cycle=True, summary=summary)
+            return with_long_replies_apart(Advance("Controller", turns, values, ends_cycle=True, summary=summary), context.step)
 
     def state_for(self, place: Node, context: RoundContext) -> dict[str, Any]:
         """Also ``observation``: the history keeps it, so it is not written a second time as a value."""
@@ -211,7 +213,7 @@ class ControllerExecutorFlow(CircularFlow):
             assert result.command is not None  # a reply without one is a bad reply
             return {**self.output_of(place, result.command), "_refused": result.refused, "_waiting": list(result.waiting)}
         if isinstance(result, Command) and result.name == "finish":
-            return {self.early_exit_key: True, **result.args, "status": "finished", "_said": dict(result.extras)}
+            return {self.early_exit_key: True, **result.args, "status": "finished", "_said": public(result.extras)}
         output = super().output_of(place, result)
         return {**output, "_said": dict(result.extras), **_call_of(result)} if isinstance(result, Command) else output
 

@@ -95,7 +95,7 @@ def _from_mapping(reply: Mapping[str, Any]) -> Command:
         if key not in reply:
             raise BadReply(f"the reply has no key {key!r}, only {_excerpt(sorted(map(str, reply)))}; {_FORMAT}")
     args = reply["command_args"]
-    extras = {name: value for name, value in reply.items() if name not in ("command", "command_args")}
+    extras = {name: value for name, value in reply.items() if name not in ("command", "command_args") and not str(name).startswith("_")}
     return Command(reply["command"], {} if args is None else args, extras)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from flows.extras import public
 from flows.outcomes import Command
 from flows.values import canonical
 
@@ -29,5 +30,5 @@ def digest(value: Any) -> str:
 
 def summary_of(command: Command, **more: Any) -> dict[str, Any]:
     """The command, its arguments, what else the reply said (its thoughts), and ``more``; each cut short."""
-    said = {name: shown(value) for name, value in command.extras.items() if value not in (None, "", [])}
+    said = {name: shown(value) for name, value in public(command.extras).items() if value not in (None, "", [])}
     return {"command": command.name, "args": shown(dict(command.args)), **said, **{name: shown(value) for name, value in more.items()}}

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -216,6 +216,23 @@ def test_no_secret_is_anywhere(
     for secret in (CANARY, TOOL_CANARY):
         assert secret not in everything
     assert chat.url not in log.read_text("utf-8"), "no library logs addresses"
+
+
+def test_reasoning_goes_back_to_a_server_that_demands_it_and_to_no_transcript_or_log(
+    worker: WorkerProcess, chat: ChatServer, asking: Client, log: Path
+) -> None:
+    secret = "reasoning-that-only-the-model-reads"
+    script = [replace(says, text="", thinking=f"{secret} {'x' * 40_000 * (number % 2)}") for number, says in enumerate(SCRIPT)]
+    play = chat.plays["think"] = Play(script)
+    run = asking.wait(asking.submit("adding", "think").id, 60)
+    assert (run.status, run.answer) == (RunStatus.COMPLETED, 15), run.error
+    for asked in play.asked:
+        replies = [message for message in asked.body["messages"] if message["role"] == "assistant"]
+        assert all(secret in message["reasoning_content"] and secret not in str(message.get("content")) for message in replies)
+    assert [name for name, size in asking.artifacts(run.id).items() if size > 40_000] == ["reply-2", "reply-6"]
+    told = asking.transcript(run.id)
+    assert "_reply" not in str(told) and "provider_name" not in str(told)
+    assert "provider_name" not in log.read_text("utf-8") and secret not in log.read_text("utf-8")
 
 
 def stored(server: CrashableServer) -> list[str]:

@@ -30,6 +30,7 @@ class Says:
     calls: Sequence[tuple[str, Any]] = ()
     tokens: tuple[int, int] | None = (100, 10)
     ended: str | None = None
+    thinking: str = ""
 
 
 @dataclass(frozen=True)
@@ -303,6 +304,8 @@ def _usage(says: Says) -> dict[str, int] | None:
 def _events(asked: Asked, says: Says) -> list[dict[str, Any]]:
     base = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": asked.body["model"]}
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+    if says.thinking:
+        deltas.append({"reasoning_content": says.thinking})
     half = (len(says.text) + 1) // 2
     deltas += [{"content": part} for part in (says.text[:half], says.text[half:]) if part]
     for number, call in enumerate(_calls(asked, says)):
@@ -319,6 +322,8 @@ def _events(asked: Asked, says: Says) -> list[dict[str, Any]]:
 
 def _completion(asked: Asked, says: Says) -> dict[str, Any]:
     message = {"role": "assistant", "content": says.text or None, "tool_calls": _calls(asked, says) or None}
+    if says.thinking:
+        message["reasoning_content"] = says.thinking
     return {
         "id": "c",
         "object": "chat.completion",

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from flows.extras import public
 from worker.client import arguments
 from worker.client.connection import Connected, not_found
 from worker.client.listing import Page, Wanted, list_runs
@@ -118,11 +119,11 @@ class Reading(Connected):
         Of a run that goes on, run and history are those of one step; the events may go beyond it.
         """
         record = self._record(run_id)
-        run = {**Run.of(record).to_dict(), "options": _options(record), "values": record.values}
+        run = {**Run.of(record).to_dict(), "options": _options(record), "values": public(record.values)}
         turns = unpack_turns(run_id, self._store.memory(run_id))[: record.turns]
         history = [
             {
-                "command": turn.command and {"name": turn.command.name, "args": dict(turn.command.args), **turn.command.extras},
+                "command": turn.command and {"name": turn.command.name, "args": dict(turn.command.args), **public(turn.command.extras)},
                 "observation": turn.observation,
             }
             for turn in turns

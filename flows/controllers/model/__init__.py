@@ -134,7 +134,7 @@ class ModelController(Controller):
         said = [
             *([SystemMessage(system)] if system else []),
             UserMessage(rendered(self.settings.user, "user", variables) or context.goal),
-            *history_messages(visible, names, tools),
+            *history_messages(visible, names, tools, context.artifact),
             *([UserMessage(f"A person says: {text_of(feedback)}")] if feedback not in (None, "") else []),
             *budget_message(context.budgets),
         ]

@@ -32,10 +32,11 @@ class UserMessage:
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """What the model said, and the calls it made."""
+    """What the model said, and the calls it made; ``kept`` is the provider's own form of it, where that says more."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
+    kept: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ class Reply:
         usage: None where the provider did not tell.
         model: the name of the model that answered.
         ended: why it ended: ``stop``, ``length`` (its limit was reached in the middle), ``tool_call``, ``content_filter``, ...
+        thinking: what it thought, for people; never sent back as its words.
+        kept: the provider's own form of the reply, to be sent back; empty where text and calls say all.
     """
 
     text: str
@@ -76,6 +79,8 @@ class Reply:
     usage: Usage | None = None
     model: str = ""
     ended: str = "stop"
+    thinking: str = ""
+    kept: str = ""
 
 
 @dataclass(frozen=True, slots=True)

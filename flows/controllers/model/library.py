@@ -33,6 +33,8 @@ from flows.controllers.model.chat import (
 )
 from flows.controllers.model.failures import failed, no_reply
 from flows.controllers.model.providers import REASON_NEEDED, http_client, model_of
+from flows.controllers.model.reading import told_apart
+from flows.controllers.model.responses import kept_of, response_of
 from flows.controllers.model.stream_end import DoneMarker, lacks_reason_only, reason_of
 from flows.controllers.model.target import Target
 from flows.errors import FatalError
@@ -117,7 +119,7 @@ class LibraryModel:
             wanted["max_tokens"] = settings.max_tokens
         text = ""
         stream = model_request_stream(
-            self._model, _messages(messages), model_settings=wanted, model_request_parameters=parameters, instrument=False
+            self._model, _messages(messages, self._model), model_settings=wanted, model_request_parameters=parameters, instrument=False
         )
         async with stream as events:
             self._has_answered = True
@@ -131,7 +133,8 @@ class LibraryModel:
                 if not (self._done.is_seen and lacks_reason_only(error)):
                     raise
             response = events.get()
-            return _reply(response, self._model.model_name, reason_of(response, self._model.model_name, self._done.is_seen))
+            ended = reason_of(response, self._model.model_name, self._done.is_seen)
+            return _reply(response, self._model.model_name, ended, self._target.secrets())
 
 
 @asynccontextmanager
@@ -185,12 +188,16 @@ def _tool(schema: Mapping[str, Any]) -> ToolDefinition:
     )
 
 
-def _messages(messages: Sequence[ChatMessage]) -> list[theirs.ModelMessage]:
+def _messages(messages: Sequence[ChatMessage], model: TheirModel) -> list[theirs.ModelMessage]:
     """Ours as theirs: what stands between two replies of the model is one request."""
     found: list[theirs.ModelMessage] = []
     for is_reply, several in groupby(messages, lambda message: isinstance(message, AssistantMessage)):
         if is_reply:
-            found += [theirs.ModelResponse(parts=_parts(message)) for message in several if isinstance(message, AssistantMessage)]
+            found += [
+                response_of(message, model) or theirs.ModelResponse(parts=_parts(message))
+                for message in several
+                if isinstance(message, AssistantMessage)
+            ]
         else:
             found.append(theirs.ModelRequest(parts=[_request_part(message) for message in several]))
     return found
@@ -218,17 +225,17 @@ def _said(event: theirs.ModelResponseStreamEvent) -> str:
     return ""
 
 
-def _reply(response: theirs.ModelResponse, asked: str, ended: str) -> Reply:
-    text = "".join(part.content for part in response.parts if isinstance(part, theirs.TextPart))
-    calls = [part for part in response.parts if isinstance(part, theirs.ToolCallPart)]
-    if calls and not text:
-        text = "".join(part.content for part in response.parts if isinstance(part, theirs.ThinkingPart))
+def _reply(response: theirs.ModelResponse, asked: str, ended: str, secrets: Sequence[str]) -> Reply:
+    made = [part for part in response.parts if isinstance(part, theirs.ToolCallPart)]
+    calls = told_apart([ToolCall(part.tool_call_id, part.tool_name, _arguments(part)) for part in made])
     return Reply(
-        text=text,
-        calls=tuple(ToolCall(part.tool_call_id, part.tool_name, _arguments(part)) for part in calls),
+        text="".join(part.content for part in response.parts if isinstance(part, theirs.TextPart)),
+        calls=tuple(calls),
         usage=_usage(response),
         model=response.model_name or asked,
         ended=ended,
+        thinking="\n\n".join(part.content for part in response.parts if isinstance(part, theirs.ThinkingPart) and part.content),
+        kept=kept_of(response, calls, secrets),
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from flows.budgets import Budget
 from flows.controllers.model.chat import AnswerMessage, AssistantMessage, ChatMessage, ToolCall, UserMessage
 from flows.controllers.model.names import ToolNames
 from flows.controllers.model.window import Group, Shown
+from flows.extras import REPLY, SPOKEN, public
 from flows.outcomes import Command, Turn
 from flows.values import canonical
 
@@ -16,21 +17,24 @@ from flows.values import canonical
 BYTES_A_TOKEN = 3
 #: What a message takes beside its text, in bytes.
 FRAME = 20
+#: Reads an artifact of the run by name; raises KeyError.
+Artifact = Callable[[str], str]
 
 
-def history_messages(shown: Shown, names: ToolNames, tools: bool) -> list[ChatMessage]:
+def history_messages(shown: Shown, names: ToolNames, tools: bool, artifact: Artifact | None = None) -> list[ChatMessage]:
     """The messages of what the window shows; a gap is told in a sentence.
 
     Args:
         tools: commands were called as tools; else both sides speak JSON.
+        artifact: reads what long replies keep; None: they are made of their text and calls.
     """
-    said = [message for group in shown.first for message in group_messages(group, names, tools)]
+    said = [message for group in shown.first for message in group_messages(group, names, tools, artifact)]
     if shown.left_out:
         said.append(UserMessage(f"(Here {shown.left_out} earlier steps are left out; they have been carried out.)"))
-    return [*said, *(message for group in shown.last for message in group_messages(group, names, tools))]
+    return [*said, *(message for group in shown.last for message in group_messages(group, names, tools, artifact))]
 
 
-def group_messages(group: Group, names: ToolNames, tools: bool) -> list[ChatMessage]:
+def group_messages(group: Group, names: ToolNames, tools: bool, artifact: Artifact | None = None) -> list[ChatMessage]:
     """One reply and what came of it: an assistant message, and an answer to each of its calls."""
     called: list[tuple[Command, Any]] = []
     others: list[Turn] = []
@@ -42,7 +46,7 @@ def group_messages(group: Group, names: ToolNames, tools: bool) -> list[ChatMess
     messages: list[ChatMessage] = []
     if called:
         calls = tuple(ToolCall(command.call, names.tool(command.name), canonical(dict(command.args))) for command, _ in called)
-        messages.append(AssistantMessage(text_of(called[0][0].extras.get("thought") or ""), calls))
+        messages.append(_said_with(called[0][0].extras, calls, artifact))
         messages += [AnswerMessage(call.id, call.name, text_of(answer)) for call, (_, answer) in zip(calls, called, strict=True)]
     return [*messages, *(message for turn in others for message in _in_words(turn))]
 
@@ -81,6 +85,23 @@ def text_of(observation: Any) -> str:
     return observation if isinstance(observation, str) else canonical(observation)
 
 
+def _said_with(extras: Mapping[str, Any], calls: tuple[ToolCall, ...], artifact: Artifact | None) -> AssistantMessage:
+    spoken = text_of(extras.get("thought") or "") if extras.get(SPOKEN, True) else ""
+    return AssistantMessage(spoken, calls, _kept(extras, artifact))
+
+
+def _kept(extras: Mapping[str, Any], artifact: Artifact | None) -> str:
+    reply = extras.get(REPLY)
+    if not isinstance(reply, Mapping):
+        return reply if isinstance(reply, str) else ""
+    if artifact is None:
+        return ""
+    try:
+        return artifact(reply["artifact"])
+    except KeyError:  # somebody deleted it; text and calls are there
+        return ""
+
+
 def _in_words(turn: Turn) -> list[ChatMessage]:
     told = UserMessage(f"Observation: {text_of(turn.observation)}")
     return [told] if turn.command is None else [AssistantMessage(_as_json(turn.command)), told]
@@ -88,5 +109,5 @@ def _in_words(turn: Turn) -> list[ChatMessage]:
 
 def _as_json(command: Command) -> str:
     """The reply in the seed's format, its thoughts first."""
-    said = {**command.extras, "command": command.name, "command_args": dict(command.args)}
+    said = {**public(command.extras), "command": command.name, "command_args": dict(command.args)}
     return "{" + ", ".join(f"{canonical(name)}: {canonical(value)}" for name, value in said.items()) + "}"

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from flows.controllers.model.chat import Reply, ToolCall
 from flows.controllers.model.names import ToolNames
 from flows.errors import BadReply
+from flows.extras import REPLY, SPOKEN
 from flows.outcomes import Command
 from flows.replies import read_reply
 from flows.summaries import safe_text
@@ -33,7 +36,7 @@ def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
     if length > MAX_LENGTH:
         raise BadReply(f"the reply takes {length} characters, at most {MAX_LENGTH} are taken; {ADVICE}, and pass on less at once")
     if reply.calls:
-        return [_read(call, part, reply, names) for part, call in enumerate(_told_apart(reply.calls[:MOST_CALLS]))]
+        return [_read(call, part, reply, names) for part, call in enumerate(told_apart(reply.calls[:MOST_CALLS]))]
     if not reply.text.strip():
         why = {"length": "it used up its limit of tokens (max_tokens)", "content_filter": "its provider held it back"}.get(reply.ended)
         raise BadReply(f"the reply is empty{f': {why}' if why else ''}; {ADVICE}")
@@ -50,8 +53,7 @@ def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
 
 
 def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command | BadReply:
-    thought = safe_text(reply.text.strip(), THOUGHT_LENGTH)
-    extras = {"thought": thought} if thought and part == 0 else {}
+    extras = _beside(reply) if part == 0 else {}
     name = safe_text(names.command(call.name), ID_LENGTH)
     command = Command(name, {}, extras, call.id, part)
     is_cut = reply.ended == "length"
@@ -72,7 +74,19 @@ def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command 
     return replace(read, call=call.id, part=part)
 
 
-def _told_apart(calls: tuple[ToolCall, ...]) -> list[ToolCall]:
+def _beside(reply: Reply) -> dict[str, Any]:
+    """What a reply says beside its calls: a thought for people, and what its provider wants sent back."""
+    spoken = safe_text(reply.text.strip(), THOUGHT_LENGTH)
+    thought = spoken or safe_text(reply.thinking.strip(), THOUGHT_LENGTH)
+    extras: dict[str, Any] = {"thought": thought} if thought else {}
+    if thought and not spoken:
+        extras[SPOKEN] = False
+    if reply.kept:
+        extras[REPLY] = reply.kept
+    return extras
+
+
+def told_apart(calls: Sequence[ToolCall]) -> list[ToolCall]:
     """The calls, each with an id of its own: some servers give all of them the same, or none."""
     seen: set[str] = set()
     apart = []

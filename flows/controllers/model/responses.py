@@ -1,0 +1,108 @@
+"""A provider's response, reduced to what its provider wants sent back: reasoning, signatures and ids of its parts.
+
+The library knows what each provider demands, and leaves out what another provider cannot read.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_ai import messages as theirs
+from pydantic_ai.models import Model
+
+from flows.controllers.model.chat import AssistantMessage, ToolCall
+
+logger = logging.getLogger("holdfast.flow")
+
+#: Bytes of a response above which it is not kept: its message is then made of its text and calls.
+MOST_KEPT = 1024 * 1024
+#: Of a response; all else (usage, times) is never sent.
+_FIELDS = ("parts", "model_name", "provider_name", "provider_url", "provider_details", "finish_reason", "kind")
+#: Providers to whom the library can send thinking between tags only.
+_TAKES_TAGS_ALONE = frozenset({"groq", "huggingface"})
+#: What the library keeps of a part, beside text and call, that a provider may want back.
+_MARKS = ("signature", "id", "provider_details")
+
+
+def kept_of(response: theirs.ModelResponse, calls: Sequence[ToolCall], secrets: Sequence[str]) -> str:
+    """Return the response as JSON text; empty where its text and calls say all.
+
+    Args:
+        calls: its calls, with the ids under which they are answered.
+        secrets: none of them may be in it.
+    """
+    parts = [part for part in response.parts if not isinstance(part, theirs.FilePart | theirs.SpeechPart)]
+    if not any(_says_more(part) for part in parts):
+        return ""
+    ids = iter(calls)
+    parts = [replace(part, tool_call_id=next(ids).id) if isinstance(part, theirs.ToolCallPart) else part for part in parts]
+    [data] = theirs.ModelMessagesTypeAdapter.dump_python([replace(response, parts=parts)], mode="json")
+    data = {name: data[name] for name in _FIELDS if data.get(name) is not None}
+    if any(secret in data.get("provider_url", "") for secret in secrets):
+        del data["provider_url"]
+    data["parts"] = [{name: value for name, value in part.items() if value is not None} for part in data["parts"]]
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
+    if len(text.encode()) > MOST_KEPT or any(secret in text for secret in secrets):
+        return ""
+    return text
+
+
+def response_of(message: AssistantMessage, model: Model) -> theirs.ModelResponse | None:
+    """Return the response that a message keeps, with the calls that are answered; None where it keeps none that fits.
+
+    Thinking that ``model`` would get as words of its own is left out: another provider's, and what it takes in no other form.
+    """
+    if not message.kept:
+        return None
+    try:
+        [response] = theirs.ModelMessagesTypeAdapter.validate_json(f"[{message.kept}]")
+    except (ValidationError, ValueError) as error:
+        logger.warning("a kept reply of the model does not read back (%s); its text and calls are sent", type(error).__name__)
+        return None
+    if not isinstance(response, theirs.ModelResponse):
+        return None
+    answered = {call.id: call for call in message.calls}
+    parts: list[theirs.ModelResponsePart] = []
+    for part in response.parts:
+        if isinstance(part, theirs.ThinkingPart):
+            parts += [] if _would_be_words(part, response, model) else [part]
+        elif not isinstance(part, theirs.ToolCallPart):
+            parts.append(part)
+        elif (call := answered.pop(part.tool_call_id, None)) is not None:
+            parts.append(_as_called(part, call))
+    return None if answered or not parts else replace(response, parts=parts)
+
+
+def _says_more(part: Any) -> bool:
+    if not isinstance(part, theirs.TextPart | theirs.ToolCallPart):
+        return True
+    return any(getattr(part, mark, None) for mark in _MARKS)
+
+
+def _would_be_words(part: theirs.ThinkingPart, response: theirs.ModelResponse, model: Model) -> bool:
+    """Whether the library would put it into the content that the model reads as its own, between tags."""
+    if (part.provider_name or response.provider_name) != model.system and not model.accepts_stateless_artifacts(response, part):
+        return True
+    if model.system in _TAKES_TAGS_ALONE:
+        return True
+    # It stood between tags in the content; a profile that wants it there again says so.
+    return part.id == "content" and model.profile.get("openai_chat_send_back_thinking_parts", "auto") == "auto"
+
+
+def _as_called(part: theirs.ToolCallPart, call: ToolCall) -> theirs.ToolCallPart:
+    """The call as the model wrote it; what providers refuse (arguments that are no JSON) as it was understood."""
+    return replace(part, tool_name=call.name) if _is_object(part.args) else replace(part, tool_name=call.name, args=call.arguments)
+
+
+def _is_object(args: Any) -> bool:
+    if isinstance(args, str):
+        try:
+            args = json.loads(args)
+        except (ValueError, RecursionError):
+            return False
+    return isinstance(args, Mapping)

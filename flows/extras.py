@@ -1,0 +1,58 @@
+"""Extras: what a controller's reply says beside its command; names that begin with ``_`` are for the controller alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from flows.outcomes import Advance, Command, End, Turn
+
+#: The model's reply as its provider wants it sent back: JSON text, or ``{"artifact": name, "bytes": size}`` of a long one.
+REPLY = "_reply"
+#: False: the thought was never said to anybody, so it is not sent back as the model's words.
+SPOKEN = "_spoken"
+#: Bytes of a reply that are kept with its turn; a longer one is an artifact, so that no claim carries it.
+MOST_WITH_TURN = 32 * 1024
+
+Outcome = TypeVar("Outcome", bound=Advance | End)
+
+
+def public(extras: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the extras that people, prompts and commands may see."""
+    return {name: value for name, value in extras.items() if not name.startswith("_")}
+
+
+def bytes_of_reply(extras: Mapping[str, Any]) -> int:
+    """Return how many bytes of a reply are sent back with these extras."""
+    reply = extras.get(REPLY)
+    if isinstance(reply, Mapping):
+        return int(reply.get("bytes", 0))
+    return len(str(reply).encode("utf-8", "replace")) if reply else 0
+
+
+def with_long_replies_apart(outcome: Outcome, step: int) -> Outcome:
+    """Return the outcome with a long reply as an artifact named ``reply-STEP``; only a Controller's outcome has one."""
+    artifacts: dict[str, str] = {}
+
+    def apart(extras: Mapping[str, Any]) -> Mapping[str, Any]:
+        if REPLY not in extras or isinstance(extras[REPLY], Mapping) or (size := bytes_of_reply(extras)) <= MOST_WITH_TURN:
+            return extras
+        name = f"reply-{step}"
+        artifacts[name] = extras[REPLY]
+        return {**extras, REPLY: {"artifact": name, "bytes": size}}
+
+    def turn_apart(turn: Turn) -> Turn:
+        command = turn.command
+        return turn if command is None else replace(turn, command=_with(command, apart(command.extras)))
+
+    turns = tuple(map(turn_apart, outcome.turns))
+    said = apart(outcome.values.get("_said") or {})
+    if not artifacts:
+        return outcome
+    values = {**outcome.values, "_said": said} if "_said" in outcome.values else outcome.values
+    return replace(outcome, turns=turns, values=values, artifacts={**outcome.artifacts, **artifacts})
+
+
+def _with(command: Command, extras: Mapping[str, Any]) -> Command:
+    return command if extras is command.extras else replace(command, extras=extras)
