@@ -62,6 +62,7 @@ def _run(spec: CommandSpec, command: Command, inside: RoundContext, key: str) ->
     if spec.arguments.wants_context:
         named["context"] = inside
     inside.journal.carried_out = spec.name
+    inside.journal.is_repeatable = spec.idempotent and inside.journal.is_repeatable is not False
     try:
         result = call(spec.function, inside, named=named)
     except RetryableError as error:

@@ -89,7 +89,7 @@ def _asked(command: Command, context: RoundContext) -> Any:
             return said["result"] if isinstance(said, dict) and "result" in said else said
         except InvalidInput as error:
             fault = f" (the last answer could not be taken: {error})"
-    data = {"in_doubt": {"command": command.name, "args": dict(command.args), "key": context.key_of(command)}}
+    data = {"in_doubt": {"command": command.name, "args": dict(command.args), "key": context.key_of(command), **context.journal.begun}}
     return Interrupt(f"a worker was lost while it carried out {command.name}: has it happened?{fault}", data)
 
 

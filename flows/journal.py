@@ -13,11 +13,15 @@ class Journal:
         recorded: what ``context.once`` has recorded in this step, as JSON texts by name.
 
     Attributes:
+        begun: when (``began``, a time as ISO text) and by which ``worker`` an earlier attempt wrote the last intent, as far as is known.
+        is_repeatable: whether all commands that this attempt has begun are idempotent; None: it has begun none.
         carried_out: the name of the command that this attempt has begun to carry out; None if it only asked, was refused, or says itself
             that it did nothing.
     """
 
     carried_out: str | None = None
+    is_repeatable: bool | None = None
+    begun: Mapping[str, str] = {}
 
     def __init__(self, intents: str = "", recorded: Mapping[str, str] | None = None) -> None:
         self.recorded = dict(recorded or {})
@@ -34,6 +38,11 @@ class Journal:
     def is_behind(self) -> bool:
         """Whether what is kept is not what stands: an intent was taken back."""
         return self.text != self._kept
+
+    @property
+    def is_harmless(self) -> bool:
+        """Return whether this attempt may be broken off without a doubt: it began idempotent commands alone, and no intent stands."""
+        return self.is_repeatable is True and not self._lines
 
     def in_doubt(self, key: str) -> str | None:
         """The line with which an earlier attempt set out to carry out the command of this key; None where none did."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 from flows.errors import FatalError, RoundStopped, UnstorableValue
 from flows.journal import Journal
@@ -14,6 +15,8 @@ from worker.store import Granted, NotReplicated, Store, StoreUnavailable
 
 #: Results recorded in a step stand in the hash under this prefix, one field each.
 RESULT = "o:"
+#: Digits that no time in ms has.
+MOST_DIGITS = 15
 _results = Prefix(RESULT)
 
 
@@ -38,6 +41,7 @@ class StoreJournal(Journal):
         self._where = f"run {self._run_id}, step {self._step}"
         super().__init__(self._intents(fields), self._results(fields))
         self._kept = fields.get("intent", "")
+        self.begun = _begun(fields)
 
     @property
     def text(self) -> str:
@@ -121,3 +125,10 @@ class StoreJournal(Journal):
             self._broken(damaged)
             return damaged
         return RoundStopped(f"{told}: the round belongs to another worker, or the run has left it, was stopped or deleted")
+
+
+def _begun(fields: Mapping[str, str]) -> dict[str, str]:
+    """When and by whom the last intent was written; a worker of an earlier version did not say."""
+    at = fields.get("intent_at", "")
+    told = {"began": datetime.fromtimestamp(int(at) / 1000, UTC).isoformat()} if at.isdecimal() and len(at) < MOST_DIGITS else {}
+    return {**told, **({"worker": fields["intent_by"]} if fields.get("intent_by") else {})}

@@ -201,6 +201,8 @@ class Rounds:
         accounts = ledger.fields(estimate, used, settlement.is_done)
         if not settlement.is_done and context.journal.is_behind:
             accounts["intent"] = context.journal.text
+        if not settlement.is_done and context.journal.is_harmless:
+            settlement = replace(settlement, options={**settlement.options, "harmless": 1})
         return with_accounts(record, settlement, accounts), nodes
 
     def _played(self, record: Record, claim: Granted, lease: Lease, flow: Flow, context: RoundContext) -> Settlement:

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from worker.run import Run, RunStatus
 
+#: What came to be told later than the rest.
+LATER = ("key", "began", "worker")
 Kind = Literal["approval", "in_doubt", "budget", "question", "pause"]
 
 
@@ -26,6 +28,8 @@ class Waiting:
         deadline: when ``default`` answers; None: never.
         command, args, digest: of an approval, exactly what would be carried out, and the digest that the approval is bound to;
             of a command in doubt, the command and its arguments.
+        key, began, worker: of a command in doubt, its idempotency key, and when and by which worker the attempt began that nobody knows
+            the end of; None where it is not known.
     """
 
     id: str
@@ -41,6 +45,9 @@ class Waiting:
     command: str | None = None
     args: Mapping[str, Any] = field(default_factory=dict)
     digest: str | None = None
+    key: str | None = None
+    began: datetime | None = None
+    worker: str | None = None
 
     @classmethod
     def of(cls, run: Run) -> Waiting | None:
@@ -66,6 +73,9 @@ class Waiting:
             command=about.get("command"),
             args=args if isinstance(args, dict) else {},
             digest=about.get("digest"),
+            key=_text(about.get("key")),
+            began=_moment(about.get("began")),
+            worker=_text(about.get("worker")),
         )
 
     @property
@@ -101,8 +111,9 @@ class Waiting:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Waiting:
         """What ``to_dict`` told of; raises KeyError, ValueError where something is missing or cannot be."""
-        known = {each.name: data[each.name] for each in fields(cls)}
-        times = {name: known[name] and datetime.fromisoformat(known[name]) for name in ("since", "deadline")}
+        # An earlier version of a control room does not tell these.
+        known: dict[str, Any] = {each.name: data.get(each.name) if each.name in LATER else data[each.name] for each in fields(cls)}
+        times = {name: known[name] and datetime.fromisoformat(known[name]) for name in ("since", "deadline", "began")}
         return cls(**{**known, **times})
 
     def to_dict(self) -> dict[str, Any]:
@@ -121,6 +132,9 @@ class Waiting:
             "command": self.command,
             "args": dict(self.args),
             "digest": self.digest,
+            "key": self.key,
+            "began": self.began.isoformat() if self.began else None,
+            "worker": self.worker,
             "how": list(self.how()),
         }
 
@@ -134,6 +148,18 @@ def _kind(kind: str | None, data: Mapping[str, Any]) -> Kind:
     if isinstance(data.get("approval"), dict):
         return "approval"
     return "in_doubt" if isinstance(data.get("in_doubt"), dict) else "question"
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _moment(value: object) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return found if found is not None and found.tzinfo is not None else None
 
 
 def _is_number(value: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,10 @@ def one_kill(client: Client, store: Store, player: Player, ledger: Path, policy:
         assert after.status.value == "interrupted"
         asked = after.state.interrupt_data
         assert asked is not None and asked["in_doubt"]["command"] == "charge_ask"
+        (waiting,) = client.inbox()
+        began = datetime.fromisoformat(asked["in_doubt"]["began"])
+        assert (waiting.key, waiting.began) == (asked["in_doubt"]["key"], began) and run.created_at <= began <= after.updated_at
+        assert waiting.worker == asked["in_doubt"]["worker"] and waiting.worker, "the one that was killed"
         assert happened == (point in ("done", "committing")), "while a person is asked, nothing is done"
         client.resume(run.id, {"result": "charged"} if happened else "retry")
         player.play(run.id)

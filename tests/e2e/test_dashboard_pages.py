@@ -110,11 +110,25 @@ def test_a_question_takes_a_text_or_json(visitor: Visitor, client: Client, prefi
         assert given(client, run) == answer
 
 
+def test_repeating_a_command_in_doubt_is_asked_once_more_and_shows_key_start_and_worker(
+    visitor: Visitor, client: Client, prefix: str
+) -> None:
+    about = {"command": "pay", "args": {"amount": 5}, "key": "r:1:x", "began": "2026-11-23T08:00:00+00:00", "worker": "vm:7"}
+    run = asks(client, prefix, "has it happened?", {"in_doubt": about})
+    page = visitor.see("/inbox")
+    assert "button primary" not in page.html.partition('id="waiting-')[2] and "r:1:x" in page.text and "vm:7" in page.text
+    once_more = visitor.send(page, f"/runs/{run.id}/answer", way="retry")
+    assert client.get(run.id).status is RunStatus.INTERRUPTED, "nothing is done before that"
+    assert once_more.headings[0] == "Repeat the command?" and "r:1:x" in once_more.text and "vm:7" in once_more.text
+    visitor.send(once_more, f"/runs/{run.id}/answer", way="retry", sure="yes")
+    assert given(client, run) == "retry"
+
+
 @pytest.mark.slow
 def test_a_doubt_takes_a_result_words_or_another_try(visitor: Visitor, client: Client, prefix: str) -> None:
     about = {"in_doubt": {"command": "pay", "args": {"amount": 5}}}
     for filled, answer in (
-        ({"way": "retry"}, "retry"),
+        ({"way": "retry", "sure": "yes"}, "retry"),
         ({"way": "result", "text": '{"paid": true}'}, {"result": {"paid": True}}),
         ({"way": "tell", "text": "it was paid"}, {"tell": "it was paid"}),
     ):

@@ -44,10 +44,10 @@ def test_an_errored_run_shows_the_flows_own_frames_first_and_folds_all_others(cl
     run = ended(client, "x")
     told = str(run.details["traceback"]).splitlines()
     assert run.status is RunStatus.ERRORED and told[0] == "ZeroDivisionError: division by zero"
-    assert 'File "tests.support.dividing.py"' in told[1] and "in decide" in told[1] and told[4].strip() == "return left / right"
+    assert 'File "tests/support/dividing.py"' in told[1] and "in decide" in told[1] and told[4].strip() == "return left / right"
     assert len(told) == 5, "not a frame of the engine's"
     folded = str(ended(client, "library").details["traceback"]).splitlines()
-    assert 'tests.support.dividing.py"' in folded[1] and folded[-1].lstrip().startswith("(") and "json/decoder.py" in folded[-1]
+    assert 'tests/support/dividing.py"' in folded[1] and folded[-1].lstrip().startswith("(") and "json/decoder.py" in folded[-1]
 
     events = list(client.events(run.id, follow=False))
     kept = [event.type for event in events if event.data.get("traceback") == run.details["traceback"]]

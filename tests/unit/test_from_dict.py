@@ -37,6 +37,7 @@ waitings = st.builds(
     Waiting,
     id=texts, run_id=texts, flow=texts, goal=texts, since=times, kind=st.sampled_from(["approval", "in_doubt", "question", "pause"]),
     question=texts, data=st.none() | mappings, deadline=st.none() | times, default=values, command=maybe, args=mappings, digest=maybe,
+    key=maybe, began=st.none() | times, worker=maybe,
 )  # fmt: skip
 receipts = st.builds(
     StopReceipt,

@@ -6,7 +6,7 @@ import json
 
 from worker.cli.on_app import program
 from worker.waiting import Waiting
-from worker.words.asked import or_else, what
+from worker.words.asked import attempt, or_else, what
 from worker.words.texts import plain
 
 
@@ -15,6 +15,7 @@ def pairs(waiting: Waiting) -> list[tuple[str, str]]:
     found = [("asks", plain(waiting.question))]
     if waiting.command is not None:
         found.append(("command", what(waiting)))
+        found += attempt(waiting)
     elif waiting.kind == "budget":
         found.append(("because", what(waiting)))
     elif waiting.data is not None:

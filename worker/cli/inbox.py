@@ -13,7 +13,7 @@ from worker.cli import output
 from worker.cli.on_app import program
 from worker.cli.options import json_option, url_option
 from worker.cli.server import client_for
-from worker.words.asked import KINDS, or_else, what
+from worker.words.asked import KINDS, attempt, or_else, what
 from worker.words.texts import duration, plain, since
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ def tell(console: Console, waiting: Sequence[Waiting], now: datetime | None = No
         else:
             console.print(Text(question))
             console.print(Text(asked, "bold"), soft_wrap=True)
+        for name, value in attempt(each):
+            console.print(Text(f"{name}: {value}", "dim"), soft_wrap=True)
         for way in each.how(program()):
             console.print(Text(f"  {way}"), soft_wrap=True)
 

@@ -86,7 +86,7 @@ def described(run: Run, models: str = "", artifacts: Mapping[str, int] | None = 
         )
         pairs.append(("stopped", f"{moment(details['stopped_at']) if 'stopped_at' in details else ''}{who}"))
         if details.get("in_doubt"):
-            pairs.append(("in doubt", f"{details['in_doubt']}: this round was in flight, and nobody can vouch for its effects"))
+            pairs.append(("in doubt", _in_flight_at_stop(details["in_doubt"])))
         pairs += [("will ask", what(waiting))] if waiting is not None else []
         pairs.append(("go on", f"holdfast resume {run.id}"))
     if details.get("traceback"):
@@ -106,6 +106,13 @@ def described(run: Run, models: str = "", artifacts: Mapping[str, int] | None = 
     if run.status.value == "completed":
         pairs.append(("answer", value_text(run.answer)))
     return pairs
+
+
+def _in_flight_at_stop(doubt: str) -> str:
+    """The round that was in flight when the run was stopped, as ``step/node/attempt``."""
+    step, _, rest = doubt.partition("/")
+    node, _, attempt = rest.rpartition("/")
+    return f"{doubt}: step {step} ({plain(node)}, attempt {attempt}) was in flight at the stop; its effects may or may not have happened"
 
 
 def _models(events: Iterable[Event]) -> str:

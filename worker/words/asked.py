@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from worker.waiting import Waiting
 from worker.words.costs import budget
-from worker.words.texts import duration, exact, plain
+from worker.words.texts import duration, exact, moment, plain
 
 KINDS = {"approval": "approval", "in_doubt": "in doubt", "budget": "budget", "question": "question", "pause": "pause"}
 
@@ -19,6 +19,13 @@ def what(waiting: Waiting) -> str:
     if waiting.kind == "budget":
         return f"its budget is spent: {budget(str(data['budget']), data['limit'], data['spent'])}"
     return plain(waiting.question)
+
+
+def attempt(waiting: Waiting) -> list[tuple[str, str]]:
+    """Of a command in doubt, what helps to find out whether it has happened: names and values."""
+    by = f" by {plain(waiting.worker)}" if waiting.worker else ""
+    began = [("began", f"{moment(waiting.began)}{by}")] if waiting.began else [("worker", plain(waiting.worker))] if waiting.worker else []
+    return [*([("key", plain(waiting.key))] if waiting.key else []), *began]
 
 
 def or_else(waiting: Waiting, now: datetime | None = None) -> str:

@@ -10,7 +10,7 @@
 --         failed      error, delay (wait before the next attempt), [fatal] (no attempt can help), max_failures, [traceback] (a text)
 --         give_back   another worker shall have the round; nothing is counted; [own] is the round's message, where the hash has none
 --         damaged     error; what was loaded is not what was stored: the run is quarantined
---       with every kind: [field...]; [intent] is what still stands of the intents (record_intent.lua), where this attempt takes its own
+--       with every kind: [harmless] (this attempt did nothing that could not be done again: a stop leaves nothing in doubt), [field...]; [intent] is what still stands of the intents (record_intent.lua), where this attempt takes its own
 --       back: its command did nothing;
 --       where the round is done: [data] (JSON for the event), [took] (ms); after "--": texts that are kept whole, each behind its name,
 --       of which there are [artifacts] (names and texts together), then the memory's additions
@@ -103,7 +103,7 @@ end
 
 local answer
 if stopping then
-  stop_here(k, run, now, done and '' or (run.step .. '/' .. run.current_node .. '/' .. run.attempt))
+  stop_here(k, run, now, (done or arg.harmless) and '' or (run.step .. '/' .. run.current_node .. '/' .. run.attempt))
   answer = 'stopped'
 elseif kind == 'next' then
   push(k, run, now)

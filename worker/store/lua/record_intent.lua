@@ -6,7 +6,7 @@
 -- Granted to whom a commit would be: nobody else may begin anything. After a graceful stop the round in flight may, after `now` it
 -- has no lease. The key comes with every later claim of the step, whatever ended the attempt (a loss, a failure, a stop, a question),
 -- until the step is done, or this same attempt takes it back (commit_round.lua). It is replaced whole: whoever adds a line sends those
--- that stood.
+-- that stood. When and by which worker it was written is for people; it says nothing where no intent stands, so nothing clears it.
 --@ reading.lua
 local k = keys_of_one_run()
 local run, refusal = read_run(k)
@@ -16,5 +16,7 @@ if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.step or ru
 if arg.claim and run.claim_id ~= arg.claim then return { 'fenced' } end
 
 -- Tried again under the same key, it stays the first attempt's: the second cannot take back what the first may have done.
-if run.intent ~= arg.key then call('HSET', k.run, 'intent', arg.key, 'intent_token', arg.token) end
+if run.intent ~= arg.key then
+  call('HSET', k.run, 'intent', arg.key, 'intent_token', arg.token, 'intent_at', whole(clock()), 'intent_by', run.owner or '')
+end
 return { 'ok' }

@@ -32,6 +32,8 @@ def answer(request: Request, run_id: str, runs: Runs, filled: Filled) -> Respons
     waiting = _waiting(runs, run_id)
     try:
         given, more = answer_of(waiting, filled)
+        if is_repeat(waiting, filled) and filled.get("sure") != "yes":
+            return page(request, "repeat.html", waiting=waiting, back=filled.get("back", ""))
         runs.resume(run_id, given, more, filled.get("interrupt") or None)
     except (NotFilledIn, InvalidInput) as error:
         return _page(request, waiting, filled, str(error), 422)
@@ -70,6 +72,11 @@ def answer_of(waiting: Waiting, filled: Mapping[str, str]) -> tuple[Any, dict[st
             return text, None
         case _:
             raise NotFilledIn(f"expected one of the ways to answer that are offered; it is {way!r}")
+
+
+def is_repeat(waiting: Waiting, filled: Mapping[str, str]) -> bool:
+    """Return whether the answer repeats a command that may have happened: that is asked once more."""
+    return waiting.kind == "in_doubt" and filled.get("way") == "retry"
 
 
 def _waiting(runs: Runs, run_id: str) -> Waiting:

@@ -101,6 +101,12 @@ class Waiting(Answer):
     """Of an approval, exactly what would be carried out; of a command in doubt, what may have been."""
     args: dict[str, Any]
     digest: str | None
+    key: str | None = None
+    """Of a command in doubt: its idempotency key, by which the other side may know whether it has happened."""
+    began: datetime | None = None
+    """Of a command in doubt: when its attempt began."""
+    worker: str | None = None
+    """Of a command in doubt: which worker it was that did not come back."""
     how: list[str]
     """Commands on a command line that answer it, one of which is to be given."""
 
