@@ -6,13 +6,15 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Most tests wait for processes, so four at once keep two cores busy; the tests of one file share its servers.
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile
+# What every supported version has to pass: the engine and the flows, without the processes of the end-to-end tests.
+CORE_TESTS := bin/python -m pytest --numprocesses 4 --dist loadfile -m "not slow" tests/unit tests/store tests/fundamentals
 # Where this is set, each of the hundreds of processes that tests start would compile the sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-all soak mutants check audit bench picture format clean
+.PHONY: help demo up test test-all test-minimums test-newest soak mutants check audit bench picture format clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/.runtime ## find the commit that broke a real repository, with the worker killed on the way
 	@$(BIN)/holdfast demo
@@ -26,6 +28,12 @@ test: .venv/.dev ## the quick suite
 # Whole crash matrices keep a core busy by themselves: fewer at once, or what has a second to answer does not.
 test-all: .venv/.dev ## every test, the slow ones too
 	@$(PYTEST) --numprocesses 3
+
+test-minimums: .venv-minimums/.dev ## the core suite at the least versions that pyproject.toml declares
+	@.venv-minimums/$(CORE_TESTS)
+
+test-newest: .venv-newest/.dev ## the core suite on the newest Python of this machine
+	@.venv-newest/$(CORE_TESTS)
 
 soak: .venv/.dev ## chaos for ten minutes, and a report; longer: make soak MINUTES=60, the same again: SEED=...
 	@$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(SOAK)
@@ -64,7 +72,7 @@ picture: .venv/.dev ## record the README's picture of a real `holdfast watch`
 	@$(BIN)/python docs/record_watch.py docs/watch.svg
 
 clean: ## remove .venv and the caches
-	rm -rf .venv build dist mutants .pytest_cache .pytest-artifacts .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv .venv-minimums .venv-newest build dist mutants .pytest_cache .pytest-artifacts .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 
 # The stamps say what .venv holds: they are newer than pyproject.toml, or it is installed again.
 .venv/.runtime: pyproject.toml
@@ -78,6 +86,20 @@ clean: ## remove .venv and the caches
 	@echo "Installing Holdfast, a server for it and the tools of its tests into .venv ..."
 	@$(PIP) --editable '.[embedded,server,ai,mcp,otel,dev]'
 	@touch .venv/.runtime $@
+
+.venv-minimums/.dev: pyproject.toml .venv/.dev
+	@echo "Installing Holdfast at the least versions that it declares into .venv-minimums ..."
+	@$(BIN)/python -m venv --clear .venv-minimums
+	@$(BIN)/python -m tests.versions minimums > .venv-minimums/constraints.txt
+	@.venv-minimums/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-minimums/constraints.txt \
+	  --editable '.[embedded,server,ai,mcp,otel,dev]'
+	@touch $@
+
+.venv-newest/.dev: pyproject.toml .venv/.dev
+	@echo "Installing Holdfast for $$($$($(BIN)/python -m tests.versions newest) --version) into .venv-newest ..."
+	@$$($(BIN)/python -m tests.versions newest) -m venv --clear .venv-newest
+	@.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[embedded,server,ai,mcp,otel,dev]'
+	@touch $@
 
 # A .venv that works is kept. Otherwise: the newest Python that is new enough and can make one. (A name on PATH may be
 # a mere placeholder that fails, so each is tried.)
