@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import redis
 
-from tests.support.chat_server import Asked, ChatServer, Cuts, Fails, Fault, Garbles, Hangs, Play, Says, chat_server
+from tests.support.chat_server import Asked, ChatServer, Cuts, Fails, Fault, Garbles, Hangs, Play, Says, Sends, chat_server
 from tests.support.monitor import sizes_of_commits
 from tests.support.servers import CrashableServer, until
 from tests.support.servers import server as server_of_its_own
@@ -233,6 +233,26 @@ def test_reasoning_goes_back_to_a_server_that_demands_it_and_to_no_transcript_or
     told = asking.transcript(run.id)
     assert "_reply" not in str(told) and "provider_name" not in str(told)
     assert "provider_name" not in log.read_text("utf-8") and secret not in log.read_text("utf-8")
+
+
+def test_a_refusal_is_a_question_and_the_run_goes_on_with_the_answer(worker: WorkerProcess, chat: ChatServer, asking: Client) -> None:
+    refusal = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
+    delta = {"role": "assistant", "refusal": "I would rather not."}
+    events = [
+        {**refusal, "choices": [{"index": 0, "delta": delta}]},
+        {**refusal, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    ]
+    says = Sends("".join(f"data: {json.dumps(each)}\n\n" for each in events).encode() + b"data: [DONE]\n\n")
+    play = chat.plays["please add"] = Play(SCRIPT, {0: [says, says]})
+    run = asking.submit("adding_though_refused", "please add")
+    for answer in ("It is my own sum.", "Add it."):
+        until(lambda: asking.get(run.id).status is RunStatus.INTERRUPTED, "the question")
+        assert "I would rather not." in str(asking.get(run.id).details)
+        asking.resume(run.id, answer)
+        until(lambda answer=answer: answer in str(play.asked[-1].body["messages"][-1]), "the model to be told")
+    done = asking.wait(run.id, 60)
+    assert (done.status, done.answer) == (RunStatus.COMPLETED, 15), done.error
+    assert len(play.asked) == len(SCRIPT) + 2 and done.details["spent"]["money"] > 0
 
 
 def stored(server: CrashableServer) -> list[str]:

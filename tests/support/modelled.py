@@ -39,3 +39,11 @@ class AddingInWords(Adding):
     """The same with a model that calls no tools."""
 
     controller = ModelController(timeout_seconds=3, reply="json")
+
+
+@register("adding_though_refused")
+class AddingThoughRefused(Adding):
+    """The same, which asks a person where the model refuses."""
+
+    controller = ModelController(timeout_seconds=3, refusal="ask", price={"input": 1.0, "output": 10.0})
+    budgets = {"money": 1.0}  # noqa: RUF012

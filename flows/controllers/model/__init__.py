@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,16 @@ from flows.controllers.model.estimates import LAST, figures, first_estimate, nex
 from flows.controllers.model.json_format import instructions
 from flows.controllers.model.messages import BYTES_A_TOKEN, budget_message, bytes_of, group_messages, history_messages, merged, text_of
 from flows.controllers.model.names import ToolNames
-from flows.controllers.model.prices import price_of
+from flows.controllers.model.prices import TELLS_MONEY, UNPRICED, money_of, price_of
 from flows.controllers.model.prompts import rendered
 from flows.controllers.model.reading import decisions_of
+from flows.controllers.model.refusals import after_refusal, refused
 from flows.controllers.model.settings import missing, read_settings
 from flows.controllers.model.target import Target, target_of
 from flows.controllers.model.window import Group, Window, shown
 from flows.conventions import CHAT, INPUT_TOKENS, OPERATION, OUTPUT_TOKENS, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL
 from flows.errors import BadReply, FatalError
-from flows.outcomes import Command
+from flows.outcomes import Command, Interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,9 +59,13 @@ class ModelController(Controller):
         max_tokens: int | None = None,
         timeout_seconds: float | None = None,
         window: Mapping[str, int] | None = None,
+        refusal: str = "end",
+        price: Mapping[str, float] | None = None,
+        unpriced: str = "say",
     ) -> None:
         given: dict[str, Any] = {"model": model, "base_url": base_url, "api_key": api_key, "system": system, "user": user, "reply": reply}
         given |= {"temperature": temperature, "max_tokens": max_tokens, "timeout_seconds": timeout_seconds, "window": window}
+        given |= {"refusal": refusal, "price": price, "unpriced": unpriced}
         self.settings = read_settings(given)
         self._window = Window(**self.settings.window.model_dump())
         self._request = RequestSettings(self.settings.timeout_seconds, self.settings.temperature, self.settings.max_tokens)
@@ -69,7 +75,7 @@ class ModelController(Controller):
         """What is not installed here and has to be, in a sentence."""
         return missing()
 
-    async def decide(self, context: RoundContext) -> Command | list[Command | BadReply]:
+    async def decide(self, context: RoundContext) -> Command | Interrupt | list[Command | BadReply]:
         """Make one request, and read the reply.
 
         Raises:
@@ -85,6 +91,8 @@ class ModelController(Controller):
                 reply = await self._asked(model, names, context)
         except ModelFailed as failed:
             raise failed.error from None
+        if reply.refusal:
+            return refused(reply, self.settings.refusal)
         decisions = decisions_of(reply, names)
         if len(decisions) > 1:
             return decisions
@@ -103,7 +111,7 @@ class ModelController(Controller):
         except FatalError:  # nobody names a model, or a template cannot be filled in: no request will be made
             return {}
         amounts = first_estimate(size, self.settings.max_tokens)
-        money = price_of(target, amounts["input_tokens"], amounts["output_tokens"])
+        money = price_of(target, amounts["input_tokens"], amounts["output_tokens"], self.settings.price)
         return amounts if money is None else {**amounts, "money": money}
 
     def _target(self, context: RoundContext) -> Target:
@@ -136,12 +144,14 @@ class ModelController(Controller):
             UserMessage(rendered(self.settings.user, "user", variables) or context.goal),
             *history_messages(visible, names, tools, context.artifact),
             *([UserMessage(f"A person says: {text_of(feedback)}")] if feedback not in (None, "") else []),
+            *after_refusal(context),
             *budget_message(context.budgets),
         ]
         return merged(said)
 
     async def _asked(self, model: Model, names: ToolNames, context: RoundContext) -> Reply:
         context.traced.update({OPERATION: CHAT, PROVIDER: model.provider[:200], REQUEST_MODEL: model.name[:200]})
+        self._check_price(model, context)
         tools = model.has_tools if self.settings.reply == "auto" else self.settings.reply == "tools"
         messages = self.messages(context, names, tools)
         schemas = _as_tools(context.commands, names) if tools else []
@@ -157,6 +167,13 @@ class ModelController(Controller):
         self._charge(reply, context)
         return reply
 
+    def _check_price(self, model: Model, context: RoundContext) -> None:
+        if self.settings.unpriced != "refuse" or "money" not in context.budgets or model.provider in TELLS_MONEY:
+            return
+        target = self._target(context)
+        if price_of(replace(target, model=target.model or model.name), 1, 1, self.settings.price) is None:
+            raise FatalError(f"{UNPRICED.format(model=model.name)}; unpriced: refuse, so nothing was asked")
+
     def _charge(self, reply: Reply, context: RoundContext) -> None:
         usage = reply.usage
         context.tell(model=reply.model[:200])
@@ -164,7 +181,10 @@ class ModelController(Controller):
         if usage is None:  # the provider does not say what it will ask for
             context.spend(**self.estimate(context))
             return
+        usage = replace(usage, money=money_of(usage, self.settings.price))
         money = {} if usage.money is None else {"money": usage.money}
+        if usage.money is None and "money" in context.budgets and not context.committed.get(LAST):
+            context.tell(unpriced=UNPRICED.format(model=reply.model[:200]))
         read, wrote = usage.input_tokens, usage.output_tokens
         context.traced.update({INPUT_TOKENS: read, OUTPUT_TOKENS: wrote})
         context.spend(tokens=read + wrote, input_tokens=read, output_tokens=wrote, requests=1, **money)

@@ -53,11 +53,16 @@ ChatMessage = SystemMessage | UserMessage | AssistantMessage | AnswerMessage
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a provider says that a request used; ``money`` in US dollars, None where no price is known."""
+    """What a provider says that a request used; ``money`` in US dollars, None where no price is known.
+
+    Attributes:
+        cached_tokens: of the input, so many were read from the provider's cache.
+    """
 
     input_tokens: int
     output_tokens: int
     money: float | None = None
+    cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,8 @@ class Reply:
         ended: why it ended: ``stop``, ``length`` (its limit was reached in the middle), ``tool_call``, ``content_filter``, ...
         thinking: what it thought, for people; never sent back as its words.
         kept: the provider's own form of the reply, to be sent back; empty where text and calls say all.
+        refusal: why the model, or its provider, refuses to go on, in its own words; empty where it does not.
+        fault: what the provider says was wrong with what the model wrote; empty where nothing was.
     """
 
     text: str
@@ -81,6 +88,8 @@ class Reply:
     ended: str = "stop"
     thinking: str = ""
     kept: str = ""
+    refusal: str = ""
+    fault: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from flows.controllers.model.failures import failed, no_reply
 from flows.controllers.model.providers import REASON_NEEDED, http_client, model_of
 from flows.controllers.model.reading import told_apart
 from flows.controllers.model.responses import kept_of, response_of
-from flows.controllers.model.stream_end import DoneMarker, lacks_reason_only, reason_of
+from flows.controllers.model.stream_end import DoneMarker, fault_in, lacks_reason_only, reason_of, refusal_in
 from flows.controllers.model.target import Target
 from flows.errors import FatalError
 
@@ -234,6 +234,8 @@ def _reply(response: theirs.ModelResponse, asked: str, ended: str, secrets: Sequ
         usage=_usage(response),
         model=response.model_name or asked,
         ended=ended,
+        refusal=refusal_in(response),
+        fault=fault_in(response),
         thinking="\n\n".join(part.content for part in response.parts if isinstance(part, theirs.ThinkingPart) and part.content),
         kept=kept_of(response, calls, secrets),
     )
@@ -247,10 +249,15 @@ def _arguments(part: theirs.ToolCallPart) -> str:
 
 def _usage(response: theirs.ModelResponse) -> Usage | None:
     usage = response.usage
-    if usage.unmeasured_requests or not usage.input_tokens + usage.output_tokens:
+    is_nothing = not usage.input_tokens + usage.output_tokens
+    # What says something has used tokens; a prompt that was blocked has not.
+    if usage.unmeasured_requests or (is_nothing and (response.parts or response.state != "complete")):
         return None
     try:
-        money: float | None = float(response.cost().total_price)
+        money: float | None = 0.0 if is_nothing else float(response.cost().total_price)
     except (LookupError, ValueError, AssertionError):  # no price is known
         money = None
-    return Usage(usage.input_tokens, usage.output_tokens, money)
+    told = (response.provider_details or {}).get("cost")  # OpenRouter says what it asks for
+    if isinstance(told, int | float):
+        money = float(told)
+    return Usage(usage.input_tokens, usage.output_tokens, money, usage.cache_read_tokens)

@@ -39,6 +39,7 @@ def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
         return [_read(call, part, reply, names) for part, call in enumerate(told_apart(reply.calls[:MOST_CALLS]))]
     if not reply.text.strip():
         why = {"length": "it used up its limit of tokens (max_tokens)", "content_filter": "its provider held it back"}.get(reply.ended)
+        why = f"its provider refused what the model wrote ({reply.fault})" if reply.fault else why
         raise BadReply(f"the reply is empty{f': {why}' if why else ''}; {ADVICE}")
     if "{" not in reply.text:
         raise BadReply(f"the reply calls no command: {safe_text(repr(reply.text), EXCERPT_LENGTH)}; {ADVICE}")

@@ -20,6 +20,7 @@ PACKAGES = ("pydantic_ai", "openai", "jinja2")
 NEEDED = "it needs holdfast[ai], which is not installed here (pip install 'holdfast[ai]')"
 
 Count = Annotated[int, Field(ge=1)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -33,6 +34,16 @@ class WindowKeys(BaseModel):
     tokens: Count = TOKENS
 
 
+class PriceKeys(BaseModel):
+    """What a million tokens cost, in US dollars; ``cached``: of the input, those that the provider read from its cache."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    input: Amount
+    output: Amount
+    cached: Amount | None = None
+
+
 class ModelSettings(BaseModel):
     """The settings of the controller ``model``; what is None is left to the worker, or to the provider.
 
@@ -43,6 +54,9 @@ class ModelSettings(BaseModel):
         temperature, max_tokens: of each reply.
         timeout_seconds: time for one whole request, its reply included.
         window: how much of the history a request holds.
+        refusal: what becomes of a run whose model refuses: ``end`` ends it errored, ``ask`` asks a person.
+        price: what tokens cost, where the price list does not know it or is not to be used.
+        unpriced: with a budget of money, and no price: ``say`` tells it in the first round's event, ``refuse`` makes no request.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, protected_namespaces=())
@@ -57,6 +71,9 @@ class ModelSettings(BaseModel):
     max_tokens: Count | None = None
     timeout_seconds: Seconds = 300.0
     window: WindowKeys = WindowKeys()
+    refusal: Literal["end", "ask"] = "end"
+    price: PriceKeys | None = None
+    unpriced: Literal["say", "refuse"] = "say"
 
 
 def read_settings(given: Mapping[str, Any]) -> ModelSettings:
@@ -90,5 +107,6 @@ def missing() -> str | None:
 
 def _told(fault: Any) -> str:
     if fault["type"] == "extra_forbidden":
-        return f"there is no such key; {known(fault['loc'][-1], WindowKeys.model_fields)}"
+        keys = PriceKeys if fault["loc"][0] == "price" else WindowKeys
+        return f"there is no such key; {known(fault['loc'][-1], keys.model_fields)}"
     return str(fault["msg"]).replace("Input should", "it should").replace("String should", "it should").replace("valid string", "text")

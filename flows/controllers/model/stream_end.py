@@ -27,6 +27,8 @@ KEPT = max(map(len, DONE)) - 1
 STREAMS = ("event-stream", "x-ndjson", "amazon.eventstream")
 #: Bytes kept of a body that is no stream, and names in JSON that tell an error from a reply.
 BODY, ERROR_NAMES = 4_000, (b'"error"', b'"detail"', b'"errors"')
+#: Reasons of refusals that the library does not know as such.
+REFUSED = frozenset({"content_filter", "refusal", "ERROR_TOXIC", "guardrail_intervened"})
 
 
 class DoneMarker:
@@ -65,6 +67,22 @@ class DoneMarker:
                 yield piece
 
         response.aiter_bytes = watched  # type: ignore[method-assign, assignment]
+
+
+def refusal_in(response: ModelResponse) -> str:
+    """Return why a reply was refused or held back, in the words of the model or its provider; empty if it was not."""
+    details = response.provider_details or {}
+    raw = str(details.get("finish_reason") or "")
+    if response.finish_reason != "content_filter" and raw not in REFUSED:
+        return ""
+    words = details.get("refusal") or response.text or details.get("block_reason_message") or details.get("block_reason")
+    return str(words or f"its provider held the reply back ({raw or response.finish_reason})")
+
+
+def fault_in(response: ModelResponse) -> str:
+    """Return what the provider says was wrong with what the model wrote, such as a call that it cannot read; else nothing."""
+    raw = str((response.provider_details or {}).get("finish_reason") or response.finish_reason or "")
+    return raw if response.finish_reason == "error" else ""
 
 
 def lacks_reason_only(error: ModelAPIError) -> bool:
