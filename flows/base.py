@@ -72,8 +72,8 @@ class Flow(ABC):
         return None
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
-        """What the run ends with when ``max_rounds`` cycles are over; ``values`` as after the last."""
-        return End(output=dict(values))
+        """What the run ends with, unfinished, when ``max_rounds`` cycles are over; ``values`` as after the last."""
+        return End(output={**values, "status": "unfinished"})
 
     def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
         """Seconds the next round of ``node`` may take, given the committed ``values``; None for no limit."""

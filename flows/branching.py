@@ -11,7 +11,6 @@ from flows.context import RoundContext
 from flows.definition import known
 from flows.errors import BadReply, FatalError, InvalidInput, RetryableError, RoundStopped
 from flows.outcomes import End, Finish, Interrupt, Outcome
-from flows.process_end import ends_process
 from flows.summaries import safe_text
 
 #: Of a command's exception, this much is told.
@@ -85,14 +84,13 @@ class BranchingFlow(Flow):
             result = spec.carry_out(args, context)
         except (RetryableError, FatalError, RoundStopped):
             raise
-        except BaseException as error:
-            if ends_process(error):
+        except (Exception, SystemExit) as error:
+            # SystemExit itself comes from a command (argparse, sys.exit); its subclasses are Celery's way to shut a worker down.
+            if isinstance(error, SystemExit) and type(error) is not SystemExit:
                 raise
             if context.cancelled.is_set():
                 raise RoundStopped(f"run {context.run_id}, step {context.step}: cancelled inside command {spec.name!r}") from error
-            # SystemExit comes from a command (argparse, sys.exit). No controller can make use of an asyncio.CancelledError.
-            is_told = isinstance(error, Exception | SystemExit) and (self.tell_errors if spec.errors is None else spec.errors == "observe")
-            if not is_told:
+            if not (self.tell_errors if spec.errors is None else spec.errors == "observe"):
                 spec.check_repeatable(error, args, context)
                 raise
             result = told(error)

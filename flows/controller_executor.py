@@ -26,6 +26,8 @@ from flows.waiting import playing
 
 #: The answer of a run that came to its last cycle without one.
 UNFINISHED_ANSWER = "The maximum amount of rounds was reached before the model found an answer."
+#: The same of a flow whose own code decides.
+UNFINISHED_FLOW_ANSWER = "The maximum amount of rounds was reached before the flow found an answer."
 
 
 class ControllerExecutorFlow(CircularFlow):
@@ -42,6 +44,8 @@ class ControllerExecutorFlow(CircularFlow):
     observation (``{"error": "ValueError: its message"}``), and a reply that names no command that can be carried out becomes a turn with
     such an observation; ``max_bad_replies`` in a row end the run errored. With a coded ``decide`` the exception fails the round, which is
     tried again, and a bad reply ends the run errored at once. See docs/errors.md.
+
+    ``max_rounds`` is 30 where a controller decides, and no limit where the class defines ``decide``.
 
     Attributes:
         controller: decides, unless the class defines ``decide``.
@@ -74,6 +78,18 @@ class ControllerExecutorFlow(CircularFlow):
         given = {key: getattr(config, key) for key in config.model_fields_set - {"subflows_config", "topology"}}
         super().__init__(**{**given, **settings})
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Take the default limit of cycles away from a class whose own code decides: the seed's 30 are for models."""
+        super().__init_subclass__(**kwargs)
+        owner = next(base for base in cls.__mro__ if "max_rounds" in vars(base))
+        if owner is ControllerExecutorFlow and cls.decides():
+            cls.max_rounds = None
+
+    @classmethod
+    def decides(cls) -> bool:
+        """Return whether the flow's own code decides, and no controller."""
+        return cls.decide is not ControllerExecutorFlow.decide
+
     def decide(self, context: RoundContext) -> Any:
         """The next decision, as ``Controller.decide``; override it, or give a controller."""
         if self.controller is None:
@@ -82,8 +98,7 @@ class ControllerExecutorFlow(CircularFlow):
 
     def check_definition(self) -> None:
         """Also: somebody decides, no command is named finish or runs a shell unsaid, and the configuration names known ones."""
-        own = type(self).decide is not ControllerExecutorFlow.decide
-        if not own and not callable(getattr(self.controller, "decide", None)):
+        if not self.decides() and not callable(getattr(self.controller, "decide", None)):
             raise InvalidFlow(f"{title(self)}: its controller is {self.controller!r}; expected a method decide, or controller=<Controller>")
         if "finish" in self.offered():
             raise InvalidFlow(f"{title(self)}: 'finish' is the command that ends the run; name yours otherwise")
@@ -280,7 +295,8 @@ class ControllerExecutorFlow(CircularFlow):
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
         """The run is completed, with the status ``unfinished`` and a sentence for an answer."""
-        return End(UNFINISHED_ANSWER, {"answer": UNFINISHED_ANSWER, "status": "unfinished"})
+        answer = UNFINISHED_FLOW_ANSWER if self.decides() else UNFINISHED_ANSWER
+        return End(answer, {"answer": answer, "status": "unfinished"})
 
     def _output(self, state: Mapping[str, Any]) -> dict[str, Any]:
         also = [name for name in self.finish.input_args if name not in self.output_keys]

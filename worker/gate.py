@@ -26,11 +26,16 @@ def pause_between(done: str | None, coming: str, before: Collection[str], after:
     One boundary is one pause: where both sides ask for it, it is told as the one behind ``done``. It is decided
     when a round is committed, so resuming passes it, and the next visit pauses again.
     """
-    if done is not None and done in after:
-        return Pause(ExecutionStatus.INTERRUPTED_AFTER, done, f"interrupt_after: {done}")
+    if done is not None and (behind := pause_behind(done, after)) is not None:
+        return behind
     if coming in before:
         return Pause(ExecutionStatus.INTERRUPTED_BEFORE, coming, f"interrupt_before: {coming}")
     return None
+
+
+def pause_behind(done: str, after: Collection[str]) -> Pause | None:
+    """The pause behind node ``done``, if one is wanted; also where no node follows, before the answer of the run goes out."""
+    return Pause(ExecutionStatus.INTERRUPTED_AFTER, done, f"interrupt_after: {done}") if done in after else None
 
 
 def rounds_exhausted(cycles: int, max_rounds: int | None) -> bool:

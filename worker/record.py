@@ -22,6 +22,10 @@ SINCE: Mapping[str, str] = {}
 #: Named values stand in the hash under this prefix, one field each, so that a commit writes only those that changed.
 VALUE = "v:"
 _values = Prefix(VALUE)
+#: Where it is, the run has used up its cycles: how many they were. No content, so that workers of an earlier release read the same digest.
+UNFINISHED = "unfinished"
+#: Where it is, the round that ends the run is committed, and a person looks before the answer goes out.
+ENDING = "ending"
 #: The fields that only Python writes and that decide what a round does, and after which of them a person is asked; the digest
 #: covers these and the values.
 CONTENT = frozenset(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -12,7 +13,6 @@ from flows.base import Flow, Role
 from flows.budgets import COMMANDS, sum_of
 from flows.context import RoundContext, altered
 from flows.errors import FatalError, InvalidInput, RetryableError, RoundStopped
-from flows.process_end import ends_process
 from worker.committing import Committing, new_claim
 from worker.contexts import context_of, is_answered
 from worker.dispatch import Dispatcher
@@ -24,19 +24,21 @@ from worker.heartbeat import Heartbeat, Lease
 from worker.lanes import PATIENCE, Lanes
 from worker.ledger import Ledger
 from worker.logs import about
-from worker.record import SCHEMA, Record
+from worker.record import ENDING, SCHEMA, Record
 from worker.settings import Settings
 from worker.store import Granted, Refused, Store, StoreUnavailable
 from worker.store.keys import role_of
 from worker.telemetry.rounds import RoundSpan, round_span
 from worker.tracebacks import traceback_of, without_secrets
-from worker.transitions import GIVE_BACK, Settlement, failure, hold_up, quarantine, settle, with_accounts
+from worker.transitions import GIVE_BACK, Settlement, end_of, failure, hold_up, quarantine, settle, with_accounts
 
 logger = logging.getLogger("holdfast.rounds")
 
 #: Seconds after which a leased round that has not begun reads its run's stop and lease again. A round whose claim came with a commit
 #: begins within a fraction of a millisecond, unless it waits for a lane or for the interpreter.
 LOOK_AFTER = 0.005
+#: With this the process of a pool leaves its round when SIGTERM reaches it (billiard.common: 256 less the signal).
+TOLD_TO_END = signal.SIGTERM - 256
 
 
 class Rounds:
@@ -173,13 +175,13 @@ class Rounds:
         except InvalidInput as error:
             return failure(record, FatalError(str(error)), self._settings, 0.0), {}
         nodes = flow.nodes
+        if ENDING in record.fields:
+            return end_of(record), nodes
         if context.node not in nodes:
             return GIVE_BACK if self._draining() or not begin else failure(record, gone(record, flow), self._settings, 0.0), {}
         try:
             estimate = dict(flow.estimate(context.node, context))
-        except BaseException as error:
-            if ends_process(error):
-                raise
+        except Exception as error:
             return self._failure(record, lease, error), {}
         ledger = Ledger(record, claim.attempt, claim.now)
         if record.budgets:
@@ -218,9 +220,9 @@ class Rounds:
             return settle(record, flow, outcome, context.remembered, self._settings, {**context.told, **context.spent})
         except DamagedRun as error:
             return quarantine(error)
-        except BaseException as error:  # asyncio.CancelledError, GeneratorExit and sys.exit too: the round failed
-            if ends_process(error):
-                raise  # a loss, not a failure of the round
+        except (Exception, SystemExit) as error:
+            if isinstance(error, SystemExit) and (type(error) is not SystemExit or error.code == TOLD_TO_END):
+                raise  # Celery's own way of ending the worker, or a process of its pool: a loss, not a failure of the round
             return quarantine(lease.broken) if isinstance(lease.broken, DamagedRun) else self._failure(record, lease, error)
 
     def _failure(self, record: Record, lease: Lease, error: BaseException) -> Settlement:

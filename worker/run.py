@@ -11,7 +11,7 @@ from typing import Any
 
 from worker.errors import DamagedRun
 from worker.execution_state import ExecutionState
-from worker.record import Record
+from worker.record import UNFINISHED, Record
 
 
 class RunStatus(Enum):
@@ -57,6 +57,7 @@ class Run:
     def of(cls, record: Record) -> Run:
         """The run a record describes; raises DamagedRun where it does not read."""
         fields = record.fields
+        ended = fields.get("phase") == "completed"
         return cls(
             id=record.id,
             flow=fields.get("flow", ""),
@@ -64,8 +65,9 @@ class Run:
             inputs=record.inputs,
             status=status_of(fields),
             state=record.state,
-            answer=record.json("answer", None),
-            output=record.mapping("output"),
+            # Where a person looks before the answer goes out, it is there and has not gone out yet.
+            answer=record.json("answer", None) if ended else None,
+            output=record.mapping("output") if ended else {},
             error=fields.get("error"),
             created_at=_when(record, "created_at"),
             updated_at=_when(record, "updated_at"),
@@ -81,6 +83,19 @@ class Run:
         known = {each.name: data[each.name] for each in fields_of(cls)}
         return cls(**{**known, **times, "status": RunStatus(data["status"]), "state": ExecutionState.from_dict(data["state"])})
 
+    @property
+    def finished(self) -> bool:
+        """Whether the run has done what it was for: it is completed, and not because its cycles were used up or a person left it."""
+        return self.status is RunStatus.COMPLETED and UNFINISHED not in self.details and self.output.get("status") != "unfinished"
+
+    @property
+    def status_text(self) -> str:
+        """The status for people: that of a completed run says so if it is not finished."""
+        if self.status is not RunStatus.COMPLETED or self.finished:
+            return self.status.value
+        used = self.details.get(UNFINISHED)
+        return f"unfinished after {used['cycles']} of {used['of']} cycles" if used else "unfinished"
+
     def to_dict(self) -> dict[str, Any]:
         """The run as JSON data."""
         return {
@@ -89,6 +104,7 @@ class Run:
             "goal": self.goal,
             "inputs": dict(self.inputs),
             "status": self.status.value,
+            "finished": self.finished,
             "phase": self.phase,
             "state": self.state.to_dict(),
             "answer": self.answer,
@@ -155,6 +171,8 @@ def _details(record: Record) -> dict[str, Any]:
         found["progress"] = record.json("progress", None)
     if _has_traceback(record.fields):
         found["traceback"] = record.fields["traceback"]
+    if UNFINISHED in record.fields and record.fields.get("phase") == "completed":
+        found[UNFINISHED] = {"cycles": record.count(UNFINISHED), "of": record.max_rounds}
     found |= {name: record.amounts(name) for name in ("budgets", "spent") if name in record.fields}
     if "idle" in record.fields:
         found["idle_seconds"] = record.count("idle") / 1000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from flows.process_end import ends_process
 from worker.carrier import NEVER, RoundTask, sender_of
 from worker.engine import Engine
 from worker.store import StoreUnavailable
@@ -36,11 +35,6 @@ def add_tasks(app: Celery, engine: Engine) -> None:
                 error,
                 extra={"run_id": run_id, "step": step},
             )
-        except BaseException as error:
-            if isinstance(error, Exception) or ends_process(error):
-                raise
-            # Celery's pools cannot tell such an end, and would keep the round's place for ever.
-            raise RuntimeError(f"run {run_id}, step {step}: {type(error).__name__} outside of the round's node: {error}") from error
 
     for name in TASKS.values():
         app.task(play_round, name=name, base=RoundTask, bind=True, shared=False)

@@ -6,16 +6,17 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any, Literal
 
 from flows.base import Flow
 from flows.errors import FatalError, RetryableError, UnstorableValue
-from flows.outcomes import Advance, Interrupt, Outcome, Turn
+from flows.outcomes import Advance, End, Interrupt, Outcome, Turn
 from flows.values import canonical, storable
 from worker.errors import type_of
 from worker.execution_state import ExecutionStatus
-from worker.gate import Pause, pause_between, rounds_exhausted
-from worker.record import SINCE, VALUE, Record, content_of, digest_of_content, pack_turn, version_of
+from worker.gate import Pause, pause_behind, pause_between, rounds_exhausted
+from worker.record import ENDING, SINCE, UNFINISHED, VALUE, Record, content_of, digest_of_content, pack_turn, version_of
 from worker.retries import backoff
 from worker.settings import Settings
 
@@ -144,10 +145,33 @@ def _settled(record: Record, flow: Flow, node: str, outcome: Outcome, remembered
         changed["cycles"] = str(cycles)
         if not (outcome.ends_cycle and rounds_exhausted(cycles, record.max_rounds)):
             return _advance(record, flow, node, outcome.node, changed, turns, artifacts, options)
-        outcome = flow.exhausted({**record.values, **values})
-    changed["answer"] = canonical(storable(outcome.answer, "the answer"))
-    changed["output"] = canonical(storable(outcome.output, "the output"))
-    return Settlement("end", _sealed(record, changed), turns, artifacts, None, options)
+        _check_next(flow, node, outcome.node)
+        # What would come next is kept: the run may be given more cycles, and goes on there in a new epoch.
+        changed["current_node"] = outcome.node
+        message = NextMessage(outcome.node, record.epoch + 1, record.step + 1)
+        end = _end(record, node, flow.exhausted({**record.values, **values}), changed, {UNFINISHED: str(cycles)})
+        return replace(end, additions=turns, artifacts=artifacts, message=message, options=options)
+    return replace(_end(record, node, outcome, changed), additions=turns, artifacts=artifacts, options=options)
+
+
+def _end(record: Record, node: str, end: End, changed: dict[str, str], beside: Mapping[str, str] = MappingProxyType({})) -> Settlement:
+    """The settlement of the last round; where a person wants to look behind its node, they do so before the answer goes out.
+
+    Args:
+        changed: the content that changes beside answer and output. beside: further fields, which are no content.
+    """
+    changed["answer"] = canonical(storable(end.answer, "the answer"))
+    changed["output"] = canonical(storable(end.output, "the output"))
+    fields = {**_sealed(record, changed), **beside}
+    pause = pause_behind(node, record.json("interrupt_after", []))
+    if pause is None:
+        return Settlement("end", fields)
+    return Settlement("pause_next", {**fields, **pause_fields(pause), ENDING: "1"})
+
+
+def end_of(record: Record) -> Settlement:
+    """The settlement of a round that is not to be played: the run's end is committed, and a client of an earlier release resumed it."""
+    return Settlement("end", {name: record.fields[name] for name in (UNFINISHED,) if name in record.fields}, options={"data": "{}"})
 
 
 def _advance(
@@ -161,8 +185,7 @@ def _advance(
     options: Mapping[str, str | int],
 ) -> Settlement:
     """The settlement of a finished round that ``coming`` follows, at once or after a person has looked."""
-    if coming not in flow.nodes:
-        raise FatalError(f"node {node} asked for the next node {coming!r}; flow {flow.name!r} has: {', '.join(flow.nodes)}")
+    _check_next(flow, node, coming)
     fields = _sealed(record, {**changed, "current_node": coming})
     pause = pause_between(node, coming, record.json("interrupt_before", []), record.json("interrupt_after", []))
     kind: Kind = "next"
@@ -170,6 +193,11 @@ def _advance(
     if pause is not None:  # the message is of the next epoch: the one that an answer begins
         kind, epoch, fields = "pause_next", epoch + 1, {**fields, **pause_fields(pause)}
     return Settlement(kind, fields, turns, artifacts, NextMessage(coming, epoch, record.step + 1), options)
+
+
+def _check_next(flow: Flow, node: str, coming: str) -> None:
+    if coming not in flow.nodes:
+        raise FatalError(f"node {node} asked for the next node {coming!r}; flow {flow.name!r} has: {', '.join(flow.nodes)}")
 
 
 def _pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:

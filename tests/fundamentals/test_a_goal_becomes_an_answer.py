@@ -46,6 +46,6 @@ def test_too_few_rounds_end_the_run_completed_but_unfinished(client: Client, wor
     run = client.wait(client.submit("greeter", "Ada Grace Edsger", max_rounds=2).id, timeout=30)
     assert run.status is RunStatus.COMPLETED
     assert run.output == {
-        "answer": "The maximum amount of rounds was reached before the model found an answer.",
+        "answer": "The maximum amount of rounds was reached before the flow found an answer.",
         "status": "unfinished",
     }

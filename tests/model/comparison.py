@@ -36,7 +36,7 @@ def difference(store: Store, w: World) -> str:
 
 
 def _model(w: World, place: int, run: Run) -> dict[str, Any]:
-    names = ("phase", "epoch", "step", "attempt", "failures", "losses", "stop", "queue", "expires", "i_id")
+    names = ("phase", "epoch", "step", "attempt", "failures", "losses", "stop", "queue", "expires", "i_id", "ending", "unfinished")
     seen = {name: getattr(run, name) for name in names}
     # At rest nobody reads it, but where an answer comes by itself; the hash of a run that rests has none.
     read = run.phase in LIVE or (run.phase == "interrupted" and run.i_wait is not None)
@@ -76,6 +76,8 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     seen["expires"] = store.redis.pexpiretime(store.keys.run(f"r{place}")) > 0
     seen["i_id"] = None if interrupt is None else tuple(map(int, interrupt.split(":")))
     seen["answered"] = "i_answer" in found
+    seen["ending"], seen["unfinished"] = "ending" in found, "unfinished" in found
+    assert ("answer" in found) == ("output" in found) == (phase == "completed" or "ending" in found), "an answer without an end"
     seen["waits"] = found.get("waiting_for", "") if phase == "waiting" else ""
     seen["held"] = "held_token" in found and int(found["held_until"]) > now
     seen["looked"] = found.get("looked") == "1" and phase == "queued"

@@ -136,6 +136,17 @@ CONFIGURATIONS: dict[str, Config] = {
         clients=1,
         answer_within=2,
     ),
+    "endings": Config(
+        "pauses behind the round that ends a run, runs that have used up their cycles and are given more, both late; stops between",
+        slots=1,
+        steps=2,
+        kinds=("next", "end", "end_unfinished", "pause_end", "pause_unfinished"),
+        epochs=2,
+        operations=("stop:graceful", "stop:now", "resume", "resume:more"),
+        late=("resume:more",),
+        clients=1,
+        deadline=3,
+    ),
     "failures": Config(
         "failing rounds, lost workers, give-backs, retries that arrive late; the bounds of each",
         kinds=("next", "end", "failed", "fatal", "give_back"),

@@ -94,12 +94,15 @@ def moved(before: Run, after: Run, name: str, kind: str) -> None:
     if was == now:
         return
     by_person = name in PEOPLE
-    law("I7", was != "completed", "{} made a completed run {}", name, now)
+    given_more = by_person and kind == "resume:more" and before.unfinished
+    law("I7", was != "completed" or given_more, "{} made a completed run {}", name, now)
+    law("L4", now != "completed" or name in COMMITS or (by_person and before.ending), "{} completed a run that was {}", name, was)
     law("I7", was != "errored" or (by_person and kind == "retry"), "{} made an errored run {}", name, now)
     law("I8", was != "stopped" or (by_person and kind.startswith("resume")), "{} made a stopped run {}", name, now)
     taken_up = was in ENDED or was == "stopped" or (was == "interrupted" and now in RUNNING)
+    law("L4", now not in RUNNING or not (after.ending or after.unfinished), "a run goes on whose last round is committed")
     law("I7", not taken_up or after.epoch == before.epoch + 1, "a run that was {} goes on in the same epoch", was)
-    law("V3", was != "errored" or after.deadline is None or after.deadline > 0, "it was retried only to end of its old deadline")
+    law("V3", was not in ENDED or after.deadline is None or after.deadline > 0, "it was retried only to end of its old deadline")
     law("I4", now != "leased" or was == "queued", "a run that was {} was claimed", was)
 
 

@@ -108,6 +108,11 @@ def new_epoch(w: World, run: Run, message: tuple[int, int]) -> None:
     run.since_stop = None
 
 
+def take_down_passed_deadline(w: World, run: Run) -> None:
+    if run.deadline is not None and run.deadline <= 0 and w.rules.retry_takes_a_passed_deadline_down:
+        run.deadline = None
+
+
 def start_again(w: World, place: int, run: Run, message: tuple[int, int], after: tuple[int, int], answered: bool = False) -> None:
     held = run.held_until if run.held_token and run.held_until is not None else 0
     early = run.not_before or 0

@@ -110,6 +110,8 @@ MUTANTS = [
     Mutant("asking_again_stores_the_message_after", "questions", "I6"),
     Mutant("resume_waits_for_the_hold", "stops", "I5"),
     Mutant("resume_checks_phase", "stops", "I5"),
+    Mutant("resume_completes_what_has_ended", "endings", "L4"),
+    Mutant("more_cycles_take_the_end_away", "endings", "L4"),
     Mutant("new_epoch_resets_the_bounds", "failures", "V1"),
     Mutant("new_epoch_takes_the_stop_down", "stops", "I8"),
     Mutant("attempts_go_on", "stops", "I16"),

@@ -21,6 +21,8 @@ def possible(w: World) -> list[Move]:
             moves += _submissions(w, place, 1)
             continue
         for kind in config.operations:
+            if kind == "resume:more" and not run.unfinished:
+                continue  # nobody gives more cycles to a run that is seen to have some left
             if run.epoch < config.epochs or kind.startswith("stop"):
                 moves.append(("op", place, kind, True))
                 if config.mute and waiting:
@@ -137,7 +139,7 @@ def _called(w: World, client: Client) -> str:
     if kind == "stop":
         return request_stop(w, client.run, option)
     if kind == "resume":
-        return resume(w, client.run, (client.epoch, client.step), client.i_id, option == "answer")
+        return resume(w, client.run, (client.epoch, client.step), client.i_id, bool(option), option == "more")
     return retry(w, client.run, (client.epoch, client.step))
 
 
@@ -164,7 +166,7 @@ def _right(before: Run, after: Run, client: Client, word: str) -> None:
         )
         return
     done = after.epoch != before.epoch
-    law("I9", done == (word in ("queued", "waiting", "interrupted")), "{} is answered {}", kind, word)
+    law("I9", done == (word in ("queued", "waiting", "interrupted", "completed")), "{} is answered {}", kind, word)
     law("I9", not done or word == after.phase, "{} is answered {}, and the run is {}", kind, word, after.phase)
     if done:
         law("I10", client.epoch == before.epoch, "{} was right for epoch {} and was taken in epoch {}", kind, client.epoch, before.epoch)

@@ -231,7 +231,10 @@ class Replay:
         calls: dict[str, Callable[[], tuple[str, str]]] = {
             "next": lambda: runs.commit_next(store, granted, node),
             "end": lambda: runs.commit_end(store, granted, ("turn",)),
+            "end_unfinished": lambda: runs.commit_unfinished(store, granted, node),
             "pause_next": lambda: runs.pause_next(store, granted, node),
+            "pause_end": lambda: runs.pause_end(store, granted),
+            "pause_unfinished": lambda: runs.pause_end(store, granted, node),
             "pause_here": lambda: runs.pause_here(store, granted),
             "pause_here_deadline": lambda: runs.pause_here(store, granted, **wait),
             "failed": lambda: runs.fail_round(store, granted, **bounds),
@@ -319,7 +322,8 @@ class Replay:
                 return " ".join(store.request_stop(run_id, op=op, mode=option)[:2])
             if name == "retry":
                 return " ".join(store.retry(run_id, **named))
-            return " ".join(store.resume(run_id, interrupt=seen.get("i_id"), answer='"yes"' if option else None, **named))
+            answer = {"answer": '"yes"', "more": "null"}.get(option)
+            return " ".join(store.resume(run_id, interrupt=seen.get("i_id"), answer=answer, more=option == "more", **named))
 
         return Sent(call)
 

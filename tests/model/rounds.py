@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.model.fetching import REFUSED
 from tests.model.laws import law
 from tests.model.state import Run, Slot, World
+from tests.model.transitions import DONE, ENDS
 
 
 def granted(w: World, place: int, pair: tuple[int, int], before: Run | None, token: int, how: str) -> Slot:
@@ -17,6 +18,7 @@ def granted(w: World, place: int, pair: tuple[int, int], before: Run | None, tok
     law("I8", run.since_stop is None, "a claim was granted after an acknowledged stop")
     law("V3", not run.not_before, "a round is played before the time that was asked for")
     law("V4", not w.paused, "a round of a paused flow was granted")
+    law("L4", not run.ending and not run.unfinished, "a run is played on whose last round is committed")
     law("I4", how != "ignorant", "a worker that does not know the flow was granted its round")
     state = {"mute": "asks", "fetched": "fetched"}.get(how, "plays")
     others = [slot for slot in w.slots if slot.run == place and slot.own and slot.until > 0 and not slot.state.startswith("sent")]
@@ -30,7 +32,7 @@ def committed(w: World, slot: Slot, before: Run, run: Run, kind: str, answer: st
     refused = answer in REFUSED
     law("I4", refused or holder, "a commit of {} was accepted from a worker that is not the newest in a lease of this run", kind)
     law("I4", not refused or not holder, "a commit was refused though nobody has taken the lease away")
-    if holder and kind in ("next", "end", "pause_next"):
+    if holder and kind in DONE:
         law("I10", run.i_answer is None, "an answer was not consumed by the round that used it")
         law("I8", before.since_stop != 0, "a round was committed after the one that a graceful stop allows, or after a stop now")
         run.since_stop = None if run.since_stop is None else 0
@@ -41,6 +43,6 @@ def committed(w: World, slot: Slot, before: Run, run: Run, kind: str, answer: st
         sent = (slot.run, (run.epoch, run.step)) in w.lists[run.queue]
         law("I6", sent, "a round was committed without the message for the next")
     if holder and before.stop == "requested":
-        law("I9", answer == ("completed" if kind == "end" else "stopped"), "a stop was asked for, and {} came to {}", kind, answer)
+        law("I9", answer == ("completed" if kind in ENDS else "stopped"), "a stop was asked for, and {} came to {}", kind, answer)
     if holder and kind == "give_back":
         law("I16", run.failures == before.failures and run.losses == before.losses, "a round that was given back is counted")

@@ -119,6 +119,8 @@ class Rules:
     asking_again_stores_the_message_after: bool = True
     resume_waits_for_the_hold: bool = True
     resume_checks_phase: bool = True
+    resume_completes_what_has_ended: bool = True  # decision 35
+    more_cycles_take_the_end_away: bool = True  # decision 34
     new_epoch_resets_the_bounds: bool = True
     new_epoch_takes_the_stop_down: bool = True
     attempts_go_on: bool = True  # PROTOCOL, what is stored: never restarted

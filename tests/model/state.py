@@ -27,7 +27,7 @@ RUN = (
     "number", "first_number", "grace", "looked", "age", "message", "queue", "waiting_for", "waiting_until", "held_token", "held_until",
     "last_token", "last_answer", "last_fetched", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown",
     "expires", "nonce", "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
-    "erred",
+    "erred", "ending", "unfinished",
 )  # fmt: skip
 TIMES = ("due", "lease_until", "spared", "round_until", "waiting_until", "held_until", "i_until", "deadline", "not_before")
 
@@ -79,6 +79,8 @@ class Run:
     begun: tuple[int, ...]  # the tokens of attempts of this step that may have begun its command
     returned: int  # what the first was told that recorded a result in this step
     erred: bool  # what an attempt of this step failed of is kept, to be told
+    ending: bool  # the round that ends it is committed, and a person looks before its answer goes out
+    unfinished: bool  # it has used up its cycles, and may be given more
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.__dict__ = dict(zip(RUN, values))  # noqa: B905 (strict takes time, and this is most of what a search does)
@@ -108,6 +110,7 @@ def new_run(**fields: Any) -> Run:
     }
     empty |= {"expires": False, "nonce": 0, "log": 0, "was_spared": False, "forfeited": False, "message": (0, 0), "grace": 1}
     empty |= {"intent": 0, "result": 0, "begun": (), "returned": 0, "unknown": 0, "erred": False}
+    empty |= {"ending": False, "unfinished": False}
     return Run(tuple((empty | fields).values()))
 
 

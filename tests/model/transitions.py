@@ -12,16 +12,19 @@ from tests.model.moving import (
     forget_interrupt,
     free_lease,
     fresh_message,
+    new_epoch,
     pause,
     push,
     start_again,
     stop_here,
+    take_down_passed_deadline,
     wait,
 )
 from tests.model.state import ENDED, LIVE, Run, World, new_run
 
-DONE = ("next", "end", "pause_next")
-PAUSES = ("pause_next", "pause_here", "pause_here_deadline")
+ENDS = ("end", "end_unfinished")
+DONE = ("next", *ENDS, "pause_next", "pause_end", "pause_unfinished")
+PAUSES = ("pause_next", "pause_end", "pause_unfinished", "pause_here", "pause_here_deadline")
 INTERRUPT = {"i_id": (0, 0), "message": (1, 0)}
 
 
@@ -132,7 +135,7 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
         return "fenced"
     done, paused = kind in DONE, kind in PAUSES
     retracts = kind == "try_again" and (run.intent == token or not rules.intent_is_taken_back_by_its_writer)
-    stopping = run.stop == "requested" and (kind != "end" or not rules.end_beats_stop) and rules.stop_beats_outcomes
+    stopping = run.stop == "requested" and (kind not in ENDS or not rules.end_beats_stop) and rules.stop_beats_outcomes
     free_lease(run)
     if done:
         run.log += 1
@@ -143,6 +146,8 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
         run.begun = tuple([other for other in run.begun if other != token])
     if (done or paused) and kind != "end":
         _go_to(w, run, kind)
+    run.ending |= kind in ("pause_end", "pause_unfinished")
+    run.unfinished |= kind in ("end_unfinished", "pause_unfinished")
     if stopping:
         stop_here(w, run)
         answer = "stopped"
@@ -153,7 +158,7 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
             run.phase = "queued"
             due_at(w, run, run.grace)
         answer = "continued"
-    elif kind == "end":
+    elif kind in ENDS:
         complete(run)
         answer = "completed"
     elif paused:
@@ -296,7 +301,7 @@ def request_stop(w: World, place: int, mode: str) -> str:
     return "stopped stopped"
 
 
-def resume(w: World, place: int, seen: tuple[int, int], i_id: Any, answer: bool) -> str:
+def resume(w: World, place: int, seen: tuple[int, int], i_id: Any, answer: bool, more: bool = False) -> str:
     """resume_run.lua for an operation that is not known yet; ``seen``: epoch and step, ``i_id``: the interrupt, as the client saw them."""
     run, rules = w.runs[place], w.rules
     if run is None:
@@ -304,7 +309,10 @@ def resume(w: World, place: int, seen: tuple[int, int], i_id: Any, answer: bool)
     epoch, step = seen
     if (run.epoch != epoch and rules.resume_checks_epoch) or (run.step != step and rules.resume_checks_step):
         return "stale"
-    if run.phase in ENDED:
+    goes_on = more and run.unfinished
+    if more and not goes_on:
+        return "stale!"
+    if run.phase in ENDED and not (goes_on and run.phase == "completed"):
         return f"finished {run.phase}"
     if run.phase in LIVE and rules.resume_checks_phase:
         return "running"
@@ -312,7 +320,20 @@ def resume(w: World, place: int, seen: tuple[int, int], i_id: Any, answer: bool)
     answers = is_open and (run.phase == "interrupted" or answer)
     if answers and i_id != run.i_id and rules.resume_checks_the_interrupt:
         return "stale!"  # remembered, unlike the one above
-    if answers:
+    if goes_on:
+        if run.phase in ENDED and rules.retry_keeps_the_run:
+            run.expires = False
+        if rules.more_cycles_take_the_end_away:
+            run.ending = run.unfinished = False
+        forget_interrupt(run)
+        take_down_passed_deadline(w, run)
+    elif answers and run.ending and rules.resume_completes_what_has_ended:
+        new_epoch(w, run, (epoch + 1, step))
+        forget_interrupt(run)
+        run.ending = False
+        complete(run)
+        return run.phase
+    elif answers:
         run.i_answer = i_id or "none"
     start_again(w, place, run, (epoch + 1, step), (epoch + 2, step), answers)
     return run.phase
@@ -330,8 +351,7 @@ def retry(w: World, place: int, seen: tuple[int, int]) -> str:
         return f"running {run.phase}"
     if rules.retry_keeps_the_run:
         run.expires = False
-    if run.deadline is not None and run.deadline <= 0 and rules.retry_takes_a_passed_deadline_down:
-        run.deadline = None
+    take_down_passed_deadline(w, run)
     start_again(w, place, run, (epoch + 1, step), (epoch + 2, step))
     return run.phase
 

@@ -65,7 +65,7 @@ def _of_slot(w: World, place: int, slot: Slot) -> list[Move]:
     if config.beats:
         moves.append(("beat", place))
     for kind in config.kinds:
-        if kind in ("next", "pause_next") and slot.step + 1 >= config.steps:
+        if kind in ("next", "pause_next", "end_unfinished", "pause_unfinished") and slot.step + 1 >= config.steps:
             continue
         if kind.startswith("pause") and slot.epoch >= config.epochs:
             continue

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows import CircularFlow, Controller, ControllerExecutorFlow, Node, RoundContext, command, register
+from flows import (
+    Advance,
+    CircularFlow,
+    Command,
+    Controller,
+    ControllerExecutorFlow,
+    Finish,
+    Flow,
+    Node,
+    Outcome,
+    Role,
+    RoundContext,
+    command,
+    register,
+)
 from flows.controllers import controller
 from flows.human import Person
 
@@ -37,7 +51,9 @@ class PersonDecides(ControllerExecutorFlow):
 
 @controller("stubborn")
 class Stubborn(Controller):
-    """Replies what is no command."""
+    """Replies what is no command, however often it is told."""
+
+    reads_errors = True
 
     def decide(self, context: RoundContext) -> Any:
         return "no command at all"
@@ -48,3 +64,36 @@ class Misunderstood(ControllerExecutorFlow):
     """Its controller never names a command."""
 
     controller = Stubborn()
+
+
+#: The pages that were fetched in this process, as often as they were.
+FETCHED: list[int] = []
+
+
+@register("pager")
+class Pager(ControllerExecutorFlow):
+    """Fetches as many pages as its inputs say, one a cycle; its own code decides."""
+
+    def decide(self, context: RoundContext) -> Command | Finish:
+        page = len(context.history)
+        return Finish(f"{page} pages") if page == context.inputs["pages"] else Command("fetch", {"page": page})
+
+    @command(idempotent=True)
+    def fetch(self, page: int) -> str:
+        """Fetch a page."""
+        FETCHED.append(page)
+        return f"page {page}"
+
+
+@register("plain_loop")
+class PlainLoop(Flow):
+    """A flow of one node that goes round for ever."""
+
+    max_rounds = 2
+
+    @property
+    def nodes(self) -> dict[str, Role]:
+        return {"Loop": "executor"}
+
+    def play(self, node: str, context: RoundContext) -> Outcome:
+        return Advance("Loop", values={"n": context.values.get("n", 0) + 1}, ends_cycle=True)

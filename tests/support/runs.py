@@ -185,6 +185,21 @@ def pause_next(store: Store | Fetches, granted: Granted, node: str = "Executor",
     return commit(store, granted, "pause_next", message=_message(granted, 1, 1), fields=fields, additions=("turn",))
 
 
+def commit_unfinished(store: Store | Fetches, granted: Granted, node: str = "Controller") -> tuple[str, str]:
+    """The round is done, and the run has used up its cycles; ``node`` would have been next."""
+    fields = {**_next(store, granted, node, ("turn",), {}), "answer": '"none"', "output": "{}", "unfinished": "3"}
+    return commit(store, granted, "end", message=_message(granted, 1, 1), fields=fields, additions=("turn",))
+
+
+def pause_end(store: Store | Fetches, granted: Granted, node: str | None = None, **fields: str) -> tuple[str, str]:
+    """The round is done, and so is the run once a person has looked; ``node`` would have been next, where only the cycles are used up."""
+    end = {"answer": '"42"', "output": "{}", "ending": "1", "turns": str(int(granted.fields["turns"]) + 1)}
+    end |= {**_next(store, granted, node, ("turn",), {}), "unfinished": "3"} if node is not None else {}
+    fields = {**end, **pause_at(granted.fields["current_node"], "after"), **fields}
+    message = {} if node is None else {"message": _message(granted, 1, 1)}
+    return commit(store, granted, "pause_next", fields=fields, additions=("turn",), **message)
+
+
 def pause_here(store: Store | Fetches, granted: Granted, **fields: str) -> tuple[str, str]:
     """The node asks a person, and has committed nothing."""
     pause = {**pause_at(granted.fields["current_node"], "node"), "i_reason": "may I?", **fields}

@@ -100,4 +100,4 @@ def test_a_fault_of_all_inputs_together_is_told_as_theirs() -> None:
 def test_a_flow_that_says_nothing_ends_at_its_limit_with_all_its_values() -> None:
     values = {"x": 1}
     ended = Bare().exhausted(values)
-    assert ended == End(output={"x": 1}) and ended.output is not values
+    assert ended == End(output={"x": 1, "status": "unfinished"}) and ended.output is not values

@@ -81,8 +81,9 @@ def test_a_cycle_is_counted_where_it_ends() -> None:
 
 def test_reaching_max_rounds_ends_the_run_completed_with_what_the_flow_says() -> None:
     got = settled(Advance("Controller", values={"x": 9}, ends_cycle=True), record(max_rounds="2"))
-    assert (got.kind, got.message) == ("end", None)
+    assert (got.kind, got.message) == ("end", NextMessage("Controller", epoch=3, step=5)), "it may be given more cycles, and go on there"
     assert (got.fields["answer"], got.fields["output"]) == ('"not finished"', '{"last":9}')
+    assert (got.fields["current_node"], got.fields["unfinished"]) == ("Controller", "2")
 
 
 def test_max_rounds_is_looked_at_only_where_a_cycle_ends() -> None:
@@ -114,8 +115,11 @@ def test_a_pause_behind_a_node_stores_the_next_node_too() -> None:
     )
 
 
-def test_the_run_may_not_pause_where_it_ends() -> None:
-    assert settled(End(answer=1), record(interrupt_after='["Controller"]')).kind == "end"
+def test_a_run_pauses_behind_the_node_that_ends_it_and_has_its_end_committed() -> None:
+    got = settled(End(answer=1), record(interrupt_after='["Controller"]'))
+    assert (got.kind, got.message, got.fields["answer"], got.fields["ending"]) == ("pause_next", None, "1", "1")
+    assert (got.fields["i_status"], got.fields["i_reason"]) == ("interrupted_after", "interrupt_after: Controller")
+    assert settled(End(answer=1), record(interrupt_before='["Controller"]')).kind == "end"
 
 
 def test_an_interrupt_commits_no_step_and_keeps_the_node() -> None:

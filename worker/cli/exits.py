@@ -9,8 +9,11 @@ import traceback
 import click
 
 DONE, INTERNAL, USAGE, NOT_FOUND, NO_SERVER, NOT_POSSIBLE, INTERRUPTED_BY_USER = 0, 1, 2, 3, 7, 8, 130
-#: What `watch` and `submit --watch` say of the run's own end.
+#: What `watch`, `wait` and `submit --watch` say of the run's own end; one that used up its cycles is no success either.
 RUN_ERRORED, RUN_STOPPED, RUN_INTERRUPTED = 4, 5, 6
+RUN_UNFINISHED = RUN_ERRORED
+#: `wait --timeout`: the run has not ended in that time, and goes on.
+RUN_GOES_ON = 9
 
 #: Set to anything, tracebacks are shown.
 DEBUG = "HOLDFAST_DEBUG"

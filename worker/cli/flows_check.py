@@ -55,5 +55,5 @@ def check_command(ctx: click.Context, file: Path, as_json: bool) -> None:
 
 
 def _summary(file: Path, flow: Flow) -> str:
-    rounds = "no limit of rounds" if flow.max_rounds is None else f"at most {flow.max_rounds} rounds"
+    rounds = "no limit of cycles" if flow.max_rounds is None else f"at most {flow.max_rounds} cycles, then it ends unfinished"
     return f"{file}: flow {flow.name}, nodes {', '.join(flow.nodes)}, {rounds}: it can be run"

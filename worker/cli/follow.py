@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from worker.cli.exits import DONE, RUN_ERRORED, RUN_INTERRUPTED, RUN_STOPPED
+from worker.cli.exits import DONE, RUN_ERRORED, RUN_INTERRUPTED, RUN_STOPPED, RUN_UNFINISHED
 
 if TYPE_CHECKING:
     from worker.client import Client
@@ -80,4 +80,6 @@ def follow(client: Client, run_id: str, view: View, tick: Callable[[Run, Sequenc
 
 def end_code(run: Run) -> int:
     """The exit code that tells how the run ended."""
+    if run.status.value == "completed" and not run.finished:
+        return RUN_UNFINISHED
     return {"errored": RUN_ERRORED, "stopped": RUN_STOPPED, "interrupted": RUN_INTERRUPTED}.get(run.status.value, DONE)

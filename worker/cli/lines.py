@@ -79,8 +79,9 @@ def last_words(run: Run) -> list[str]:
 
     status = run.status.value
     if status == "completed":
-        head = "answer" if run.output.get("status", "finished") == "finished" else "unfinished"
-        return [f"{head}: {value_text(run.answer)}"]
+        used = run.details.get("unfinished")
+        more = [f"go on: holdfast resume {run.id} --add cycles={used['cycles']}"] if used else []
+        return [f"{'answer' if run.finished else run.status_text}: {value_text(run.answer)}", *more]
     if status == "errored":
         return [f"error: {lines(run.error or '')}", f"try again: holdfast retry {run.id}"]
     waiting = Waiting.of(run)

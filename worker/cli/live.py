@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from worker.cli.lines import last_words
-from worker.cli.output import COLOURS
+from worker.cli.output import colour_of
 from worker.words.costs import EXHAUSTED, LOW, totals
 from worker.words.numbers import progress_of
 from worker.words.story import GIT_ID, Row, round_text, row_of
@@ -108,7 +108,7 @@ class LiveView:
         taken = (run.updated_at - run.created_at).total_seconds() if run.status.ended else since(run.created_at)
         first = Text.assemble((plain(run.flow), "bold"), "  ", plain(run.goal), no_wrap=True, overflow="ellipsis")
         gap = "  " if width >= MEDIUM else " "
-        second = Text.assemble((run.id, "dim"), gap, (run.status.value, COLOURS[run.status.value]), no_wrap=True, overflow="ellipsis")
+        second = Text.assemble((run.id, "dim"), gap, (run.status_text, colour_of(run.status_text)), no_wrap=True, overflow="ellipsis")
         second.append(f"{gap}step {run.state.step}{gap}{duration(taken)}")
         return [first, second, *_totals(run), Text("")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 #: What rich shows each status in.
 COLOURS = {"queued": "cyan", "running": "blue", "interrupted": "yellow", "stopped": "magenta", "completed": "green", "errored": "red"}
+#: How the status of a run that has completed and is not finished is told, and its colour.
+UNFINISHED = re.compile(r"unfinished(?: after \d+ of \d+ cycles)?")
+UNFINISHED_COLOUR = "yellow"
 #: Characters of one value that are shown on a terminal: about a screen of a narrow one.
 MOST_SHOWN = 1000
 #: Characters that the column that gives way keeps.
@@ -68,8 +72,13 @@ def drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], wide: str, spar
     for index in shown:
         table.add_column(columns[index], no_wrap=True, overflow="ellipsis", width=widths[index])
     for row in rows:
-        table.add_row(*(Text(row[index], style=COLOURS.get(row[index], "")) for index in shown))
+        table.add_row(*(Text(row[index], style=colour_of(row[index])) for index in shown))
     return table
+
+
+def colour_of(status: str) -> str:
+    """The colour of a status, in words; '' for any other text."""
+    return UNFINISHED_COLOUR if UNFINISHED.fullmatch(status) else COLOURS.get(status, "")
 
 
 def fields(pairs: Sequence[tuple[str, str]], whole: Sequence[str] = ()) -> None:
@@ -79,6 +88,8 @@ def fields(pairs: Sequence[tuple[str, str]], whole: Sequence[str] = ()) -> None:
     """
     width = max((len(name) for name, _ in pairs), default=0) + 2 if sys.stdout.isatty() else 0
     for name, value in pairs:
+        if name == "status" and sys.stdout.isatty():
+            value = click.style(value, fg=colour_of(value) or None)  # noqa: PLW2901
         head = click.style(f"{name}:".ljust(width), bold=True) if sys.stdout.isatty() else f"{name}:"
         if sys.stdout.isatty() and len(value) > MOST_SHOWN and name not in whole:
             value = f"{value[:MOST_SHOWN]}… ({len(value)} characters; --json has them all)"  # noqa: PLW2901

@@ -26,7 +26,12 @@ NO_WORDS = ""
 @click.option("--approve", is_flag=True, help="Let the command that it asks about be carried out, exactly as it is.")
 @click.option("--refuse", metavar="[WORDS]", is_flag=False, flag_value=NO_WORDS, help="Do not; the words are told to the controller.")
 @click.option("--edit", metavar="JSON", help="Let it be carried out with these arguments instead: an object.")
-@click.option("--add", metavar="NAME=AMOUNT", multiple=True, help="Raise a budget of the run: --add tokens=20000.")
+@click.option(
+    "--add",
+    metavar="NAME=AMOUNT",
+    multiple=True,
+    help="Raise a budget of the run: --add tokens=20000; or, of an unfinished one, its limit: --add cycles=10.",
+)
 @click.option("--interrupt", metavar="ID", help="Only if it still asks this; `holdfast inbox` shows the id.")
 @json_option
 @url_option
@@ -41,7 +46,7 @@ def resume_command(
     as_json: bool,
     url: str | None,
 ) -> None:
-    """Go on with RUN, which is interrupted (the answer goes to the node that asked) or stopped.
+    """Go on with RUN, which is interrupted (the answer goes to the node that asked), stopped, or unfinished.
 
     What it asks, and how to answer, say `holdfast inbox` and `holdfast show RUN`.
     """
@@ -61,6 +66,9 @@ def resume_command(
     if as_json:
         output.document(run.to_dict())
     else:
+        if run.status.ended:  # it had paused behind the node that ended it
+            click.echo(f"{run.id} {'has completed' if run.finished else f'is {run.status_text}'}; see it: holdfast show {run.id}")
+            return
         click.echo(f"{run.id} goes on at step {run.state.step}, {run.state.current_node}; {follow_hint(run.id, url)}")
 
 

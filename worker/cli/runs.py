@@ -32,7 +32,7 @@ def list_command(status: str | None, flow: str | None, limit: int, as_json: bool
         output.document([run.to_dict() for run in page])
         return
     rows: list[tuple[str, ...]] = [
-        (run.id, run.status.value, plain(run.flow), str(run.state.step), _ago(run.created_at), plain(run.goal)) for run in page
+        (run.id, run.status_text, plain(run.flow), str(run.state.step), _ago(run.created_at), plain(run.goal)) for run in page
     ]
     columns = ["run", "status", "flow", "step", "submitted", "goal"]
     if any(run.details.get("ended_at") for run in page) and sys.stdout.isatty():

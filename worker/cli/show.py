@@ -65,7 +65,7 @@ def show_command(run_id: str, transcript: bool, file: Path | None, artifact: str
 def described(run: Run, models: str = "", artifacts: Mapping[str, int] | None = None) -> list[tuple[str, str]]:
     """What there is to say about a run, as names and values."""
     details = run.details
-    pairs = [("run", run.id), ("flow", plain(run.flow)), ("goal", plain(run.goal)), ("status", run.status.value)]
+    pairs = [("run", run.id), ("flow", plain(run.flow)), ("goal", plain(run.goal)), ("status", run.status_text)]
     pairs.append(("step", f"{run.state.step}, {'next' if not run.status.ended else 'at'} {run.state.current_node}"))
     if details.get("owner"):
         pairs.append(
@@ -91,6 +91,8 @@ def described(run: Run, models: str = "", artifacts: Mapping[str, int] | None = 
         pairs.append(("go on", f"holdfast resume {run.id}"))
     if details.get("traceback"):
         pairs.append(("traceback", "\n" + lines(details["traceback"])))
+    if "unfinished" in details:
+        pairs.append(("go on", f"holdfast resume {run.id} --add cycles={details['unfinished']['cycles']}"))
     if run.error:
         pairs += [("error", plain(run.error)), ("try again", f"holdfast retry {run.id}")]
     pairs += [("model", models)] if models else []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def watch_command(context: click.Context, run_id: str, as_json: bool, url: str | None) -> None:
     """Watch RUN until it has ended or asks something. With --json, one document a line.
 
-    The exit code tells how it ended: 0 completed, 4 errored, 5 stopped, 6 interrupted. Ctrl-C leaves the run going.
+    The exit code tells how it ended: 0 finished, 4 errored or unfinished, 5 stopped, 6 interrupted. Ctrl-C leaves the run going.
     """
     with client_for(url) as client:
         context.exit(watch_until_end(client, run_id, as_json, url))

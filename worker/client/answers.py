@@ -9,7 +9,7 @@ from flows.budgets import check_budgets
 from flows.replies import BAD_REPLIES
 from flows.values import canonical
 from worker.errors import DamagedRun, InvalidInput, InvalidTransition
-from worker.record import VALUE, Record, digest_of
+from worker.record import UNFINISHED, VALUE, Record, digest_of
 from worker.run import Run
 from worker.waiting import Waiting
 
@@ -79,6 +79,46 @@ def raising(record: Record, limits: Mapping[str, float]) -> dict[str, str]:
     record.check()
     changed = {"budgets": canonical(dict(limits))}
     return {**changed, "digest": digest_of({**record.fields, **changed})}
+
+
+def is_unfinished(record: Record) -> bool:
+    """Whether the run has used up its cycles and may be given more: it has completed, or a person looks before it does."""
+    return UNFINISHED in record.fields and "i_answer" not in record.fields
+
+
+def more_cycles(record: Record, add: Mapping[str, float], answer: Any) -> int:
+    """How many cycles an unfinished run is given; 0 where it is not resumed for that.
+
+    Raises:
+        InvalidTransition: it has completed, and is given none, or an answer.
+        InvalidInput: not a whole number of cycles.
+    """
+    if not is_unfinished(record):
+        return 0
+    cycles = add.get("cycles", 0)
+    if cycles != int(cycles):
+        raise InvalidInput(f"run {record.id}: cycles are added in whole numbers; it got {cycles!r}")
+    if record.fields.get("phase") == "completed" and (not cycles or answer is not None):
+        used = record.count(UNFINISHED)
+        asks = ", and asks nothing" if answer is not None else ""
+        raise InvalidTransition(
+            f"run {record.id} ended unfinished after {used} of {record.max_rounds} cycles{asks}; "
+            f"give it more to go on: holdfast resume {record.id} --add cycles={used}"
+        )
+    return int(cycles)
+
+
+def going_on(record: Record, limits: Mapping[str, float], cycles: int) -> dict[str, str]:
+    """The fields to write where an unfinished run is given more cycles; its answer is taken back. Raises DamagedRun."""
+    record.check()
+    most = (record.max_rounds or 0) + cycles
+    changed = {"max_rounds": str(most)}
+    if "cycles" in limits:  # a budget that is lower would stop it again
+        limits = {**limits, "cycles": max(limits["cycles"], most)}
+    if limits:
+        changed["budgets"] = canonical(dict(limits))
+    kept = {name: text for name, text in record.fields.items() if name not in ("answer", "output")}
+    return {**changed, "digest": digest_of({**kept, **changed})}
 
 
 def counting_anew(record: Record) -> dict[str, str]:

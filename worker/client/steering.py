@@ -7,7 +7,17 @@ from typing import Any
 
 from flows.values import canonical, storable
 from worker.client import arguments
-from worker.client.answers import asked_by, check_answer, check_enough, check_takes_answer, counting_anew, raised, raising
+from worker.client.answers import (
+    asked_by,
+    check_answer,
+    check_enough,
+    check_takes_answer,
+    counting_anew,
+    going_on,
+    more_cycles,
+    raised,
+    raising,
+)
 from worker.client.connection import damaged, not_found, operation
 from worker.client.reading import Reading
 from worker.errors import InvalidInput, InvalidTransition, Stale
@@ -36,15 +46,17 @@ class Steering(Reading):
         return StopReceipt.of(run_id, words, mode, requested_by, reason)
 
     def resume(self, run_id: str, answer: Any = None, add: Mapping[str, float] | None = None, interrupt: str | None = None) -> Run:
-        """Go on with an interrupted run, giving the answer, or with a stopped one.
+        """Go on with an interrupted run, giving the answer, with a stopped one, or with one that used up its cycles.
+
+        A run that paused behind the node that ended it completes with this.
 
         Args:
             answer: any JSON. An approval takes "approve", "refuse", {"refuse": "why"} or {"edit": {...the arguments}}.
-            add: what to add to the limits of the run's budgets, by name.
+            add: what to add to the limits of the run's budgets, by name; ``cycles`` for a run that ended unfinished.
             interrupt: the id of what is answered (``Waiting.id``), so that nothing that was asked since is answered unseen.
 
         Raises:
-            InvalidTransition: the run is neither. Stale: another answer came first. RunNotFound.
+            InvalidTransition: the run is none of these. Stale: another answer came first. RunNotFound.
             InvalidInput, UnstorableValue: the answer is too large, no JSON, or does not fit what is asked; there is no such limit.
         """
         arguments.optional_texts(interrupt=interrupt)
@@ -65,7 +77,10 @@ class Steering(Reading):
             )
         if asked is not None and (answer is not None or record.fields.get("phase") == "interrupted"):
             check_answer(asked, answer)
-        limits = raised(record, more)
+        cycles = more_cycles(record, more, answer)
+        limits = raised(record, {name: amount for name, amount in more.items() if not (cycles and name == "cycles")})
+        if cycles:
+            text = text or "null"  # also where it paused, or was stopped, before it ended
         if asked is not None and asked.kind == "budget" and (more or record.fields.get("phase") == "interrupted"):
             check_enough(asked, limits, more)
             text = text or "null"  # also of a stopped run: it asks for more no longer
@@ -79,13 +94,15 @@ class Steering(Reading):
             after=self._message(record, 2),
             interrupt=record.fields.get("i_id"),
             answer=text,
-            fields=raising(record, limits) if more else None,
+            fields=going_on(record, limits, cycles) if cycles else raising(record, limits) if more else None,
             digest=record.fields.get("digest") if more else None,
             data=canonical({"added": more}) if more else None,
+            more=cycles > 0,
+            idempotency_key=record.fields.get("idem"),
         )
         self._hand_over(record, words, message)
         match words:
-            case ["queued" | "waiting" | "interrupted", *_]:
+            case ["queued" | "waiting" | "interrupted" | "completed", *_]:
                 return self.get(run_id)
             case ["stale", *_]:
                 raise Stale(

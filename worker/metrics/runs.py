@@ -42,6 +42,12 @@ def families(gathered: Gathered) -> Iterator[Metric]:
         ("flow", "status"),
         of("runs", *ENDED),
     )
+    yield counter(
+        "holdfast_runs_unfinished",
+        "Runs that ended as their cycles were used up; they count as completed in holdfast_runs_ended, too.",
+        ("flow",),
+        of_one("moves:unfinished"),
+    )
     yield counter("holdfast_runs_stopped", "Runs that were stopped, by the mode that was asked for.", ("flow", "mode"), of("stops", *MODES))
     yield counter(
         "holdfast_recoveries",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flows.errors import HoldfastError
-from flows.process_end import ProcessEnd
 
 if TYPE_CHECKING:
     from worker.testing.story import Story
@@ -36,11 +35,11 @@ class Stuck(LabError):
     """The run of a story does not end. Where it was disturbed, that is a fault found."""
 
 
-class ProcessGone(ProcessEnd):
+class ProcessGone(BaseException):
     """The worker's process is no more. No Exception: what a flow catches must not be in the way of its own death."""
 
 
-class Abandoned(ProcessEnd):
+class Abandoned(BaseException):
     """The lab gives up this story for ``error``, from wherever it is."""
 
     def __init__(self, error: Exception) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flows.summaries import safe_text
 from flows.values import canonical
 from worker.errors import DamagedRun
-from worker.record import Record
+from worker.record import UNFINISHED, Record
 from worker.run import Run
 from worker.verdict import Verdict, VerdictCode
 from worker.waiting import Waiting
@@ -54,6 +54,10 @@ def ended(case: Case) -> Verdict:
     """Completed, errored or stopped: nothing more happens by itself."""
     fields = case.fields
     match case.phase:
+        case "completed" if UNFINISHED in fields:
+            used = case.count(UNFINISHED)
+            text = f"It used up its {used} cycles and is unfinished. To go on: holdfast resume {case.id} --add cycles={used}"
+            since = "ended_at"
         case "completed":
             text, since = f"It completed after {case.count('step')} rounds; holdfast show {case.id} has the answer", "ended_at"
         case "errored":

@@ -119,6 +119,8 @@ def _between(event: Event) -> tuple[str, str]:
                 f", {name} {data[key]}" for name, key in (("by", "by"), ("because", "reason"), ("in doubt", "in_doubt")) if data.get(key)
             )
             return word + more, "wait"
+        case "completed" if "unfinished" in data:
+            return f"unfinished after {data['unfinished']} cycles, all that it might have", "wait"
         case "completed":
             return "completed", "good"
         case "errored":

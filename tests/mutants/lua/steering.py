@@ -69,8 +69,42 @@ MUTANTS = (
         "another epoch than the one seen is stale", "test_resume.py::test_another_epoch_than_the_one_seen_answers_stale",
     ),
     Mutant(
-        "resume.after_the_end", "resume_run", "if ENDED[run.phase] then return reply('finished', run.phase) end\n", "",
+        "resume.after_the_end", "resume_run",
+        "if ENDED[run.phase] and not (goes_on and run.phase == 'completed') then return reply('finished', run.phase) end\n", "",
         "I7: an ended run is not resumed", "test_resume.py::test_an_ended_run_is_not_resumed",
+    ),
+    Mutant(
+        "resume.more_of_any_run", "resume_run", "if arg.more and not goes_on then return reply('stale') end\n", "",
+        "only a run that used up its cycles is given more", "test_endings.py::test_only_a_run_that_used_up_its_cycles_is_given_more",
+    ),
+    Mutant(
+        "resume.ended_still_expires", "resume_run", "  if ENDED[run.phase] then persist(k, run) end\n", "",
+        "I11: a run that goes on is kept",
+        "test_endings.py::test_a_run_that_used_up_its_cycles_goes_on_in_a_new_epoch_when_it_is_given_more",
+    ),
+    Mutant(
+        "resume.end_stays", "resume_run", "  unset(k, 'ending', 'unfinished', 'answer', 'output')\n", "",
+        "L4: a run that goes on has no end",
+        "test_endings.py::test_a_run_that_used_up_its_cycles_goes_on_in_a_new_epoch_when_it_is_given_more",
+    ),
+    Mutant(
+        "resume.more_is_late_at_once", "resume_run", "  take_down_passed_deadline(k, run, now)\n", "",
+        "a deadline that has passed is taken down where more cycles are given",
+        "test_endings.py::test_a_deadline_that_has_passed_does_not_end_a_run_that_is_given_more",
+    ),
+    Mutant(
+        "resume.plays_the_end_again", "resume_run", "if answers and run.ending then", "if false then",
+        "L4: the round that ends a run is played once",
+        "test_endings.py::test_a_run_that_paused_at_its_end_completes_when_it_is_resumed",
+    ),
+    Mutant(
+        "resume.end_unmarked", "resume_run", "  unset(k, 'ending')\n  complete", "  complete", "a completed run is at its end no longer",
+        "test_endings.py::test_a_run_that_paused_at_its_end_completes_when_it_is_resumed",
+    ),
+    Mutant(
+        "moving.unfinished_uncounted", "moving", "    tally(k, run, 'moves:unfinished', 1)\n", "",
+        "runs that used up their cycles are counted",
+        "test_endings.py::test_a_run_that_used_up_its_cycles_is_counted_and_told",
     ),
     Mutant(
         "resume.of_a_running_run", "resume_run", "if PHASES[run.phase] == 'live' then return reply('running') end\n", "",
@@ -90,7 +124,7 @@ MUTANTS = (
         "test_resume.py::test_a_stopped_run_with_an_open_interrupt_asks_again_deadline_rearmed",
     ),
     Mutant(
-        "resume.answer_lost", "resume_run", "if answers then set(k, 'i_answer', arg.answer or 'null') end\n", "",
+        "resume.answer_lost", "resume_run", "if answers and not goes_on then set(k, 'i_answer', arg.answer or 'null') end\n", "",
         "an answer reaches the round", "test_resume.py::test_an_answer_takes_the_run_into_the_next_epoch",
     ),
     Mutant(
@@ -134,14 +168,14 @@ MUTANTS = (
         "test_retry.py::test_a_retry_keeps_the_keys_again",
     ),
     Mutant(
-        "retry.late_at_once", "retry_run",
-        "  unset(k, 'deadline')\n  run.deadline = nil\n",
+        "retry.late_at_once", "moving",
+        "    unset(k, 'deadline')\n    run.deadline = nil\n",
         "",
         "a deadline that has passed is taken down by the retry",
         "test_retry.py::test_a_deadline_that_has_passed_is_taken_down_by_the_retry",
     ),
     Mutant(
-        "retry.any_deadline", "retry_run", "if run.deadline and number(run.deadline) <= now then", "if run.deadline then",
+        "retry.any_deadline", "moving", "if run.deadline and number(run.deadline) <= now then", "if run.deadline then",
         "a deadline to come stands", "test_retry.py::test_a_deadline_that_is_still_to_come_stands",
     ),
 )  # fmt: skip

@@ -113,7 +113,12 @@ local function rest_well(k, run)
 end
 
 local function complete(k, run, now)
-  event(k, run, now, 'completed')
+  if run.unfinished then -- how many cycles it had, all that it might have
+    event(k, run, now, 'completed', 'unfinished', run.unfinished)
+    tally(k, run, 'moves:unfinished', 1)
+  else
+    event(k, run, now, 'completed')
+  end
   enter(k, run, 'completed', now)
   set(k, 'status', 'completed', 'stop_current_execution', 'none', 'ended_at', whole(now))
   never_due(k, run)
@@ -162,6 +167,14 @@ local function new_epoch(k, run, message)
   set(k, 'epoch', run.epoch, 'failures', '0', 'losses', '0', 'status', 'running', 'stop_current_execution', 'none')
   unset(k, 'interrupted_node', 'interrupt_reason', 'interrupt_data', 'in_doubt', 'error', 'ended_at', 'quarantined',
     'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'stop_seen_at', 'stopped_at')
+end
+
+-- It would end a run again at once that somebody takes up.
+local function take_down_passed_deadline(k, run, now)
+  if run.deadline and number(run.deadline) <= now then
+    unset(k, 'deadline')
+    run.deadline = nil
+  end
 end
 
 -- What a resumed or retried run does first in its new epoch: ask its open question again (nothing skips an approval), wait until

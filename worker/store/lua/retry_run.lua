@@ -26,10 +26,6 @@ if refusal then return refusal end
 event(k, run, now, 'retried', 'error', run.error or '')
 persist(k, run)
 set_fields(k)
--- A deadline that has passed would end the run again at once: asking for a retry takes it down.
-if run.deadline and number(run.deadline) <= now then
-  unset(k, 'deadline')
-  run.deadline = nil
-end
+take_down_passed_deadline(k, run, now)
 start_again(k, run, now, arg.message, arg.after)
 return reply(run.phase)

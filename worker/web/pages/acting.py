@@ -33,8 +33,8 @@ def stop_many(request: Request, runs: Runs, filled: Filled) -> Response:
 
 @router.post("/runs/{run_id}/resume")
 def resume(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
-    """Go on with a stopped run."""
-    runs.resume(run_id)
+    """Go on with a stopped run, or with an unfinished one, which is given more cycles."""
+    runs.resume(run_id, add={"cycles": int(filled["cycles"])} if filled.get("cycles", "").isdecimal() else None)
     return back_from(request, filled, ("runs", run_id), f"Run {run_id} goes on.")
 
 

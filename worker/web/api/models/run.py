@@ -37,6 +37,13 @@ class Progress(Answer):
     text: str | None = None
 
 
+class Unfinished(Answer):
+    """The cycles that a run has used up, and how many it might have."""
+
+    cycles: int
+    of: int | None
+
+
 class Details(Answer):
     """What the engine knows beyond the status; what does not apply is not there. Times as of the state server."""
 
@@ -66,6 +73,8 @@ class Details(Answer):
     turns: int
     budgets: dict[str, float] = Field(default_factory=dict)
     spent: dict[str, float] = Field(default_factory=dict)
+    unfinished: Unfinished | None = None
+    """Of a completed run that used up its cycles: resume it with `add: {"cycles": N}` to go on."""
     idle_seconds: float = 0
     """How long it has waited for people."""
     progress: Any = None
@@ -94,6 +103,8 @@ class Run(Answer):
     """Where it stands, in one word."""
     phase: str
     """The same as the engine has it: `queued`, `leased`, `waiting`, or as the status."""
+    finished: bool
+    """Whether it has done what it was for: it is completed, and neither were its cycles used up nor did a person leave it."""
     state: ExecutionState
     answer: Any
     """What it came to, once it is completed."""
