@@ -138,12 +138,14 @@ class ControllerExecutorFlow(CircularFlow):
         """What a controller may choose from, ``finish`` included, as models are told of tools."""
         return [*(spec.schema() for spec in self.offered().values()), self.finish.schema_of_command()]
 
-    def choose_command(self, given: Mapping[str, Any], context: RoundContext) -> Command | Finish | Interrupt | Taken:
+    def choose_command(self, given: Mapping[str, Any], context: RoundContext) -> Command | Finish | Interrupt | Taken | Turn:
         """The Controller's round: decide, and check the decision; of a list of calls, each. Raises BadReply."""
         full = self._told_all(context, str(given.get("node_goal") or ""))
         decided = call(self.decide, full, full)
         if isinstance(decided, list):
             return self._taken(decided)
+        if isinstance(decided, Turn):
+            return decided
         decision = read_reply(decided)
         return self._checked(decision) if isinstance(decision, Command) else decision
 
@@ -224,6 +226,8 @@ class ControllerExecutorFlow(CircularFlow):
 
     def output_of(self, place: Node, result: Any) -> dict[str, Any]:
         """Also: the command ``finish`` is an early exit, and what a reply says beside its command is kept."""
+        if isinstance(result, Turn):
+            return {"_turn": result}
         if isinstance(result, Taken):
             assert result.command is not None  # a reply without one is a bad reply
             return {**self.output_of(place, result.command), "_refused": result.refused, "_waiting": list(result.waiting)}
@@ -238,6 +242,10 @@ class ControllerExecutorFlow(CircularFlow):
         if place.name == "Controller":
             if context.committed.get(BAD_REPLIES):
                 values[BAD_REPLIES] = 0
+            if "_turn" in values:
+                turn = values.pop("_turn")
+                summary = summary_of(turn.command or Command(""), observation=turn.observation)
+                return Advance("Controller", (turn,), {**context.remembered, **values}, ends_cycle=True, summary=summary)
             refused: tuple[Turn, ...] = values.pop("_refused", ())
             for name in ("_waiting", "_call"):  # written where there is one, and where one of an earlier reply would be left over
                 if not values.get(name) and not context.committed.get(name):

@@ -45,7 +45,8 @@ class Controller(ABC):
         """The next decision, from nothing but ``context`` (``async def`` works too).
 
         Returns:
-            ``Command``, ``Finish`` or ``Interrupt``; or a mapping, or JSON text of one, with ``command`` and ``command_args``; or a
+            ``Command``, ``Finish`` or ``Interrupt``; or a ``Turn``, which becomes part of the history before the Controller is asked
+            again; or a mapping, or JSON text of one, with ``command`` and ``command_args``; or a
             list of ``Command`` and ``BadReply``, which are carried out and answered in turn.
 
         Raises:

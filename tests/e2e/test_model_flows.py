@@ -218,6 +218,20 @@ def test_no_secret_is_anywhere(
     assert chat.url not in log.read_text("utf-8"), "no library logs addresses"
 
 
+def test_words_are_the_answer_or_a_persons_to_answer_as_the_flow_says(worker: WorkerProcess, chat: ChatServer, asking: Client) -> None:
+    chat.plays["say it"] = Play([SCRIPT[0], Says("It is one.")])
+    ended = asking.wait(asking.submit("answering", "say it").id, 60)
+    assert (ended.status, ended.answer) == (RunStatus.COMPLETED, "It is one."), ended.error
+    play = chat.plays["ask me"] = Play([Says("Shall I add?"), SCRIPT[-1]])
+    run = asking.submit("consulting", "ask me")
+    until(lambda: asking.get(run.id).status is RunStatus.INTERRUPTED, "the question", 60)
+    asking.resume(run.id, answer="Observation: yes, do")  # as the server counts answers
+    ended = asking.wait(run.id, 60)
+    assert (ended.status, ended.answer) == (RunStatus.COMPLETED, 15), ended.error
+    said, heard = play.asked[-1].body["messages"][-2:]
+    assert (said["content"], heard["content"], len(play.asked)) == ("Shall I add?", "A person says: Observation: yes, do", 2)
+
+
 def test_reasoning_goes_back_to_a_server_that_demands_it_and_to_no_transcript_or_log(
     worker: WorkerProcess, chat: ChatServer, asking: Client, log: Path
 ) -> None:

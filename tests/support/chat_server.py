@@ -92,7 +92,13 @@ class Asked:
     def answers(self) -> int:
         """The answers that the conversation holds: results of calls, and observations in words."""
         said = [(each["role"], str(each["content"])) for each in self.body.get("messages", ())]
-        in_words = [line for role, text in said if role == "user" for line in text.splitlines() if line.startswith("Observation: ")]
+        in_words = [
+            line
+            for role, text in said
+            if role == "user"
+            for line in text.splitlines()
+            if line.startswith(("Observation: ", "A person says: Observation: "))
+        ]
         return len(in_words) + sum(role == "tool" for role, _ in said)
 
 

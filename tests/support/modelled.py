@@ -16,7 +16,7 @@ ACTING = "HF_TEST_ACTING"
 class Adding(ControllerExecutorFlow):
     """A model adds numbers."""
 
-    controller = ModelController(timeout_seconds=3)
+    controller = ModelController(timeout_seconds=3, words="ask")
     max_rounds = 1_000
 
     @command(idempotent=True)
@@ -47,3 +47,17 @@ class AddingThoughRefused(Adding):
 
     controller = ModelController(timeout_seconds=3, refusal="ask", price={"input": 1.0, "output": 10.0})
     budgets = {"money": 1.0}  # noqa: RUF012
+
+
+@register("answering")
+class Answering(Adding):
+    """The same, whose model may answer in words."""
+
+    controller = ModelController(timeout_seconds=3)
+
+
+@register("consulting")
+class Consulting(Adding):
+    """The same; what the model says in words is a person's to answer."""
+
+    controller = ModelController(timeout_seconds=3, words="person")

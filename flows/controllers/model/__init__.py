@@ -17,14 +17,15 @@ from flows.controllers.model.messages import BYTES_A_TOKEN, budget_message, byte
 from flows.controllers.model.names import ToolNames
 from flows.controllers.model.prices import TELLS_MONEY, UNPRICED, money_of, price_of
 from flows.controllers.model.prompts import rendered
-from flows.controllers.model.reading import decisions_of
+from flows.controllers.model.reading import MAX_LENGTH, beside, decisions_of
 from flows.controllers.model.refusals import after_refusal, refused
 from flows.controllers.model.settings import missing, read_settings
 from flows.controllers.model.target import Target, target_of
 from flows.controllers.model.window import Group, Window, shown
+from flows.controllers.model.words import can_end, decided, is_in_words, recorded
 from flows.conventions import CHAT, INPUT_TOKENS, OPERATION, OUTPUT_TOKENS, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL
 from flows.errors import BadReply, FatalError
-from flows.outcomes import Command, Interrupt
+from flows.outcomes import Command, Interrupt, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +56,7 @@ class ModelController(Controller):
         system: str | None = None,
         user: str | None = None,
         reply: str = "auto",
+        words: str = "answer",
         temperature: float | None = None,
         max_tokens: int | None = None,
         timeout_seconds: float | None = None,
@@ -64,7 +66,13 @@ class ModelController(Controller):
         unpriced: str = "say",
     ) -> None:
         given: dict[str, Any] = {"model": model, "base_url": base_url, "api_key": api_key, "system": system, "user": user, "reply": reply}
-        given |= {"temperature": temperature, "max_tokens": max_tokens, "timeout_seconds": timeout_seconds, "window": window}
+        given |= {
+            "words": words,
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+            "timeout_seconds": timeout_seconds,
+            "window": window,
+        }
         given |= {"refusal": refusal, "price": price, "unpriced": unpriced}
         self.settings = read_settings(given)
         self._window = Window(**self.settings.window.model_dump())
@@ -75,24 +83,33 @@ class ModelController(Controller):
         """What is not installed here and has to be, in a sentence."""
         return missing()
 
-    async def decide(self, context: RoundContext) -> Command | Interrupt | list[Command | BadReply]:
-        """Make one request, and read the reply.
+    async def decide(self, context: RoundContext) -> Command | Interrupt | Turn | list[Command | BadReply]:
+        """Make one request, and read the reply; words that a person has answered are not asked for again.
 
         Raises:
             BadReply: it decides nothing. RetryableError, FatalError: there was none; see ``failures``.
         """
         if self.missing is not None:
             raise FatalError(f"a model cannot be asked by this worker: {self.missing}")
+        heard = recorded(context)
+        if heard is not None:
+            return heard
         from flows.controllers.model.library import opened  # here: it takes seconds and much memory, and few flows need it
 
         names = ToolNames(each["name"] for each in context.commands)
         try:
             async with opened(self._target(context), self.settings.reply, self.settings.timeout_seconds) as model:
-                reply = await self._asked(model, names, context)
+                tools = model.has_tools if self.settings.reply == "auto" else self.settings.reply == "tools"
+                reply = await self._asked(model, names, context, tools)
         except ModelFailed as failed:
             raise failed.error from None
         if reply.refusal:
             return refused(reply, self.settings.refusal)
+        words = self.settings.words
+        if words == "answer" and not can_end(context):
+            words = "ask"
+        if tools and words != "ask" and is_in_words(reply) and len(reply.text) <= MAX_LENGTH:
+            return decided(words, reply, beside(reply), context)
         decisions = decisions_of(reply, names)
         if len(decisions) > 1:
             return decisions
@@ -149,10 +166,9 @@ class ModelController(Controller):
         ]
         return merged(said)
 
-    async def _asked(self, model: Model, names: ToolNames, context: RoundContext) -> Reply:
+    async def _asked(self, model: Model, names: ToolNames, context: RoundContext, tools: bool) -> Reply:
         context.traced.update({OPERATION: CHAT, PROVIDER: model.provider[:200], REQUEST_MODEL: model.name[:200]})
         self._check_price(model, context)
-        tools = model.has_tools if self.settings.reply == "auto" else self.settings.reply == "tools"
         messages = self.messages(context, names, tools)
         schemas = _as_tools(context.commands, names) if tools else []
         try:

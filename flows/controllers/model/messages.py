@@ -9,6 +9,7 @@ from flows.budgets import Budget
 from flows.controllers.model.chat import AnswerMessage, AssistantMessage, ChatMessage, ToolCall, UserMessage
 from flows.controllers.model.names import ToolNames
 from flows.controllers.model.window import Group, Shown
+from flows.controllers.model.words import MARK, answer_to
 from flows.extras import REPLY, SPOKEN, public
 from flows.outcomes import Command, Turn
 from flows.values import canonical
@@ -48,7 +49,7 @@ def group_messages(group: Group, names: ToolNames, tools: bool, artifact: Artifa
         calls = tuple(ToolCall(command.call, names.tool(command.name), canonical(dict(command.args))) for command, _ in called)
         messages.append(_said_with(called[0][0].extras, calls, artifact))
         messages += [AnswerMessage(call.id, call.name, text_of(answer)) for call, (_, answer) in zip(calls, called, strict=True)]
-    return [*messages, *(message for turn in others for message in _in_words(turn))]
+    return [*messages, *(message for turn in others for message in _in_words(turn, artifact))]
 
 
 def budget_message(budgets: Mapping[str, Budget]) -> list[ChatMessage]:
@@ -102,7 +103,11 @@ def _kept(extras: Mapping[str, Any], artifact: Artifact | None) -> str:
         return ""
 
 
-def _in_words(turn: Turn) -> list[ChatMessage]:
+def _in_words(turn: Turn, artifact: Artifact | None) -> list[ChatMessage]:
+    if turn.command is not None and MARK in turn.command.extras:
+        person = answer_to(turn)
+        heard = f"Observation: {text_of(turn.observation)}" if person is None else f"A person says: {text_of(person)}"
+        return [_said_with(turn.command.extras, (), artifact), UserMessage(heard)]
     told = UserMessage(f"Observation: {text_of(turn.observation)}")
     return [told] if turn.command is None else [AssistantMessage(_as_json(turn.command)), told]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from flows.controllers.model.chat import Reply, ToolCall
 from flows.controllers.model.names import ToolNames
+from flows.controllers.model.words import bad
 from flows.errors import BadReply
 from flows.extras import REPLY, SPOKEN
 from flows.outcomes import Command
@@ -41,20 +42,21 @@ def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
         why = {"length": "it used up its limit of tokens (max_tokens)", "content_filter": "its provider held it back"}.get(reply.ended)
         why = f"its provider refused what the model wrote ({reply.fault})" if reply.fault else why
         raise BadReply(f"the reply is empty{f': {why}' if why else ''}; {ADVICE}")
+    said = beside(reply)
     if "{" not in reply.text:
-        raise BadReply(f"the reply calls no command: {safe_text(repr(reply.text), EXCERPT_LENGTH)}; {ADVICE}")
+        raise bad(BadReply(f"the reply calls no command: {safe_text(repr(reply.text), EXCERPT_LENGTH)}; {ADVICE}"), said)
     try:
         decided = read_reply(reply.text)
     except BadReply as error:
         cut = "; it was cut off at its limit of tokens (max_tokens)" if reply.ended == "length" else ""
-        raise BadReply(f"{error}{cut}", error.command) from error
+        raise bad(BadReply(f"{error}{cut}", error.command), said) from error
     if not isinstance(decided, Command):
-        raise BadReply(f"the reply calls no command; {ADVICE}")
+        raise bad(BadReply(f"the reply calls no command; {ADVICE}"), said)
     return [replace(decided, name=names.command(decided.name))]
 
 
 def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command | BadReply:
-    extras = _beside(reply) if part == 0 else {}
+    extras = beside(reply) if part == 0 else {}
     name = safe_text(names.command(call.name), ID_LENGTH)
     command = Command(name, {}, extras, call.id, part)
     is_cut = reply.ended == "length"
@@ -75,7 +77,7 @@ def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command 
     return replace(read, call=call.id, part=part)
 
 
-def _beside(reply: Reply) -> dict[str, Any]:
+def beside(reply: Reply) -> dict[str, Any]:
     """What a reply says beside its calls: a thought for people, and what its provider wants sent back."""
     spoken = safe_text(reply.text.strip(), THOUGHT_LENGTH)
     thought = spoken or safe_text(reply.thinking.strip(), THOUGHT_LENGTH)

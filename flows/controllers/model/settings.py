@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from flows.controllers import InvalidController
 from flows.controllers.model.prompts import SYSTEM, USER, check_template
 from flows.controllers.model.window import FIRST, LAST, TOKENS
+from flows.controllers.model.words import Words
 from flows.definition import known
 from flows.errors import InvalidFlow
 from flows.secrets import check_reference
@@ -51,6 +52,7 @@ class ModelSettings(BaseModel):
         model, base_url, api_key: which model, where, and by which key (``env:NAME``); see ``target.target_of``.
         system, user: templates of the first two messages.
         reply: ``tools`` calls commands as tools, ``json`` takes the seed's JSON format, ``auto`` does what the model can.
+        words: what becomes of a reply that calls no command, though it could; see ``words.Words``.
         temperature, max_tokens: of each reply.
         timeout_seconds: time for one whole request, its reply included.
         window: how much of the history a request holds.
@@ -67,6 +69,7 @@ class ModelSettings(BaseModel):
     system: str = SYSTEM
     user: str = USER
     reply: Literal["auto", "tools", "json"] = "auto"
+    words: Words = "answer"
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     max_tokens: Count | None = None
     timeout_seconds: Seconds = 300.0
