@@ -43,7 +43,6 @@ def test_words_that_ended_in_order_are_the_answer_by_default(text: str) -> None:
     "says",
     [
         replace(WORDS, ended="length"),
-        replace(WORDS, ended="content_filter"),
         Says(""),
         Says('{"command": "finish", "command_args": {"answ'),
     ],
