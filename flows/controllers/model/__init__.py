@@ -64,6 +64,8 @@ class ModelController(Controller):
         refusal: str = "end",
         price: Mapping[str, float] | None = None,
         unpriced: str = "say",
+        settings: Mapping[str, Any] | None = None,
+        provider: Mapping[str, Any] | None = None,
     ) -> None:
         given: dict[str, Any] = {"model": model, "base_url": base_url, "api_key": api_key, "system": system, "user": user, "reply": reply}
         given |= {
@@ -74,9 +76,11 @@ class ModelController(Controller):
             "window": window,
         }
         given |= {"refusal": refusal, "price": price, "unpriced": unpriced}
+        given |= {"settings": None if settings is None else dict(settings), "provider": None if provider is None else dict(provider)}
         self.settings = read_settings(given)
         self._window = Window(**self.settings.window.model_dump())
-        self._request = RequestSettings(self.settings.timeout_seconds, self.settings.temperature, self.settings.max_tokens)
+        own = self.settings
+        self._request = RequestSettings(own.timeout_seconds, own.temperature, own.max_tokens, own.settings or {})
 
     @property
     def missing(self) -> str | None:
@@ -133,6 +137,8 @@ class ModelController(Controller):
 
     def _target(self, context: RoundContext) -> Target:
         own = self.settings
+        if own.provider is not None:  # it names its model, and takes no key but its own
+            return Target(own.model, None, own.api_key, provider=own.provider)
         return target_of(own.model, own.base_url, own.api_key, context.endpoint)
 
     def messages(self, context: RoundContext, names: ToolNames, tools: bool) -> list[ChatMessage]:

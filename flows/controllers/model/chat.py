@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 
@@ -94,11 +94,16 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
-    """How a request is made: ``timeout_seconds`` is the time for the whole of it; None leaves the others to the provider."""
+    """How a request is made: ``timeout_seconds`` is the time for the whole of it; None leaves the others to the provider.
+
+    Attributes:
+        more: what the model library takes beside, with references to secrets in place of secrets.
+    """
 
     timeout_seconds: float
     temperature: float | None = None
     max_tokens: int | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ModelFailed(Exception):

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 import openai
 from pydantic_ai import messages as theirs
@@ -32,6 +32,7 @@ from flows.controllers.model.chat import (
     Usage,
 )
 from flows.controllers.model.failures import failed, no_reply
+from flows.controllers.model.library_settings import resolved
 from flows.controllers.model.providers import REASON_NEEDED, http_client, model_of
 from flows.controllers.model.reading import told_apart
 from flows.controllers.model.responses import kept_of, response_of
@@ -88,7 +89,7 @@ class LibraryModel:
         try:
             async with asyncio.timeout(settings.timeout_seconds):
                 return await self._request(messages, tools, settings, heard)
-        except ModelFailed:
+        except (ModelFailed, FatalError):
             raise
         except Exception as error:
             name = f"{self._model.model_name!r}"
@@ -108,7 +109,9 @@ class LibraryModel:
         heard: Callable[[str], None],
     ) -> Reply:
         parameters = ModelRequestParameters(function_tools=[_tool(each) for each in tools])
-        wanted = ModelSettings()
+        wanted = cast(ModelSettings, resolved(settings.more, "settings"))
+        if not tools:
+            wanted.pop("tool_choice", None)
         if "max_retries" not in self._model.unsupported_settings:
             wanted["max_retries"] = 0  # the due set does the retries
         if self._target.url is None and "timeout" not in self._model.unsupported_settings:
@@ -149,7 +152,9 @@ async def opened(target: Target, reply_format: str, timeout_seconds: float) -> A
     async with AsyncExitStack() as stack:
         try:
             if target.url is None:
-                model = await model_of(target.model or "", secret, timeout_seconds, stack, done)
+                model = await model_of(
+                    target.model or "", secret, resolved(target.provider or {}, "provider"), timeout_seconds, stack, done
+                )
             else:
                 client = await http_client(stack, done)
                 provider = OpenAICompatibleProvider(SERVER, base_url=target.url, api_key=secret, http_client=client, profile=REASON_NEEDED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import ssl
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack
 from functools import lru_cache
 from typing import Any
@@ -44,13 +44,19 @@ async def http_client(stack: AsyncExitStack, done: DoneMarker, legacy: bool = Fa
     return await stack.enter_async_context(package.AsyncClient(verify=trusted(), timeout=timeout, event_hooks={"response": [done.watch]}))
 
 
-async def model_of(name: str, secret: str | None, timeout_seconds: float, stack: AsyncExitStack, done: DoneMarker) -> TheirModel:
+async def model_of(
+    name: str, secret: str | None, arguments: Mapping[str, Any], timeout_seconds: float, stack: AsyncExitStack, done: DoneMarker
+) -> TheirModel:
     """Return the model ``PROVIDER:NAME``, whose connections are closed with ``stack``.
+
+    Args:
+        secret: its key; None for the provider's own variable, or none at all.
+        arguments: of the provider's class.
 
     Raises:
         UserError: the provider is unknown, or needs more than it was given.
     """
-    given: dict[str, Any] = {} if secret is None else {"api_key": secret}
+    given: dict[str, Any] = dict(arguments)
 
     def made(provider: str) -> Provider[Any]:
         found = infer_provider_class(provider)(**given)
@@ -60,13 +66,15 @@ async def model_of(name: str, secret: str | None, timeout_seconds: float, stack:
 
     try:
         provider = name.partition(":")[0]
+        if secret is not None:
+            given["token" if "token" in _taken(provider) and "api_key" not in _taken(provider) else "api_key"] = secret
         if provider == "bedrock" and _taken(provider):
             given = {"bedrock_client": client_of(given, timeout_seconds)}
         elif watched := _watched(provider, stack, done):
             given["http_client"] = await watched
         return await stack.enter_async_context(infer_model(name, made if given else infer_provider))
     except (TypeError, ValueError) as error:
-        raise UserError(f"{error}; is the provider's name right, and is an API key all that it needs?") from error
+        raise UserError(f"{error}; is the provider's name right, and does it need more than a key (provider, under Controller)?") from error
 
 
 def _watched(provider: str, stack: AsyncExitStack, done: DoneMarker) -> Awaitable[Any] | None:

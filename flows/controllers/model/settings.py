@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
@@ -58,6 +58,7 @@ class ModelSettings(BaseModel):
         window: how much of the history a request holds.
         refusal: what becomes of a run whose model refuses: ``end`` ends it errored, ``ask`` asks a person.
         price: what tokens cost, where the price list does not know it or is not to be used.
+        settings, provider: what the model library takes; see ``library_settings``.
         unpriced: with a budget of money, and no price: ``say`` tells it in the first round's event, ``refuse`` makes no request.
     """
 
@@ -77,6 +78,8 @@ class ModelSettings(BaseModel):
     refusal: Literal["end", "ask"] = "end"
     price: PriceKeys | None = None
     unpriced: Literal["say", "refuse"] = "say"
+    settings: dict[str, Any] | None = None
+    provider: dict[str, Any] | None = None
 
 
 def read_settings(given: Mapping[str, Any]) -> ModelSettings:
@@ -98,9 +101,21 @@ def read_settings(given: Mapping[str, Any]) -> ModelSettings:
                 check_template(getattr(settings, name))
             except InvalidFlow as error:
                 faults.append(((name,), str(error)))
+        faults += _faults_of_library(settings, given.get("api_key"))
     if faults:
         raise InvalidController(faults)
     return settings.model_copy(update={"api_key": given.get("api_key")})
+
+
+def _faults_of_library(settings: ModelSettings, api_key: Any) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    if settings.settings is None and settings.provider is None:
+        return
+    from flows.controllers.model.library_settings import faults_of_provider, faults_of_settings  # they import the library
+
+    if settings.settings is not None:
+        yield from faults_of_settings(settings.settings)
+    if settings.provider is not None:
+        yield from faults_of_provider(settings.provider, settings.model, settings.base_url, api_key)
 
 
 def missing() -> str | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from flows.endpoint import Endpoint
 from flows.errors import FatalError
-from flows.secrets import secret_of, secrets_in
+from flows.secrets import known_secrets, secret_of, secrets_in
 
 #: Looked at where a worker names a server and no key, as every client of that protocol does.
 DEFAULT_KEY = "OPENAI_API_KEY"
@@ -26,12 +28,14 @@ class Target:
         url: base URL of a server that speaks OpenAI's protocol.
         key: reference to the key (``env:NAME``); None for the provider's own variable, or none at all.
         by_default: use ``DEFAULT_KEY`` if this process has it.
+        provider: arguments of the provider's class, with references to secrets in place of secrets.
     """
 
     model: str | None
     url: str | None = None
     key: str | None = None
     by_default: bool = False
+    provider: Mapping[str, Any] | None = None
 
     def secret(self) -> str | None:
         """The key, looked up now; raises FatalError if it is named and not there."""
@@ -43,7 +47,7 @@ class Target:
         """Whatever must not be told of this target, as far as this process has it."""
         named = os.environ.get(self.key.removeprefix("env:"), "") if self.key else ""
         keys = [value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN", "_SECRET_ACCESS_KEY"))]
-        return [text for text in (named, named.strip(), *keys, *secrets_in(self.url)) if text]
+        return [text for text in (named, named.strip(), *keys, *secrets_in(self.url), *known_secrets()) if text]
 
 
 def target_of(model: str | None, url: str | None, key: str | None, endpoint: Endpoint) -> Target:
