@@ -43,7 +43,8 @@ def carry_out(spec: CommandSpec, args: Mapping[str, Any], context: RoundContext)
         if isinstance(said, Interrupt):
             return said
         if isinstance(said, Refused):
-            return {"refused": said.words or "a person refused this command"}
+            by = {"by": context.answered_by} if context.answered_by else {}
+            return {"refused": said.words or "a person refused this command", **by}
         edited = said.args
     if edited is not None:
         command = replace(command, args=dict(edited))
@@ -54,7 +55,7 @@ def carry_out(spec: CommandSpec, args: Mapping[str, Any], context: RoundContext)
         result = _run(spec, command, context.carrying_out(command), key)
     if edited is None or isinstance(result, Interrupt | Finish):
         return result
-    return {"result": result, "edited": {"by": "a person", "args": dict(edited)}}
+    return {"result": result, "edited": {"by": context.answered_by or "a person", "args": dict(edited)}}
 
 
 def _run(spec: CommandSpec, command: Command, inside: RoundContext, key: str) -> Any:

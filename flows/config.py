@@ -12,6 +12,8 @@ from flows.definition import known
 from flows.errors import BadReply, InvalidFlow
 from flows.results import MOST
 
+#: Who may approve a command: anyone, or others than the person who submitted the run.
+APPROVERS = ("anyone", "others")
 DESCRIPTION = (
     "ControllerExecutor (i.e., MRKL, ReAct) interaction implementation with Flows that approaches the problem solving in two phases: "
     "one Flow chooses the next step and another Flow executes it. This is repeated until the controller Flow concludes on an answer."
@@ -130,6 +132,7 @@ class ControllerExecutorConfig(_Strict):
     early_exit_key: str = "EARLY_EXIT"
     topology: Literal["circular"] = "circular"
     max_bad_replies: int = Field(default=3, ge=1)
+    approvers: Literal["anyone", "others"] = "anyone"
     max_result: int = Field(default=MOST, ge=1)
     interrupt_before: list[str] = []
     interrupt_after: list[str] = []

@@ -116,6 +116,7 @@ class RoundContext:
         values: the named values committed so far, with those remembered in this round.
         answer: what ``resume`` gave to this node's interrupt, else None. ``answered`` tells a None
             that a person gave from no answer at all.
+        answered_by: who gave ``answer``; None where that is not known.
         command: the command that is being carried out, in a command; else None.
         reserved: names that the flow itself writes; they cannot be remembered.
         asked: the data of the interrupt that ``answer`` answers; None where there is none.
@@ -141,6 +142,7 @@ class RoundContext:
     committed: Mapping[str, Any] = field(default_factory=dict)
     answer: Any = None
     answered: bool = False
+    answered_by: str | None = None
     command: Command | None = None
     signals: Signals = field(default_factory=Signals)
     remembered: dict[str, Any] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from flows.budgets import COMMANDS
 from flows.calls import call
 from flows.circular import CircularFlow, Node
 from flows.commands import CommandSpec, Schemas, commands_of
-from flows.config import DESCRIPTION, ControllerExecutorConfig, FinishConfig, read_config
+from flows.config import APPROVERS, DESCRIPTION, ControllerExecutorConfig, FinishConfig, read_config
 from flows.context import RoundContext, altered
 from flows.controllers import Controller
 from flows.definition import check_count, known, title
@@ -53,6 +53,7 @@ class ControllerExecutorFlow(CircularFlow):
         flow_config: see ``ControllerExecutorConfig``.
         reads_errors: see above; None: as the controller says, and False where the class defines ``decide``.
         max_bad_replies: see above; at least 1.
+        approvers: who may approve a command: ``anyone``, or ``others``: anyone but the person who submitted the run.
         max_result: characters of a command's result that go into the history; of a longer one the whole is kept as an artifact.
     """
 
@@ -69,8 +70,9 @@ class ControllerExecutorFlow(CircularFlow):
     reads_errors: bool | None = None
     max_bad_replies: int = 3
     max_result: int = MOST
+    approvers: str = "anyone"
 
-    settings = (*CircularFlow.settings, "controller", "commands", "reads_errors", "max_bad_replies", "max_result")
+    settings = (*CircularFlow.settings, "controller", "commands", "reads_errors", "max_bad_replies", "max_result", "approvers")
 
     def __init__(self, *, flow_config: Mapping[str, Any] | ControllerExecutorConfig | None = None, **settings: Any) -> None:
         config = read_config(self.flow_config if flow_config is None else flow_config)
@@ -107,6 +109,8 @@ class ControllerExecutorFlow(CircularFlow):
                 raise InvalidFlow(f"{title(self)}: {spec.name} runs what a controller writes; a flow that offers it says runs_shell: true")
         check_count(self.max_bad_replies, f"{title(self)}: max_bad_replies")
         check_count(self.max_result, f"{title(self)}: max_result")
+        if self.approvers not in APPROVERS:
+            raise InvalidFlow(f"{title(self)}: approvers is {self.approvers!r}; expected one of {', '.join(map(repr, APPROVERS))}")
         super().check_definition()
 
     @property
@@ -200,7 +204,7 @@ class ControllerExecutorFlow(CircularFlow):
         """A bad reply, in whichever node it shows, goes back to a Controller that reads errors as a turn; of code it is fatal."""
         try:
             with playing(context.cancelled):
-                outcome = super().play(node, altered(context, reserved=self.reserved))
+                outcome = self._by_whom(super().play(node, altered(context, reserved=self.reserved)))
             return outcome if node != "Controller" or isinstance(outcome, Interrupt) else with_long_replies_apart(outcome, context.step)
         except BadReply as error:
             where = f"run {context.run_id}, step {context.step}"
@@ -219,6 +223,15 @@ class ControllerExecutorFlow(CircularFlow):
                 return self._go_on(coming, context.committed)
             turns = (*error.others, Turn(error.command, told(error)))
             return with_long_replies_apart(Advance("Controller", turns, values, ends_cycle=True, summary=summary), context.step)
+
+    def _by_whom(self, outcome: Outcome) -> Outcome:
+        """The outcome; of a question for an approval, with who may give it."""
+        if self.approvers == "anyone" or not isinstance(outcome, Interrupt) or not isinstance(outcome.data, dict):
+            return outcome
+        about = outcome.data.get("approval")
+        if not isinstance(about, dict):
+            return outcome
+        return replace(outcome, data={**outcome.data, "approval": {**about, "approvers": self.approvers}})
 
     def state_for(self, place: Node, context: RoundContext) -> dict[str, Any]:
         """Also ``observation``: the history keeps it, so it is not written a second time as a value."""

@@ -86,7 +86,9 @@ def _asked(command: Command, context: RoundContext) -> Any:
     if context.answered and isinstance(asked, Mapping) and asked.get("key") == context.key_of(command):
         try:
             said = read_answer(context.answer)
-            return said["result"] if isinstance(said, dict) and "result" in said else said
+            if isinstance(said, dict) and "result" in said:
+                return said["result"]
+            return {**said, "by": context.answered_by} if isinstance(said, dict) and context.answered_by else said
         except InvalidInput as error:
             fault = f" (the last answer could not be taken: {error})"
     data = {"in_doubt": {"command": command.name, "args": dict(command.args), "key": context.key_of(command), **context.journal.begun}}

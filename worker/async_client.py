@@ -103,9 +103,16 @@ class AsyncClient:
         """Stop a run."""
         return await _threaded(self._client.request_stop, run_id, mode, reason, requested_by)
 
-    async def resume(self, run_id: str, answer: Any = None, add: Mapping[str, float] | None = None, interrupt: str | None = None) -> Run:
+    async def resume(
+        self,
+        run_id: str,
+        answer: Any = None,
+        add: Mapping[str, float] | None = None,
+        interrupt: str | None = None,
+        by: str | None = None,
+    ) -> Run:
         """Go on with an interrupted run, giving the answer, or with a stopped one; ``add`` raises its budgets."""
-        return await _threaded(self._client.resume, run_id, answer, add, interrupt)
+        return await _threaded(self._client.resume, run_id, answer, add, interrupt, by)
 
     async def retry(self, run_id: str) -> Run:
         """Take an errored run up again at the failed step."""

@@ -140,6 +140,7 @@ DETAILS = (
     "stop_reason",
     "in_doubt",
     "quarantined",
+    "resumed_by",
 )
 TIMES = (
     "started_at",
@@ -153,6 +154,7 @@ TIMES = (
     "stop_asked_at",
     "stop_seen_at",
     "stopped_at",
+    "resumed_at",
 )
 
 

@@ -79,6 +79,12 @@ class Waiting:
         )
 
     @property
+    def approvers(self) -> str:
+        """Of an approval, who may give it: ``anyone``, or ``others`` than the run's submitter."""
+        about = (self.data or {}).get("approval")
+        return str(about.get("approvers", "anyone")) if isinstance(about, dict) else "anyone"
+
+    @property
     def ways(self) -> tuple[str, ...]:
         """The ways to answer, as options of ``holdfast resume RUN``; '' is none."""
         match self.kind:

@@ -82,6 +82,7 @@ class ControllerExecutorKeys(_RingKeys):
     flow: Literal["controller_executor"]
     controller: str
     max_bad_replies: Count = 3
+    approvers: Literal["anyone", "others"] = "anyone"
     max_result: Count = MOST
     topology: Literal["circular"] | list[NodeKeys] = "circular"
     subflows_config: SubflowsConfig = SubflowsConfig()

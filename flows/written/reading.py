@@ -25,7 +25,7 @@ from flows.written.text import read_bytes, read_text
 #: Keys whose value the flow has as it stands, under the same name.
 _SETTINGS = (
     "description", "max_rounds", "interrupt_before", "interrupt_after", "lease_seconds", "round_timeout_seconds", "runs_shell",
-    "early_exit_key", "output_keys", "max_bad_replies", "max_result", "budgets",
+    "early_exit_key", "output_keys", "max_bad_replies", "max_result", "budgets", "approvers",
 )  # fmt: skip
 
 

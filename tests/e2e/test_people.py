@@ -361,14 +361,14 @@ def test_a_person_approves_refuses_changes_and_pays_for_more(
 
     answers: dict[str, tuple[list[str], Any]] = {
         "yes": (["--approve"], "removed build/ and all in it"),
-        "no": (["--refuse", "it is needed"], {"refused": "it is needed"}),
-        "other": (["--edit", '{"path": "tmp/"}'], {"result": "removed tmp/", "edited": {"by": "a person", "args": {"path": "tmp/"}}}),
+        "no": (["--refuse", "it is needed"], {"refused": "it is needed", "by": "ann"}),
+        "other": (["--edit", '{"path": "tmp/"}'], {"result": "removed tmp/", "edited": {"by": "ann", "args": {"path": "tmp/"}}}),
     }
     for run_id, (options, answer) in answers.items():
         assert command("submit", "careful", "build/", "--id", run_id).code == 0
         asked = asks(run_id)
         assert (asked["command"], asked["args"]) == ("remove", {"path": "build/", "recursive": True})
-        assert command("resume", run_id, *options, "--interrupt", asked["id"]).code == 0
+        assert command("resume", run_id, *options, "--interrupt", asked["id"], "--by", "ann").code == 0
         assert client.wait(run_id, 20).answer == answer
 
     spending = ["--input-json", "notes=4", "--input-json", "tokens=700", "--input-json", "money=0.01"]

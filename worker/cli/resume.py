@@ -11,6 +11,7 @@ import click
 from worker.cli import output
 from worker.cli.options import json_option, run_argument, url_option
 from worker.cli.server import client_for
+from worker.cli.stop import name_for
 from worker.cli.submit import amounts, follow_hint
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ NO_WORDS = ""
     help="Raise a budget of the run: --add tokens=20000; or, of an unfinished one, its limit: --add cycles=10.",
 )
 @click.option("--interrupt", metavar="ID", help="Only if it still asks this; `holdfast inbox` shows the id.")
+@click.option("--by", metavar="NAME", help="Who answers; your login name by default. A control room knows it by the token.")
 @json_option
 @url_option
 def resume_command(
@@ -43,6 +45,7 @@ def resume_command(
     edit: str | None,
     add: tuple[str, ...],
     interrupt: str | None,
+    by: str | None,
     as_json: bool,
     url: str | None,
 ) -> None:
@@ -62,7 +65,7 @@ def resume_command(
     with client_for(url) as client:
         if given and given != ["--answer"]:
             interrupt = asked_for_approval(client, run_id, given[0], interrupt)
-        run = client.resume(run_id, value, more, interrupt)
+        run = client.resume(run_id, value, more, interrupt, by or name_for(client))
     if as_json:
         output.document(run.to_dict())
     else:

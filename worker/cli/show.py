@@ -89,6 +89,8 @@ def described(run: Run, models: str = "", artifacts: Mapping[str, int] | None = 
             pairs.append(("in doubt", _in_flight_at_stop(details["in_doubt"])))
         pairs += [("will ask", what(waiting))] if waiting is not None else []
         pairs.append(("go on", f"holdfast resume {run.id}"))
+    if details.get("resumed_by"):
+        pairs.append(("resumed", f"{moment(details['resumed_at'])} by {plain(details['resumed_by'])}"))
     if details.get("traceback"):
         pairs.append(("traceback", "\n" + lines(details["traceback"])))
     if "unfinished" in details:

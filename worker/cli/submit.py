@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--deadline", metavar="SECONDS", type=float, help="Give up in so many seconds.")
 @click.option("--budget", "budgets", metavar="NAME=AMOUNT", multiple=True, help="Spend no more: tokens, money, seconds, commands.NAME.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="A text of your own by which to know the run.")
+@click.option("--by", metavar="NAME", help="Whose run it is; a control room knows it by the token.")
 @click.option("--watch", is_flag=True, help="Watch it until it ends.")
 @json_option
 @url_option
@@ -54,6 +55,7 @@ def submit_command(
     deadline: float | None,
     budgets: tuple[str, ...],
     labels: tuple[str, ...],
+    by: str | None,
     watch: bool,
     as_json: bool,
     url: str | None,
@@ -80,6 +82,7 @@ def submit_command(
             deadline=deadline,
             labels=pairs(labels, "--label"),
             budgets=amounts(budgets, "--budget"),
+            submitted_by=by,
         )
         if not watch:
             _tell(client, run, as_json, url)

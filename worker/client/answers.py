@@ -8,7 +8,7 @@ from typing import Any
 from flows.budgets import check_budgets
 from flows.replies import BAD_REPLIES
 from flows.values import canonical
-from worker.errors import DamagedRun, InvalidInput, InvalidTransition
+from worker.errors import DamagedRun, Forbidden, InvalidInput, InvalidTransition
 from worker.record import UNFINISHED, VALUE, Record, digest_of
 from worker.run import Run
 from worker.waiting import Waiting
@@ -49,6 +49,21 @@ def check_answer(asked: Waiting, answer: Any) -> None:
         read_answer(answer)
     except InvalidInput as error:
         raise InvalidInput(f"run {asked.run_id}: {error}") from error
+
+
+def check_approver(asked: Waiting, answer: Any, by: str | None, submitter: str | None) -> None:
+    """Refuse an approval by the run's submitter where the flow wants another person's; raises Forbidden."""
+    from flows.approvals import Approved, read_answer
+
+    if asked.kind != "approval" or asked.approvers != "others" or not isinstance(read_answer(answer), Approved):
+        return
+    where = f"run {asked.run_id}: flow {asked.flow} wants the approval of another person than the run's submitter (approvers: others)"
+    if submitter is None:
+        raise Forbidden(f"{where}, and the run does not say who submitted it; submit such runs with submitted_by, or refuse the command")
+    if by is None:
+        raise Forbidden(f"{where}; say who approves: by, or holdfast resume {asked.run_id} --by NAME")
+    if by == submitter:
+        raise Forbidden(f"{where}, and {by} submitted it; {by} may refuse it, and somebody else approve it")
 
 
 def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:

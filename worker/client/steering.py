@@ -10,6 +10,7 @@ from worker.client import arguments
 from worker.client.answers import (
     asked_by,
     check_answer,
+    check_approver,
     check_enough,
     check_takes_answer,
     counting_anew,
@@ -25,6 +26,9 @@ from worker.receipt import StopMode, StopReceipt
 from worker.record import SCHEMA
 from worker.run import Run, status_of
 from worker.store.remains import idempotency_key, is_there
+
+#: In whose name a question is answered whose deadline has passed.
+DEADLINE = "deadline"
 
 
 class Steering(Reading):
@@ -45,7 +49,14 @@ class Steering(Reading):
             raise damaged(run_id, words)
         return StopReceipt.of(run_id, words, mode, requested_by, reason)
 
-    def resume(self, run_id: str, answer: Any = None, add: Mapping[str, float] | None = None, interrupt: str | None = None) -> Run:
+    def resume(
+        self,
+        run_id: str,
+        answer: Any = None,
+        add: Mapping[str, float] | None = None,
+        interrupt: str | None = None,
+        by: str | None = None,
+    ) -> Run:
         """Go on with an interrupted run, giving the answer, with a stopped one, or with one that used up its cycles.
 
         A run that paused behind the node that ended it completes with this.
@@ -54,12 +65,17 @@ class Steering(Reading):
             answer: any JSON. An approval takes "approve", "refuse", {"refuse": "why"} or {"edit": {...the arguments}}.
             add: what to add to the limits of the run's budgets, by name; ``cycles`` for a run that ended unfinished.
             interrupt: the id of what is answered (``Waiting.id``), so that nothing that was asked since is answered unseen.
+            by: who answers; it is kept with the run, and the run's node learns it.
 
         Raises:
+            Forbidden: the flow wants another person's approval than the submitter's.
             InvalidTransition: the run is none of these. Stale: another answer came first. RunNotFound.
             InvalidInput, UnstorableValue: the answer is too large, no JSON, or does not fit what is asked; there is no such limit.
         """
         arguments.optional_texts(interrupt=interrupt)
+        arguments.notes(by=by)
+        if by == DEADLINE:
+            raise arguments.wrong("by", f"the name of a person; {by!r} says that no person answered in time", by)
         more = arguments.budgets(add, "add")
         record = self._record(run_id)
         if interrupt is not None and (record.fields.get("i_id") != interrupt or "i_answer" in record.fields):
@@ -77,6 +93,7 @@ class Steering(Reading):
             )
         if asked is not None and (answer is not None or record.fields.get("phase") == "interrupted"):
             check_answer(asked, answer)
+            check_approver(asked, answer, by, record.fields.get("submitted_by"))
         cycles = more_cycles(record, more, answer)
         limits = raised(record, {name: amount for name, amount in more.items() if not (cycles and name == "cycles")})
         if cycles:
@@ -99,6 +116,7 @@ class Steering(Reading):
             data=canonical({"added": more}) if more else None,
             more=cycles > 0,
             idempotency_key=record.fields.get("idem"),
+            by=by,
         )
         self._hand_over(record, words, message)
         match words:

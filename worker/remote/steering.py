@@ -28,11 +28,19 @@ class Steering(Connected):
         except RunNotFound:
             return StopReceipt.of(run_id, ["missing"], mode, None, reason)
 
-    def resume(self, run_id: str, answer: Any = None, add: Mapping[str, float] | None = None, interrupt: str | None = None) -> Run:
-        """Go on with an interrupted run, giving the answer, or with a stopped one.
+    def resume(
+        self,
+        run_id: str,
+        answer: Any = None,
+        add: Mapping[str, float] | None = None,
+        interrupt: str | None = None,
+        by: str | None = None,
+    ) -> Run:
+        """Go on with an interrupted run, giving the answer, or with a stopped one, in the name of the token's owner.
 
         After StoreUnavailable, send the answer again with ``interrupt``: it can then answer nothing else.
         """
+        not_here(by=by)
         arguments.optional_texts(interrupt=interrupt)
         body = {"answer": answer, "add": arguments.budgets(add, "add") or None, "interrupt": interrupt}
         return Run.from_dict(self._tell("POST", path_of(run_id, "resume"), body))

@@ -233,13 +233,14 @@ class Store(Reads):
         data: str | None = None,
         more: bool = False,
         idempotency_key: str | None = None,
+        by: str | None = None,
     ) -> list[str]:
         """Go on with an interrupted or stopped run, or (``more``: with more cycles) an unfinished one; the words of resume_run.lua.
 
         ``fields`` are written with it, made from content of the digest ``digest``; ``data`` is JSON for the event.
         """
         named = {"op": op, "epoch": epoch, "step": step, "message": message, "after": after, "interrupt": interrupt, "answer": answer}
-        named |= {"digest": digest, "data": data, "more": 1 if more else None}
+        named |= {"digest": digest, "data": data, "more": 1 if more else None, "by": by}
         return self._run("resume_run", run_id, named, fields, idempotency_key=idempotency_key)
 
     def retry(

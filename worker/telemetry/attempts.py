@@ -88,6 +88,8 @@ def _begun(store: Store, claim: Granted, owner: str) -> Attempt:
         names.WORKER: owner,
         names.LOSSES: int(fields.get("losses") or 0),
     }
+    if fields.get("i_by"):
+        told[names.ANSWERED_BY] = fields["i_by"]
     if claim.kept:
         told[names.QUEUE_WAIT] = 0.0
     elif fields.get("queued_at"):

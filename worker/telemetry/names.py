@@ -17,4 +17,6 @@ QUEUE_WAIT = "holdfast.queue_wait_seconds"
 LOSSES = "holdfast.losses"
 #: US dollars that the round's requests cost, where a price is known.
 MONEY = "holdfast.money"
+#: Who gave the answer that the round plays with.
+ANSWERED_BY = "holdfast.answered_by"
 ERROR = "error.type"

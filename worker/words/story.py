@@ -112,7 +112,7 @@ def _between(event: Event) -> tuple[str, str]:
             given = [] if data.get("answer") is None else [value_short(data["answer"])]
             given += [f"{amount(name, more)} more {name}" for name, more in (data.get("added") or {}).items()]
             answer = f" with {', '.join(given)}" if given else ""
-            return f"resumed{answer}" + (" (its deadline passed)" if data.get("by") == "deadline" else ""), "good"
+            return f"resumed{answer}" + _by_whom(data.get("by")), "good"
         case "stop_requested" | "stopped":
             word = "stop requested" if event.type == "stop_requested" else "stopped"
             more = "".join(
@@ -133,6 +133,11 @@ def _between(event: Event) -> tuple[str, str]:
             return "given back by a worker that leaves", "wait"
         case other:
             return " ".join([other, *(f"{name} {_word(value)}" for name, value in data.items())]), "wait"
+
+
+def _by_whom(name: Any) -> str:
+    """Who answered, where that is known."""
+    return "" if not name else " (its deadline passed)" if name == "deadline" else f" by {name}"
 
 
 def _asked(data: Mapping[str, Any]) -> str:

@@ -4,7 +4,7 @@
 -- ARGV  op (operation id), epoch, step (those the caller saw), [interrupt] (id of the interrupt it answers), [answer] (JSON),
 --       message (of the next epoch), after (of the epoch after that: a pause keeps the message that will end it),
 --       [digest] (the one the caller saw, from whose content it made =field...), [data] (JSON for the event), =field...,
---       [more] (the run, whose last cycle is over, is given more of them by =field...)
+--       [by] (who asks for it), [more] (the run, whose last cycle is over, is given more of them by =field...)
 -- Returns queued | waiting | interrupted | completed | stale | running | finished PHASE | missing | damaged KEY | unknown_queue LIST
 -- A stopped run with an open interrupt waits for its answer again, deadline re-armed, unless the answer comes with this call.
 -- A run that paused behind the round that ends it (the field `ending`) completes here: nothing is played again. One that has used up its
@@ -36,7 +36,8 @@ local open = run.i_id and not run.i_answer
 local answers = open and (run.phase == 'interrupted' or arg.answer)
 if answers and arg.interrupt ~= run.i_id then return reply('stale') end
 
-event(k, run, now, 'resumed', 'answer', arg.answer or 'null', 'data', arg.data or 'null')
+event(k, run, now, 'resumed', 'answer', arg.answer or 'null', 'data', arg.data or 'null', unpack(arg.by and { 'by', arg.by } or {}))
+set(k, 'resumed_at', whole(now), 'resumed_by', arg.by or '')
 if goes_on then
   if ENDED[run.phase] then persist(k, run) end
   if run.i_id then forget_interrupt(k) end
@@ -53,5 +54,6 @@ if answers and run.ending then
   return reply(run.phase)
 end
 if answers and not goes_on then set(k, 'i_answer', arg.answer or 'null') end
+if answers and not goes_on and arg.by then set(k, 'i_by', arg.by) end
 start_again(k, run, now, arg.message, arg.after, answers)
 return reply(run.phase)

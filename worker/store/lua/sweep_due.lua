@@ -272,6 +272,7 @@ for order, id in ipairs(ids) do
   else
     set(k, 'i_answer', run.i_default or 'null')
     event(k, run, now, 'resumed', 'answer', run.i_default or 'null', 'by', 'deadline')
+    set(k, 'resumed_at', whole(now), 'resumed_by', 'deadline')
     new_epoch(k, run, run.message)
     push(k, run, now)
     word = 'answered'

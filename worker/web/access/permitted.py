@@ -180,9 +180,9 @@ class Permitted:
     # answer
 
     def resume(self, run_id: str, answer: Any = None, add: Mapping[str, float] | None = None, interrupt: str | None = None) -> Run:
-        """Go on with an interrupted run, giving the answer, or with a stopped one."""
+        """Go on with an interrupted run, giving the answer, or with a stopped one, in the caller's name."""
         self._owned(run_id, Scope.ANSWER)
-        return self.client.resume(run_id, answer, add, interrupt)
+        return self.client.resume(run_id, answer, add, interrupt, self.caller.name)
 
     # stop
 

@@ -33,7 +33,7 @@ def stop_run(run_id: RunId, runs: Runs, body: Stop | None = None) -> Response:
     responses=problems(*OF_BODIES, *OF_CHANGES, "invalid-input", "unstorable-value", *OF_STATES),
 )
 def resume_run(run_id: RunId, runs: Runs, body: Resume | None = None) -> Response:
-    """Go on with an interrupted run, giving the answer, or with a stopped one."""
+    """Go on with an interrupted run, giving the answer, or with a stopped one, in the name of the token's owner."""
     body = body or Resume()
     return Json(runs.resume(run_id, body.answer, body.add, body.interrupt).to_dict())
 

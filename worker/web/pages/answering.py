@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from flows.errors import InvalidInput
-from worker.errors import InvalidTransition
+from worker.errors import Forbidden, InvalidTransition
 from worker.waiting import Waiting
 from worker.web.pages.filled import Filled, back_from
 from worker.web.pages.form import NotFilledIn
@@ -37,6 +37,10 @@ def answer(request: Request, run_id: str, runs: Runs, filled: Filled) -> Respons
         runs.resume(run_id, given, more, filled.get("interrupt") or None)
     except (NotFilledIn, InvalidInput) as error:
         return _page(request, waiting, filled, str(error), 422)
+    except Forbidden as error:
+        if waiting.kind != "approval":
+            raise
+        return _page(request, waiting, filled, str(error), 403)
     return back_from(request, filled, ("runs", run_id), f"Run {run_id} has your answer and goes on.")
 
 

@@ -64,6 +64,8 @@ class Details(Answer):
     in_doubt: str = ""
     """`step/node/attempt` of a round that was fenced in flight."""
     quarantined: str = ""
+    resumed_by: str = ""
+    """Who answered or resumed it last; `deadline` where a question's deadline did."""
     epoch: int
     attempt: int
     failures: int
@@ -90,6 +92,7 @@ class Details(Answer):
     stop_asked_at: datetime | None = None
     stop_seen_at: datetime | None = None
     stopped_at: datetime | None = None
+    resumed_at: datetime | None = None
 
 
 class Run(Answer):
