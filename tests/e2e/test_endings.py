@@ -45,7 +45,7 @@ def test_a_retry_after_bad_replies_begins_their_count_anew(client: Client, setti
         assert ended.status is RunStatus.ERRORED and ended.error is not None and "3 bad replies" in ended.error
         assert ended.state.step == 2 * (retried + 1), "two became turns, and the third ended the run"
         client.retry(run.id)
-    assert client.transcript(run.id)["run"]["values"]["_bad_replies"] == 0
+    assert hash_of(client._store, run.id)["v:_bad_replies"] == "0"
 
 
 @pytest.fixture(autouse=True)
