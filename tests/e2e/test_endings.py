@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +16,10 @@ from tests.support.command_line import CommandLine
 from tests.support.endings import FETCHED, Relay
 from tests.support.every_status import play
 from tests.support.runs import hash_of, indexes
-from worker import Client, ExecutionState, ExecutionStatus, InvalidInput, InvalidTransition, Run, RunStatus, Settings
+from tests.support.scraping import scrape
+from tests.support.visiting import Visitor
+from tests.support.web import serving
+from worker import Client, ExecutionState, ExecutionStatus, InvalidInput, InvalidTransition, RemoteClient, Run, RunStatus, Settings
 from worker.cli.follow import end_code
 
 
@@ -131,6 +136,32 @@ def test_the_command_line_tells_an_unfinished_run_from_a_finished_one(client: Cl
     assert [command("show", each, "--json").json["finished"] for each in (run, done)] == [False, True]
     went_on = command("resume", run, "--add", "cycles=5")
     assert went_on.code == 0 and "goes on" in went_on.out
+
+
+def test_the_control_room_shows_an_unfinished_run_and_lets_it_go_on(client: Client, settings: Settings) -> None:
+    run = client.submit("pager", "g", {"pages": 2}, max_rounds=1)
+    play(settings, run.id)
+    with serving(settings) as url, Visitor(url) as visitor:
+        for path in ("/runs", f"/runs/{run.id}"):
+            page = visitor.see(path)
+            assert "unfinished after 1 of 1 cycles" in page.text and 'class="status unfinished"' in page.html
+        told = json.loads(visitor.see(f"/api/v1/runs/{run.id}").html)
+        assert (told["status"], told["finished"], told["details"]["unfinished"]) == ("completed", False, {"cycles": 1, "of": 1})
+        visitor.send(visitor.see(f"/runs/{run.id}"), f"/runs/{run.id}/resume")
+        play(settings, run.id)
+        assert client.get(run.id).status_text == "unfinished after 2 of 2 cycles"
+        with closing(RemoteClient(url)) as remote:
+            assert remote.resume(run.id, add={"cycles": 3}).finished is False
+            play(settings, run.id)
+            assert remote.get(run.id).finished and remote.get(run.id).answer == "2 pages"
+
+
+def test_runs_that_used_up_their_cycles_have_a_count_of_their_own(client: Client, settings: Settings) -> None:
+    for limit in (1, 5):
+        play(settings, client.submit("pager", "g", {"pages": 1}, max_rounds=limit).id)
+    told = scrape(client)
+    assert told.value("holdfast_runs_unfinished_total", flow="pager") == 1
+    assert told.value("holdfast_runs_ended_total", flow="pager", status="completed") == 2
 
 
 def paused_at_its_end(client: Client, settings: Settings, **options: Any) -> str:

@@ -189,7 +189,10 @@ def test_flows_check_tells_all_that_is_wrong_and_needs_no_server(tmp_path: Path)
     assert [(error["line"], error["key"]) for error in done.json["errors"]] == [(2, "controller"), (3, "interrupt_before[0]")]
     (tmp_path / "mine.yaml").write_text("flow: controller_executor\ncontroller: person\n")
     done = holdfast("flows", "check", "mine.yaml")
-    assert (done.code, done.out) == (0, "mine.yaml: flow mine, nodes Controller, Executor, at most 30 rounds: it can be run\n")
+    assert (done.code, done.out) == (
+        0,
+        "mine.yaml: flow mine, nodes Controller, Executor, at most 30 cycles, then it ends unfinished: it can be run\n",
+    )
     done = holdfast("flows", "check", "mine.yaml", "--json")
     assert (done.code, done.json["ok"], done.json["name"]) == (0, True, "mine")
     (tmp_path / "mine.yaml").write_text("flow: controller_executor\ncontroller: doubling\nsubflows_config: {Controller: {limit: 1}}\n")

@@ -127,6 +127,31 @@ def test_a_bad_reply_ends_a_cycle() -> None:
     assert played.end == End(UNFINISHED_ANSWER, {"answer": UNFINISHED_ANSWER, "status": "unfinished"})
 
 
+class Decides(ControllerExecutorFlow):
+    """Its own code decides."""
+
+    def decide(self, context: RoundContext) -> Any:
+        return Finish("done")
+
+
+class DecidesWithin(Decides):
+    """The same within a limit of its own."""
+
+    max_rounds = 30
+
+
+def test_only_a_flow_with_a_controller_has_a_limit_of_cycles_unless_it_says_one() -> None:
+    assert [Decides().max_rounds, DecidesWithin().max_rounds, type("Sub", (Decides,), {})().max_rounds] == [None, 30, None]
+    assert [scripted().max_rounds, scripted(max_rounds=None).max_rounds, Decides(max_rounds=4).max_rounds] == [30, None, 4]
+    assert Decides(flow_config={"max_rounds": 5}).max_rounds == 5
+    assert make("countdown").max_rounds is None
+
+
+def test_the_answer_of_an_unfinished_run_speaks_of_a_model_only_where_a_controller_decides() -> None:
+    assert "model" in scripted().exhausted({}).answer and "model" not in Decides().exhausted({}).answer
+    assert Decides().exhausted({}).output["status"] == "unfinished"
+
+
 def test_three_bad_replies_in_a_row_end_the_run_errored_with_the_text() -> None:
     with pytest.raises(FatalError, match=r"3 bad replies of the controller in a row; the last one: no command is named 'c'"):
         play_through(scripted(Command("a"), Command("b"), Command("c"), Finish()))
