@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,8 +48,9 @@ def test_cached_tokens_have_their_own_price() -> None:
     assert money_of(usage, None) == 9.0
 
 
-def test_a_budget_of_money_without_a_price_says_so_in_the_first_round() -> None:
-    with chat_server([FINISHES]) as server:
+@pytest.mark.parametrize("tokens", [(100, 10), None])
+def test_a_budget_of_money_without_a_price_says_so_in_the_first_round(tokens: tuple[int, int] | None) -> None:
+    with chat_server([replace(FINISHES, tokens=tokens)]) as server:
         context = asked(server)
         assert "limits nothing" in context.told["unpriced"] and "money" not in context.spent
         later = RoundContext("g", endpoint=Endpoint("m", server.url), budgets=MONEY, committed={"_model": [100, 10, None, 0]})

@@ -197,6 +197,7 @@ def test_a_call_that_the_provider_refuses_is_a_bad_reply_with_the_call() -> None
         (Sends(b"<html>log in first</html>", "text/html"), "log in first", 0),
         (Sends(b'{"choices": [{"message": {"content": "words"}}]}', "application/json"), "gave no whole reply", 1),
         (Sends(b"data: {}\n\n"), "gave no whole reply", 1),
+        (Sends(b"data: {}\n\n", "text/plain"), "gave no whole reply", 1),
     ],
 )
 def test_an_answer_200_that_is_no_reply_keeps_its_words_and_costs_nothing(answer: Sends, told: str, requests: int) -> None:

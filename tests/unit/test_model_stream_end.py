@@ -124,7 +124,7 @@ def test_a_reply_of_any_protocol_is_whole_with_a_reason_or_while_it_is_suspended
     for response, is_done, reason in (
         (theirs.ModelResponse(parts, finish_reason="length"), False, "length"),
         (theirs.ModelResponse(parts, state="suspended"), False, "stop"),
-        (theirs.ModelResponse(parts, provider_details={"finish_reason": "a_new_one"}), False, "stop"),
+        (theirs.ModelResponse(parts, provider_details={"finish_reason": "a_new_one"}), False, "a_new_one"),
         (theirs.ModelResponse(parts), True, "tool_call"),
         (theirs.ModelResponse([theirs.TextPart("words")]), True, "stop"),
     ):

@@ -196,8 +196,15 @@ class ModelController(Controller):
         if price_of(replace(target, model=target.model or model.name), 1, 1, self.settings.price) is None:
             raise FatalError(f"{UNPRICED.format(model=model.name)}; unpriced: refuse, so nothing was asked")
 
+    def _tell_if_unpriced(self, reply: Reply, context: RoundContext) -> None:
+        if "money" not in context.budgets or context.committed.get(LAST) or len(context.history):
+            return
+        if (self.estimate(context) if reply.usage is None else {"money": money_of(reply.usage, self.settings.price)}).get("money") is None:
+            context.tell(unpriced=UNPRICED.format(model=reply.model[:200]))
+
     def _charge(self, reply: Reply, context: RoundContext) -> None:
         usage = reply.usage
+        self._tell_if_unpriced(reply, context)
         context.tell(model=reply.model[:200])
         context.traced[RESPONSE_MODEL] = reply.model[:200]
         if usage is None:  # the provider does not say what it will ask for
@@ -205,8 +212,6 @@ class ModelController(Controller):
             return
         usage = replace(usage, money=money_of(usage, self.settings.price))
         money = {} if usage.money is None else {"money": usage.money}
-        if usage.money is None and "money" in context.budgets and not context.committed.get(LAST):
-            context.tell(unpriced=UNPRICED.format(model=reply.model[:200]))
         read, wrote = usage.input_tokens, usage.output_tokens
         context.traced.update({INPUT_TOKENS: read, OUTPUT_TOKENS: wrote})
         context.spend(tokens=read + wrote, input_tokens=read, output_tokens=wrote, requests=1, **money)

@@ -25,6 +25,8 @@ KEPT = max(map(len, DONE)) - 1
 
 #: Content types of streams of events.
 STREAMS = ("event-stream", "x-ndjson", "amazon.eventstream")
+#: How a stream of events begins.
+EVENTS = (b"data:", b"event:", b"id:", b":")
 #: Bytes kept of a body that is no stream, and names in JSON that tell an error from a reply.
 BODY, ERROR_NAMES = 4_000, (b'"error"', b'"detail"', b'"errors"')
 #: Reasons of refusals that the library does not know as such.
@@ -47,7 +49,9 @@ class DoneMarker:
     def is_no_reply(self) -> bool:
         """Whether a server answered 200 with a page or an error in place of a stream, so that no model was asked."""
         text = self.body.strip()
-        return not self.is_stream and (not text.startswith(b"{") or any(name in text for name in ERROR_NAMES))
+        if self.is_stream or text.startswith(EVENTS):  # some servers name their streams otherwise
+            return False
+        return not text.startswith(b"{") or any(name in text for name in ERROR_NAMES)
 
     async def watch(self, response: httpx2.Response) -> None:
         """Read along with the response's bytes; changes none of them."""
@@ -101,8 +105,9 @@ def reason_of(response: ModelResponse, model: str, is_done: bool) -> str:
     """
     if response.finish_reason is not None:
         return response.finish_reason
-    # A reply that is suspended goes on in another request; a reason that the library does not know is a reason.
-    if response.state == "suspended" or (response.provider_details or {}).get("finish_reason"):
+    if raw := (response.provider_details or {}).get("finish_reason"):  # a reason that the library does not know is a reason
+        return str(raw)
+    if response.state == "suspended":  # it goes on in another request
         return "stop"
     if is_done:
         return "tool_call" if response.tool_calls else "stop"
