@@ -47,6 +47,7 @@ def _model(w: World, place: int, run: Run) -> dict[str, Any]:
     seen["passed"] = run.phase == "leased" and 0 < run.number <= w.cursor[run.queue]
     seen["limit"] = run.round_until
     seen["grace"] = run.grace if run.phase in LIVE else None
+    seen["patience"] = run.patience
     seen["listed"] = (run.number, place) in w.lines[run.queue]
     seen["last answer"] = run.last_answer if run.last_token else None
     seen["intent"], seen["result"] = bool(run.intent), bool(run.result)
@@ -86,11 +87,20 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     seen["passed"] = phase == "leased" and 0 < int(found["number"]) <= cursor
     seen["limit"] = ticks(found.get("round_until"))
     seen["grace"] = int(found["grace"]) // TICK if phase in LIVE else None
+    seen["patience"] = _patience(w, found, now)
     seen["listed"] = bool(line)
     seen["last answer"] = found.get("last_answer") if model.last_token else None
     seen["intent"], seen["result"], seen["erred"] = "intent" in found, "o:charge" in found, "last_error" in found
     assert phase not in ENDED or "ended_at" in found
     return seen
+
+
+def _patience(w: World, found: dict[str, str], now: int) -> int | None:
+    """Ticks until the patience with the failures of this step and epoch is spent."""
+    epoch, step, since, _ = found.get("failing", "- - - -").split()
+    if w.config.within is None or (epoch, step) != (found["epoch"], found["step"]):
+        return None
+    return max(-w.config.overdue, ceil((int(since) - now) / TICK) + w.config.within)
 
 
 def _line(store: Store, role: str, found: dict[str, str], run_id: str) -> list[str]:

@@ -60,6 +60,7 @@ class Config:
     answer_within: int = 1
     deadline: int | None = None
     round_timeout: int | None = None
+    within: int | None = None  # since the first failure of a step, for which it is tried again
     # The bounds.
     max_failures: int = 2
     max_losses: int = 1
@@ -155,6 +156,15 @@ CONFIGURATIONS: dict[str, Config] = {
         clients=1,
         max_losses=2,
         slots=1,
+    ),
+    "busy": Config(
+        "rounds that wait for a provider, and their patience",
+        kinds=("next", "end", "failed", "busy"),
+        operations=("retry",),
+        clients=1,
+        slots=1,
+        delay=2,
+        within=3,
     ),
     "limits": Config(
         "the round's own limit and the run's deadline, beaten for or not",

@@ -99,6 +99,8 @@ def new_epoch(w: World, run: Run, message: tuple[int, int]) -> None:
     fresh_message(w, run, message)
     if w.rules.new_epoch_resets_the_bounds:
         run.failures = run.losses = 0
+    if w.rules.patience_is_of_its_epoch:
+        run.patience = None
     if w.rules.new_epoch_takes_the_stop_down:
         run.stop = "none"
     if not w.rules.intent_outlives_an_epoch:
@@ -127,4 +129,4 @@ def start_again(w: World, place: int, run: Run, message: tuple[int, int], after:
         wait(w, run, "start", early)
     else:
         push(w, place, run)
-    law("V1", run.failures == 0 and run.losses == 0, "a run that is taken up again has all its tries")
+    law("V1", run.failures == 0 and run.losses == 0 and run.patience is None, "a run that is taken up again has all its tries")

@@ -228,6 +228,8 @@ class Replay:
         assert granted is not None
         wait = {"i_wait": str(config.answer_within * TICK), "i_default": '"default"'}
         bounds = {"max_failures": config.max_failures, "delay": config.delay * TICK}
+        if config.within is not None:
+            bounds["within"] = config.within * TICK
         calls: dict[str, Callable[[], tuple[str, str]]] = {
             "next": lambda: runs.commit_next(store, granted, node),
             "end": lambda: runs.commit_end(store, granted, ("turn",)),
@@ -239,6 +241,7 @@ class Replay:
             "pause_here_deadline": lambda: runs.pause_here(store, granted, **wait),
             "failed": lambda: runs.fail_round(store, granted, **bounds),
             "try_again": lambda: runs.fail_round(store, granted, fields={"intent": ""}, **bounds),
+            "busy": lambda: runs.fail_round(store, granted, uncounted=1, **bounds),
             "fatal": lambda: runs.fail_round(store, granted, fatal=1, **bounds),
             "give_back": lambda: runs.commit(store, granted, "give_back"),
         }

@@ -36,7 +36,7 @@ def committed(w: World, slot: Slot, before: Run, run: Run, kind: str, answer: st
         law("I10", run.i_answer is None, "an answer was not consumed by the round that used it")
         law("I8", before.since_stop != 0, "a round was committed after the one that a graceful stop allows, or after a stop now")
         run.since_stop = None if run.since_stop is None else 0
-        law("I16", run.failures == run.losses == 0, "a committed round leaves its successor fewer tries")
+        law("I16", run.failures == run.losses == 0 and run.patience is None, "a committed round leaves its successor fewer tries")
     if answer == "continued" and holder:
         law("V1", run.grace == w.config.grace, "a committed round leaves its successor a grace that has grown")
     if answer == "continued" and holder and run.phase == "queued" and not w.config.outbox and not w.cut:
@@ -44,5 +44,10 @@ def committed(w: World, slot: Slot, before: Run, run: Run, kind: str, answer: st
         law("I6", sent, "a round was committed without the message for the next")
     if holder and before.stop == "requested":
         law("I9", answer == ("completed" if kind in ENDS else "stopped"), "a stop was asked for, and {} came to {}", kind, answer)
+    if holder and kind == "busy":
+        law("I16", run.failures == before.failures and run.losses == before.losses, "a wait for a provider is counted as a failure")
+    if holder and kind in ("failed", "try_again", "busy") and answer == "waiting" and run.patience is not None:
+        law("I16", before.patience is None or before.patience > 0, "a round is tried again though its patience is spent")
+        law("I16", (run.waiting_until or 0) <= run.patience, "a run waits until after its patience is spent")
     if holder and kind == "give_back":
         law("I16", run.failures == before.failures and run.losses == before.losses, "a round that was given back is counted")

@@ -42,6 +42,11 @@ class Rules:
     push_is_due: bool = True  # the promise
     give_back_counts_nothing: bool = True
     failures_are_bounded: bool = True
+    busy_counts_nothing: bool = True  # decision 33
+    patience_ends: bool = True
+    patience_is_of_its_step: bool = True
+    patience_is_of_its_epoch: bool = True
+    waits_end_with_the_patience: bool = True
     # the commit fetches, decision 19
     fetch_compares_the_message: bool = True
     fetch_checks_phase: bool = True

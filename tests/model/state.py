@@ -27,9 +27,9 @@ RUN = (
     "number", "first_number", "grace", "looked", "age", "message", "queue", "waiting_for", "waiting_until", "held_token", "held_until",
     "last_token", "last_answer", "last_fetched", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown",
     "expires", "nonce", "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
-    "erred", "ending", "unfinished",
+    "erred", "ending", "unfinished", "patience",
 )  # fmt: skip
-TIMES = ("due", "lease_until", "spared", "round_until", "waiting_until", "held_until", "i_until", "deadline", "not_before")
+TIMES = ("due", "lease_until", "spared", "round_until", "waiting_until", "held_until", "i_until", "deadline", "not_before", "patience")
 
 
 class Run:
@@ -81,6 +81,7 @@ class Run:
     erred: bool  # what an attempt of this step failed of is kept, to be told
     ending: bool  # the round that ends it is committed, and a person looks before its answer goes out
     unfinished: bool  # it has used up its cycles, and may be given more
+    patience: int | None  # until when the failures of this step and epoch are tried again; None: none failed, or for ever
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.__dict__ = dict(zip(RUN, values))  # noqa: B905 (strict takes time, and this is most of what a search does)

@@ -171,14 +171,20 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
             run.message = (run.epoch, run.step)
         push(w, place, run)
         answer = "queued"
-    elif kind in ("failed", "try_again", "fatal"):
-        run.failures += 1
+    elif kind in ("failed", "try_again", "fatal", "busy"):
+        counts = kind != "busy" or not rules.busy_counts_nothing
+        run.failures += counts
         run.erred = True
-        if kind == "fatal" or (run.failures >= config.max_failures and rules.failures_are_bounded):
+        if run.patience is None:
+            run.patience = config.within
+        spent = run.patience is not None and run.patience <= 0 and rules.patience_ends
+        if kind == "fatal" or spent or (counts and run.failures >= config.max_failures and rules.failures_are_bounded):
             fail(run)
             answer = "errored"
         else:
-            wait(w, run, "retry", config.delay)
+            shortened = run.patience is not None and rules.waits_end_with_the_patience
+            delay = min(config.delay, run.patience or 0) if shortened else config.delay
+            wait(w, run, "provider" if kind == "busy" else "retry", delay)
             answer = "waiting"
     else:  # damaged
         fail(run)
@@ -192,6 +198,8 @@ def _step_done(w: World, run: Run) -> None:
         forget_interrupt(run)
     run.step += 1
     run.attempt, run.erred = 0, False
+    if w.rules.patience_is_of_its_step:
+        run.patience = None
     run.begun, run.returned = (), 0
     if w.rules.intent_ends_with_its_step:
         run.intent = 0

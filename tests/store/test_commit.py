@@ -33,6 +33,7 @@ from tests.support.runs import (
     pause_next,
     phase,
     resume,
+    retry,
     stop,
     sweep_after,
     take,
@@ -243,6 +244,45 @@ def test_failures_over_the_bound_end_the_run_errored(store: Store) -> None:
     fields = hash_of(store)
     assert (fields["phase"], fields["status"], fields["error"]) == ("errored", "error", "boom")
     assert due(store) is None and indexes(store) == ["errored"]
+
+
+def test_a_wait_for_a_provider_is_no_failure(store: Store) -> None:
+    new_run(store)
+    for _ in range(5):
+        assert fail_round(store, claim(store), uncounted=1, max_failures=1, delay=100, within=86_400_000) == ("ok", "waiting")
+        fields = hash_of(store)
+        assert (fields["failures"], fields["waiting_for"], fields["last_error"]) == ("0", "provider", "boom")
+        assert_lawful(store)
+        sweep_after(store, 100)
+    waits = [event for _, event in store.redis.xrange(store.keys.events("r")) if event["type"] == "waits"]
+    assert [(event["since"], event["waits"], event["reason"]) for event in waits] == [(str(START), str(n), "boom") for n in range(1, 6)]
+    assert waits[-1]["until"] == str(START + 500)
+
+
+def test_a_wait_for_a_provider_ends_with_its_patience(store: Store) -> None:
+    new_run(store)
+    bounds = {"uncounted": 1, "within": 250, "delay": 200, "spent": "patience"}
+    assert fail_round(store, claim(store), **bounds) == ("ok", "waiting") and due(store) == START + 200
+    sweep_after(store, 200)
+    assert fail_round(store, claim(store), **bounds) == ("ok", "waiting") and due(store) == START + 250
+    sweep_after(store, 50)
+    granted = claim(store)
+    assert fail_round(store, granted, **bounds) == ("ok", "errored")
+    assert (hash_of(store)["error"], hash_of(store)["last_error"]) == ("patience", "boom")
+    assert fail_round(store, granted, **bounds) == ("ok", "errored"), "a commit repeated gets its first answer"
+
+
+def test_patience_begins_anew_with_each_step_and_each_retry(store: Store) -> None:
+    new_run(store)
+    bounds = {"uncounted": 1, "within": 100, "delay": 100}
+    fail_round(store, claim(store), **bounds)
+    sweep_after(store, 100)
+    commit_next(store, claim(store))
+    assert fail_round(store, claim(store), **bounds) == ("ok", "waiting")
+    sweep_after(store, 100)
+    assert fail_round(store, claim(store), **bounds) == ("ok", "errored")
+    retry(store)
+    assert fail_round(store, claim(store), **bounds) == ("ok", "waiting")
 
 
 def test_a_fatal_failure_ends_the_run_at_once(store: Store) -> None:

@@ -194,17 +194,34 @@ MUTANTS = (
         "I16: failures are bounded", "test_commit.py::test_failures_over_the_bound_end_the_run_errored",
     ),
     Mutant(
-        "commit.failures_uncounted", "commit_round", "set(k, 'failures', whole(failures), 'last_error', arg.error)",
-        "set(k, 'last_error', arg.error)", "I16: failures are counted",
+        "commit.failures_uncounted", "commit_round", "set(k, 'failures', whole(failures), 'last_error', arg.error, ",
+        "set(k, 'last_error', arg.error, ", "I16: failures are counted",
         "test_commit.py::test_failures_over_the_bound_end_the_run_errored",
     ),
     Mutant(
-        "commit.fatal_tried_again", "commit_round", "if arg.fatal or failures", "if failures", "a fatal failure ends the run at once",
+        "commit.fatal_tried_again", "commit_round", "if arg.fatal or spent", "if spent", "a fatal failure ends the run at once",
         "test_commit.py::test_a_fatal_failure_ends_the_run_at_once",
     ),
     Mutant(
-        "commit.no_wait", "commit_round", "wait(k, run, now, 'retry', number(arg.delay))", "wait(k, run, now, 'retry', 0)",
+        "commit.no_wait", "commit_round", "wait(k, run, now, 'retry', delay)", "wait(k, run, now, 'retry', 0)",
         "a failed round waits as long as it was told", "test_commit.py::test_a_failed_round_waits_and_keeps_its_step",
+    ),
+    Mutant(
+        "commit.waits_counted", "commit_round", "  if counts then failures = failures + 1 end\n", "  failures = failures + 1\n",
+        "I16: a wait for a provider is no failure", "test_commit.py::test_a_wait_for_a_provider_is_no_failure",
+    ),
+    Mutant(
+        "commit.patience_of_any_step", "commit_round", "if epoch ~= run.epoch or step ~= run.step or not is_count(since) then",
+        "if not is_count(since) then", "patience is of one step and epoch",
+        "test_commit.py::test_patience_begins_anew_with_each_step_and_each_retry",
+    ),
+    Mutant(
+        "commit.patience_without_end", "commit_round", "local spent = left and left <= 0", "local spent = false",
+        "I16: patience ends", "test_commit.py::test_a_wait_for_a_provider_ends_with_its_patience",
+    ),
+    Mutant(
+        "commit.wait_beyond_patience", "commit_round", "math.min(number(arg.delay), left or math.huge)", "number(arg.delay)",
+        "the last attempt is made when the patience ends", "test_commit.py::test_a_wait_for_a_provider_ends_with_its_patience",
     ),
     Mutant(
         "commit.not_quarantined", "commit_round", "  set(k, 'quarantined', '1')\n", "", "a damaged run is told as such",

@@ -7,7 +7,9 @@
 --         end         this round is done and so is the run
 --         pause_next  as next, then wait for a person; message is of the next epoch; the fields i_... describe the interrupt
 --         pause_here  the node asked a person: nothing is committed; message (next epoch, same step), i_...
---         failed      error, delay (wait before the next attempt), [fatal] (no attempt can help), max_failures, [traceback] (a text)
+--         failed      error, delay (wait before the next attempt), [fatal] (no attempt can help), max_failures, [traceback] (a text),
+--                     [uncounted] (a provider is busy or away: the round waits, and no failure is counted), [within] (ms since the first
+--                     failure of this step and epoch, after which the run ends), [spent] (the error then)
 --         give_back   another worker shall have the round; nothing is counted; [own] is the round's message, where the hash has none
 --         damaged     error; what was loaded is not what was stored: the run is quarantined
 --       with every kind: [harmless] (this attempt did nothing that could not be done again: a stop leaves nothing in doubt), [field...]; [intent] is what still stands of the intents (record_intent.lua), where this attempt takes its own
@@ -38,7 +40,7 @@ if not plain then
   damaged = mistyped(k)
   if damaged then return { 'damaged', damaged } end
   local more = { 'last_node', 'idem', 'started_at', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_status',
-    'i_node', 'i_reason', 'intent_token', 'traceback' }
+    'i_node', 'i_reason', 'intent_token', 'failing', 'traceback' }
   local texts = call('HMGET', k.run, unpack(more))
   for i = 1, #more do run[more[i]] = texts[i] or nil end
 end
@@ -119,18 +121,35 @@ elseif kind == 'give_back' then
   push(k, run, now)
   answer = 'queued'
 elseif kind == 'failed' then
-  local failures = number(run.failures) + 1
+  local failures, counts = number(run.failures), not arg.uncounted
+  if counts then failures = failures + 1 end
+  -- Of which epoch and step, since when, how many waits in a row: what is left of another step means nothing, and nothing clears it.
+  local epoch, step, since, waits = match(run.failing or '', '^(%d+) (%d+) (%d+) (%d+)$')
+  if epoch ~= run.epoch or step ~= run.step or not is_count(since) then since, waits = whole(now), '0' end
+  waits = counts and 0 or number(waits) + 1
+  local left = arg.within and number(since) + number(arg.within) - now
+  local spent = left and left <= 0
   local raised = arg.traceback
   if raised then set(k, 'traceback', raised) elseif run.traceback then unset(k, 'traceback') end
-  set(k, 'failures', whole(failures), 'last_error', arg.error)
-  if arg.fatal or failures >= number(arg.max_failures) then
-    fail(k, run, now, arg.error, raised)
+  set(k, 'failures', whole(failures), 'last_error', arg.error, 'failing', concat({ run.epoch, run.step, since, whole(waits) }, ' '))
+  if arg.fatal or spent or counts and failures >= number(arg.max_failures) then
+    fail(k, run, now, spent and arg.spent or arg.error, raised)
     answer = 'errored'
   else
-    -- An outage fails a round a thousand times in the same way, and each event is kept: the same traceback is told once.
-    local more = raised and raised ~= run.traceback and { 'traceback', raised } or {}
-    event(k, run, now, 'failed', 'error', arg.error, 'retry_in', arg.delay, unpack(more))
-    wait(k, run, now, 'retry', number(arg.delay))
+    local delay = math.min(number(arg.delay), left or math.huge) -- the last attempt is made when the patience ends
+    if counts then
+      -- An outage fails a round a thousand times in the same way, and each event is kept: the same traceback is told once.
+      local told = raised and raised ~= run.traceback and { 'traceback', raised } or {}
+      event(k, run, now, 'failed', 'error', arg.error, 'retry_in', whole(delay), unpack(told))
+      wait(k, run, now, 'retry', delay)
+    else
+      -- A day of waiting shall not fill the log.
+      if waits <= 10 or waits % 10 == 0 then
+        event(k, run, now, 'waits', 'reason', arg.error, 'since', since, 'until', whole(now + delay), 'waits', whole(waits))
+      end
+      tally(k, run, 'moves:provider_waits', 1)
+      wait(k, run, now, 'provider', delay)
+    end
     answer = 'waiting'
   end
 else
