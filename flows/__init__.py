@@ -29,6 +29,7 @@ from flows.memory import memory_read, memory_write
 from flows.nodes import node
 from flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
 from flows.registry import FlowNotFound, add_directory, load_failures, load_modules, make, register, registered
+from flows.retries import Retry
 
 __all__ = [
     "NOT_DONE",
@@ -54,6 +55,7 @@ __all__ = [
     "Node",
     "Outcome",
     "OutcomeUnknown",
+    "Retry",
     "RetryableError",
     "Role",
     "RoundContext",

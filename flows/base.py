@@ -13,6 +13,7 @@ from flows.context import RoundContext
 from flows.definition import check_limits, check_nodes
 from flows.errors import InvalidInput
 from flows.outcomes import End, Outcome
+from flows.retries import Retry, retry_of
 from flows.values import storable
 
 #: Which workers take a node's rounds: those that wait for models, or those that run tools.
@@ -33,6 +34,7 @@ class Flow(ABC):
         lease_seconds: a longer lease than the worker's, for rounds that starve the heartbeat.
         round_timeout_seconds: time limit of one round.
         runs_shell: it runs a shell command of the submitter; such a flow is off until a worker enables it.
+        retry: how failed rounds are tried again; what it leaves out the worker's settings say.
         budgets: limits of what each run may spend, unless its submission says otherwise; see ``flows.budgets``.
         Inputs: pydantic model of the inputs; None takes them as given.
     """
@@ -46,6 +48,7 @@ class Flow(ABC):
     round_timeout_seconds: float | None = None
     runs_shell: bool = False
     budgets: Mapping[str, float] = MappingProxyType({})
+    retry: Retry | None = None
     Inputs: ClassVar[type[BaseModel] | None] = None
     _passed: ClassVar[bool] = False
 
@@ -79,6 +82,10 @@ class Flow(ABC):
         """Seconds the next round of ``node`` may take, given the committed ``values``; None for no limit."""
         return self.round_timeout_seconds
 
+    def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
+        """How a failed round of ``node`` is tried again, given the committed ``values``; None: as the worker's settings say."""
+        return self.retry
+
     def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
         """What one attempt of this round will spend, cautiously; charged for attempts whose worker was lost.
 
@@ -98,6 +105,7 @@ class Flow(ABC):
 
     def check_definition(self) -> None:
         """Refuse a definition that contradicts itself; called when a flow is registered. Raises InvalidFlow."""
+        self.retry = retry_of(self.retry, self.name or type(self).__name__)
         check_nodes(self)
         check_limits(self)
 

@@ -88,16 +88,20 @@ def check_repeatable(spec: CommandSpec, error: BaseException, args: Mapping[str,
     """Raise FatalError if the round may not be tried again by itself after ``error``, an exception of the command.
 
     The exception says that the command failed. It does not say that nothing happened. A command that is not idempotent and has no
-    policy for doubts ends the run errored; its intent is taken back, so that ``holdfast retry`` carries it out again.
+    policy for doubts ends the run errored, unless ``on`` of its ``retry`` names the error. Its intent is taken back, so that the next
+    attempt carries it out again.
     """
     if spec.idempotent or spec.in_doubt != "tell_controller":
         return
     context.journal.withdraw(context.key_of(Command(spec.name, dict(args))))
+    if spec.retry is not None and spec.retry.names(spec.retry.on, error):
+        return
     what = safe_text(f"{type(error).__name__}: {error}", 2000)
     raise FatalError(
         f"run {context.run_id}, step {context.step}: command {spec.name!r} failed: {what}. It is not idempotent, "
         f"so it is not carried out again by itself. See whether it has happened; holdfast retry {context.run_id} carries it out again. "
-        "For automatic retries say @command(idempotent=True) or in_doubt='retry', or raise RetryableError where nothing has happened"
+        "For automatic retries say @command(idempotent=True) or in_doubt='retry', name the error in @command(retry=Retry(on=[...])), "
+        "or raise RetryableError where nothing has happened"
     ) from error
 
 

@@ -13,6 +13,7 @@ from flows.definition import is_name, known, title
 from flows.errors import FatalError, InvalidFlow
 from flows.interfaces import Interface, resolve
 from flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome
+from flows.retries import Retry
 from flows.values import storable
 
 
@@ -29,6 +30,7 @@ class Node:
         output_interface: applied to the mapping that the node returns.
         reset: the node starts clean at each visit: it sees an empty history, and what it remembers does not outlive the visit.
         role: which workers play it.
+        retry: how its failed rounds are tried again; what it leaves out the flow's policy says.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Node:
     output_interface: Interface = None
     reset: bool = False
     role: Role = "executor"
+    retry: Retry | None = None
 
 
 class CircularFlow(Flow):
@@ -59,7 +62,7 @@ class CircularFlow(Flow):
 
     settings: ClassVar[tuple[str, ...]] = (
         "name", "description", "max_rounds", "interrupt_before", "interrupt_after", "lease_seconds",
-        "round_timeout_seconds", "runs_shell", "budgets", "topology", "early_exit_key", "output_keys",
+        "round_timeout_seconds", "runs_shell", "budgets", "retry", "topology", "early_exit_key", "output_keys",
     )  # fmt: skip
 
     def __init__(self, **settings: Any) -> None:
@@ -82,6 +85,8 @@ class CircularFlow(Flow):
                 raise InvalidFlow(f"{title(self)}: node {node.name} is played by {node.flow!r}; expected {expected}")
             resolve(node.input_interface)
             resolve(node.output_interface)
+            if node.retry is not None and not isinstance(node.retry, Retry):
+                raise InvalidFlow(f"{title(self)}: node {node.name}: retry is {node.retry!r}; expected Retry(...)")
         if not is_name(self.early_exit_key):
             raise InvalidFlow(f"{title(self)}: early_exit_key is {self.early_exit_key!r}; expected a name")
         super().check_definition()
@@ -101,6 +106,11 @@ class CircularFlow(Flow):
         if isinstance(result, Interrupt):
             return result
         return self.settle(place, context, self.output_of(place, result))
+
+    def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
+        """The node's own policy over the flow's."""
+        own = next((place.retry for place in self.topology if place.name == node), None)
+        return own.over(self.retry) if own is not None else self.retry
 
     def state_for(self, place: Node, context: RoundContext) -> dict[str, Any]:
         """The ring's state as a node gets it, before its input interface."""

@@ -17,6 +17,7 @@ from flows.definition import is_name, is_seconds
 from flows.doubts import policy_of
 from flows.errors import InvalidFlow
 from flows.names import Names
+from flows.retries import Retry, retry_of
 
 #: What an exception of a command becomes.
 Errors = Literal["observe", "raise"]
@@ -36,6 +37,7 @@ class _Options:
     approval: Approval | None = None
     in_doubt: Any = "tell_controller"
     errors: Errors | None = None
+    retry: Retry | None = None
 
 
 @overload
@@ -50,6 +52,7 @@ def command(
     approval: Any = None,
     in_doubt: Any = None,
     errors: Errors | None = None,
+    retry: Retry | Mapping[str, Any] | None = None,
 ) -> Callable[[_F], _F]: ...
 def command(
     function: _F | None = None,
@@ -62,6 +65,7 @@ def command(
     approval: Any = None,
     in_doubt: Any = None,
     errors: Errors | None = None,
+    retry: Retry | Mapping[str, Any] | None = None,
 ) -> _F | Callable[[_F], _F]:
     """Mark a method of a flow, or a plain function, as a command; it stays callable as it was.
 
@@ -82,6 +86,8 @@ def command(
             command, with ``context``, it returns what the command came to, or ``NOT_DONE``, and then it is carried out.
         errors: what an exception of it becomes: an observation (``"observe"``), or a failure of the round (``"raise"``). None: observed
             where the controller reads errors, as a model does, else raised.
+        retry: how its failed rounds are tried again; what it leaves out the node, the flow and the worker say. After the errors that its
+            ``on`` names, a command that is not idempotent is carried out again too.
 
     Raises:
         InvalidFlow: the options or the signature cannot be honoured.
@@ -90,7 +96,8 @@ def command(
         raise InvalidFlow(f"@command: timeout is {timeout!r}; expected a number of seconds above 0, or None")
     if errors not in (None, "observe", "raise"):
         raise InvalidFlow(f"@command: errors is {errors!r}; expected 'observe' or 'raise'")
-    options = _Options(idempotent, timeout, name, runs_shell, approval_of(approval), policy_of(in_doubt, idempotent), errors)
+    policy = policy_of(in_doubt, idempotent)
+    options = _Options(idempotent, timeout, name, runs_shell, approval_of(approval), policy, errors, retry_of(retry, "@command"))
 
     def mark(marked: _F) -> _F:
         setattr(marked, _MARK, options)
@@ -112,7 +119,7 @@ class CommandSpec:
         name: what a controller calls it; exact.
         function: a plain or coroutine function, or a bound method.
         description: a sentence for the controller.
-        idempotent, timeout, runs_shell, approval, in_doubt, errors: see ``command``.
+        idempotent, timeout, runs_shell, approval, in_doubt, errors, retry: see ``command``.
         takes: what it accepts; None for what the function's signature says.
     """
 
@@ -126,6 +133,7 @@ class CommandSpec:
     approval: Approval | None = None
     in_doubt: Any = "tell_controller"
     errors: Errors | None = None
+    retry: Retry | None = None
 
     @property
     def arguments(self) -> Takes:
@@ -202,6 +210,7 @@ def spec_of(offered: CommandSpec | Callable[..., Any], name: str | None = None, 
         approval=chosen.approval,
         in_doubt=chosen.in_doubt,
         errors=chosen.errors,
+        retry=chosen.retry,
     )
 
 

@@ -11,6 +11,7 @@ from flows.approvals import Approval, approval_of, matching
 from flows.definition import known
 from flows.errors import BadReply, InvalidFlow
 from flows.results import MOST
+from flows.retries import Retry
 
 #: Who may approve a command: anyone, or others than the person who submitted the run.
 APPROVERS = ("anyone", "others")
@@ -54,11 +55,37 @@ class FinishConfig(_Strict):
         return {"name": "finish", "description": self.description, "parameters": parameters}
 
 
+class RetryConfig(_Strict):
+    """A retry policy as data; durations are seconds or texts like ``90s``, ``10m``, ``24h``, errors are names. See ``flows.retries``."""
+
+    max_attempts: int | None = None
+    initial: float | str | None = None
+    maximum: float | str | None = None
+    multiplier: float | None = None
+    jitter: float | None = None
+    within: float | str | None = None
+    on: list[str] = []
+    not_on: list[str] = []
+
+    @model_validator(mode="after")
+    def _can_be_made(self) -> RetryConfig:
+        try:
+            self.made()
+        except InvalidFlow as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def made(self) -> Retry:
+        """The policy that it describes."""
+        return Retry(**self.model_dump())
+
+
 class ControllerConfig(_Strict):
     """The controller's part; beside ``finish``, in a file, the settings of the controller that the file names."""
 
     model_config = ConfigDict(extra="allow")
     finish: FinishConfig = FinishConfig()
+    retry: RetryConfig | None = None
 
 
 class ApprovalConfig(_Strict):
@@ -92,6 +119,7 @@ class CommandConfig(_Strict):
     approval: Literal["always", "never"] | ApprovalConfig | None = None
     in_doubt: Literal["retry", "ask", "tell_controller"] | None = None
     errors: Literal["observe", "raise"] | None = None
+    retry: RetryConfig | None = None
 
     @property
     def said(self) -> dict[str, Any]:
@@ -100,6 +128,8 @@ class CommandConfig(_Strict):
         said: dict[str, Any] = {name: getattr(self, name) for name in plain if getattr(self, name) is not None}
         if self.approval is not None:
             said["approval"] = approval_of(self.approval.made() if isinstance(self.approval, ApprovalConfig) else self.approval)
+        if self.retry is not None:
+            said["retry"] = self.retry.made()
         return said
 
 
@@ -107,6 +137,7 @@ class ExecutorConfig(_Strict):
     """The executor's part: which of the flow's commands it offers, and under which descriptions; empty: all of them."""
 
     subflows_config: dict[str, CommandConfig] | list[str] = []
+    retry: RetryConfig | None = None
 
     @property
     def chosen(self) -> Mapping[str, CommandConfig]:

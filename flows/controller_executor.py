@@ -20,6 +20,7 @@ from flows.extras import public, with_long_replies_apart
 from flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
 from flows.replies import BAD_REPLIES, read_reply
 from flows.results import MOST, bounded
+from flows.retries import Retry
 from flows.several import Taken, queued, take
 from flows.summaries import digest, shown, summary_of
 from flows.waiting import playing
@@ -322,6 +323,15 @@ class ControllerExecutorFlow(CircularFlow):
     def _output(self, state: Mapping[str, Any]) -> dict[str, Any]:
         also = [name for name in self.finish.input_args if name not in self.output_keys]
         return {name: state[name] for name in (*self.output_keys, *also) if name in state}
+
+    def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
+        """The command's own policy over the node's and the flow's."""
+        less = super().retry_of(node, values)
+        parts = self.config.subflows_config
+        said = {"Controller": parts.Controller.retry, "Executor": parts.Executor.retry}.get(node)
+        less = said.made().over(less) if said is not None else less
+        spec = self.offered().get(str(values.get("command"))) if node == "Executor" else None
+        return spec.retry.over(less) if spec is not None and spec.retry is not None else less
 
     def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
         """The command's own limit, where it has one, else the flow's."""

@@ -24,11 +24,13 @@ class RetryableError(HoldfastError):
     Args:
         message: what failed.
         retry_after: seconds to wait before the next attempt; None leaves it to the backoff.
+        counts: False where a provider is busy or away, and the round is not at fault: it waits, and no attempt is counted.
     """
 
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
+    def __init__(self, message: str, retry_after: float | None = None, counts: bool = True) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+        self.counts = counts
 
 
 class OutcomeUnknown(RetryableError):

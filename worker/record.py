@@ -208,6 +208,17 @@ class Record:
             raise DamagedRun(f"run {self.id}: field {name!r} should be a whole number, it is {text!r}") from error
 
 
+def failing_since(fields: Mapping[str, str]) -> float | None:
+    """When the step at hand failed, or waited for its provider, for the first time (ms); None where it has not.
+
+    What the field says of another step or epoch means nothing; nothing clears it.
+    """
+    match fields.get("failing", "").split(" "):
+        case [epoch, step, since, _] if (epoch, step) == (fields.get("epoch"), fields.get("step")):
+            return float(since) if since.isdecimal() and len(since) < 15 else None
+    return None
+
+
 def pack_turn(turn: Turn, run_id: str) -> str:
     """One entry of the memory list: a short digest of it and of whose it is, a space, the turn's JSON."""
     command = turn.command

@@ -182,7 +182,7 @@ class Rounds:
         try:
             estimate = dict(flow.estimate(context.node, context))
         except Exception as error:
-            return self._failure(record, lease, error), {}
+            return self._failure(record, lease, error, flow), {}
         ledger = Ledger(record, claim.attempt, claim.now)
         if record.budgets:
             context = altered(context, budgets=ledger.budgets(estimate))
@@ -223,9 +223,9 @@ class Rounds:
         except (Exception, SystemExit) as error:
             if isinstance(error, SystemExit) and (type(error) is not SystemExit or error.code == TOLD_TO_END):
                 raise  # Celery's own way of ending the worker, or a process of its pool: a loss, not a failure of the round
-            return quarantine(lease.broken) if isinstance(lease.broken, DamagedRun) else self._failure(record, lease, error)
+            return quarantine(lease.broken) if isinstance(lease.broken, DamagedRun) else self._failure(record, lease, error, flow)
 
-    def _failure(self, record: Record, lease: Lease, error: BaseException) -> Settlement:
+    def _failure(self, record: Record, lease: Lease, error: BaseException, flow: Flow) -> Settlement:
         where = f"run {record.id}, step {record.step}, node {record.node}"
         cause = error
         if lease.timed_out and not isinstance(error, FatalError):
@@ -235,11 +235,19 @@ class Rounds:
             if lease.lost or lease.signals.stop_requested:
                 return GIVE_BACK  # the store turns it into the stop that was asked for, or fences it
             error = RetryableError(f"RoundStopped was raised, but no stop was requested: {error}")
+        elif isinstance(error, RetryableError) and not error.counts:
+            logger.info("%s: waits for its provider: %s", where, error)
         else:
             logger.warning("%s: the round failed: %s: %s", where, type(error).__name__, error, exc_info=error)
-        settlement = failure(record, error, self._settings, random.random())
-        told = {"error": without_secrets(str(settlement.options["error"]), self._settings)}
-        if raised := traceback_of(cause, self._settings):
+        try:
+            retry = flow.retry_of(record.node, record.values)
+        except Exception:
+            logger.exception("%s: its retry policy cannot be told, so the worker's settings hold", where)
+            retry = None
+        settlement = failure(record, error, self._settings, random.random(), retry)
+        texts = {name: str(text) for name, text in settlement.options.items() if name in ("error", "spent")}
+        told = {name: without_secrets(text, self._settings) for name, text in texts.items()}
+        if "uncounted" not in settlement.options and (raised := traceback_of(cause, self._settings)):
             told["traceback"] = raised
         return replace(settlement, options={**settlement.options, **told})
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from worker.errors import DamagedRun
 from worker.execution_state import ExecutionState
-from worker.record import UNFINISHED, Record
+from worker.record import UNFINISHED, Record, failing_since
 
 
 class RunStatus(Enum):
@@ -169,6 +169,8 @@ def _details(record: Record) -> dict[str, Any]:
     found |= {name: record.count(name) for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")}
     if (parts := record.fields.get("trace", "").split("-")) and len(parts) == 4:  # a traceparent
         found["trace_id"] = parts[1]
+    if record.fields.get("waiting_for") == "provider" and (since := failing_since(record.fields)):
+        found["waiting_since"] = datetime.fromtimestamp(since / 1000, UTC).isoformat()
     if "progress" in record.fields:
         found["progress"] = record.json("progress", None)
     if _has_traceback(record.fields):

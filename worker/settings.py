@@ -69,6 +69,8 @@ class Settings(BaseSettings):
     #: First wait before a failed round is tried again; doubles, with jitter, up to the maximum.
     retry_delay_seconds: float = Field(default=1.0, ge=0)
     retry_delay_max_seconds: float = Field(default=60.0, ge=0)
+    #: How long a round waits for a provider that is busy or away, from the first time; no failure is counted meanwhile.
+    patience_seconds: float = Field(default=86_400.0, ge=0)
     #: Time limit of one round; None for none. A flow may set its own.
     round_timeout_seconds: float | None = Field(default=None, gt=0)
     #: Rounds that one worker process plays at once. They mostly wait (for models, tools, tests), so more than the cores.

@@ -7,18 +7,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from flows.base import Flow
 from flows.errors import FatalError, RetryableError, UnstorableValue
 from flows.outcomes import Advance, End, Interrupt, Outcome, Turn
+from flows.retries import Retry
 from flows.values import canonical, storable
+from worker.durations import duration
 from worker.errors import type_of
 from worker.execution_state import ExecutionStatus
 from worker.gate import Pause, pause_behind, pause_between, rounds_exhausted
 from worker.record import ENDING, SINCE, UNFINISHED, VALUE, Record, content_of, digest_of_content, pack_turn, version_of
 from worker.retries import backoff
 from worker.settings import Settings
+
+#: Waits for a provider that is busy or away, and says nothing of when: the first one, and the longest (s).
+BUSY_WAITS = (1.0, 60.0)
 
 Kind = Literal["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"]
 
@@ -87,18 +92,45 @@ def settle(
     return settlement
 
 
-def failure(record: Record, error: BaseException, settings: Settings, jitter: float) -> Settlement:
-    """The settlement of a round that raised: tried again after a wait, or the end of the run."""
+def failure(record: Record, error: BaseException, settings: Settings, jitter: float, retry: Retry | None = None) -> Settlement:
+    """The settlement of a round that raised: tried again after a wait, or the end of the run.
+
+    Args:
+        retry: the flow's policy for this round; what it leaves out the settings say.
+    """
     text = str(error) if isinstance(error, FatalError | RetryableError) else f"{type(error).__name__}: {error}"
     where = f"run {record.id}, step {record.step}"
     told = text if text.startswith(where) else f"{where}, node {record.node}: {text}"
-    options: dict[str, str | int] = {"error": _sound(told), "max_failures": settings.max_attempts}
-    if isinstance(error, FatalError):
+    busy = isinstance(error, RetryableError) and not error.counts
+    policy = _policy(retry, settings, busy)
+    options: dict[str, str | int] = {"error": _sound(told), "max_failures": policy.max_attempts or settings.max_attempts}
+    if isinstance(error, FatalError) or not policy.retries(error):
         return Settlement("failed", options={**options, "fatal": 1, "delay": 0}, cause=type_of(error))
-    wait = backoff(int(record.fields.get("failures", "0")) + 1, settings.retry_delay_seconds, settings.retry_delay_max_seconds, jitter)
+    number = (_waits(record) if busy else int(record.fields.get("failures", "0"))) + 1
+    initial, maximum = cast(float, policy.initial), cast(float, policy.maximum)
+    wait = backoff(number, initial, maximum, jitter, policy.multiplier or 2.0, 0.5 if policy.jitter is None else policy.jitter)
     if isinstance(error, RetryableError) and error.retry_after is not None and math.isfinite(error.retry_after):
         wait = min(max(error.retry_after, 0.0), LONGEST)
+    if policy.patience is not None:
+        options |= {"within": _ms(policy.patience), "spent": _sound(f"{told}. It was tried for {duration(policy.patience)} (within)")}
+    if busy:
+        options["uncounted"] = 1
     return Settlement("failed", options={**options, "delay": _ms(wait)}, cause=type_of(error))
+
+
+def _policy(retry: Retry | None, settings: Settings, busy: bool) -> Retry:
+    """The policy of a round, completed by the settings; a busy provider is waited for, whatever the waits after failures are."""
+    if busy:
+        least = Retry(settings.max_attempts, *BUSY_WAITS, within=settings.patience_seconds)
+    else:
+        least = Retry(settings.max_attempts, settings.retry_delay_seconds, settings.retry_delay_max_seconds)
+    return least if retry is None else retry.over(least)
+
+
+def _waits(record: Record) -> int:
+    """How often in a row this step has waited for its provider."""
+    epoch, step, _, waits = (record.fields.get("failing", "").split(" ") + [""] * 4)[:4]
+    return int(waits) if (epoch, step) == (str(record.epoch), str(record.step)) and waits.isdecimal() else 0
 
 
 def quarantine(error: Exception) -> Settlement:

@@ -15,6 +15,7 @@ class VerdictCode(Enum):
     IN_LINE = "in-line"
     LEASED = "leased"
     BACKING_OFF = "backing-off"
+    WAITING_FOR_A_PROVIDER = "waiting-for-a-provider"
     SLEEPING = "sleeping"
     WAITING_FOR_A_PERSON = "waiting-for-a-person"
     HELD_AFTER_STOP_NOW = "held-after-stop-now"

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from flows.base import Role
-from flows.config import CommandConfig, ExecutorConfig, SubflowsConfig
+from flows.config import CommandConfig, ExecutorConfig, RetryConfig, SubflowsConfig
 from flows.definition import NAME
 from flows.executors.mcp.declaration import ServerConfig
 from flows.results import MOST
@@ -39,6 +39,7 @@ class NodeKeys(_Keys):
     output_interface: str | InterfaceKeys | None = None
     reset: bool = False
     role: Role | None = None
+    retry: RetryConfig | None = None
 
 
 class InputKeys(_Keys):
@@ -59,6 +60,7 @@ class _FlowKeys(_Keys):
     round_timeout_seconds: Seconds | None = None
     runs_shell: bool = False
     budgets: dict[str, float] = {}
+    retry: RetryConfig | None = None
 
 
 class _RingKeys(_FlowKeys):

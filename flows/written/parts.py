@@ -54,7 +54,7 @@ def tools_at(place: Place, servers: Mapping[str, ServerConfig], faults: Faults) 
 def also_choosing(config: SubflowsConfig, commands: Sequence[CommandSpec]) -> SubflowsConfig:
     """The same, and the Executor offers these commands too."""
     chosen = {**config.Executor.chosen, **{spec.name: CommandConfig() for spec in commands}}
-    return config.model_copy(update={"Executor": ExecutorConfig(subflows_config=chosen)})
+    return config.model_copy(update={"Executor": config.Executor.model_copy(update={"subflows_config": chosen})})
 
 
 def controller_named(name: str, config: ControllerConfig, faults: Faults) -> Controller | None:
@@ -93,6 +93,8 @@ def ring_of(nodes: Sequence[NodeKeys], parts: Mapping[str, Any], faults: Faults,
 def _node(place: Place, keys: NodeKeys, parts: Mapping[str, Any], faults: Faults, own: bool) -> Node:
     base = OWN[keys.name] if own and keys.name in OWN else Node(keys.name, _nothing)
     given: dict[str, Any] = {key: getattr(keys, key) for key in ("goal", "reset", "role") if getattr(keys, key) is not None}
+    if keys.retry is not None:
+        given["retry"] = keys.retry.made()
     for key in ("input_interface", "output_interface"):
         if key in keys.model_fields_set:
             with faults.at(*place, key):

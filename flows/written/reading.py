@@ -53,6 +53,8 @@ def read_flow(path: Path, shipped: bool = False) -> WrittenFlow:
 def _class(keys: Keys, faults: Faults) -> Callable[..., Flow]:
     """What makes the flow: a class of its own with the file's settings as class attributes."""
     settings: dict[str, Any] = {key: getattr(keys, key) for key in _SETTINGS if key in keys.model_fields_set}
+    if keys.retry is not None:
+        settings["retry"] = keys.retry.made()
     with faults.at("budgets"):
         try:
             check_budgets(keys.budgets)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import StartsWorkers
-from worker import Client, RunStatus
+from tests.support.servers import until
+from worker import Client, RunStatus, VerdictCode
+from worker.cli.show import described
 
 ALL = list(range(10))
 
@@ -70,3 +73,27 @@ def test_a_wrong_decision_of_code_is_a_bug_and_ends_the_run_at_once(client: Clie
     errored = client.wait(submit(client, faults, 0, name="fetsch"), 30)
     assert (errored.status, errored.state.step) == (RunStatus.ERRORED, 0)
     assert "did you mean 'fetch'" in (errored.error or "")
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_busy_provider_is_waited_for_and_no_attempt_is_counted(client: Client) -> None:
+    run = client.submit("busy", "g", {"times": 5, "retry_after": 0})
+    ended = client.wait(run.id, 30)
+    assert (ended.status, ended.answer, ended.details["failures"]) == (RunStatus.COMPLETED, 6, 0)
+    events = list(client.events(run.id, follow=False))
+    waits = [event for event in events if event.type == "waits"]
+    assert [event.data["waits"] for event in waits] == list("12345") and not [event for event in events if event.type == "failed"]
+    assert {event.data["since"] for event in waits} == {waits[0].data["since"]} and "answers 429" in waits[0].data["reason"]
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_run_that_waits_for_its_provider_says_since_when_until_when_and_why(client: Client) -> None:
+    run = client.submit("busy", "g", {"times": 1, "retry_after": 600})
+    until(lambda: client.get(run.id).details.get("waiting_for") == "provider", "the run to wait")
+    verdict = client.why(run.id)
+    assert verdict.code is VerdictCode.WAITING_FOR_A_PROVIDER and verdict.since is not None
+    assert verdict.details["reason"].endswith("the provider answers 429")
+    assert (datetime.fromisoformat(verdict.details["until"]) - verdict.since).total_seconds() == 600
+    assert client.get(run.id).details["waiting_since"] == verdict.since.isoformat()
+    shown = dict(described(client.get(run.id)))
+    assert shown["waits"].startswith("for the provider since ") and "next try" in shown["waits"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from flows import Command, ControllerExecutorFlow, Finish, RoundContext, command, register
+from flows import CircularFlow, Command, ControllerExecutorFlow, Finish, Node, RetryableError, RoundContext, command, register
 
 
 @register("pages")
@@ -36,6 +36,19 @@ class Pages(ControllerExecutorFlow):
     def look(self, context: RoundContext, page: int) -> int:
         """Look at a page; that it is not there is an answer as well."""
         return fails_at_four(context, page)
+
+
+@register("busy")
+class Busy(CircularFlow):
+    """One node whose provider is busy for the first ``times`` attempts, and says so with ``retry_after``."""
+
+    topology = (Node("Executor", "ask"),)
+    max_rounds = None
+
+    def ask(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        if context.attempt <= context.inputs["times"]:
+            raise RetryableError("the provider answers 429", retry_after=context.inputs.get("retry_after"), counts=False)
+        return {self.early_exit_key: True, "answer": context.attempt, "status": "finished"}
 
 
 def fails_at_four(context: RoundContext, page: int) -> Any:

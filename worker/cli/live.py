@@ -42,6 +42,7 @@ WAITS = {
     "loss": "waits after workers were lost",
     "hold": "waits until the stopped round lets go",
     "start": "waits for its time to start",
+    "provider": "waits for its provider",
     "paused": "waits: its flow is paused, looked at",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from worker.waiting import Waiting
 from worker.words.asked import what
 from worker.words.costs import budgets, facts, used_in_all
 from worker.words.story import Row, command_text, row_of
-from worker.words.texts import clock, duration, lines, moment, plain, since, value_text
+from worker.words.texts import clock, duration, lines, moment, plain, since, value_text, waits_for_provider
 
 if TYPE_CHECKING:
     from worker.event import Event
@@ -62,6 +63,10 @@ def show_command(run_id: str, transcript: bool, file: Path | None, artifact: str
         _tell_events(events)
 
 
+def _ms(at: str | None) -> float | None:
+    return None if at is None else datetime.fromisoformat(at).timestamp() * 1000
+
+
 def described(run: Run, models: str = "", artifacts: Mapping[str, int] | None = None) -> list[tuple[str, str]]:
     """What there is to say about a run, as names and values."""
     details = run.details
@@ -74,7 +79,11 @@ def described(run: Run, models: str = "", artifacts: Mapping[str, int] | None = 
     if run.phase == "waiting":
         until = f" until {moment(details['waiting_until'])}" if details.get("waiting_until") else ""
         paused = details.get("waiting_for") == "paused"
-        pairs.append(("waits", f"holdfast flows unpause {run.flow}" if paused else f"{details.get('waiting_for', '')}{until}".strip()))
+        words = f"{details.get('waiting_for', '')}{until}".strip()
+        if details.get("waiting_for") == "provider":
+            began, again = (_ms(details.get(name)) for name in ("waiting_since", "waiting_until"))
+            words = waits_for_provider(began, again).removeprefix("waits ")
+        pairs.append(("waits", f"holdfast flows unpause {run.flow}" if paused else words))
     if details.get("last_error") and not run.error:
         pairs.append(("last failure", plain(details["last_error"])))
     waiting = Waiting.of(run)

@@ -55,6 +55,12 @@ def families(gathered: Gathered) -> Iterator[Metric]:
         ("flow", "kind"),
         of("moves", *RECOVERIES),
     )
+    yield counter(
+        "holdfast_provider_waits",
+        "Rounds that found their provider busy or away, and wait for it; no attempt is counted.",
+        ("flow",),
+        of_one("moves:provider_waits"),
+    )
     yield counter("holdfast_messages_resent", "Messages that were lost on their way and sent again.", ("flow",), of_one("moves:resent"))
     yield counter(
         "holdfast_questions_expired",

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from worker.durations import duration
+from worker.record import failing_since
 from worker.settings import Settings
 from worker.standing import ALIVE_BEATS, Standing, WorkerSeen
 from worker.verdict import Verdict, VerdictCode
@@ -55,6 +56,11 @@ class Case:
     def time(self, name: str) -> float | None:
         """A time field of the run, or None."""
         return number(self.fields.get(name))
+
+    @property
+    def time_of_first_failure(self) -> float | None:
+        """When the step at hand failed, or waited for its provider, for the first time."""
+        return failing_since(self.fields)
 
     def count(self, name: str) -> int:
         """A count of the run, 0 where there is none."""

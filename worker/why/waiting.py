@@ -5,6 +5,7 @@ from __future__ import annotations
 from worker.verdict import Verdict, VerdictCode
 from worker.why.case import Case, iso, names
 from worker.why.in_queue import nobody_plays_it
+from worker.words.texts import waits_for_provider
 
 
 def waiting(case: Case) -> Verdict:
@@ -18,7 +19,10 @@ def waiting(case: Case) -> Verdict:
         return case.no_worker("Its waiting time is over, but nobody is there to see it")
     code, text = _told(case, reason)
     failures, losses = case.count("failures"), case.count("losses")
-    return case.say(code, text, case.since_phase, until=iso(until), waiting_for=reason, failures=failures, losses=losses)
+    since, more = case.since_phase, {}
+    if code is VerdictCode.WAITING_FOR_A_PROVIDER:
+        since, more = case.time_of_first_failure or since, {"reason": case.fields.get("last_error", "")}
+    return case.say(code, text, since, until=iso(until), waiting_for=reason, failures=failures, losses=losses, **more)
 
 
 def _told(case: Case, reason: str) -> tuple[VerdictCode, str]:
@@ -36,6 +40,12 @@ def _told(case: Case, reason: str) -> tuple[VerdictCode, str]:
             return VerdictCode.LOSSES, (
                 f"Workers died or went silent under step {case.count('step')} (node {case.node}) {case.count('losses')} times in a row; "
                 f"it is tried again {case.due}. Look at what this round does to its worker (memory, native code), or stop the run"
+            )
+        case "provider":
+            error = case.fields.get("last_error", "no error was kept").rstrip(".")
+            return VerdictCode.WAITING_FOR_A_PROVIDER, (
+                f"It {waits_for_provider(case.time_of_first_failure, case.time('waiting_until'))}: {error}. No attempt is counted. "
+                "There is nothing to do, unless the provider or its limits are yours"
             )
         case "paused":
             return VerdictCode.BACKING_OFF, f"Its flow {case.flow!r} was paused, and no longer is; it is offered again {case.due}"

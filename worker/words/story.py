@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from worker.words.costs import amount, budget
-from worker.words.texts import duration, plain
+from worker.words.texts import duration, plain, waits_for_provider
 
 if TYPE_CHECKING:
     from worker.event import Event
@@ -106,6 +106,9 @@ def _between(event: Event) -> tuple[str, str]:
         case "failed":
             wait = int(float(data.get("retry_in", 0))) / 1000
             return f"failed, tried again in {duration(wait)}: {_cause(data)}", "bad"
+        case "waits":
+            since, until = (int(float(data.get(name, 0))) for name in ("since", "until"))
+            return f"{waits_for_provider(since, until)}: {_cause({'error': data.get('reason', '')})}", "wait"
         case "interrupted":
             return _asked(data), "wait"
         case "resumed":

@@ -41,6 +41,12 @@ def clock(moment: datetime) -> str:
     return moment.astimezone().strftime("%H:%M:%S")
 
 
+def waits_for_provider(since: float | None, until: float | None) -> str:
+    """``waits for the provider since 12:03, next try 12:09``; times in ms, shown as the time of day here."""
+    began, again = (None if at is None else datetime.fromtimestamp(at / 1000, UTC).astimezone().strftime("%H:%M") for at in (since, until))
+    return "waits for the provider" + (f" since {began}" if began else "") + (f", next try {again}" if again else "")
+
+
 def moment(at: datetime | str) -> str:
     """The date and time here."""
     return (datetime.fromisoformat(at) if isinstance(at, str) else at).astimezone().isoformat(sep=" ", timespec="seconds")

@@ -16,7 +16,8 @@ from flows.values import canonical
 
 #: Of a provider's words, so many characters are told.
 TOLD = 1000
-#: Statuses that say: not now. Every other one below 500 says: not this.
+#: Statuses that say: not now. Every other one below 500 says: not this. Such a refusal, and a server that cannot be reached, is no failure
+#: of the round (``counts=False``), unless the request may have been paid for.
 LATER = frozenset({408, 409, 425, 429})
 #: No provider means more than a day, and a run should not wait longer for one that says so.
 LONGEST_WAIT = 86_400.0
@@ -58,7 +59,7 @@ def failed(error: BaseException, model: str, secrets: Iterable[str], reply_forma
         status, billed = error.status_code, bool(error.in_stream)
         quota = isinstance(error, exceptions.ModelQuotaExceededError)
         if not quota and (status in LATER or status >= 500):
-            return ModelFailed(RetryableError(f"model {model} answers {status}: {told}", _wait(error.retry_after)), billed)
+            return ModelFailed(RetryableError(f"model {model} answers {status}: {told}", _wait(error.retry_after), counts=billed), billed)
         if (call := _failed_call(error.body)) is not None:
             what = f"the provider refused the model's call: {told}"
             shown = f": {safe_text(scrubbed(call, secrets), CALL_LENGTH)}" if call else ""
@@ -67,13 +68,14 @@ def failed(error: BaseException, model: str, secrets: Iterable[str], reply_forma
         advice = " (show it less of the history: window, in the flow)" if too_long else _advice(status, told, reply_format)
         return ModelFailed(FatalError(f"model {model} answers {status}: {told}{advice}"), billed)
     if isinstance(error, TimeoutError | exceptions.ModelTimeoutError | exceptions.ModelRequestTimeout):
-        return ModelFailed(RetryableError(f"model {model} took too long: {told}"), billed=not _never_sent(error))
+        never = _never_sent(error)
+        return ModelFailed(RetryableError(f"model {model} took too long: {told}", counts=not never), billed=not never)
     if isinstance(error, exceptions.ModelConnectionError | OSError):
         if any(isinstance(each, ssl.SSLCertVerificationError) for each in _chain(error)):
             return ModelFailed(FatalError(f"model {model}: its server's certificate is not trusted: {told}"), billed=False)
         never = _never_sent(error)
         what = "cannot be reached" if never else "was cut off from us"
-        return ModelFailed(RetryableError(f"model {model} {what}: {told}"), billed=not never)
+        return ModelFailed(RetryableError(f"model {model} {what}: {told}", counts=not never), billed=not never)
     if isinstance(error, exceptions.ModelRequestRejectedError | exceptions.ModelQuotaExceededError):
         return ModelFailed(FatalError(f"model {model} refuses the request: {told}"), billed=error.in_stream)
     if isinstance(error, exceptions.UserError | ImportError):

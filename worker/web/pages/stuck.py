@@ -24,6 +24,7 @@ HEADS: Mapping[VerdictCode, str] = {
     VerdictCode.SERVER_SILENT: "A server is silent",
     VerdictCode.ENDED: "Errored",
     VerdictCode.FLOW_PAUSED: "The flow is paused",
+    VerdictCode.WAITING_FOR_A_PROVIDER: "Wait for a provider",
     VerdictCode.BACKING_OFF: "Failing, and tried again",
 }
 
