@@ -17,6 +17,7 @@ from flows.controllers import Controller
 from flows.definition import check_count, known, title
 from flows.errors import BadReply, FatalError, InvalidFlow
 from flows.extras import public, with_long_replies_apart
+from flows.held_turns import HELD, amended, hold, kept_on, released, with_held
 from flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
 from flows.replies import BAD_REPLIES, read_reply
 from flows.results import MOST, bounded
@@ -202,6 +203,24 @@ class ControllerExecutorFlow(CircularFlow):
         return frozenset({"command", "command_args", "observation", "status", self.early_exit_key, *self.finish.input_args})
 
     def play(self, node: str, context: RoundContext) -> Outcome:
+        """Play a node; behind the Executor it sees, and may change, a turn that the history does not have yet."""
+        held = context.committed.get(HELD)
+        if held is None:
+            return self._play(node, context)
+        outcome = self._play(node, with_held(context, held))
+        return outcome if isinstance(outcome, Interrupt) else self._with_held_turn(node, outcome, held, context)
+
+    def _with_held_turn(self, node: str, outcome: Advance | End, held: Mapping[str, Any], context: RoundContext) -> Advance | End:
+        """The outcome of a round that found a turn held: it goes on with it, or brings it into the history."""
+        if node in ("Controller", "Executor"):  # an older worker played the nodes in between
+            return released(outcome, held)
+        now, outcome = amended(held, outcome, self.max_result, context.step)
+        if isinstance(outcome, Advance) and not outcome.ends_cycle:
+            return kept_on(outcome, now, held)
+        outcome = released(outcome, now)
+        return outcome if isinstance(outcome, End) else self._go_on(outcome, {**context.committed, **outcome.values})
+
+    def _play(self, node: str, context: RoundContext) -> Outcome:
         """A bad reply, in whichever node it shows, goes back to a Controller that reads errors as a turn; of code it is fatal."""
         try:
             with playing(context.cancelled):
@@ -275,9 +294,31 @@ class ControllerExecutorFlow(CircularFlow):
             observation, artifacts = bounded(values.pop("observation", None), self.max_result, f"{context.step}-{command.name}")
             outcome = super().settle(place, context, values)
             summary = summary_of(replace(command, extras={}), observation=observation, digest=digest(observation))
+            if isinstance(outcome, Advance) and not outcome.ends_cycle:  # nodes follow that may change what was observed
+                held = {**outcome.values, HELD: hold(command, observation, artifacts)}
+                return replace(outcome, values=held, summary=summary_of(replace(command, extras={})), artifacts=artifacts)
             outcome = replace(outcome, turns=(Turn(command, observation),), summary=summary, artifacts=artifacts)
             return outcome if isinstance(outcome, End) else self._go_on(outcome, {**context.committed, **values})
+        if "observation" in values and context.committed.get(HELD) is None:
+            self._check_observes(place, context)
+            del values["observation"]
         return super().settle(place, context, values)
+
+    def _check_observes(self, place: Node, context: RoundContext) -> None:
+        """Raise FatalError for a node that returns an observation where the controller could never see it."""
+        names = [node.name for node in self.topology]
+        if names.index(place.name) < names.index("Executor"):
+            raise FatalError(
+                f"{title(self)}: node {place.name} returned 'observation'; only nodes behind the Executor, in the same cycle, change "
+                "what was observed. Put it there, or return another name"
+            )
+        # The turn was written by a worker of an earlier release; it stays as it is.
+        context.logger.warning(
+            "run %s, step %d: its turn is in the history already; node %s changes it from the next cycle on",
+            context.run_id,
+            context.step,
+            place.name,
+        )
 
     def _check_decided(self, values: Mapping[str, Any]) -> None:
         """Raise FatalError where the Controller's output interface took away what the Executor carries out."""

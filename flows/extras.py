@@ -12,6 +12,8 @@ from flows.outcomes import Advance, Command, End, Turn
 REPLY = "_reply"
 #: False: the thought was never said to anybody, so it is not sent back as the model's words.
 SPOKEN = "_spoken"
+#: What a person said of what the command came to; the model reads it behind the observation.
+FEEDBACK = "_feedback"
 #: Bytes of a reply that are kept with its turn; a longer one is an artifact, so that no claim carries it.
 MOST_WITH_TURN = 32 * 1024
 

@@ -38,7 +38,7 @@ def take(waiting: Sequence[Mapping[str, Any]]) -> Taken:
     """The next call that can be carried out."""
     refused: list[Turn] = []
     for place, call in enumerate(waiting):
-        command = _command(call)
+        command = command_of(call)
         if "error" not in call:
             return Taken(command, tuple(refused), tuple(waiting[place + 1 :]))
         refused.append(Turn(command, told(BadReply(call["error"]))))
@@ -51,17 +51,19 @@ def _call(item: Any, check: Callable[[Any], Command], place: int) -> Mapping[str
             raise item
         if place >= MOST_CALLS:
             raise BadReply(f"a reply may hold {MOST_CALLS} calls; this one comes after them", item if isinstance(item, Command) else None)
-        return _data(check(item))
+        return data_of(check(item))
     except BadReply as error:
-        return {**(_data(error.command) if error.command else {"part": place}), "error": str(error)}
+        return {**(data_of(error.command) if error.command else {"part": place}), "error": str(error)}
 
 
-def _data(command: Command) -> dict[str, Any]:
+def data_of(command: Command) -> dict[str, Any]:
+    """Return a command as JSON data."""
     data = {"name": command.name, "args": dict(command.args), "extras": dict(command.extras), "call": command.call, "part": command.part}
     return {name: value for name, value in data.items() if value or name == "name"}
 
 
-def _command(call: Mapping[str, Any]) -> Command | None:
+def command_of(call: Mapping[str, Any]) -> Command | None:
+    """Return the command of such data; None where a call was none."""
     if "name" not in call:
         return None
     return Command(call["name"], call.get("args", {}), call.get("extras", {}), call.get("call", ""), call.get("part", 0))

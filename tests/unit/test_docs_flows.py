@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flows import load_failures, load_modules, make, registered, registry
+from flows import RoundContext, load_failures, load_modules, make, registered, registry
+from flows.nodes import registered_nodes
 from flows.written.directories import Directories
 from tests.support.playing import play_through
 
@@ -65,6 +66,11 @@ def test_the_ring() -> None:
     played = play_through(lambda: make("writing"), inputs={"letter": "b"})
     assert played.nodes == ["Draft", "Review"] * 3
     assert played.end is not None and played.end.output == {"answer": "bbb", "status": "finished"}
+
+
+def test_the_node_that_redacts() -> None:
+    redact = registered_nodes.named("redact")
+    assert redact({"observation": "user=a password=b c"}, RoundContext("g")) == {"observation": "user=a password=[redacted] c"}
 
 
 def test_the_person_in_the_ring() -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from flows.extras import public
+from flows.extras import FEEDBACK, public
 from worker.client import arguments
 from worker.client.connection import Connected, not_found
 from worker.client.listing import Page, Wanted, list_runs
@@ -125,6 +125,7 @@ class Reading(Connected):
             {
                 "command": turn.command and {"name": turn.command.name, "args": dict(turn.command.args), **public(turn.command.extras)},
                 "observation": turn.observation,
+                **({"human_feedback": turn.command.extras[FEEDBACK]} if turn.command and FEEDBACK in turn.command.extras else {}),
             }
             for turn in turns
         ]

@@ -13,7 +13,16 @@ from flows.controllers import Controller, controller
 from flows.controllers.model.chat import ChatMessage, Model, ModelFailed, Reply, RequestSettings, SystemMessage, UserMessage
 from flows.controllers.model.estimates import LAST, figures, first_estimate, next_estimate
 from flows.controllers.model.json_format import instructions
-from flows.controllers.model.messages import BYTES_A_TOKEN, budget_message, bytes_of, group_messages, history_messages, merged, text_of
+from flows.controllers.model.messages import (
+    BYTES_A_TOKEN,
+    budget_message,
+    bytes_of,
+    feedback_message,
+    feedback_of,
+    group_messages,
+    history_messages,
+    merged,
+)
 from flows.controllers.model.names import ToolNames
 from flows.controllers.model.prices import TELLS_MONEY, UNPRICED, money_of, price_of
 from flows.controllers.model.prompts import rendered
@@ -162,11 +171,13 @@ class ModelController(Controller):
             system = f"{system}\n\n{instructions(context.commands)}".strip()
         visible = shown(context.history, self._window, lambda group: _tokens(group, names, tools))
         feedback = values.get("human_feedback") if len(context.history) else None
+        if feedback is not None and any(feedback_of(turn) == feedback for group in (*visible.first, *visible.last) for turn in group):
+            feedback = None  # it stands with its turn
         said = [
             *([SystemMessage(system)] if system else []),
             UserMessage(rendered(self.settings.user, "user", variables) or context.goal),
             *history_messages(visible, names, tools, context.artifact),
-            *([UserMessage(f"A person says: {text_of(feedback)}")] if feedback not in (None, "") else []),
+            *([feedback_message(feedback)] if feedback not in (None, "") else []),
             *after_refusal(context),
             *budget_message(context.budgets),
         ]

@@ -8,7 +8,7 @@ from typing import Any
 from flows.context import RoundContext
 from flows.controllers.model.chat import Usage
 from flows.controllers.model.messages import BYTES_A_TOKEN, FRAME, text_of
-from flows.extras import bytes_of_reply, public
+from flows.extras import FEEDBACK, bytes_of_reply, public
 
 #: Tokens that a reply is taken to have where no limit is set and none has been seen.
 REPLY_TOKENS = 2_000
@@ -50,4 +50,5 @@ def _bytes_of_turn(turn: Any) -> int:
     if turn.command is not None:
         text = text_of({**public(turn.command.extras), "args": dict(turn.command.args)})
         said = len(text.encode("utf-8", "replace")) + bytes_of_reply(turn.command.extras)
+        said += len(text_of(turn.command.extras.get(FEEDBACK, "")).encode("utf-8", "replace"))
     return FRAME + said + len(text_of(turn.observation).encode("utf-8", "replace"))

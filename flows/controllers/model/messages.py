@@ -10,7 +10,7 @@ from flows.controllers.model.chat import AnswerMessage, AssistantMessage, ChatMe
 from flows.controllers.model.names import ToolNames
 from flows.controllers.model.window import Group, Shown
 from flows.controllers.model.words import MARK, answer_to
-from flows.extras import REPLY, SPOKEN, public
+from flows.extras import FEEDBACK, REPLY, SPOKEN, public
 from flows.outcomes import Command, Turn
 from flows.values import canonical
 
@@ -49,7 +49,18 @@ def group_messages(group: Group, names: ToolNames, tools: bool, artifact: Artifa
         calls = tuple(ToolCall(command.call, names.tool(command.name), canonical(dict(command.args))) for command, _ in called)
         messages.append(_said_with(called[0][0].extras, calls, artifact))
         messages += [AnswerMessage(call.id, call.name, text_of(answer)) for call, (_, answer) in zip(calls, called, strict=True)]
-    return [*messages, *(message for turn in others for message in _in_words(turn, artifact))]
+    messages += [message for turn in others for message in _in_words(turn, artifact)]
+    return [*messages, *(feedback_message(said) for turn in group if (said := feedback_of(turn)) is not None)]
+
+
+def feedback_of(turn: Turn) -> Any:
+    """Return what a person said of a turn; None where nothing was said."""
+    return None if turn.command is None else turn.command.extras.get(FEEDBACK)
+
+
+def feedback_message(feedback: Any) -> UserMessage:
+    """Return what a person said as the model reads it."""
+    return UserMessage(f"A person says: {text_of(feedback)}")
 
 
 def budget_message(budgets: Mapping[str, Budget]) -> list[ChatMessage]:

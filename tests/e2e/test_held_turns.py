@@ -1,0 +1,49 @@
+"""What a node behind the Executor redacts is nowhere on the server when its cycle is over, also where a worker was killed in between."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from tests.e2e.test_model_flows import stored
+from tests.support.redacting import SECRET
+from tests.support.servers import server as server_of_its_own
+from tests.support.servers import until
+from tests.support.workers import WorkerProcess
+from worker import Client, RunStatus
+from worker.settings import Settings
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+SOON = {"HOLDFAST_LEASE_SECONDS": "2", "HOLDFAST_HEARTBEAT_SECONDS": "0.5", "HOLDFAST_SWEEP_SECONDS": "0.2", "HOLDFAST_RESEND_SECONDS": "1"}
+SOON |= {"HOLDFAST_RETRY_DELAY_SECONDS": "0.1", "HOLDFAST_FLOW_MODULES": "tests.support.redacting"}
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_what_is_redacted_is_in_no_history_event_artifact_or_value(dies: bool) -> None:
+    with ExitStack() as closing:
+        server = closing.enter_context(server_of_its_own("valkey", "everysec"))
+        settings = Settings(redis_url=server.url, prefix="held")
+        client = Client(settings=settings)
+        closing.callback(client.close)
+        workers: list[WorkerProcess] = []
+
+        def start() -> None:
+            process = WorkerProcess(settings, "--pool", "threads", "--concurrency", "2", **SOON)
+            closing.callback(process.close)
+            workers.append(process)
+
+        start()
+        run = client.submit("redacting", "look", {"dies": dies})
+        for number in range(2 * dies):
+            until(lambda: workers[-1].process.poll() is not None, f"death {number + 1}", 40)
+            until(lambda: client.get(run.id).status is RunStatus.RUNNING, "the run to be there")
+            assert SECRET not in str(client.transcript(run.id)), "what is held is not shown either"
+            start()
+        run = client.wait(run.id, 60)
+        assert run.status is RunStatus.COMPLETED, run.error
+        assert run.answer == [f"redacted in step {step}" for step in (2, 5)]
+        told = client.transcript(run.id)
+        assert [each["observation"] for each in told["history"]] == run.answer
+        assert SECRET not in "\n".join([*stored(server), str(told)])
