@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -20,6 +21,10 @@ from flows.values import storable
 Role = Literal["controller", "executor"]
 
 
+#: The modules of the flows that others are made of.
+SHAPES = frozenset({"flows.base", "flows.circular", "flows.branching", "flows.controller_executor"})
+
+
 class Flow(ABC):
     """The definition of a run: named nodes, and what each does with a round.
 
@@ -28,7 +33,7 @@ class Flow(ABC):
 
     Attributes:
         name: under which it was registered.
-        description: a sentence for ``holdfast flows``.
+        description: a sentence for ``holdfast flows``; where the class says none, the first paragraph of its docstring.
         max_rounds: cycles after which ``exhausted`` ends the run; None for no limit.
         interrupt_before, interrupt_after: nodes at which every run of this flow pauses.
         lease_seconds: a longer lease than the worker's, for rounds that starve the heartbeat.
@@ -51,6 +56,18 @@ class Flow(ABC):
     retry: Retry | None = None
     Inputs: ClassVar[type[BaseModel] | None] = None
     _passed: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Describe the flow by its docstring, unless it has a description; a shape's own says nothing about a flow made of it."""
+        super().__init_subclass__(**options)
+        if "description" in cls.__dict__ or cls.__module__ in SHAPES:
+            return
+        told = inspect.cleandoc(cls.__dict__.get("__doc__") or "").partition("\n\n")[0]
+        inherited = next(base for base in cls.__mro__[1:] if "description" in base.__dict__)
+        if told:
+            cls.description = " ".join(told.split())
+        elif inherited.__module__ in SHAPES:
+            cls.description = ""
 
     @property
     @abstractmethod

@@ -93,6 +93,10 @@ class AsyncClient:
         """Runs, newest first, some at a time."""
         return await _threaded(self._client.runs, status, flow, limit, cursor, labels=labels, submitted_by=submitted_by, look=look)
 
+    async def ids_beginning(self, text: str) -> list[str]:
+        """The ids that begin with ``text``, of the newest 10,000 runs of each index."""
+        return await _threaded(self._client.ids_beginning, text)
+
     async def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
         """How many runs there are of each status; of one submitter, among their newest 1,000."""
         return await _threaded(self._client.status_counts, submitted_by)

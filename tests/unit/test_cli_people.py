@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +22,12 @@ from worker.words import asked
 from worker.words.costs import budgets, facts, money, totals, used_in_all
 from worker.words.story import Row, row_of
 from worker.words.texts import exact
+
+
+def test_show_tells_how_far_the_round_is() -> None:
+    run = a_run("question")
+    run = replace(run, details={**run.details, "progress": {"done": 3, "total": 5, "text": "page 3"}})
+    assert ("progress", "3 of 5 page 3") in described(run)
 
 
 def waiting(kind: str) -> Waiting:

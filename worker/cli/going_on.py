@@ -10,6 +10,7 @@ from worker.cli import output
 from worker.cli.many import age, each, yes_option
 from worker.cli.options import json_option, url_option
 from worker.cli.server import client_for
+from worker.cli.short_ids import known_id
 from worker.cli.submit import follow_hint
 
 
@@ -28,6 +29,7 @@ def retry_command(run_id: str | None, flow: str | None, all_of_them: bool, yes: 
         if run_id is None:
             each(client.matching("errored", flow), "Retry", "is tried again", client.retry, yes=yes, as_json=as_json)
             return
+        run_id = known_id(client, run_id)
         run = client.retry(run_id)
     if as_json:
         output.document(run.to_dict())
@@ -53,6 +55,7 @@ def delete_command(
         if run_id is None:
             each(client.matching(status, flow, older_than), "Delete", "is deleted", client.delete, yes=yes, as_json=as_json)
             return
+        run_id = known_id(client, run_id)
         client.delete(run_id)
     if as_json:
         output.document({"deleted": run_id})

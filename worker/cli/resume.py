@@ -11,6 +11,7 @@ import click
 from worker.cli import output
 from worker.cli.options import json_option, run_argument, url_option
 from worker.cli.server import client_for
+from worker.cli.short_ids import known_id
 from worker.cli.stop import name_for
 from worker.cli.submit import amounts, follow_hint
 
@@ -63,6 +64,7 @@ def resume_command(
     value = _answer(answer, approve, refuse, edit)
     more = amounts(add, "--add")
     with client_for(url) as client:
+        run_id = known_id(client, run_id)
         if given and given != ["--answer"]:
             interrupt = asked_for_approval(client, run_id, given[0], interrupt)
         run = client.resume(run_id, value, more, interrupt, by or name_for(client))

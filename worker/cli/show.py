@@ -15,9 +15,11 @@ from worker.cli import asked, output
 from worker.cli.export import written
 from worker.cli.options import json_option, run_argument, url_option
 from worker.cli.server import client_for
+from worker.cli.short_ids import known_id
 from worker.waiting import Waiting
 from worker.words.asked import what
 from worker.words.costs import budgets, facts, used_in_all
+from worker.words.numbers import progress_of
 from worker.words.story import Row, command_text, row_of
 from worker.words.texts import clock, duration, lines, moment, plain, since, value_text, waits_for_provider
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 def show_command(run_id: str, transcript: bool, file: Path | None, artifact: str | None, as_json: bool, url: str | None) -> None:
     """Everything about RUN."""
     with client_for(url) as client:
+        run_id = known_id(client, run_id)
         if artifact is not None:
             text = client.artifact(run_id, artifact)
             if as_json:
@@ -84,6 +87,10 @@ def described(run: Run, models: str = "", artifacts: Mapping[str, int] | None = 
             began, again = (_ms(details.get(name)) for name in ("waiting_since", "waiting_until"))
             words = waits_for_provider(began, again).removeprefix("waits ")
         pairs.append(("waits", f"holdfast flows unpause {run.flow}" if paused else words))
+    told = details.get("progress")
+    text = told.get("text") if isinstance(told, dict) else None
+    progress = " ".join(plain(str(part)) for part in (progress_of(told), text) if part)
+    pairs += [("progress", progress)] if progress else []
     if details.get("last_error") and not run.error:
         pairs.append(("last failure", plain(details["last_error"])))
     waiting = Waiting.of(run)

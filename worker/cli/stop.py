@@ -12,6 +12,7 @@ from worker.cli import output
 from worker.cli.exits import NOT_FOUND, NOT_POSSIBLE, Failed
 from worker.cli.options import STATUSES, flow_option, json_option, url_option
 from worker.cli.server import client_for
+from worker.cli.short_ids import known_id
 from worker.words.texts import count
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def stop_command(
     with client_for(url) as client:
         by = by or name_for(client)
         if run_id is not None:
+            run_id = known_id(client, run_id)
             receipt = client.request_stop(run_id, mode, reason, by)
             if as_json:
                 output.document(receipt.to_dict())

@@ -10,6 +10,7 @@ from worker.cli.follow import end_code
 from worker.cli.lines import last_words
 from worker.cli.options import json_option, run_argument, url_option
 from worker.cli.server import client_for
+from worker.cli.short_ids import known_id
 
 
 @click.command("wait")
@@ -24,6 +25,7 @@ def wait_command(context: click.Context, run_id: str, timeout: float | None, as_
     The exit code is that of `watch`: 0 finished, 4 errored or unfinished, 5 stopped, 6 interrupted.
     """
     with client_for(url) as client:
+        run_id = known_id(client, run_id)
         try:
             run = client.wait(run_id, timeout)
         except TimeoutError as error:

@@ -11,6 +11,7 @@ from worker.cli.exits import INTERRUPTED_BY_USER
 from worker.cli.follow import View, end_code, follow
 from worker.cli.options import json_option, run_argument, url_option
 from worker.cli.server import client_for
+from worker.cli.short_ids import known_id
 
 if TYPE_CHECKING:
     from worker.client import Client
@@ -27,6 +28,7 @@ def watch_command(context: click.Context, run_id: str, as_json: bool, url: str |
     The exit code tells how it ended: 0 finished, 4 errored or unfinished, 5 stopped, 6 interrupted. Ctrl-C leaves the run going.
     """
     with client_for(url) as client:
+        run_id = known_id(client, run_id)
         context.exit(watch_until_end(client, run_id, as_json, url))
 
 

@@ -7,6 +7,7 @@ import click
 from worker.cli import output
 from worker.cli.options import json_option, run_argument, url_option
 from worker.cli.server import client_for
+from worker.cli.short_ids import known_id
 from worker.words.texts import duration, moment, plain, since
 
 
@@ -17,6 +18,7 @@ from worker.words.texts import duration, moment, plain, since
 def why_command(run_id: str, as_json: bool, url: str | None) -> None:
     """Why RUN is where it is: one code, one sentence that says what to do, since when. docs/runbook.md has more on each code."""
     with client_for(url) as client:
+        run_id = known_id(client, run_id)
         verdict = client.why(run_id)
     if as_json:
         output.document(verdict.to_dict())

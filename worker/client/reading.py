@@ -15,12 +15,15 @@ from worker.errors import ArtifactNotFound
 from worker.event import LAST, Event
 from worker.record import Record, unpack_turns
 from worker.run import Run, RunStatus, status_of
+from worker.store.keys import INDEXES
 from worker.store.looking import look
 from worker.verdict import Verdict
 from worker.why import verdict_of
 
 #: How long one wait for new events lasts before the caller's patience is looked at again.
 EVENT_BLOCK = 1.0
+#: Ids of one index that are looked through for one that was shortened.
+MOST_IDS = 10_000
 
 
 class Reading(Connected):
@@ -56,6 +59,12 @@ class Reading(Connected):
         arguments.look(look)
         wanted, place = arguments.status(status), arguments.cursor(cursor)
         return list_runs(self._store, Wanted(wanted, flow, labels or {}, submitted_by), limit, look, place, cursor)
+
+    def ids_beginning(self, text: str) -> list[str]:
+        """Return the ids that begin with ``text``, of the newest 10,000 runs of each index; nothing else is looked at."""
+        arguments.text(text, "text")
+        found = [run_id for index in INDEXES for run_id, _ in self._store.listed(index, MOST_IDS) if run_id.startswith(text)]
+        return list(dict.fromkeys(found))
 
     def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
         """Return how many runs there are of each status; of one submitter, among their newest 1,000."""

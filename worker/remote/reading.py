@@ -67,6 +67,11 @@ class Reading(Connected):
             if cursor is None or len(found) >= limit or look is not None:
                 return Page(found, cursor, damaged)
 
+    def ids_beginning(self, text: str) -> list[str]:
+        """Return the ids that begin with ``text``, of the newest 1,000 runs that the caller sees."""
+        arguments.text(text, "text")
+        return [run.id for run in self.runs(limit=PAGE, look=PAGE) if run.id.startswith(text)]
+
     def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
         """Return how many runs there are of each status, as far as the caller sees them; of one's own, among the newest 1,000."""
         not_here(submitted_by=submitted_by)
