@@ -132,6 +132,8 @@ class Counting(Controller):
 
 
 class KeptOnController(Three):
+    max_rounds = 30  # for where the count does not come to three
+
     controller: ClassVar[Controller] = Counting()
 
     def decide(self, context: RoundContext) -> Any:

@@ -38,6 +38,8 @@ class Answers:
         asked = Question(fields["i_node"], int(fields["step"]), fields["i_reason"], json.loads(fields.get("i_data", "null")))
         if not isinstance(self.source, Unset):
             value = self.source(asked) if callable(self.source) else self.source
+            if fields["i_kind"] == "after":  # nobody asks anything there: the run is only let go on
+                return Answer()
             return Answer(value, told=f"a person answers {short(value)}")
         if fields["i_kind"] != "node":
             return Answer()
