@@ -12,6 +12,7 @@ from celery import Celery, signals
 from kombu.transport import TRANSPORT_ALIASES
 
 from worker.broker import broker_ssl, broker_url, check_broker_url, is_amqp, queues_of
+from worker.discovery import with_server
 from worker.installing import engine_of, install
 from worker.logs import set_up_logging
 from worker.sentinel_url import is_sentinel, read
@@ -121,7 +122,7 @@ def _guard(place: str, amqp: bool) -> tuple[str, dict[str, Any]]:
 def __getattr__(name: str) -> Celery:
     """``worker.app.app``, made when Celery's command line asks for it: importing this module reads no settings."""
     if name in ("app", "celery"):
-        settings = current()
+        settings = with_server(current())
         globals()["app"] = globals()["celery"] = made = make_app(settings)
         if re.search(r"\s(-P|--pool)[\s=]?prefork(\s|$)", " ".join(sys.argv)):
             made.conf.worker_pool = "prefork"  # Celery takes this of all names for "not said", and then the app's own

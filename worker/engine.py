@@ -176,6 +176,7 @@ class Engine:
                 "fetching": self.fetching.on,
                 "flows": {name: describe(factory()) for name, factory in self.flows.items()},
                 "disabled": self.disabled,
+                "durability": self.settings.durability,
             }
 
         return Sweeper(self.store, self.dispatcher, self.settings, self.name, announcement)

@@ -53,6 +53,10 @@ class DamagedToken(HoldfastError):
     """What the server holds of a token is not what was stored; it opens nothing."""
 
 
+class UnsafeServer(HoldfastError):
+    """The state server would lose runs that it acknowledged; nothing was stored. ``holdfast doctor`` says more."""
+
+
 class InvalidSettings(HoldfastError):
     """A setting is unknown, malformed or not possible here."""
 

@@ -105,20 +105,31 @@ def _step(engine: Engine) -> type[bootsteps.StartStopStep]:
 
         def include_if(self, parent: Any) -> bool:
             """Not in a worker for other queues alone; that one forgets the queues of rounds, as Celery acts on quorum queues it knows."""
-            if _roles(parent.app, engine):
+            if _roles(parent.app, engine) and self._may_play():
                 return True
-            for name in Keys(engine.given.prefix).queue_names:
+            names = Keys(engine.given.prefix).queue_names
+            parent.app.amqp.queues.deselect(names)
+            for name in names:
                 parent.app.amqp.queues.pop(name, None)
             return False
 
-        def create(self, parent: Any) -> None:
-            from worker.doctor.at_start import check_before_start
+        def _may_play(self) -> bool:
+            """Return whether rounds are played. A worker of Holdfast's own ends where they cannot be; another keeps its own tasks."""
+            from worker.doctor.at_start import check_before_start, why_no_rounds
 
-            try:
-                check_before_start(engine)
-            except InvalidSettings as error:
-                logger.critical("this worker does not start: %s", error)
-                raise SystemExit(1) from error
+            if engine.owns_app:
+                try:
+                    check_before_start(engine)
+                except InvalidSettings as error:
+                    logger.critical("this worker does not start: %s", error)
+                    raise SystemExit(1) from error
+                return True
+            why = why_no_rounds(engine)
+            if why is not None:
+                logger.error("this worker plays no rounds of Holdfast, the app's own tasks run: %s", why)
+            return why is None
+
+        def create(self, parent: Any) -> None:
             engine.worker_pid = os.getpid()  # before the pool forks
             if engine.owns_app:
                 set_up()

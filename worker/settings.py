@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError, field_serializer, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
@@ -25,6 +25,8 @@ PREFIX = "HOLDFAST_"
 URLS = ("redis_url", "broker_url", "model_url")
 #: Those that are told to nobody, in case somebody wrote the secret where its name belongs.
 UNTOLD = ("model_key",)
+#: ``strict``: only on a server that keeps what it acknowledged. ``relaxed``: on any, and runs may be lost.
+Durability = Literal["strict", "relaxed"]
 Names = Annotated[tuple[str, ...], NoDecode]
 
 
@@ -36,7 +38,7 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    #: State server; redis://, rediss://, unix:// or redis+sentinel://. None: see ``worker.cli.server`` for where it is looked for.
+    #: State server; redis://, rediss://, unix:// or redis+sentinel://. None: see ``worker.discovery`` for where it is looked for.
     redis_url: str | None = None
     #: Celery's broker (amqp:// or another Redis); None for the state server, where state and message are one write.
     broker_url: str | None = None
@@ -79,6 +81,9 @@ class Settings(BaseSettings):
     #: Whether the commit of a round brings the worker's next message, claimed, or lets the run go on here for a tenth of a second (threads
     #: and solo, where runs and messages share a database).
     fetch: bool = True
+
+    #: Whether a server that would lose runs (no append-only file, or an evicting maxmemory-policy) is refused or accepted.
+    durability: Durability = "strict"
 
     #: Replicas that must have a submit, stop, resume, retry or delete before it is acknowledged; see docs/sentinel.md.
     wait_replicas: int = Field(default=0, ge=0)

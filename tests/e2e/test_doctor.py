@@ -193,7 +193,7 @@ def hidden(settings: Settings, spoil: redis.Redis) -> Iterator[Settings]:
 
 def test_what_a_managed_server_hides_is_unknown(hidden: Settings, spoil: redis.Redis) -> None:
     found = rows(hidden)
-    unknown = ["server-version", "cluster", "eviction-policy", "append-only-file", "fsync", "delayed-fsyncs", "replicas"]
+    unknown = ["server-version", "cluster", "eviction-policy", "append-only-file", "memory", "fsync", "delayed-fsyncs", "replicas"]
     assert only(found, Level.UNKNOWN) == unknown and not only(found, Level.REFUSED)
     assert all(found[check].remedy for check in unknown)
     assert "does not tell" in (unsafe_because(hidden.redis_url or "", hidden) or "")

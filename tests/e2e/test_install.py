@@ -220,11 +220,13 @@ def test_an_app_on_rabbitmq_plays_both_and_a_worker_of_its_queues_alone_knows_no
             assert app.send_task("tests.support.theirs.add", (2, 1)).get(30) == 3
 
 
-def test_a_worker_that_cannot_tell_where_the_state_lives_says_so_and_does_not_start(celery: Any, tmp_path: Path) -> None:
-    process = celery("-A", "tests.support.theirs", "worker", "-P", "solo", THEIRS_BROKER="memory://")
-    assert process.wait(30) == 1
-    said = (tmp_path / "said").read_text()
-    assert "set redis_url" in said and "Traceback" not in said
+def test_a_worker_that_cannot_tell_where_the_state_lives_says_so_and_plays_no_rounds(celery: Any, tmp_path: Path) -> None:
+    process = celery("-A", "tests.support.theirs", "worker", "-P", "solo", "-l", "INFO", THEIRS_BROKER="memory://")
+    said = tmp_path / "said"
+    until(lambda: "ready." in said.read_text() or process.poll() is not None, "the app's own worker", 30)
+    assert "plays no rounds" in said.read_text() and "set redis_url" in said.read_text()
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0 and "Traceback" not in said.read_text()
 
 
 @pytest.mark.slow

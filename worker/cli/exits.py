@@ -70,7 +70,7 @@ def code_of(error: BaseException) -> int:
         ((errors.RunNotFound, errors.ArtifactNotFound, errors.UnknownFlow, errors.TokenNotFound), NOT_FOUND),
         ((errors.InvalidInput, errors.InvalidSettings, UnstorableValue, InvalidFlow), USAGE),
         ((errors.InvalidTransition, errors.Stale, errors.RunExists, errors.Conflict), NOT_POSSIBLE),
-        ((errors.UnknownCaller, errors.Forbidden), NOT_POSSIBLE),
+        ((errors.UnknownCaller, errors.Forbidden, errors.UnsafeServer), NOT_POSSIBLE),
     ]
     if isinstance(error, Failed):
         return error.code

@@ -103,13 +103,13 @@ def is_control_room(url: str | None) -> bool:
 
 
 def _found(settings: Settings) -> Settings:
+    from worker.discovery import with_server
     from worker.doctor.unnamed import unsafe_because
-    from worker.embedded import EmbeddedServer
     from worker.store.address import LOCALHOST
 
-    running = EmbeddedServer.running()
-    if running is not None:
-        return settings.model_copy(update={"redis_url": running, "broker_url": None})  # as its worker has it
+    found = with_server(settings)
+    if found.redis_url is not None:
+        return found
     reason = unsafe_because(LOCALHOST, settings)
     if reason is None:
         click.echo("using the server at localhost:6379", err=True)

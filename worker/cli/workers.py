@@ -44,6 +44,8 @@ def workers_command(alive: bool, as_json: bool, url: str | None) -> None:
     ]
     columns = ("worker", "state", "role", "busy", "flows")
     output.table(columns, rows, "flows", "no workers; holdfast worker starts one", spare=("role", "busy"))
+    if any(worker.get("durability") == "relaxed" for worker in workers):
+        click.echo("durability is relaxed: runs may be lost when the server stops or evicts them (holdfast doctor says more)", err=True)
 
 
 def _state(worker: Mapping[str, Any]) -> str:

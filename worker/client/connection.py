@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from worker.client import arguments
+from worker.discovery import with_server
 from worker.errors import DamagedRun, RunNotFound
 from worker.record import Record
 from worker.settings import Settings, current
-from worker.store import Replication, Store
+from worker.store import Replication, Store, StoreUnavailable
 from worker.store.address import LOCALHOST, check_url
 from worker.store.connection import RESENDS
 from worker.task_names import TASKS
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
     from worker.engine import Engine
 
 
+#: Seconds until a server that keeps runs is asked again whether it does.
+DURABILITY_SECONDS = 60.0
+
+
 class Connected:
     """The settings, the store, and the engine: made when a message is, as importing Celery takes longer than most of what is asked."""
 
@@ -29,7 +35,10 @@ class Connected:
         arguments.settings(settings)
         arguments.app(app, url, settings)
         self._app = app
+        self._durable_until = 0.0
         self.settings = _settings_of(url, settings or current())
+        if app is None:
+            self.settings = with_server(self.settings)
         if app is not None or self.settings.broker_url not in (None, self.settings.redis_url):
             self.settings, self._store = self._engine.settings, self._engine.store
             return
@@ -46,6 +55,17 @@ class Connected:
         if hasattr(self, "_store"):
             engine.store = self._store
         return engine
+
+    def _check_durability(self) -> None:
+        """Raise UnsafeServer where the server would lose runs; it is asked once in ``DURABILITY_SECONDS``."""
+        from worker.doctor.durability import check_durability
+
+        if time.monotonic() >= self._durable_until:
+            try:
+                check_durability(self._store.url, self.settings)
+            except StoreUnavailable:
+                return  # what is asked for next waits for the server as ever, and says so
+            self._durable_until = time.monotonic() + DURABILITY_SECONDS
 
     def close(self) -> None:
         """Close the connections."""

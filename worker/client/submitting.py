@@ -64,6 +64,7 @@ class Submitting(Fleet):
 
         Raises:
             UnknownFlow, InvalidInput, UnstorableValue: nothing was stored.
+            UnsafeServer: the server would lose the run (see the setting ``durability``); nothing was stored.
             RunExists: another submission used the run id. Conflict: the idempotency key has other content.
         """
         arguments.text(flow, "flow")
@@ -77,6 +78,7 @@ class Submitting(Fleet):
         arguments.key(idempotency_key)
         arguments.nonce(nonce)
         arguments.budgets(budgets, "budgets")
+        self._check_durability()
         description, accepted, checked = self._checked(flow, dict(inputs or {}))
         submission = Submission(
             flow=flow,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 
 from worker.access_token import ID, AccessToken, NewToken, Scope, digest_of, new_secret, parts, written
 from worker.client import arguments
 from worker.client.connection import Connected
 from worker.errors import InvalidInput, TokenNotFound
+from worker.store import ServerFull
 from worker.store.tokens import TokenRecords
 
 #: Longer than anything that is planned; what lies beyond may not be in the calendar.
@@ -82,9 +84,16 @@ class Tokens:
         """Whether there are tokens, expired ones too: then nobody gets in without one."""
         return self._records.any()
 
+    @cached_property
+    def _stopgap(self) -> str:
+        return new_secret()[1]
+
     def signing_key(self) -> str:
         """What the dashboard's cookies are signed with; made when it is first needed, the same for all servers of this prefix."""
-        return self._records.signing_key(new_secret()[1])
+        try:
+            return self._records.signing_key(new_secret()[1])
+        except ServerFull:  # none was made before it was full: until there is room, cookies are this process's own
+            return self._stopgap
 
     def sign_everybody_out(self) -> None:
         """Make all cookies worthless that were given out until now; tokens stay as they are."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from worker.doctor.examination import examine
+from flows.errors import HoldfastError
+from worker.doctor.durability import refusal
+from worker.doctor.examination import examine, refusals
 from worker.doctor.finding import Level
 from worker.store import StoreUnavailable
 
@@ -17,6 +19,25 @@ logger = logging.getLogger("holdfast.doctor")
 LOGGED = {Level.REFUSED: logging.CRITICAL, Level.WARNING: logging.WARNING, Level.UNKNOWN: logging.INFO}
 #: Said of servers as most run them, on purpose; `holdfast doctor` tells of it, the log of every worker need not.
 QUIET = {"fsync"}
+
+
+def why_no_rounds(engine: Engine) -> str | None:
+    """Return why a worker of somebody's app plays no rounds, or None if it does.
+
+    The app's own tasks run in either case. A server that does not answer is not judged.
+    """
+    try:
+        findings = examine(engine)
+    except StoreUnavailable as error:
+        logger.warning("the server could not be examined: %s", error)
+        return None
+    except HoldfastError as error:
+        return str(error)
+    refused = refusals(findings)
+    for finding in findings:
+        if finding.level in LOGGED and finding.level is not Level.REFUSED and finding.check not in QUIET:
+            logger.log(LOGGED[finding.level], "%s", finding)
+    return refusal(engine.store.url, refused) if refused else None
 
 
 def check_before_start(engine: Engine) -> None:

@@ -13,6 +13,7 @@ from worker.doctor.broker import handover
 from worker.doctor.contents import dead_letters, flows_loaded, quarantined_runs
 from worker.doctor.finding import Finding, Level
 from worker.doctor.keeping import append_only, delayed_fsyncs, eviction_policy, fsync, replicas
+from worker.doctor.memory import memory
 from worker.doctor.sentinels import sentinels
 from worker.doctor.server import clock, cluster, connection, version
 from worker.settings import Settings
@@ -49,8 +50,9 @@ def server_findings(told: Inspection, settings: Settings) -> list[Finding]:
     return [
         version(told),
         cluster(told),
-        eviction_policy(told),
-        append_only(told),
+        eviction_policy(told, settings),
+        append_only(told, settings),
+        memory(told),
         clock(told, settings),
         fsync(told),
         delayed_fsyncs(told),

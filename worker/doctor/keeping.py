@@ -7,7 +7,7 @@ from worker.settings import Settings
 from worker.store.inspection import Inspection
 
 
-def eviction_policy(told: Inspection) -> Finding:
+def eviction_policy(told: Inspection, settings: Settings) -> Finding:
     """A server that evicts loses runs that it acknowledged."""
     check, policy = "eviction-policy", told.config.get("maxmemory-policy")
     if policy is None and told.info is not None:
@@ -15,7 +15,8 @@ def eviction_policy(told: Inspection) -> Finding:
     if policy is None:
         return unknown(check, "the server does not tell its maxmemory-policy", "See in its settings that it is noeviction")
     if policy != "noeviction":
-        return refused(
+        return _voided(
+            settings,
             check,
             f"may evict runs: its maxmemory-policy is {policy}, not noeviction",
             "CONFIG SET maxmemory-policy noeviction, and the same in the server's configuration",
@@ -23,7 +24,14 @@ def eviction_policy(told: Inspection) -> Finding:
     return ok(check, "noeviction: a full server refuses new runs and keeps those it has")
 
 
-def append_only(told: Inspection) -> Finding:
+def _voided(settings: Settings, check: str, sentence: str, remedy: str) -> Finding:
+    """Return what voids the promises: refused, or a warning where the settings accept that runs are lost."""
+    if settings.durability == "strict":
+        return refused(check, sentence, remedy)
+    return warning(check, f"{sentence}; accepted, as durability is relaxed", remedy)
+
+
+def append_only(told: Inspection, settings: Settings) -> Finding:
     """A server without its append-only file forgets everything when it stops."""
     check, appends = "append-only-file", told.config.get("appendonly")
     if appends is None and told.info is not None and "aof_enabled" in told.info:
@@ -33,7 +41,8 @@ def append_only(told: Inspection) -> Finding:
             check, "the server does not tell whether it writes an append-only file", "See in its settings that appendonly is yes"
         )
     if appends != "yes":
-        return refused(
+        return _voided(
+            settings,
             check,
             "would lose runs when it stops: its appendonly is not yes",
             "CONFIG SET appendonly yes, and the same in the server's configuration",

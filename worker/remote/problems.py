@@ -18,8 +18,9 @@ from worker.errors import (
     Stale,
     UnknownCaller,
     UnknownFlow,
+    UnsafeServer,
 )
-from worker.store import NotReplicated, StoreUnavailable
+from worker.store import NotReplicated, ServerFull, StoreUnavailable
 
 if TYPE_CHECKING:
     import httpx2
@@ -46,6 +47,8 @@ ERRORS: dict[str, type[HoldfastError]] = {
     "no-json": InvalidInput,
     "not-replicated": NotReplicated,
     "no-server": StoreUnavailable,
+    "server-full": ServerFull,
+    "unsafe-server": UnsafeServer,
 }
 #: What stands between answers so for a server that is away.
 AWAY = (502, 503, 504)

@@ -38,8 +38,16 @@ PIECE = 6000
 library = cache(redis.DriverInfo)
 
 
+#: What a full server means, and how to make room.
+FULL = "Running work goes on, new work is refused. Free some: holdfast delete --status completed --older-than 7d, or raise its maxmemory"
+
+
 class StoreUnavailable(HoldfastError, ConnectionError):
     """The state server does not answer, or refuses (full, read-only, loading): try again later."""
+
+
+class ServerFull(StoreUnavailable):
+    """The state server is at its maxmemory: running work goes on, new work is refused until there is room."""
 
 
 class AccessDenied(StoreUnavailable):
@@ -165,6 +173,15 @@ class Connection:
             self._tell(error, what)
             raise
 
+    def _fill(self) -> str:
+        """Return how full the server is, behind a blank; nothing where it does not tell."""
+        try:
+            told = self.redis.info("memory")
+        except redis.RedisError:
+            return ""
+        used, most = int(told.get("used_memory", 0)), int(told.get("maxmemory", 0))
+        return f" ({used / 1e6:,.1f} of {most / 1e6:,.1f} MB)" if most else ""
+
     def _tell(self, error: redis.RedisError, what: str) -> None:
         """Raise what the error is called here; nothing where it has no other name."""
         if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
@@ -172,7 +189,9 @@ class Connection:
         if isinstance(error, redis.ConnectionError | redis.TimeoutError):
             told = f"no answer from the state server at {self.place}: {str(error).rstrip('.')}{hint(self.url, error)}"
             raise StoreUnavailable(told) from error
-        if isinstance(error, redis.OutOfMemoryError | redis.ReadOnlyError):
+        if isinstance(error, redis.OutOfMemoryError) or " OOM " in f" {error} ":
+            raise ServerFull(f"the server at {self.place} is full{self._fill()}. {FULL}") from error
+        if isinstance(error, redis.ReadOnlyError):
             raise StoreUnavailable(f"the state server at {self.place} refuses to write: {error}") from error
         if not isinstance(error, redis.ResponseError):
             return

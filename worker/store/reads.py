@@ -164,7 +164,7 @@ class Reads(Connection):
 
     def workers(self) -> list[tuple[str, float, dict[str, Any]]]:
         """Name, last beat (ms) and announcement of each worker known."""
-        with self._answered(), self.redis.pipeline() as pipe:
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
             pipe.zrange(self.keys.workers, 0, -1, withscores=True)
             pipe.hgetall(self.keys.announcements)
             beats, infos = pipe.execute()

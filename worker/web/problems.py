@@ -23,9 +23,10 @@ from worker.errors import (
     RunNotFound,
     Stale,
     UnknownFlow,
+    UnsafeServer,
 )
 from worker.settings import Settings
-from worker.store import NotReplicated, StoreUnavailable
+from worker.store import NotReplicated, ServerFull, StoreUnavailable
 from worker.web.access import Caller, Forbidden, Unknown
 from worker.web.bodies import Json, JsonRequest, most_bytes
 
@@ -47,7 +48,9 @@ KNOWN: tuple[tuple[type[Exception], int, str, str], ...] = (
     (UnstorableValue, 422, "unstorable-value", "A value cannot be stored"),
     (InvalidInput, 422, "invalid-input", "Something is wrong with what was sent"),
     (InvalidSettings, 422, "invalid-settings", "A setting is not possible"),
+    (UnsafeServer, 503, "unsafe-server", "The server would not keep runs"),
     (NotReplicated, 503, "not-replicated", "Done, but not on enough replicas"),
+    (ServerFull, 503, "server-full", "The server is full"),
     (StoreUnavailable, 503, "no-server", "The state server does not answer"),
 )
 #: The same for what is wrong with a request before anybody has asked for a run: by its status.

@@ -19,9 +19,10 @@ def probe_router(client: Client) -> APIRouter:
         """The process is up. The state server is not asked, and no thread needed: this answers however busy those are."""
         return Json({"status": "up"})
 
-    @probes.get("/ready", operation_id="ready", response_model=Ready, responses=problem_responses("no-server"))
+    @probes.get("/ready", operation_id="ready", response_model=Ready, responses=problem_responses("no-server", "unsafe-server"))
     def ready() -> Response:
-        """The state server answers; how many workers are alive."""
+        """The state server answers, and keeps runs; how many workers are alive."""
+        client._check_durability()
         return Json({"status": "ready", "workers": sum(worker["alive"] for worker in client.workers())})
 
     return probes

@@ -22,7 +22,7 @@ ALWAYS = ("unknown-caller", "forbidden", "no-server")
 #: What may be said of a body.
 OF_BODIES = ("unreadable-body", "body-too-large", "no-json", "invalid-request")
 #: What may be said of a call that changes a run.
-OF_CHANGES = ("not-replicated",)
+OF_CHANGES = ("not-replicated", "server-full")
 #: By reference: ``Bodiless`` brings the schema itself.
 CONTENT: dict[str, Any] = {"content": {MEDIA_TYPE: {"schema": {"$ref": f"#/components/schemas/{HoldfastProblem.__name__}"}}}}
 HEADERS = {

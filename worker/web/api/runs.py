@@ -39,6 +39,7 @@ Key = Annotated[
         201: {"headers": {"Location": {"description": "The run's path.", "schema": {"type": "string"}}}},
         **problems(
             *OF_BODIES, *OF_CHANGES, "unknown-flow", "invalid-input", "unstorable-value", "run-exists", "conflict", "damaged-run",
+            "unsafe-server",
             unknown_flow=422,
         ),
     },

@@ -79,6 +79,8 @@ class Worker(Answer):
     """Rounds it plays at the moment."""
     draining: bool = False
     """Whether it takes no more rounds and leaves."""
+    durability: str = "strict"
+    """``relaxed``: it plays rounds on a server that may lose runs."""
     flows: dict[str, Any] = Field(default_factory=dict)
 
 
