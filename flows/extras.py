@@ -35,6 +35,8 @@ def bytes_of_reply(extras: Mapping[str, Any]) -> int:
 
 def with_long_replies_apart(outcome: Outcome, step: int) -> Outcome:
     """Return the outcome with a long reply as an artifact named ``reply-STEP``; only a Controller's outcome has one."""
+    if not outcome.turns and REPLY not in (outcome.values.get("_said") or ()):
+        return outcome
     artifacts: dict[str, str] = {}
 
     def apart(extras: Mapping[str, Any]) -> Mapping[str, Any]:
