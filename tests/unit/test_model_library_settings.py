@@ -103,6 +103,11 @@ def test_a_providers_own_arguments_take_no_key_of_the_worker() -> None:
     assert own._target(context) == Target("openai:m", None, "env:HF_MINE", provider={"base_url": "http://gateway"})
 
 
+def test_what_an_address_of_a_provider_hides_is_in_no_error() -> None:
+    target = Target("azure:m", None, None, provider={"azure_endpoint": "https://user:pass-word@x/?sig=query-secret", "api_version": "1"})
+    assert {"pass-word", "query-secret"} <= set(target.secrets())
+
+
 def test_a_file_says_both_and_its_faults_are_told_with_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     text = "flow: controller_executor\ncontroller: model\nsubflows_config:\n  Controller:\n    settings:\n      {}: true\n"

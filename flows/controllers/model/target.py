@@ -46,8 +46,10 @@ class Target:
     def secrets(self) -> list[str]:
         """Whatever must not be told of this target, as far as this process has it."""
         named = os.environ.get(self.key.removeprefix("env:"), "") if self.key else ""
+        urls = [self.url, *(value for value in (self.provider or {}).values() if isinstance(value, str) and "://" in value)]
+        in_urls = [secret for url in urls for secret in secrets_in(url)]
         keys = [value for name, value in os.environ.items() if name.endswith(("_API_KEY", "_TOKEN", "_SECRET_ACCESS_KEY"))]
-        return [text for text in (named, named.strip(), *keys, *secrets_in(self.url), *known_secrets()) if text]
+        return [text for text in (named, named.strip(), *keys, *in_urls, *known_secrets()) if text]
 
 
 def target_of(model: str | None, url: str | None, key: str | None, endpoint: Endpoint) -> Target:
