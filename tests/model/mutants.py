@@ -137,6 +137,7 @@ MUTANTS = [
     Mutant("sweep_looks_into_the_list", "stops", "V4"),
     Mutant("sweep_believes_the_cursor", "in order", "V4"),
     Mutant("lines_are_promoted", "two runs", "V1"),
+    Mutant("leases_are_swept_first", "two runs", "V1"),
     Mutant("silent_broker_judges_nobody", "outbox", "V4"),
     Mutant("silence_spares", "silence", "V5"),
     Mutant("silence_lasts_half_a_lease_more", "silence", "V5"),

@@ -138,6 +138,7 @@ class Rules:
     # sweep_due
     sweep_only_takes_lapsed_leases: bool = True
     sweep_moves_what_it_looks_at: bool = True  # PROTOCOL, sweep: none hides those behind it
+    leases_are_swept_first: bool = True  # decision 40
     sweep_counts_losses: bool = True
     losses_are_bounded: bool = True
     later_losses_wait: bool = True  # PROTOCOL, sweep: one poison run and its restarts

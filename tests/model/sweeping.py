@@ -28,7 +28,15 @@ def sweep(w: World, answer: int | None = None) -> list[tuple[int, str]]:
     w.cut |= [time for time, _ in due].count(floor) > 1  # which of them has waited for longer is no longer known
     report: list[tuple[int, str]] = []
     told: list[tuple[int, int, int]] = []
-    for _, place in sorted(due)[: w.config.batch]:
+    places = _in_order(w, due)
+    leased = [place for _, place in due if w.runs[place].phase == "leased"]  # type: ignore[union-attr]
+    hidden = [place for place in leased if place not in places[: w.config.batch]]
+    law(
+        "V1",
+        not hidden or all(place in (*leased, *(made for made, _, _ in w.made)) for place in places[: w.config.batch]),
+        "a lapsed lease waits behind what is no lease",
+    )
+    for place in places[: w.config.batch]:
         run = w.runs[place]
         assert run is not None
         word = _look(w, place, run, lengths)
@@ -38,6 +46,15 @@ def sweep(w: World, answer: int | None = None) -> list[tuple[int, str]]:
         law("V1", run.due is None or run.due > 0, "a run that was looked at ({}) hides those behind it", word)
     w.made = told
     return report
+
+
+def _in_order(w: World, due: list[tuple[int, int]]) -> list[int]:
+    """Where more are due than the batch takes: those whose message was brought, then lapsed leases, then the others; the oldest first."""
+    oldest = [place for _, place in sorted(due)]
+    if len(oldest) <= w.config.batch or not w.rules.leases_are_swept_first:
+        return oldest
+    brought = {place for place, _, _ in w.made}
+    return sorted(oldest, key=lambda place: (place not in brought, w.runs[place].phase != "leased"))  # type: ignore[union-attr]
 
 
 def forget(w: World) -> None:

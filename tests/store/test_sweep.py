@@ -24,12 +24,14 @@ from tests.support.runs import (
     hash_of,
     indexes,
     later,
+    made,
     messages,
     new_run,
     pause_here,
     pause_next,
     phase,
     resume,
+    stay,
     stop,
     sweep,
     sweep_after,
@@ -491,3 +493,48 @@ def test_what_a_sweep_resends_puts_no_other_lost_message_in_line(store: Store) -
     store.redis.delete(store.keys.queue("controller"))
     sweep_after(store, GRACE)
     assert sorted(sweep_after(store, GRACE)) == [("a", "resent"), ("b", "resent"), ("c", "resent")]
+
+
+def sleepers(store: Store, count: int) -> None:
+    """Runs whose time to start comes in one millisecond."""
+    for n in range(count):
+        new_run(store, f"s{n}", phase="waiting", delay=1, fields={"waiting_for": "start", "not_before": str(START + 1)})
+
+
+def test_a_lapsed_lease_comes_before_all_that_fell_due_earlier(store: Store) -> None:
+    sleepers(store, 40)
+    new_run(store)
+    claim(store)
+    report = sweep_after(store, LEASE, batch=5)
+    assert len(report) == 5 and ("r", "freed") in report
+
+
+def test_a_message_that_was_brought_is_taken_however_many_are_due(store: Store) -> None:
+    sleepers(store, 1_200)
+    new_run(store)
+    assert stay(store, claim(store)) is not None
+    advance(store, LEASE)
+    assert ("r", "unmade") in sweep(store, batch=5) + sweep(store, batch=5)
+    later(store, 1)
+    assert ("r", "freed") in sweep(store, batch=5, made={"r": made(store)})
+
+
+def test_each_lapsed_lease_is_found_within_as_many_sweeps_as_pieces_of_what_is_due(store: Store) -> None:
+    sleepers(store, 2_400)
+    for n in range(7):
+        new_run(store, f"r{n}")
+        claim(store, f"r{n}")
+    advance(store, LEASE)
+    words = [word for _ in range(4) for run_id, word in sweep(store, batch=5) if run_id.startswith("r")]
+    assert words == ["freed"] * 7
+
+
+def test_what_is_not_leased_is_swept_while_leases_come_first(store: Store) -> None:
+    """No run that was looked at stays where it hides others."""
+    sleepers(store, 1_200)
+    seen = 0
+    advance(store, 2)
+    while report := sweep(store, batch=25):
+        assert {word for _, word in report} == {"woken"}
+        seen += len(report)
+    assert seen == 1_200

@@ -66,7 +66,8 @@ class Keys:
 
     @cached_property
     def queues(self) -> str:
-        """Hash: for each list ``LIST:pushed`` and ``LIST:cursor``; the newest token; the sweep's last time and the last silence;
+        """Hash: for each list ``LIST:pushed`` and ``LIST:cursor``; the newest token; the sweep's last time, the last silence, how far it
+        has looked for leases (``peeked``, a place in the due set);
         what transitions count, as ``WHAT:WORD:FLOW`` (counting.lua).
         """
         return f"{self.prefix}:queues"

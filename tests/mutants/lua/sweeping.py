@@ -9,6 +9,21 @@ MUTANTS = (
         "test_damage.py::test_a_sweep_that_finds_a_wrong_type_at_a_shared_key_drops_no_run",
     ),
     Mutant(
+        "sweep.leases_in_line", "sweep_due", "  local overdue = #oldest < batch and #oldest or call('ZCOUNT', base.due, '-inf', now)\n",
+        "  local overdue = 0\n",
+        "V1: a lapsed lease comes before all that fell due earlier",
+        "test_sweep.py::test_a_lapsed_lease_comes_before_all_that_fell_due_earlier",
+    ),
+    Mutant(
+        "sweep.brought_in_line", "sweep_due", "if call('ZSCORE', base.due, id) then take(id) end", "",
+        "a message that was brought is taken", "test_sweep.py::test_a_message_that_was_brought_is_taken_however_many_are_due",
+    ),
+    Mutant(
+        "sweep.peeks_at_the_first", "sweep_due", "number(call('HGET', base.queues, 'peeked')) or 0", "0",
+        "each lapsed lease is found within as many sweeps as pieces of what is due",
+        "test_sweep.py::test_each_lapsed_lease_is_found_within_as_many_sweeps_as_pieces_of_what_is_due",
+    ),
+    Mutant(
         "sweep.never_silent", "sweep_due", "if gap > lease / 2 or gap < 0 then", "if gap < 0 then",
         "V5: a lease that lapsed in a silence is spared", "test_silence.py::test_a_lease_that_lapsed_in_a_silence_is_spared_once",
     ),

@@ -40,6 +40,7 @@ local SEARCHED = 256 -- messages at the consuming end among which a resent one i
 local FORGOTTEN = 50 -- ended runs an index that are looked at in one sweep; under a microsecond each
 local AHEAD = 10000 -- runs that are looked at when the clock was set back; about a microsecond each
 local PROMOTED = 1000 -- runs a list that leave their line in one sweep; about 7 microseconds each
+local PEEKED = 1000 -- runs whose phase is asked for in one sweep where more are due than it looks at; about a microsecond each
 local UNMADE = 1000 -- ms until a run is looked at again whose message is to be made; whoever was told may have died
 
 -- Silence: nobody swept for so long that leases may have lapsed under live workers (the server or all sweepers stood still).
@@ -99,9 +100,41 @@ local function is_unmade(k, run, now)
   set(k, 'message', message)
   return false
 end
+local brought = {}
 for name in pairs(arg) do
   local id = match(name, '^made:(.+)$')
-  if id then call('ZADD', base.due, 'XX', 'LT', now, id) end
+  if id then
+    call('ZADD', base.due, 'XX', 'LT', now, id)
+    brought[#brought + 1] = id
+  end
+end
+
+-- What is looked at: the oldest that are due; but where there are more than a batch, lapsed leases come before all others, or a dead worker's
+-- run would wait behind each wave of sleepers. The next leases are looked for where the last call ended.
+local function looked_at()
+  local batch = number(arg.batch)
+  local oldest = call('ZRANGEBYSCORE', base.due, '-inf', now, 'LIMIT', 0, batch)
+  local overdue = #oldest < batch and #oldest or call('ZCOUNT', base.due, '-inf', now)
+  if overdue <= batch then return oldest end
+  local first, taken = {}, {}
+  local function take(id)
+    if #first < batch and not taken[id] then first[#first + 1], taken[id] = id, true end
+  end
+  for _, id in ipairs(brought) do
+    if call('ZSCORE', base.due, id) then take(id) end
+  end
+  local from = overdue > PEEKED and number(call('HGET', base.queues, 'peeked')) or 0
+  if from >= overdue then from = 0 end
+  local upto = math.min(from + PEEKED, overdue)
+  for _, id in ipairs(call('ZRANGE', base.due, from, upto - 1)) do
+    if pcall('HGET', arg.prefix .. ':run:' .. id, 'phase') == 'leased' then take(id) end
+  end
+  -- As many as are moved now stand before the others no more. Where leases fill the batch, the same are looked at again.
+  if overdue > PEEKED then
+    call('HSET', base.queues, 'peeked', whole(#first == batch and from or upto < overdue and math.max(0, upto - batch) or 0))
+  end
+  for _, id in ipairs(oldest) do take(id) end
+  return first
 end
 
 -- What is no routine, and is counted by its word.
@@ -229,8 +262,7 @@ local function sweep_queued(k, run)
   return 'resent'
 end
 
-local ids = call('ZRANGEBYSCORE', base.due, '-inf', now, 'LIMIT', 0, arg.batch)
-for order, id in ipairs(ids) do
+for order, id in ipairs(looked_at()) do
   local k = keys_of(id)
   local flat, word = pcall('HGETALL', k.run)
   local run = table_of(flat) -- nothing of what is no hash: an error has no first element
