@@ -140,6 +140,11 @@ def test_interrupt_after_pauses_behind_the_node_and_never_runs_it_twice(client: 
         assert (paused.state.interrupt_reason, paused.state.interrupted_node) == ("interrupt_after: Controller", "Controller")
         assert paused.state.status is ExecutionStatus.INTERRUPTED_AFTER
         client.resume(run.id)
+        last = client.wait(run.id, 20)
+        assert (last.state.interrupt_reason, last.state.step, last.answer) == ("interrupt_after: Controller", 3, None), (
+            "before the answer goes out"
+        )
+        client.resume(run.id)
         assert client.wait(run.id, 20).answer == [0, 1, 2]
 
 
