@@ -80,6 +80,11 @@ def name_of(flow: type[Flow]) -> str | None:
     return next((name for name, source in _sources.items() if source is flow), None)
 
 
+def is_shipped(name: str) -> bool:
+    """Return whether the flow of this name came with Holdfast; False where it is not known."""
+    return name in _sources and _is_shipped(_sources[name])
+
+
 def load_failures() -> Mapping[str, str]:
     """Installed or shipped modules, and files, that could not be loaded, and why."""
     return dict(_failures)

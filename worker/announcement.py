@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from flows import registry
 from flows.base import Flow
 from flows.errors import InvalidInput
 
@@ -20,10 +22,24 @@ def describe(flow: Flow) -> dict[str, Any]:
         "lease_seconds": flow.lease_seconds,
         "round_timeout_seconds": flow.round_timeout_seconds,
         "runs_shell": flow.runs_shell,
+        "shipped": registry.is_shipped(flow.name),
         "budgets": dict(flow.budgets),
         "missing": [flow.missing] if flow.missing else [],
         "inputs": flow.Inputs.model_json_schema() if flow.Inputs else None,
     }
+
+
+def shown(flows: Mapping[str, dict[str, Any]], enabled: Iterable[str] = (), also: str = "") -> dict[str, dict[str, Any]]:
+    """Return the flows that a list shows: those that came with Holdfast only if they are enabled, or there are no others.
+
+    Args:
+        enabled: names of flows that the settings enable. also: a flow that is shown anyhow.
+    """
+    enabled = {*enabled, also}
+    found = {
+        name: flow for name, flow in flows.items() if not flow.get("shipped") or name in enabled or (flow["runs_shell"] and flow["workers"])
+    }
+    return found if any(not flow.get("shipped") for flow in found.values()) else dict(flows)
 
 
 def check_announced(name: str, schema: dict[str, Any] | None, inputs: dict[str, Any]) -> None:

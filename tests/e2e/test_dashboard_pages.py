@@ -200,7 +200,7 @@ def test_the_fleet_shows_queues_and_flows_where_there_is_no_worker(visitor: Visi
 
 @pytest.mark.slow
 def test_a_flow_is_paused_and_let_go_on(visitor: Visitor, client: Client) -> None:
-    paused = visitor.send(visitor.see("/fleet"), "/flows/countdown/pause", reason="night")
+    paused = visitor.send(visitor.see("/fleet?all=1"), "/flows/countdown/pause", reason="night")
     assert "Flow countdown is paused" in paused.text and client.paused_flows()["countdown"]["reason"] == "night"
     visitor.send(paused, "/flows/countdown/unpause")
     assert client.paused_flows() == {}

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from worker.announcement import shown
 from worker.cli import output
 from worker.cli.exits import NOT_FOUND, Failed
 from worker.cli.flows_words import WithWords
@@ -20,19 +21,24 @@ from worker.words.texts import count, plain
 
 @click.command("flows", cls=WithWords)
 @click.argument("name", required=False)
+@click.option("--all", "all_of_them", is_flag=True, help="Also those that came with Holdfast and are not enabled.")
 @json_option
 @url_option
-def flows_command(name: str | None, as_json: bool, url: str | None) -> None:
+def flows_command(name: str | None, all_of_them: bool, as_json: bool, url: str | None) -> None:
     """The flows that this machine or a live worker knows; with NAME, what that one expects."""
     with client_for(url) as client:
         paused = client.paused_flows()
         flows = {key: {**flow, "paused": key in paused} for key, flow in client.flows().items()}
     if name is None:
+        every = flows
+        flows = flows if all_of_them or as_json else shown(flows, enabled_here())
         if as_json:
             output.document(flows)
             return
         rows = [(key, _played(key, flow), plain(flow["description"])) for key, flow in flows.items()]
         output.table(("flow", "played by", "what it does"), rows, "what it does", "no flows", spare=("played by",))
+        if len(flows) < len(every) and sys.stdout.isatty():
+            click.echo(f"{len(every) - len(flows)} more came with Holdfast; --all shows them")
         return
     if name not in flows:
         near = difflib.get_close_matches(name, flows, n=1)
@@ -42,6 +48,13 @@ def flows_command(name: str | None, as_json: bool, url: str | None) -> None:
         output.document({"name": name, **flows[name]})
         return
     _tell(name, flows[name])
+
+
+def enabled_here() -> tuple[str, ...]:
+    """The flows that the settings here enable."""
+    from worker.settings import load_settings
+
+    return load_settings().enabled_flows
 
 
 def _played(name: str, flow: dict[str, Any]) -> str:

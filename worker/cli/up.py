@@ -66,6 +66,7 @@ def up_command(
         models = [part for flag, value in (("--model", model), ("--model-url", model_url)) if value for part in (flag, value)]
         # A broker named here is for another server's runs.
         child = Child(["--url", server.url, "--role", role, *slots, *enabled, *models], {"HOLDFAST_BROKER_URL": server.url})
+        _tell_missing_key(model, model_url)
         worker = Watched("worker", child, ", which goes on with its runs")
         if as_json:
             told = {"url": server.url, "directory": str(server.directory), "owned": server.owned, "worker": child.pid, "dashboard": shown}
@@ -81,6 +82,17 @@ def up_command(
         pass
     finally:
         _end(server, worker, dashboard)
+
+
+def _tell_missing_key(model: str | None, model_url: str | None) -> None:
+    """Say now what a run would only find out when it asks the model."""
+    from worker.doctor.finding import Level
+    from worker.doctor.models import model_key
+    from worker.settings import load_settings
+
+    finding = model_key(load_settings(model=model, model_url=model_url))
+    if finding.level is Level.WARNING:
+        click.echo(str(finding), err=True)
 
 
 def _dashboard(server: EmbeddedServer, port: int | None) -> tuple[str | None, Dashboard | None]:

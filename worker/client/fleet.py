@@ -38,7 +38,10 @@ class Fleet(Reading):
         for worker in self.workers():
             if worker["alive"]:
                 for name, description in worker["flows"].items():
-                    known.setdefault(name, {**description, "workers": []})["workers"].append(worker["name"])
+                    flow = known.setdefault(name, {**description, "workers": []})
+                    flow["workers"].append(worker["name"])
+                    if description.get("shipped") is False:  # one of a worker's own, in the place of the shipped one that is known here
+                        flow["shipped"] = False
         return known
 
     def pause_flow(self, flow: str, reason: str | None = None, requested_by: str | None = None) -> bool:

@@ -14,6 +14,7 @@ from worker.doctor.contents import dead_letters, flows_loaded, quarantined_runs
 from worker.doctor.finding import Finding, Level
 from worker.doctor.keeping import append_only, delayed_fsyncs, eviction_policy, fsync, replicas
 from worker.doctor.memory import memory
+from worker.doctor.models import model_key
 from worker.doctor.sentinels import sentinels
 from worker.doctor.server import clock, cluster, connection, version
 from worker.settings import Settings
@@ -42,6 +43,7 @@ def examine(engine: Engine, local_time: Callable[[], float] = time.time) -> list
         dead_letters(told, store.keys.dead_letters),
         quarantined_runs(told),
         flows_loaded(registry.load_failures()),
+        model_key(settings),
     ]
 
 

@@ -66,6 +66,17 @@ def is_denied(error: Exception) -> bool:
 
 def denied(url: str, error: Exception, what: str = "") -> AccessDenied:
     """The error for a server that refused the user of ``url``; ``what`` was asked for, in a word or two."""
+    place = place_of(url)
+    if str(error).startswith("WRONGPASS") or "invalid username-password" in str(error) or "invalid password" in str(error):
+        return AccessDenied(
+            f"the state server at {place} does not accept the password for the user {user_of(url)!r}; "
+            "put the right one into the URL: redis://:PASSWORD@HOST, redis://USER:PASSWORD@HOST or unix:///PATH?password=PASSWORD"
+        )
+    if str(error).startswith("NOAUTH") or "must be called with the client already authenticated" in str(error):
+        return AccessDenied(
+            f"the state server at {place} wants a password, and its URL has none; "
+            "put it into the URL: redis://:PASSWORD@HOST, redis://USER:PASSWORD@HOST or unix:///PATH?password=PASSWORD"
+        )
     asked = f" ({what})" if what else ""
     return AccessDenied(
         f"the state server at {place_of(url)} refuses the user {user_of(url)!r}{asked}: {str(error).rstrip('.')}. "

@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from worker.announcement import shown
 from worker.errors import Conflict, InvalidInput, RunExists, UnknownFlow
 from worker.web.pages.filled import Filled
 from worker.web.pages.form import Field, NotFilledIn, fields_of, values_of
@@ -75,7 +76,15 @@ def _page(request: Request, runs: Runs, name: str, form: Started, status: int = 
     chosen = flows.get(name)
     fields: list[Field] = fields_of(chosen["inputs"]) if chosen is not None else []
     key = form.text("key") or uuid.uuid4().hex
-    more = {"flows": flows, "flow_name": name, "chosen": chosen, "fields": fields, "form": form, "key": key, "INPUT": INPUT}
+    more = {
+        "flows": shown(flows, runs.client.settings.enabled_flows, name),
+        "flow_name": name,
+        "chosen": chosen,
+        "fields": fields,
+        "form": form,
+        "key": key,
+        "INPUT": INPUT,
+    }
     return page(request, "start.html", status, **more)
 
 

@@ -28,6 +28,8 @@ class Flow(Answer):
     round_timeout_seconds: float | None = None
     runs_shell: bool = False
     """Whether it runs shell commands of the submitter; workers play such flows only where they are told to."""
+    shipped: bool = False
+    """Whether it came with Holdfast."""
     budgets: dict[str, float] = Field(default_factory=dict)
     missing: list[str] = Field(default_factory=list)
     """What the server lacks to play it."""
