@@ -17,6 +17,7 @@ from flows.endpoint import Endpoint
 from flows.errors import InvalidFlow, RoundStopped, UnstorableValue
 from flows.journal import Journal
 from flows.outcomes import Command, Turn
+from flows.providers import ALL_MAY_ASK, Providers
 from flows.values import canonical, storable
 
 #: Characters of a progress text that are kept; it travels with every heartbeat.
@@ -130,6 +131,7 @@ class RoundContext:
         commands: in a controller's round: what it may choose from, ``finish`` included, as models are told of tools (``name``,
             ``description``, ``parameters``).
         node_goal: what the flow says that this node is for; empty where it says nothing.
+        providers: whether this round may ask a provider that is busy or away; see ``flows.providers``.
     """
 
     goal: str
@@ -158,6 +160,7 @@ class RoundContext:
     artifact: Callable[[str], str] = _no_artifact
     commands: Sequence[Mapping[str, Any]] = ()
     node_goal: str = ""
+    providers: Providers = ALL_MAY_ASK
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(default_factory=lambda: logging.getLogger("holdfast.flow"))
 
     @property

@@ -8,6 +8,7 @@ from flows.base import Flow
 from flows.context import EMPTY_HISTORY, History, RoundContext, made
 from flows.endpoint import Endpoint
 from flows.outcomes import Turn
+from flows.providers import ALL_MAY_ASK, Providers
 from worker.errors import DamagedRun
 from worker.heartbeat import Lease
 from worker.journal import StoreJournal
@@ -20,7 +21,9 @@ from worker.store import Granted, Store, StoreUnavailable
 _endpoint = cache(Endpoint)  # a worker has one
 
 
-def context_of(store: Store, settings: Settings, record: Record, claim: Granted, lease: Lease, flow: Flow) -> RoundContext:
+def context_of(
+    store: Store, settings: Settings, record: Record, claim: Granted, lease: Lease, flow: Flow, providers: Providers = ALL_MAY_ASK
+) -> RoundContext:
     """The context of the round that ``claim`` granted.
 
     Raises:
@@ -61,6 +64,7 @@ def context_of(store: Store, settings: Settings, record: Record, claim: Granted,
             "journal": StoreJournal(store, claim, settings.max_addition_bytes, broken),
             "artifact": partial(_artifact, store, record.id),
             "logger": round_logger(),
+            "providers": providers,
             "remembered": {},
             "spent": {},
             "told": {},

@@ -24,6 +24,7 @@ from worker.heartbeat import Heartbeat, Lease
 from worker.lanes import PATIENCE, Lanes
 from worker.ledger import Ledger
 from worker.logs import about
+from worker.providers import StoreProviders
 from worker.record import ENDING, SCHEMA, Record
 from worker.settings import Settings
 from worker.store import Granted, Refused, Store, StoreUnavailable
@@ -74,6 +75,7 @@ class Rounds:
         self._draining = draining
         self._figures = figures or RoundFigures()
         self._lanes = lanes or Lanes()
+        self._providers = StoreProviders(store)
         lease = _ms(settings.lease_seconds)
         self._committing = Committing(store, dispatcher, flows, owner, lease, draining, lambda: len(heartbeat), fetching)
 
@@ -169,7 +171,7 @@ class Rounds:
             if record.turns != claim.turns:
                 raise DamagedRun(f"run {record.id}: its history should have {record.turns} turns, it has {claim.turns}; it is quarantined")
             flow = self._flows[record.fields["flow"]]()
-            context = context_of(self._store, self._settings, record, claim, lease, flow)
+            context = context_of(self._store, self._settings, record, claim, lease, flow, self._providers)
         except DamagedRun as error:
             return quarantine(error), {}
         except InvalidInput as error:

@@ -21,6 +21,7 @@ from flows.controllers.model.estimates import REPLY_TOKENS
 from flows.controllers.model.failures import failed
 from flows.controllers.model.target import Target, target_of
 from flows.endpoint import Endpoint
+from flows.providers import Providers
 from tests.support.chat_server import Asked, ChatServer, Cuts, Ends, Fails, Fault, Garbles, Hangs, Says, Sends, chat_server
 from tests.support.servers import until
 
@@ -393,3 +394,42 @@ def test_libraries_log_no_addresses() -> None:
 
     for name in ("httpx2", "httpcore2", "openai", "openai._base_client"):
         assert not logging.getLogger(name).isEnabledFor(logging.INFO), name
+
+
+class Recorded(Providers):
+    """Writes down what a controller tells of its requests."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def enter(self, provider: str, context: RoundContext) -> None:
+        self.seen.append("enter")
+
+    def failed(self, provider: str, context: RoundContext, error: Exception) -> Exception:
+        self.seen.append("failed")
+        return error
+
+    def answered(self, provider: str, context: RoundContext) -> None:
+        self.seen.append("answered")
+
+
+@pytest.mark.parametrize(
+    ("fault", "counts", "seen"), [(Fails(429), False, "failed"), (Fails(503), False, "failed"), (None, True, "answered")]
+)
+def test_a_busy_provider_counts_no_attempt_and_each_request_is_told_to_those_who_wait(fault: Fault | None, counts: bool, seen: str) -> None:
+    recorded = Recorded()
+    with chat_server([SAYS], {0: [fault]} if fault else {}) as server:
+        context = RoundContext("g", endpoint=Endpoint("m", server.url), commands=COMMANDS, providers=recorded)
+        if fault is None:
+            decide(server, ModelController(), context)
+        else:
+            with pytest.raises(RetryableError) as raised:
+                decide(server, ModelController(), context)
+            assert raised.value.counts is False and context.spent == {}
+    assert recorded.seen == ["enter", seen]
+
+
+def test_a_request_that_may_have_been_paid_for_counts_as_an_attempt() -> None:
+    for fault, counts in ((Cuts(2), True), (Fails(529), False)):
+        error, _, _ = failing(fault)
+        assert isinstance(error, RetryableError) and error.counts is counts

@@ -22,6 +22,7 @@ TRANSITIONS = (
     "record_intent",
     "record_once",
     "keep_trace",
+    "ask_provider",
     "extend_leases",
     "forfeit_lease",
     "request_stop",

@@ -195,6 +195,11 @@ class Store(Reads):
         answer = self._run("keep_trace", run_id, {"nonce": nonce, "trace": trace})
         return answer[0], answer[1] if len(answer) > 1 else ""
 
+    def ask_provider(self, what: str, name: str, holder: str, **named: int | None) -> tuple[str, int]:
+        """Whether a round may ask a provider, or what its request came to; a word of ask_provider.lua, and with ``wait`` how long (ms)."""
+        answer = self._call("ask_provider", [self.keys.queues], {"what": what, "name": name, "holder": holder, **named})
+        return answer[0], int(answer[1]) if answer[0] == "wait" else 0
+
     def extend(self, leases: Sequence[tuple[str, str, str]], limits: Sequence[int | None] = (), claims: Sequence[str] = ()) -> list[str]:
         """The heartbeat: ``(run_id, token, progress JSON or "")`` for each lease; one word back for each, in order.
 

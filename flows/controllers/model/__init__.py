@@ -110,12 +110,18 @@ class ModelController(Controller):
         from flows.controllers.model.library import opened  # here: it takes seconds and much memory, and few flows need it
 
         names = ToolNames(each["name"] for each in context.commands)
+        target = self._target(context)
+        context.providers.enter(target.limits, context)
         try:
-            async with opened(self._target(context), self.settings.reply, self.settings.timeout_seconds) as model:
+            async with opened(target, self.settings.reply, self.settings.timeout_seconds) as model:
                 tools = model.has_tools if self.settings.reply == "auto" else self.settings.reply == "tools"
                 reply = await self._asked(model, names, context, tools)
         except ModelFailed as failed:
-            raise failed.error from None
+            raise context.providers.failed(target.limits, context, failed.error) from None
+        except BaseException:
+            context.providers.left(target.limits, context)
+            raise
+        context.providers.answered(target.limits, context)
         if reply.refusal:
             return refused(reply, self.settings.refusal)
         words = self.settings.words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 from flows.endpoint import Endpoint
 from flows.errors import FatalError
 from flows.secrets import known_secrets, secret_of, secrets_in
+from flows.values import canonical
 
 #: Looked at where a worker names a server and no key, as every client of that protocol does.
 DEFAULT_KEY = "OPENAI_API_KEY"
@@ -36,6 +38,11 @@ class Target:
     key: str | None = None
     by_default: bool = False
     provider: Mapping[str, Any] | None = None
+
+    @property
+    def limits(self) -> str:
+        """A name for what a provider's limits are for: endpoint, model and key. It tells none of them."""
+        return hashlib.sha256(f"{self.url} {self.model} {self.key} {canonical(dict(self.provider or {}))}".encode()).hexdigest()[:16]
 
     def secret(self) -> str | None:
         """The key, looked up now; raises FatalError if it is named and not there."""

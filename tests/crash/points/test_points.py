@@ -21,6 +21,7 @@ ELSEWHERE = {
     "record_intent": "tests/store/test_intent.py",
     "record_once": "tests/store/test_once.py",
     "keep_trace": "tests/store/test_trace.py",
+    "ask_provider": "tests/store/test_providers.py",
     "forfeit_lease": "tests/store/test_forfeit.py",
     "delete_run": "tests/store/test_operations_repeat.py",
     "examine_run": "it writes nothing",
