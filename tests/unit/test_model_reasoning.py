@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic_ai.models.test import TestModel
 
 from flows import Advance, Command, ControllerExecutorFlow, RoundContext, Turn, command
 from flows.calls import call
@@ -17,6 +18,7 @@ from flows.controllers.model.estimates import next_estimate
 from flows.controllers.model.messages import group_messages
 from flows.controllers.model.names import ToolNames
 from flows.controllers.model.reading import decisions_of
+from flows.controllers.model.responses import response_of
 from flows.controllers.scripted import ScriptedController
 from flows.endpoint import Endpoint
 from flows.extras import MOST_WITH_TURN, REPLY, public
@@ -105,6 +107,40 @@ def test_a_kept_reply_that_does_not_fit_gives_way_to_words_and_calls(reply: str)
         decide(server, Turn(Command("add_numbers", {"a": 1}, {"thought": "I add.", REPLY: reply}, "c0", 0), 1))
         [sent] = replied(server)
     assert sent["content"] == "I add." and sent["tool_calls"][0]["id"] == "c0"
+
+
+def test_white_space_between_thoughts_is_not_sent_back() -> None:
+    blank = {"content": "\n\n", "part_kind": "text"}
+    with chat_server([THINKS]) as server:
+        decide(server, kept(parts=[blank, *SIGNED["parts"]]))  # type: ignore[misc]
+        assert replied(server)[0]["content"] == "I add."
+
+
+@pytest.mark.parametrize(
+    ("system", "profile", "signature", "sent"),
+    [
+        ("bedrock", {"bedrock_send_back_thinking_parts": True}, "s", True),
+        ("bedrock", {"bedrock_send_back_thinking_parts": True}, None, False),
+        ("bedrock", {}, "s", False),
+        ("anthropic", {}, "s", True),
+        ("anthropic", {}, None, False),
+        ("groq", {}, None, False),
+        ("mistral", {}, None, True),
+    ],
+)
+def test_thinking_that_the_library_can_only_put_between_tags_is_left_out(
+    system: str, profile: dict[str, Any], signature: str | None, sent: bool
+) -> None:
+    class Theirs(TestModel):
+        @property
+        def system(self) -> str:
+            return system
+
+    thinking = {"content": "deep", "signature": signature, "provider_name": system, "part_kind": "thinking"}
+    parts = [thinking, *SIGNED["parts"][1:3]]  # type: ignore[index]
+    message = AssistantMessage("", (ToolCall("c0", "add_numbers", "{}"),), json.dumps({**SIGNED, "provider_name": system, "parts": parts}))
+    response = response_of(message, Theirs(profile=profile))  # type: ignore[arg-type]
+    assert response is not None and ("deep" in str(response.parts)) == sent
 
 
 def test_a_turn_of_the_last_release_is_sent_as_it_was() -> None:

@@ -25,6 +25,8 @@ MOST_KEPT = 1024 * 1024
 _FIELDS = ("parts", "model_name", "provider_name", "provider_url", "provider_details", "finish_reason", "kind")
 #: Providers to whom the library can send thinking between tags only.
 _TAKES_TAGS_ALONE = frozenset({"groq", "huggingface"})
+#: Providers that take thinking back only with its signature; the library puts other thinking between tags.
+_TAKES_SIGNED_ALONE = frozenset({"anthropic", "bedrock"})
 #: What the library keeps of a part, beside text and call, that a provider may want back.
 _MARKS = ("signature", "id", "provider_details")
 
@@ -72,7 +74,7 @@ def response_of(message: AssistantMessage, model: Model) -> theirs.ModelResponse
         if isinstance(part, theirs.ThinkingPart):
             parts += [] if _would_be_words(part, response, model) else [part]
         elif not isinstance(part, theirs.ToolCallPart):
-            parts.append(part)
+            parts += [] if _is_blank(part) else [part]
         elif (call := answered.pop(part.tool_call_id, None)) is not None:
             parts.append(_as_called(part, call))
     return None if answered or not parts else replace(response, parts=parts)
@@ -84,11 +86,20 @@ def _says_more(part: Any) -> bool:
     return any(getattr(part, mark, None) for mark in _MARKS)
 
 
+def _is_blank(part: theirs.ModelResponsePart) -> bool:
+    """Whether it is white space alone, which some models write before they think and Anthropic refuses to take back."""
+    return isinstance(part, theirs.TextPart) and not part.content.strip() and not any(getattr(part, mark, None) for mark in _MARKS)
+
+
 def _would_be_words(part: theirs.ThinkingPart, response: theirs.ModelResponse, model: Model) -> bool:
     """Whether the library would put it into the content that the model reads as its own, between tags."""
     if (part.provider_name or response.provider_name) != model.system and not model.accepts_stateless_artifacts(response, part):
         return True
     if model.system in _TAKES_TAGS_ALONE:
+        return True
+    if model.system in _TAKES_SIGNED_ALONE and not part.signature:
+        return True
+    if model.system == "bedrock" and not model.profile.get("bedrock_send_back_thinking_parts", False):
         return True
     # It stood between tags in the content; a profile that wants it there again says so.
     return part.id == "content" and model.profile.get("openai_chat_send_back_thinking_parts", "auto") == "auto"
