@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -43,5 +44,5 @@ def run_shell(context: RoundContext, command_line: str, seconds: float = SECONDS
 
 
 def _name_of(context: RoundContext) -> str:
-    """Run and step as part of a variable's name."""
-    return "".join(letter if letter.isalnum() else "_" for letter in f"{context.run_id}_{context.step}")
+    """Run and step as part of a variable's name, another one for each: ids may differ in punctuation alone, which a name cannot have."""
+    return sha256(f"{context.run_id}\0{context.step}".encode("utf-8", "surrogateescape")).hexdigest()[:32]

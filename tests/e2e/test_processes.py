@@ -80,6 +80,21 @@ def test_another_process_takes_the_place_of_a_killed_one_and_its_run_goes_on(tmp
         assert victim not in children(supervisor.pid)
 
 
+def test_the_leases_of_a_killed_process_are_let_go_at_once(holdfast: CommandLine, client: Client) -> None:
+    """Their lease is longer than the test waits."""
+    with holdfast.worker(*TWO[1:]) as supervisor:
+        ids = two_rounds(client, seconds=600)
+        victim = process_of(client, ids[0])
+        assert victim in children(supervisor.pid)
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: (client._store.fields(ids[0]) or {}).get("attempt") == "2", "the next attempt")
+        assert [event.type for event in client.events(ids[0], follow=False)].count("lost") == 1
+        other = client._store.fields(ids[1]) or {}
+        assert (other["phase"], other["attempt"]) == ("leased", "1"), "the other process keeps its lease"
+        assert victim not in {worker["pid"] for worker in client.workers()}
+        until(lambda: len(children(supervisor.pid)) == 2, "the mourner to end")
+
+
 @pytest.mark.slow
 def test_a_process_that_dies_again_and_again_is_started_after_growing_pauses(holdfast: CommandLine) -> None:
     with holdfast.worker(*TWO[1:]) as supervisor:

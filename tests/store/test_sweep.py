@@ -538,3 +538,16 @@ def test_what_is_not_leased_is_swept_while_leases_come_first(store: Store) -> No
         assert {word for _, word in report} == {"woken"}
         seen += len(report)
     assert seen == 1_200
+
+
+@pytest.mark.parametrize("kept", [0, 30], ids=["all gone", "some are kept for longer"])
+def test_a_sweep_forgets_more_ended_runs_than_can_end_between_two(store: Store, kept: int) -> None:
+    index = store.keys.index("completed")
+    for n in range(kept):
+        new_run(store, f"kept{n}")
+        commit_end(store, claim(store, f"kept{n}"))
+    store.redis.zadd(index, {f"gone{n}": START + n for n in range(900)})
+    sweep_after(store, LEASE)
+    left = store.redis.zrange(index, 0, -1)
+    assert len([run_id for run_id in left if run_id.startswith("gone")]) == 0
+    assert len([run_id for run_id in left if run_id.startswith("kept")]) == kept

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from flows import ControllerExecutorFlow, Finish, RoundContext
+from flows.context import altered
 from flows.errors import BadReply, InvalidFlow, RoundStopped
+from flows.executors import shell
 from flows.executors.shell import KEPT_BYTES, run_shell
 
 
@@ -65,3 +67,10 @@ def test_a_flow_offers_it_only_if_it_says_so() -> None:
     with pytest.raises(InvalidFlow, match="runs_shell: true"):
         Shelled().check_definition()
     Shelled(runs_shell=True).check_definition()
+
+
+def test_the_processes_of_two_runs_have_marks_of_their_own(context: RoundContext) -> None:
+    """By its mark a process is killed, and ids of runs are the submitter's to choose."""
+    names = [("job-1", 0), ("job.1", 0), ("job_1", 0), ("job", 1), ("job_1", 1), ("a@1", 0), ("a:1", 0), ("job-11", 1), ("job-1", 11)]
+    marks = {shell._name_of(altered(context, run_id=run_id, step=step)) for run_id, step in names}
+    assert len(marks) == len(names) and all(mark.isalnum() for mark in marks)

@@ -54,6 +54,22 @@ def main(play: Play, supervisor: int, ready: Connection, quiet: bool) -> None:
     sys.exit(0)
 
 
+def mourn_process(play: Play, pid: int) -> None:
+    """The whole life of a process that does what is due for one that died; its supervisor holds no connection, so that it can be copied."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGQUIT, *FROM_TERMINAL):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGQUIT, *FROM_TERMINAL))
+    from worker.app import engine_of, make_app
+    from worker.mourning import mourn
+
+    held = mourn(engine_of(make_app(play.settings)), pid)
+    if held:
+        logging.getLogger("holdfast.processes").warning(
+            "process %d died under %d rounds; they are queued again: %s", pid, len(held), ", ".join(held[:5])
+        )
+
+
 def _leave_after(supervisor: int) -> None:
     """Leaves when the supervisor is gone (SIGKILL): as if told to, with a limit; who starts another need not wait for this one."""
     while os.getppid() == supervisor:

@@ -87,6 +87,8 @@ class Supervisor:
         self._leaving = False
         self._at_once = False
         self._kill_at: float | None = None
+        #: Those that do what is due for a process that died.
+        self._mourning: list[Any] = []
 
     def run(self) -> int:
         """Until all processes have ended; returns the exit code of the command."""
@@ -111,7 +113,8 @@ class Supervisor:
                 return self._code()
             talking = [place.ready for place in living if place.ready is not None]
             sentinels = [place.process.sentinel for place in living]
-            woken = connection.wait([heard, *self._watched, *talking, *sentinels], self._patience())
+            mourning = [process.sentinel for process in self._mourning]
+            woken = connection.wait([heard, *self._watched, *talking, *sentinels, *mourning], self._patience())
             if heard in woken:
                 for number in os.read(heard, 4096):
                     self._hear(number)
@@ -123,6 +126,9 @@ class Supervisor:
                     self._take_ready(place)
                 if place.process.sentinel in woken:
                     self._take_end(place)
+            for process in [each for each in self._mourning if each.sentinel in woken]:
+                process.join(0.1)
+                self._mourning.remove(process)
             self._act()
 
     def _act(self) -> None:
@@ -178,6 +184,8 @@ class Supervisor:
         if code is None:
             return  # not quite
         pid, was_ready = place.process.pid, place.is_ready
+        if was_ready and code not in (0, -signal.SIGTERM, INTERRUPTED):
+            self._mourn(pid)
         place.process.close()
         place.process, place.is_ready = None, False
         if self._leaving:
@@ -191,6 +199,12 @@ class Supervisor:
         place.next_start = time.monotonic() + seconds
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         logger.warning("process %d ended (%s); another takes its place %s", pid, how, f"in {seconds:.0f} s" if seconds else "now")
+
+    def _mourn(self, pid: int) -> None:
+        """Another process lets go the leases of one that died, for this one holds no connection: others need not wait for their end."""
+        process = self._context.Process(target=part.mourn_process, args=(self._play, pid), name="mourner", daemon=True)  # type: ignore[attr-defined]
+        process.start()
+        self._mourning.append(process)
 
     def _is_over(self) -> bool:
         """Whether no process is to be started any more. While others work, one that refuses to start is tried again now and then: what

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -11,6 +11,10 @@ import redis
 
 from worker.store.connection import AccessDenied, Connection, is_denied
 from worker.store.keys import INDEXES
+
+#: Of the runs that are due from so many ms ago on the leases of a process are looked for, so many in one exchange; each goes on a little
+#: before where the last one ended, as what was moved meanwhile stands elsewhere.
+LATE_MS, HELD_PAGE, HELD_MOVED = 5_000, 1_000, 50
 
 
 class Reads(Connection):
@@ -131,6 +135,20 @@ class Reads(Connection):
             answers = pipe.execute(raise_on_error=False) if run_ids else []
         found = [dict(zip(names, answer, strict=True)) if isinstance(answer, list) else {} for answer in answers]
         return [{name: text for name, text in fields.items() if text is not None} for fields in found]
+
+    def held_by(self, process: str) -> Iterator[tuple[str, int, int]]:
+        """Run, epoch and step of each round that this process (``HOST:PID``) has leased: of its leases none has ended long ago."""
+        newest = self.time() - LATE_MS
+        place = 0
+        while True:
+            with self._answered():
+                ids = cast(list[str], self.redis.zrange(self.keys.due, newest, "+inf", byscore=True, offset=place, num=HELD_PAGE))
+            for run_id, fields in zip(ids, self.some_fields(ids, ("phase", "claim_id", "epoch", "step")), strict=True):
+                if fields.get("phase") == "leased" and fields.get("claim_id", "").startswith(f"{process}."):
+                    yield run_id, int(fields["epoch"]), int(fields["step"])
+            if len(ids) < HELD_PAGE:
+                return
+            place += HELD_PAGE - HELD_MOVED
 
     def counts(self) -> dict[str, int]:
         """How many runs stand in each index, how many are due, how long the broker's lists are."""
