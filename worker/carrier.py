@@ -56,6 +56,10 @@ def sender_of(request: Any) -> Sender:
     return Sender(request.root_id or request.id, request.id, _carrier().thread_oid)
 
 
+class RoundFailed(Exception):
+    """An attempt of a round failed. Celery tells of it (``task-failed``, ``task_failure``) and does nothing else about it."""
+
+
 #: Celery's own machinery is kept out of rounds: results, retries, time limits and revokes do not hold on every pool, and
 #: on Redis they double messages. An acknowledgement after the round returns a prefetched message at a warm shutdown.
 class RoundTask(Task):  # type: ignore[misc]
@@ -69,6 +73,8 @@ class RoundTask(Task):  # type: ignore[misc]
     store_eager_result = store_errors_even_if_ignored = False
     track_started = False
     max_retries = 0
+    #: The engine has logged it already; Celery adds a line at the level INFO, without a traceback.
+    throws = (RoundFailed,)
 
     @cached_property
     def backend(self) -> DisabledBackend:

@@ -6,13 +6,14 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from flows import registry
 from flows.base import Flow
 from worker.announcement import describe
+from worker.app_flows import find_flows_of_app
 from worker.broker import is_fused
 from worker.config_files import find_flows
 from worker.dispatch import Dispatcher, Fused
@@ -33,6 +34,8 @@ from worker.sweep import Sweeper
 if TYPE_CHECKING:
     from celery import Celery
 
+    from worker.client import Client
+
 logger = logging.getLogger("holdfast.worker")
 
 #: The exit code by which Celery's pool knows a child that ended in good order and is to be replaced (billiard.pool.EX_RECYCLE).
@@ -45,10 +48,12 @@ class Engine:
     Args:
         app: the Celery app whose tasks play the rounds.
         settings: of this process.
+        sources: modules that register flows, by name, or flows.
     """
 
-    def __init__(self, app: Celery, settings: Settings) -> None:
+    def __init__(self, app: Celery, settings: Settings, sources: Sequence[str | type[Flow] | Flow] = ()) -> None:
         self.app = app
+        self._sources = sources
         #: Whether the app is Holdfast's own; what an app of somebody else's sets is theirs to decide.
         self.owns_app = False
         #: As they were given; `settings` knows where the state lives, which an app's configuration may have to tell.
@@ -80,10 +85,16 @@ class Engine:
     def _url(self) -> str:
         return self.settings.redis_url or LOCALHOST
 
+    def find_flows(self) -> None:
+        """Make the registry find the flows of this process, and those that the app brings; raises InvalidFlow."""
+        find_flows(self.settings)
+        if not self.owns_app:
+            find_flows_of_app(self.app, self._sources)
+
     @cached_property
     def flows(self) -> Mapping[str, Callable[[], Flow]]:
         """The flows this worker can play and is willing to; those that run the submitter's shell commands only where enabled."""
-        find_flows(self.settings)
+        self.find_flows()
         return {
             name: factory
             for name, factory in registry.registered().items()
@@ -93,7 +104,7 @@ class Engine:
     @cached_property
     def disabled(self) -> list[str]:
         """The flows that are here, run the submitter's shell commands, and are not enabled."""
-        find_flows(self.settings)
+        self.find_flows()
         return [name for name in registry.registered() if registry.make(name).runs_shell and name not in self.settings.enabled_flows]
 
     @cached_property
@@ -129,6 +140,13 @@ class Engine:
     def fetching(self) -> Fetching:
         """Off, but in a worker that plays rounds in its own process."""
         return Fetching(self.give_back)
+
+    @cached_property
+    def client(self) -> Client:
+        """A client on this engine's app, for tasks that submit."""
+        from worker.client import Client
+
+        return Client(app=self.app)
 
     def give_back(self, claim: Granted) -> None:
         """Return a claim that was fetched and whose round is not begun here."""

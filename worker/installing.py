@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from celery import Celery, bootsteps, signals
 
+from flows.base import Flow
 from worker.broker import is_amqp, queues_of
 from worker.engine import Engine
 from worker.errors import InvalidSettings
@@ -20,7 +23,7 @@ from worker.orphans import watch_parent
 from worker.settings import Settings, current
 from worker.store.address import check_url
 from worker.store.keys import Keys
-from worker.tasks import add_tasks, exempt_from_time_limits
+from worker.tasks import add_submit_task, add_tasks, exempt_from_time_limits
 from worker.telemetry.exporting import set_up
 from worker.telemetry.sending import flush
 from worker.threads import Threads
@@ -32,7 +35,7 @@ logger = logging.getLogger("holdfast.install")
 LOOK_FOR_THE_DEAD_SECONDS = 0.2
 
 
-def install(celery_app: Celery, settings: Settings | None = None) -> Celery:
+def install(celery_app: Celery, settings: Settings | None = None, *, flows: Iterable[str | type[Flow] | Flow] = ()) -> Celery:
     """Put rounds, heartbeat and sweep on an existing Celery app; its own tasks and settings stay as they are.
 
     A second call with the same settings does nothing.
@@ -40,6 +43,8 @@ def install(celery_app: Celery, settings: Settings | None = None) -> Celery:
     Args:
         celery_app: whose workers shall play rounds. Without ``-Q`` they consume the queues ``PREFIX.controller`` and
             ``PREFIX.executor`` beside the app's own; with it, exactly what it names.
+        flows: modules that register flows, by name, or flows. Beside them a module ``holdfast_flows`` is found in each installed
+            Django app, in the app's own package, and in the packages of ``imports`` and ``include``.
         settings: None for those of this process. Without a ``redis_url`` the state lives in the app's broker, if that is a Redis.
 
     Raises:
@@ -56,9 +61,10 @@ def install(celery_app: Celery, settings: Settings | None = None) -> Celery:
                 f"Holdfast is on this Celery app already, with other settings ({', '.join(differing)}); an app has one. Call install once"
             )
         return celery_app
-    engine = Engine(celery_app, settings)
+    engine = Engine(celery_app, settings, tuple(flows))
     celery_app.holdfast = engine
     add_tasks(celery_app, engine)
+    add_submit_task(celery_app, engine)
     celery_app.steps["worker"].add(_step(engine))
     signals.worker_process_init.connect(watch_parent(engine), weak=False)
     signals.worker_process_shutdown.connect(_flush_spans, weak=False, dispatch_uid="holdfast-spans")
@@ -80,6 +86,8 @@ def _declare_queues(instance: Any, **_: Any) -> None:
     engine = getattr(instance.app, "holdfast", None)
     if not isinstance(engine, Engine):
         return  # another app of this process
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # where Celery found the app: its flow modules are beside it
     queues = instance.app.amqp.queues
     for queue in queues_of(Keys(engine.given.prefix), is_amqp(instance.app.conf.broker_read_url)):
         if queue.name not in queues.consume_from:

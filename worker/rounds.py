@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from flows.base import Flow, Role
 from flows.budgets import COMMANDS, sum_of
@@ -40,6 +41,13 @@ logger = logging.getLogger("holdfast.rounds")
 LOOK_AFTER = 0.005
 #: With this the process of a pool leaves its round when SIGTERM reaches it (billiard.common: 256 less the signal).
 TOLD_TO_END = signal.SIGTERM - 256
+
+
+class Attempt(NamedTuple):
+    """What one attempt of a round came to: a word, and the error where it failed."""
+
+    word: str
+    failure: str | None = None
 
 
 class Rounds:
@@ -80,13 +88,18 @@ class Rounds:
         self._committing = Committing(store, dispatcher, flows, owner, lease, draining, lambda: len(heartbeat), fetching)
 
     def play(self, run_id: str, epoch: int, step: int, delivery: Delivery | None = None) -> str:
+        """Play a round as ``attempt`` does, and return the word alone."""
+        return self.attempt(run_id, epoch, step, delivery).word
+
+    def attempt(self, run_id: str, epoch: int, step: int, delivery: Delivery | None = None) -> Attempt:
         """Play round ``step`` of ``run_id`` in ``epoch``, if this delivery wins the claim.
 
         Args:
             delivery: the message's, where this process receives messages itself; it may bring the claim, and takes what the commit fetches.
 
         Returns:
-            A word: why the claim was refused, ``fenced``, or what the commit came to (``continued``, ``completed``, ...).
+            A word: why the claim was refused, ``fenced``, or what the commit came to (``continued``, ``completed``, ...);
+            and the error of an attempt that failed.
 
         Raises:
             StoreUnavailable: the server was away for too long; the sweep of any worker takes the run up again.
@@ -98,7 +111,7 @@ class Rounds:
                 answer = self._claim(run_id, epoch, step)
                 if isinstance(answer, Refused):
                     self._tell_refusal(run_id, epoch, step, answer)
-                    return answer.word
+                    return Attempt(answer.word)
             claim = answer
         begin = True
         if delivery is not None:
@@ -146,7 +159,7 @@ class Rounds:
             schema=SCHEMA,
         )
 
-    def _play(self, run_id: str, claim: Granted, delivery: Delivery | None, begin: bool) -> str:
+    def _play(self, run_id: str, claim: Granted, delivery: Delivery | None, begin: bool) -> Attempt:
         record = Record(claim.fields)
         lease = self._heartbeat.hold(run_id, claim.token, claim.claim, self._time_limit(record, claim))
         try:
@@ -157,7 +170,7 @@ class Rounds:
                 word = self._committing.commit(record, claim, settlement, nodes, took, delivery, span.fields(settlement))
                 span.outcome(word)
             self._count(record, claim, nodes, word, took)
-            return word
+            return Attempt(word) if settlement.is_done else Attempt(word, _failure_of(settlement, word))
         finally:
             self._heartbeat.release(lease)
 
@@ -282,6 +295,12 @@ class Rounds:
             logger.error("run %s, step %d: what the server holds of it is damaged (%s); not played", run_id, step, refused.detail)
         else:
             logger.debug("run %s, epoch %d, step %d: not claimed: %s %s", run_id, epoch, step, refused.word, refused.detail)
+
+
+def _failure_of(settlement: Settlement, word: str) -> str | None:
+    """Return the error of an attempt that failed and whose failure was committed. Waiting for a busy provider is no failure."""
+    failed = settlement.kind in ("failed", "damaged") and word in ("waiting", "errored")
+    return str(settlement.options.get("error", "")) if failed and not (word == "waiting" and "uncounted" in settlement.options) else None
 
 
 def gone(record: Record, flow: Flow) -> FatalError:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from worker.carrier import NEVER, RoundTask, sender_of
+from worker.carrier import NEVER, RoundFailed, RoundTask, sender_of
 from worker.engine import Engine
 from worker.store import StoreUnavailable
-from worker.task_names import TASKS
+from worker.task_names import SUBMIT, TASKS
 
 if TYPE_CHECKING:
     from celery import Celery, Task
@@ -25,7 +25,7 @@ def add_tasks(app: Celery, engine: Engine) -> None:
         if delivery is not None:
             delivery.sender = sender_of(request)
         try:
-            engine.rounds.play(run_id, epoch, step, delivery)
+            attempt = engine.rounds.attempt(run_id, epoch, step, delivery)
         except StoreUnavailable as error:
             # Nothing to undo: the run's hash still says what is due, and the sweep sends the message again.
             logger.error(
@@ -35,9 +35,26 @@ def add_tasks(app: Celery, engine: Engine) -> None:
                 error,
                 extra={"run_id": run_id, "step": step},
             )
+            return
+        if attempt.failure is not None:
+            # For task events, Flower and error trackers. The engine has committed the failure, and retries the round.
+            raise RoundFailed(attempt.failure)
 
     for name in TASKS.values():
         app.task(play_round, name=name, base=RoundTask, bind=True, shared=False)
+
+
+def add_submit_task(app: Celery, engine: Engine) -> None:
+    """Register ``holdfast.submit`` on an app of somebody's own, for beat and canvas.
+
+    It takes the arguments of ``Client.submit`` and returns the run's id. A message that is delivered twice, or retried, submits once.
+    """
+
+    def submit(task: Task, flow: str, goal: str, inputs: dict[str, Any] | None = None, **options: Any) -> str:
+        options.setdefault("idempotency_key", f"celery:{task.request.id}")
+        return engine.client.submit(flow, goal, inputs, **options).id
+
+    app.task(submit, name=SUBMIT, bind=True, shared=False)
 
 
 def exempt_from_time_limits(app: Celery) -> None:

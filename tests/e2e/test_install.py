@@ -134,6 +134,7 @@ def test_a_django_project_plays_both(celery: Any, client: Client, broker: str, p
     with _sender(broker, "orders") as app:
         assert app.send_task("orders.tasks.total", ([1, 2],)).get(30) == [3, "orders"]
         _play(client)
+    assert client.wait(client.submit("refund", "found").id, 60).answer == "found"
 
 
 @pytest.mark.slow
@@ -145,7 +146,7 @@ def test_a_django_projects_app_is_the_same_with_holdfast(settings: Settings, bro
     bare, installed = told
     assert bare["settings"] == installed["settings"] and bare["settings"]["task_default_queue"] == "'orders'"
     assert bare["queues"] == installed["queues"] == ["orders"] and "orders.tasks.total" in bare["tasks"]
-    assert set(installed["tasks"]) - set(bare["tasks"]) == {"holdfast.controller_round", "holdfast.executor_round"}
+    assert set(installed["tasks"]) - set(bare["tasks"]) == {"holdfast.controller_round", "holdfast.executor_round", "holdfast.submit"}
 
 
 ALL = ["theirs", "{}.controller", "{}.executor"]

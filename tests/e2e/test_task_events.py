@@ -23,7 +23,7 @@ from tests.conftest import StartsWorkers
 from tests.support.servers import server, until
 from tests.support.workers import ROOT, WorkerProcess
 from worker import Client
-from worker.app import make_app
+from worker.app import engine_of, make_app
 from worker.settings import Settings
 
 RUNS, ROUNDS = 6, 6
@@ -113,6 +113,39 @@ def test_a_round_whose_process_died_has_failed() -> None:
                 client.close()
         kinds = Counter(event["type"] for event in heard)
         assert kinds["task-failed"] == 1 and kinds["task-received"] == 2
+
+
+@pytest.mark.parametrize("pool", ["threads", "solo", pytest.param("prefork", marks=pytest.mark.slow)])
+def test_an_attempt_that_fails_has_failed_as_a_task_and_its_message_is_done_with(pool: str) -> None:
+    with server() as own:
+        settings = Settings(redis_url=own.url)
+        client = Client(settings=settings)
+        with listening(settings) as heard:
+            fast = {"HOLDFAST_MAX_ATTEMPTS": "2", "HOLDFAST_RETRY_DELAY_SECONDS": "0.05"}
+            worker = WorkerProcess(settings, "-P", pool, "-c", "2", HOLDFAST_TASK_EVENTS="true", **fast)
+            try:
+                worker.ready()
+                run = client.submit("trouble", "go", {"kind": "plain"})
+                assert client.wait(run.id, 60).error
+                until(lambda: Counter(event["type"] for event in list(heard))["task-failed"] >= 2, "the last event", 10)
+                play(client)  # its places are free again
+            finally:
+                worker.close()
+                client.close()
+        failed = [event for event in heard if event["type"] == "task-failed"]
+        assert len(failed) == 2  # two attempts of one message
+        assert all("RoundFailed" in event["exception"] and run.id in event["exception"] for event in failed)
+        assert own_lists(settings) == []
+
+
+def own_lists(settings: Settings) -> list[str]:
+    """What is left in lists of messages."""
+    app = make_app(settings)
+    keys = engine_of(app).store.keys
+    try:
+        return [text for name in keys.queue_names for text in engine_of(app).store.redis.lrange(name, 0, -1)]
+    finally:
+        engine_of(app).close()
 
 
 def free_port() -> int:

@@ -70,7 +70,7 @@ def test_install_changes_nothing_that_the_app_sets_or_has(settings: Settings) ->
     app.finalize()
     bare.finalize()
     assert repr(dict(app.conf)) == repr(before) == repr(dict(bare.conf))
-    assert set(app.tasks) - set(bare.tasks) == {"holdfast.controller_round", "holdfast.executor_round"}
+    assert set(app.tasks) - set(bare.tasks) == {"holdfast.controller_round", "holdfast.executor_round", "holdfast.submit"}
     assert type(app.tasks["shop.tidy"]).__mro__[1] is not Task and isinstance(app.tasks["shop.tidy"], Stubborn)
     assert dict(app.amqp.queues) == dict(bare.amqp.queues) and set(app.amqp.queues.consume_from) == {"mail"}
     assert _receivers() == receivers and current_app._get_current_object() is current

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from worker.client import arguments
+from worker.config_files import find_flows
 from worker.discovery import with_server
 from worker.errors import DamagedRun, RunNotFound
 from worker.record import Record
@@ -55,6 +56,13 @@ class Connected:
         if hasattr(self, "_store"):
             engine.store = self._store
         return engine
+
+    def _find_flows(self) -> None:
+        """Find the flows of this process; on an app of one's own, also those that it brings."""
+        if self._app is None:
+            find_flows(self.settings)
+        else:
+            self._engine.find_flows()
 
     def _check_durability(self) -> None:
         """Raise UnsafeServer where the server would lose runs; it is asked once in ``DURABILITY_SECONDS``."""

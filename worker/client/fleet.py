@@ -9,7 +9,6 @@ from flows import registry
 from worker.announcement import describe
 from worker.client import arguments
 from worker.client.reading import Reading
-from worker.config_files import find_flows
 from worker.errors import UnknownFlow
 from worker.standing import ALIVE_BEATS
 
@@ -33,7 +32,7 @@ class Fleet(Reading):
 
     def flows(self) -> dict[str, dict[str, Any]]:
         """The flows that this client or a live worker knows: description, nodes, limits, input schema, workers that play it."""
-        find_flows(self.settings)
+        self._find_flows()
         known = {name: {**describe(make()), "workers": []} for name, make in registry.registered().items()}
         for worker in self.workers():
             if worker["alive"]:

@@ -12,7 +12,6 @@ from flows.values import storable
 from worker.announcement import check_announced, describe
 from worker.client import arguments
 from worker.client.fleet import Fleet
-from worker.config_files import find_flows
 from worker.errors import Conflict, DamagedRun, InvalidInput, RunExists, RunNotFound, UnknownFlow
 from worker.record import Record
 from worker.run import Run
@@ -157,7 +156,7 @@ class Submitting(Fleet):
 
     def _checked(self, name: str, inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], bool]:
         """The flow's description, the inputs as accepted, and whether the flow itself has checked them."""
-        find_flows(self.settings)
+        self._find_flows()
         try:
             flow = registry.make(name)
         except registry.FlowNotFound as error:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from flows import registry
-from worker.config_files import find_flows
 from worker.doctor.app import app_findings
 from worker.doctor.broker import handover
 from worker.doctor.contents import dead_letters, flows_loaded, quarantined_runs
@@ -32,7 +31,7 @@ def examine(engine: Engine, local_time: Callable[[], float] = time.time) -> list
     """
     settings, store = engine.settings, engine.store
     told = inspect(store.url, settings.prefix, local_time=local_time)
-    find_flows(settings)
+    engine.find_flows()
     registry.registered()
     return [
         *server_findings(told, settings),
