@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from flows.definition import known
-from flows.errors import InvalidFlow, RetryableError
+from flows.errors import InvalidFlow, InvalidInput, RetryableError
 
 #: A time as people write it: 90s, 10m, 24h, 7d.
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -104,6 +104,25 @@ def retry_of(given: Any, what: str) -> Retry | None:
         if name not in settings:
             raise InvalidFlow(f"{what}: retry has no setting {name!r}; {known(str(name), settings)}")
     return Retry(**given)
+
+
+#: What a submission may say: each can only end a run sooner.
+TIGHTENING = ("max_attempts", "within", "not_on")
+
+
+def tightening(given: Any) -> Retry | None:
+    """The bounds that a submission adds to the flow's policies; raises InvalidInput."""
+    if given is None:
+        return None
+    try:
+        policy = retry_of(given, "retry")
+        assert policy is not None
+        loose = [name for name in policy.to_data() if name not in TIGHTENING]
+    except InvalidFlow as error:
+        raise InvalidInput(str(error)) from error
+    if loose:
+        raise InvalidInput(f"retry: {', '.join(loose)} cannot be said by a submission, which may only tighten: {', '.join(TIGHTENING)}")
+    return policy
 
 
 def _first(own: Any, less: Any) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from flows.retries import Retry
 from worker.client import Client, Inbox, Page, arguments
 from worker.client.many import Done
 from worker.event import LAST, Event
@@ -52,6 +53,7 @@ class AsyncClient:
         thread_id: str | None = None,
         labels: Mapping[str, str] | None = None,
         budgets: Mapping[str, float] | None = None,
+        retry: Retry | Mapping[str, Any] | None = None,
         submitted_by: str | None = None,
         nonce: str | None = None,
     ) -> Run:
@@ -71,6 +73,7 @@ class AsyncClient:
             thread_id=thread_id,
             labels=labels,
             budgets=budgets,
+            retry=retry,
             submitted_by=submitted_by,
             nonce=nonce,
         )

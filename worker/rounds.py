@@ -14,6 +14,7 @@ from flows.base import Flow, Role
 from flows.budgets import COMMANDS, sum_of
 from flows.context import RoundContext, altered
 from flows.errors import FatalError, InvalidInput, RetryableError, RoundStopped
+from flows.retries import tightening
 from worker.committing import Committing, new_claim
 from worker.contexts import context_of, is_answered
 from worker.dispatch import Dispatcher
@@ -256,10 +257,11 @@ class Rounds:
             logger.warning("%s: the round failed: %s: %s", where, type(error).__name__, error, exc_info=error)
         try:
             retry = flow.retry_of(record.node, record.values)
+            bounds = tightening(record.json("retry", None))
         except Exception:
             logger.exception("%s: its retry policy cannot be told, so the worker's settings hold", where)
-            retry = None
-        settlement = failure(record, error, self._settings, random.random(), retry)
+            retry = bounds = None
+        settlement = failure(record, error, self._settings, random.random(), retry, bounds)
         texts = {name: str(text) for name, text in settlement.options.items() if name in ("error", "spent")}
         told = {name: without_secrets(text, self._settings) for name, text in texts.items()}
         if "uncounted" not in settlement.options and (raised := traceback_of(cause, self._settings)):

@@ -13,6 +13,7 @@ from typing import Any
 
 from flows.budgets import check_budgets
 from flows.errors import InvalidInput, UnstorableValue
+from flows.retries import Retry
 from flows.values import canonical, storable
 from worker.execution_state import ExecutionState
 from worker.gate import pause_between
@@ -52,6 +53,7 @@ class Submission:
     not_before: When | None = None
     deadline: When | None = None
     budgets: Mapping[str, float] | None = None
+    retry: Retry | None = None
     submitted_by: str | None = None
 
     def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
@@ -90,6 +92,8 @@ class Submission:
         budgets = {**self.description.get("budgets", {}), **check_budgets(self.budgets or {})}
         if budgets:
             fields["budgets"] = canonical(budgets)
+        if self.retry is not None and self.retry.to_data():
+            fields["retry"] = canonical(self.retry.to_data())
         pause = pause_between(None, first, self._nodes("interrupt_before"), ())
         if pause is not None:
             fields |= pause_fields(pause) | {"i_id": "0:0"}
@@ -122,6 +126,8 @@ class Submission:
         }
         if self.budgets:  # what was submitted without any has the digest that it always had
             subject["budgets"] = check_budgets(self.budgets)
+        if self.retry is not None and self.retry.to_data():
+            subject["retry"] = self.retry.to_data()
         return hashlib.sha256(canonical(subject).encode()).hexdigest()
 
     @property

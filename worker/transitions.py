@@ -92,17 +92,20 @@ def settle(
     return settlement
 
 
-def failure(record: Record, error: BaseException, settings: Settings, jitter: float, retry: Retry | None = None) -> Settlement:
+def failure(
+    record: Record, error: BaseException, settings: Settings, jitter: float, retry: Retry | None = None, bounds: Retry | None = None
+) -> Settlement:
     """The settlement of a round that raised: tried again after a wait, or the end of the run.
 
     Args:
         retry: the flow's policy for this round; what it leaves out the settings say.
+        bounds: what the submission says, which can only tighten it.
     """
     text = str(error) if isinstance(error, FatalError | RetryableError) else f"{type(error).__name__}: {error}"
     where = f"run {record.id}, step {record.step}"
     told = text if text.startswith(where) else f"{where}, node {record.node}: {text}"
     busy = isinstance(error, RetryableError) and not error.counts
-    policy = _policy(retry, settings, busy)
+    policy = _policy(retry, settings, busy).tightened(bounds)
     options: dict[str, str | int] = {"error": _sound(told), "max_failures": policy.max_attempts or settings.max_attempts}
     if isinstance(error, FatalError) or not policy.retries(error):
         return Settlement("failed", options={**options, "fatal": 1, "delay": 0}, cause=type_of(error))

@@ -97,3 +97,11 @@ def test_a_run_that_waits_for_its_provider_says_since_when_until_when_and_why(cl
     assert client.get(run.id).details["waiting_since"] == verdict.since.isoformat()
     shown = dict(described(client.get(run.id)))
     assert shown["waits"].startswith("for the provider since ") and "next try" in shown["waits"]
+
+
+@pytest.mark.usefixtures("pages")
+def test_a_submission_may_tighten_how_often_its_rounds_are_tried(client: Client, faults: Path) -> None:
+    faults.write_text("fault\n" * 9)
+    run = client.submit("pages", "ten", {"faults": str(faults)}, retry={"max_attempts": 2, "within": "10m"})
+    assert client.wait(run.id, 30).status is RunStatus.ERRORED
+    assert len(faults.read_text().splitlines()) == 7, "two attempts"

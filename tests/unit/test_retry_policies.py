@@ -14,6 +14,7 @@ from flows import (
     FatalError,
     Finish,
     InvalidFlow,
+    InvalidInput,
     Node,
     Retry,
     RetryableError,
@@ -21,7 +22,7 @@ from flows import (
     command,
 )
 from flows.config import read_config
-from flows.retries import retry_of
+from flows.retries import retry_of, tightening
 from tests.unit.test_transitions import SETTINGS, record
 from worker.transitions import failure
 
@@ -156,3 +157,18 @@ def test_a_ring_refuses_a_policy_that_is_none() -> None:
 
     with pytest.raises(InvalidFlow, match="node A: retry is 3"):
         Ring()
+
+
+@pytest.mark.parametrize("given", [{"initial": 1}, {"on": ["OSError"]}, {"within": "soon"}, {"max_attempt": 1}, 5])
+def test_a_submission_that_would_loosen_a_policy_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"(?i)retry"):
+        tightening(given)
+
+
+def test_what_a_submission_says_bounds_what_the_flow_and_the_worker_say() -> None:
+    bounds = tightening({"max_attempts": 2, "within": "1m", "not_on": ["OSError"]})
+    options = failure(record(), ValueError("x"), SETTINGS, 0.5, Retry(max_attempts=9), bounds).options
+    assert (options["max_failures"], options["within"]) == (2, 60_000)
+    assert "fatal" in failure(record(), OSError("x"), SETTINGS, 0.5, None, bounds).options
+    busy = RetryableError("busy", counts=False)
+    assert failure(record(), busy, SETTINGS, 0.5, None, bounds).options["within"] == 60_000

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--not-before", metavar="SECONDS", type=float, help="Start no sooner than in so many seconds.")
 @click.option("--deadline", metavar="SECONDS", type=float, help="Give up in so many seconds.")
 @click.option("--budget", "budgets", metavar="NAME=AMOUNT", multiple=True, help="Spend no more: tokens, money, seconds, commands.NAME.")
+@click.option("--retry", metavar="BOUNDS", help="Give up sooner: max_attempts=5,within=10m,not_on=NAME.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="A text of your own by which to know the run.")
 @click.option("--by", metavar="NAME", help="Whose run it is; a control room knows it by the token.")
 @click.option("--watch", is_flag=True, help="Watch it until it ends.")
@@ -54,6 +55,7 @@ def submit_command(
     not_before: float | None,
     deadline: float | None,
     budgets: tuple[str, ...],
+    retry: str | None,
     labels: tuple[str, ...],
     by: str | None,
     watch: bool,
@@ -82,6 +84,7 @@ def submit_command(
             deadline=deadline,
             labels=pairs(labels, "--label"),
             budgets=amounts(budgets, "--budget"),
+            retry=_bounds(retry),
             submitted_by=by,
         )
         if not watch:
@@ -129,6 +132,16 @@ def _value(key: str, text: str) -> Any:
 def follow_hint(run_id: str, url: str | None) -> str:
     """The command that shows this run live; a password in the URL is left for the reader to add."""
     return f"{program()} watch {run_id}" + (f" --url {shlex.quote(place_of(url))}" if url else "")
+
+
+def _bounds(text: str | None) -> dict[str, Any] | None:
+    """What ``--retry`` says: settings and values with commas between them."""
+    if text is None:
+        return None
+    given: dict[str, Any] = pairs(tuple(text.split(",")), "--retry")
+    if str(given.get("max_attempts", "")).isdecimal():
+        given["max_attempts"] = int(given["max_attempts"])
+    return given | ({"not_on": [given["not_on"]]} if "not_on" in given else {})
 
 
 def _tell(client: Client, run: Run, as_json: bool, url: str | None) -> None:

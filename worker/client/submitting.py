@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flows import registry
+from flows.retries import Retry, tightening
 from flows.values import storable
 from worker.announcement import check_announced, describe
 from worker.client import arguments
@@ -40,6 +41,7 @@ class Submitting(Fleet):
         thread_id: str | None = None,
         labels: Mapping[str, str] | None = None,
         budgets: Mapping[str, float] | None = None,
+        retry: Retry | Mapping[str, Any] | None = None,
         submitted_by: str | None = None,
         nonce: str | None = None,
     ) -> Run:
@@ -57,6 +59,7 @@ class Submitting(Fleet):
             not_before, deadline: an aware datetime, or a duration (timedelta, seconds) from now.
             thread_id: your name for the conversation this belongs to. labels: texts by name.
             budgets: what the run may spend (``tokens``, ``money``, ``seconds``, ``cycles``, ``commands.NAME``), over the flow's own limits.
+            retry: tightens the policies of the flow: ``max_attempts``, ``within``, ``not_on``; see ``flows.Retry``.
             submitted_by: whose run it is: a person or a service, by a name of yours. It is no part of an idempotency key's content.
             nonce: a text made for this call alone, of letters and digits that nobody guesses: the call sent again with the same
                 ``run_id`` and nonce, as its answer was lost on the way, gets the run that it made. None for one of its own.
@@ -94,6 +97,7 @@ class Submitting(Fleet):
             not_before=not_before,
             deadline=deadline,
             budgets=budgets,
+            retry=tightening(retry),
             submitted_by=submitted_by,
         )
         if run_id is None:

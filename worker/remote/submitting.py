@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from flows.retries import Retry, tightening
 from worker.client import arguments
 from worker.remote.connection import Connected
 from worker.remote.refusing import not_here
@@ -35,6 +36,7 @@ class Submitting(Connected):
         thread_id: str | None = None,
         labels: Mapping[str, str] | None = None,
         budgets: Mapping[str, float] | None = None,
+        retry: Retry | Mapping[str, Any] | None = None,
         submitted_by: str | None = None,
         nonce: str | None = None,
     ) -> Run:
@@ -58,6 +60,7 @@ class Submitting(Connected):
             "thread_id": thread_id,
             "labels": None if labels is None else dict(labels),
             "budgets": None if budgets is None else arguments.budgets(budgets, "budgets"),
+            "retry": None if (tight := tightening(retry)) is None else tight.to_data(),
         }
         body = {
             "flow": flow,

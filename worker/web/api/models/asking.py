@@ -86,6 +86,8 @@ class Submit(Asked):
     labels: dict[str, str] | None = None
     budgets: Amounts | None = None
     """What it may spend: `tokens`, `money`, `seconds`, `cycles`, `commands.NAME`."""
+    retry: dict[str, int | float | str | list[str]] | None = None
+    """Tightens the flow's retry policies: `max_attempts`, `within` (seconds, `90s`, `10m`), `not_on` (names)."""
 
 
 class Stop(Asked):
