@@ -53,6 +53,10 @@ class RoundRequest(Request):  # type: ignore[misc]
         self.acknowledged = True
         channel.qos.ack(self.message.delivery_tag)
 
+    def revoked(self) -> bool:
+        """Return False: a round that Celery throws away would be sent again with the same id, and its run would stand still."""
+        return False
+
     def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> None:
         """The round's task raised, or its process died; of a dead process no more is told than one line."""
         error = exc_info.exception
