@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,10 +16,13 @@ from worker.errors import InvalidSettings
 from worker.places import TORN, is_torn, place_of
 from worker.sentinel_url import SentinelUrl, is_sentinel, read
 from worker.store.address import SCHEMES, check_url
+from worker.store.connection import is_denied
 from worker.store.keys import Keys
 
 if TYPE_CHECKING:
     from celery import Celery
+
+logger = logging.getLogger("holdfast.install")
 
 #: Schemes of kombu's that mean RabbitMQ.
 AMQP = ("amqp", "amqps", "pyamqp")
@@ -32,6 +36,8 @@ SSL_FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 #: How long RabbitMQ lets a worker keep a message before it takes the worker for dead (its default, 30 minutes, is shorter than
 #: some rounds): a round's lease is what watches over it. RabbitMQ 3.12 and later heed it; before, it is the server's to set.
 LONGEST_ROUND = 30 * 86_400_000
+#: A queue that no worker has consumed for so long (ms) is deleted: nothing but a message's copy is in it.
+UNUSED_MS = 3_600_000
 
 
 def broker_url(url: str) -> str:
@@ -128,10 +134,30 @@ def is_fused(app: Celery, state_url: str) -> bool:
     return not state.isdisjoint(_databases(urls, options))
 
 
+def queue_of_set(name: str, amqp: bool) -> Queue:
+    """Celery's queue of the workers that play one set of flows. RabbitMQ deletes it where none has consumed it for a while."""
+    arguments = {"x-queue-type": "quorum", "x-consumer-timeout": LONGEST_ROUND, "x-expires": UNUSED_MS} if amqp else None
+    return Queue(name, Exchange(""), routing_key=name, queue_arguments=arguments)
+
+
 def queues_of(keys: Keys, amqp: bool) -> list[Queue]:
     """Celery's queues for rounds, one a role. On RabbitMQ they are quorum queues: replicated, and safe from the loss of a node."""
     arguments: dict[str, Any] | None = {"x-queue-type": "quorum", "x-consumer-timeout": LONGEST_ROUND} if amqp else None
     return [Queue(name, Exchange(name, type="direct"), routing_key=name, queue_arguments=arguments) for name in keys.queue_names]
+
+
+def may_consume(app: Celery, lists: Sequence[str]) -> bool:
+    """Whether the login of a Redis broker may pop from these lists: one refused list would be the end of all that the worker consumes."""
+    with app.connection_for_read() as connection:
+        try:
+            for name in lists:
+                connection.default_channel.client.execute_command("RPOP", name, 0)
+        except Exception as error:
+            if is_denied(error):
+                return False
+            # Away, or not what it should be: the worker's own connection says so, again and again.
+            logger.debug("not known whether %s may be consumed: %s", name, error)
+    return True
 
 
 def service_of(urls: str, options: Mapping[str, Any]) -> SentinelUrl | None:

@@ -23,6 +23,7 @@ from worker.heartbeat import Heartbeat, Lease
 from worker.lanes import Lanes
 from worker.outbox import Outbox
 from worker.processes import process_name
+from worker.record import SCHEMA
 from worker.rounds import Rounds
 from worker.settings import Settings
 from worker.state_place import with_state_server
@@ -62,6 +63,8 @@ class Engine:
         self.draining = threading.Event()
         #: The process that receives the messages, once this is a worker; its children know by it that they are children.
         self.worker_pid: int | None = None
+        #: While this process is a worker: the queues of its set of flows that it consumes beside those of all.
+        self.own_queues: list[str] = []
         #: While this process is a worker: what sweeps in it.
         self.sweeping: Sweeper | None = None
 
@@ -192,6 +195,8 @@ class Engine:
                 "rounds": len(in_flight()),
                 "draining": self.draining.is_set(),
                 "fetching": self.fetching.on,
+                "schema": SCHEMA,
+                "lists": [] if self.draining.is_set() else self.own_queues,
                 "flows": {name: describe(factory()) for name, factory in self.flows.items()},
                 "disabled": self.disabled,
                 "durability": self.settings.durability,

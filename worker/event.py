@@ -23,7 +23,7 @@ class Event:
     """One thing that happened.
 
     ``id`` orders the events of a run and can be passed back as ``after``. ``type`` is one of: submitted, committed, interrupted,
-    resumed, stop_requested, stopped, completed, errored, retried, failed, waits, lost, resent, given_back.
+    resumed, stop_requested, stopped, completed, errored, retried, failed, waits, lost, resent, given_back, handed_on.
     """
 
     id: str

@@ -31,6 +31,8 @@ logger = logging.getLogger("holdfast.fetching")
 #: Of so many commits one fetches nothing, but no more often than every so many seconds: a message then goes the long way, to a worker
 #: that is idle. A run's own next message would else stay with its process for ever.
 LEFT_TO_OTHERS, LEFT_SECONDS = 8, 0.1
+#: One commit in so many looks into the lists of this worker's own first: a worker under load would else never come to them.
+OWN_TURNS = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -61,6 +63,7 @@ class Fetching:
     def __init__(self, give_back: Callable[[Granted], None]) -> None:
         self._give_back = give_back
         self._orders: list[Sequence[str]] = []
+        self._own: Sequence[str] = ()
         self._turns = itertools.count(1)
         self._left = -math.inf
         self._slots = 0
@@ -74,14 +77,15 @@ class Fetching:
         self._fit: dict[int, bool] = {}
         self._shapes = Shapes()
 
-    def begin(self, lists: Sequence[str], slots: int, inline: bool) -> None:
+    def begin(self, lists: Sequence[str], slots: int, inline: bool, own: Sequence[str] = ()) -> None:
         """Fetch from these lists from now on.
 
         Args:
+            own: lists of this worker's set of flows; seldom looked at, since they are mostly empty.
             slots: rounds that the pool plays at once.
             inline: whether the pool plays a round in the very call that hands it over (solo).
         """
-        self._slots, self._inline = slots, inline
+        self._slots, self._inline, self._own = slots, inline, own
         # In turns another list comes first: none of them waits for the others to be empty.
         self._orders = [[*lists[place:], *lists[:place]] for place in range(len(lists))]
 
@@ -126,7 +130,8 @@ class Fetching:
             )
             self.end()
             return ()
-        return orders[turn % len(orders)]
+        order = orders[turn % len(orders)]
+        return [*self._own, *order] if self._own and turn % OWN_TURNS == OWN_TURNS // 2 else order
 
     def keep(self, delivery: Delivery, fetched: Fetched) -> None:
         """What a commit fetched, until its round's own message is done with."""

@@ -16,9 +16,10 @@ from typing import Any
 from celery import Celery, bootsteps, signals
 
 from flows.base import Flow
-from worker.broker import is_amqp, queues_of
+from worker.broker import is_amqp, may_consume, queue_of_set, queues_of
 from worker.engine import Engine
 from worker.errors import InvalidSettings
+from worker.handing import flow_set
 from worker.orphans import watch_parent
 from worker.settings import Settings, current
 from worker.store.address import check_url
@@ -42,7 +43,8 @@ def install(celery_app: Celery, settings: Settings | None = None, *, flows: Iter
 
     Args:
         celery_app: whose workers shall play rounds. Without ``-Q`` they consume the queues ``PREFIX.controller`` and
-            ``PREFIX.executor`` beside the app's own; with it, exactly what it names.
+            ``PREFIX.executor`` beside the app's own; with it, exactly what it names,
+            and for each of these two a queue of their set of flows.
         flows: modules that register flows, by name, or flows. Beside them a module ``holdfast_flows`` is found in each installed
             Django app, in the app's own package, and in the packages of ``imports`` and ``include``.
         settings: None for those of this process. Without a ``redis_url`` the state lives in the app's broker, if that is a Redis.
@@ -141,8 +143,20 @@ def _step(engine: Engine) -> type[bootsteps.StartStopStep]:
             engine.worker_pid = os.getpid()  # before the pool forks
             if engine.owns_app:
                 set_up()
+            self._consume_own(parent)
             if parent.time_limit or parent.soft_time_limit:
                 exempt_from_time_limits(parent.app)
+
+        def _consume_own(self, parent: Any) -> None:
+            """Consume the queues of this worker's set of flows as well, where the broker's user may."""
+            amqp, keys = is_amqp(parent.app.conf.broker_read_url), Keys(engine.given.prefix)
+            own = [keys.queue_of_set(role, flow_set(engine.flows)) for role in _roles(parent.app, engine)]
+            if not amqp and not may_consume(parent.app, own):
+                logger.info("messages for flows that other workers lack are not handed on to this one: its login may not use %s", own[0])
+                return
+            for name in own:
+                parent.app.amqp.queues.select_add(queue_of_set(name, amqp))
+            engine.own_queues = own
 
         def start(self, parent: Any) -> None:
             signals.worker_shutting_down.connect(self._drain)
@@ -154,12 +168,13 @@ def _step(engine: Engine) -> type[bootsteps.StartStopStep]:
 
         def _begin_to_fetch(self, parent: Any, lists: list[str]) -> None:
             """Where rounds are played in this process, and it consumes nothing else that fetched rounds would hold up."""
-            pool, alone = _pool_name(parent), set(parent.app.amqp.queues.consume_from) == set(lists)
+            own = engine.own_queues
+            pool, alone = _pool_name(parent), set(parent.app.amqp.queues.consume_from) == {*lists, *own}
             if engine.settings.fetch and pool in ("threads", "solo") and alone and not engine.dispatcher.outbox:
                 if type(getattr(parent.pool, "executor", None)) is ThreadPoolExecutor:  # Celery's, and it has no thread yet
                     parent.pool.executor.shutdown()
                     parent.pool.executor = Threads(parent.pool.limit, engine.lanes.leave)
-                engine.fetching.begin(lists, parent.pool.limit, inline=pool == "solo")
+                engine.fetching.begin(lists, parent.pool.limit, inline=pool == "solo", own=own)
 
         def register_with_event_loop(self, parent: Any, hub: Any) -> None:
             if _pool_name(parent) == "prefork":

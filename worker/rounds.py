@@ -22,6 +22,7 @@ from worker.errors import DamagedRun
 from worker.fetching import Delivery, Fetching
 from worker.figures import RoundFigures
 from worker.gate import too_late
+from worker.handing import Handing
 from worker.heartbeat import Heartbeat, Lease
 from worker.lanes import PATIENCE, Lanes
 from worker.ledger import Ledger
@@ -85,6 +86,7 @@ class Rounds:
         self._figures = figures or RoundFigures()
         self._lanes = lanes or Lanes()
         self._providers = StoreProviders(store)
+        self._handing = Handing(store, dispatcher, owner, settings.heartbeat_seconds)
         lease = _ms(settings.lease_seconds)
         self._committing = Committing(store, dispatcher, flows, owner, lease, draining, lambda: len(heartbeat), fetching)
 
@@ -99,8 +101,8 @@ class Rounds:
             delivery: the message's, where this process receives messages itself; it may bring the claim, and takes what the commit fetches.
 
         Returns:
-            A word: why the claim was refused, ``fenced``, or what the commit came to (``continued``, ``completed``, ...);
-            and the error of an attempt that failed.
+            A word: why the claim was refused (``handed_on``: workers that play the flow have the message), ``fenced``,
+            or what the commit came to (``continued``, ``completed``, ...); and the error of an attempt that failed.
 
         Raises:
             StoreUnavailable: the server was away for too long; the sweep of any worker takes the run up again.
@@ -111,8 +113,9 @@ class Rounds:
             with about(facts):
                 answer = self._claim(run_id, epoch, step)
                 if isinstance(answer, Refused):
-                    self._tell_refusal(run_id, epoch, step, answer)
-                    return Attempt(answer.word)
+                    to = self._handing.hand_on(run_id, answer.detail) if answer.word == "unknown" else None
+                    self._tell_refusal(run_id, epoch, step, answer, to)
+                    return Attempt("handed_on" if to else answer.word)
             claim = answer
         begin = True
         if delivery is not None:
@@ -286,8 +289,10 @@ class Rounds:
         return min(limits) if limits else None
 
     @staticmethod
-    def _tell_refusal(run_id: str, epoch: int, step: int, refused: Refused) -> None:
-        if refused.word == "unknown":
+    def _tell_refusal(run_id: str, epoch: int, step: int, refused: Refused, to: str | None) -> None:
+        if to is not None:
+            logger.info("run %s: flow %r is not played here; its message was handed on to %s", run_id, refused.detail, to)
+        elif refused.word == "unknown":
             logger.warning(
                 "run %s waits: flow %r is not known here, or not enabled (enabled_flows); it is offered to other workers",
                 run_id,

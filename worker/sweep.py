@@ -14,6 +14,7 @@ from worker.dispatch import Dispatcher
 from worker.processes import process_name
 from worker.record import SCHEMA
 from worker.settings import Settings
+from worker.standing import ALIVE_BEATS
 from worker.store import Store, StoreUnavailable
 from worker.store.keys import role_of
 from worker.telemetry.switch import is_on
@@ -116,6 +117,7 @@ class Sweeper:
             schema=SCHEMA,
             every=None if self._made else round(every * 1000) or None,
             made=self._made,
+            alive=round(ALIVE_BEATS * self._settings.heartbeat_seconds * 1000),
         )
         self._dispatcher.hand_over(batch.handed)
         self._quarantine_unplayable([run_id for run_id, word in batch.report if word in PUSHED])

@@ -8,6 +8,7 @@ from typing import Any
 from tests.model.state import ENDED, LIVE, MOST_ATTEMPTS, STALE, UNMADE, Run, World
 from tests.support import runs
 from worker.store import Store
+from worker.store.keys import OF_SET
 
 TICK = 1_000
 ROLES = ("controller", "executor")
@@ -32,6 +33,11 @@ def difference(store: Store, w: World) -> str:
             same = [pair == STALE or text == runs.named(f"r{place}", *pair) for text, (place, pair) in zip(there, line, strict=False)]
             if len(there) != len(line) or not all(same):
                 return f"list {queue}: the real server has {there}, the model {line}"
+    if w.config.hands_on:
+        there = runs.messages(store, f"{ROLES[0]}.{OF_SET}a")
+        same = [pair == STALE or text == runs.named(f"r{place}", *pair) for text, (place, pair) in zip(there, w.apart, strict=False)]
+        if len(there) != len(w.apart) or not all(same):
+            return f"the list of a set of flows: the real server has {there}, the model {w.apart}"
     return ""
 
 
@@ -53,6 +59,7 @@ def _model(w: World, place: int, run: Run) -> dict[str, Any]:
     seen["intent"], seen["result"] = bool(run.intent), bool(run.result)
     if w.config.stays:
         seen["erred"] = run.erred
+    seen["handed on"] = run.phase == "queued" and run.handed_on == (run.epoch, run.step)
     return seen
 
 
@@ -91,6 +98,7 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     seen["listed"] = bool(line)
     seen["last answer"] = found.get("last_answer") if model.last_token else None
     seen["intent"], seen["result"], seen["erred"] = "intent" in found, "o:charge" in found, "last_error" in found
+    seen["handed on"] = phase == "queued" and found.get("handed_to", "").startswith(f"{found['epoch']} {found['step']} ")
     assert phase not in ENDED or "ended_at" in found
     return seen
 

@@ -42,6 +42,7 @@ class Config:
     forfeits: bool = False
     intents: bool = False  # rounds carry out a command that is not idempotent, and record results
     ignorant: bool = False  # workers that do not know the flow
+    hands_on: bool = False  # what they are brought they may hand on to a list of workers that know it, who come and go
     pauses: bool = False
     grown: bool = False  # the first round's message was sent again, in a line too long to be searched: it is looked at less often
     deletes: bool = False
@@ -77,7 +78,21 @@ class Config:
 
     def initial(self, rules: Rules) -> list[tuple[Any, ...]]:
         """Where it begins: every run submitted, in each way that it may be."""
-        empty = ((None,) * self.runs, (), (), ((),) * self.queues, (), (0,) * self.queues, (frozenset(),) * self.queues, False, 0, None, ())
+        empty = (
+            (None,) * self.runs,
+            (),
+            (),
+            ((),) * self.queues,
+            (),
+            (0,) * self.queues,
+            (frozenset(),) * self.queues,
+            False,
+            0,
+            None,
+            (),
+            (),
+            True,
+        )
         if self.deletes:
             world = World(empty, self, rules)
             for place in range(self.kept):
@@ -272,6 +287,23 @@ CONFIGURATIONS: dict[str, Config] = {
         starts=("queued", "waiting"),
         start=2,
         operations=("stop:now", "resume"),
+        kinds=("next", "end", "failed"),
+    ),
+    "handed on": Config(
+        "workers that do not know the flow, and hand its messages on to workers that do, who come and go",
+        ignorant=True,
+        hands_on=True,
+        operations=("stop:now", "resume"),
+        kinds=("next", "end", "give_back"),
+    ),
+    "handed on and paused": Config(
+        "the same while the flow is paused, rounds fail, and the run has a deadline",
+        ignorant=True,
+        hands_on=True,
+        pauses=True,
+        hold=1,
+        deadline=3,
+        slots=1,
         kinds=("next", "end", "failed"),
     ),
     "deleted": Config(

@@ -74,7 +74,7 @@ def lawful(w: World, place: int, run: Run) -> None:
 
 def timely(w: World) -> None:
     """Of every message: none is there before the commit that it follows from."""
-    for line in w.lists:
+    for line in (*w.lists, w.apart):
         for place, (epoch, step) in line:
             run = w.runs[place]
             early = run is not None and (epoch > run.epoch or step > run.step)
@@ -107,6 +107,6 @@ def moved(before: Run, after: Run, name: str, kind: str) -> None:
 
 
 #: The moves that may claim, those that may commit, and the moves of people.
-CLAIMS = ("take", "again", "resend_claim", "fetch", "deliver", "stay")
+CLAIMS = ("take", "take_apart", "again", "resend_claim", "fetch", "deliver", "stay")
 COMMITS = ("commit", "fetch", "stay")
 PEOPLE = ("op", "send")

@@ -32,13 +32,14 @@ GOOD = (
     "resend_stay",
     "begin",
     "deliver",
+    "take_apart",
 )
 
 
 def is_good(move: Move) -> bool:
     """Whether a healthy deployment makes this move by itself; people are not asked for anything."""
     match move:
-        case ("take" | "deliver", _, how):
+        case ("take" | "deliver", _, how) | ("take_apart", how):
             return how == "heard"
         case ("fetch", _, kind, heard, how, _):
             return kind in ("next", "end") and heard and how == "heard"
@@ -95,7 +96,7 @@ def act(w: World, move: Move) -> Any:
                 as_if_queued(w, place, old, run)
     if name == "sweep" and move[1] is None:
         _passed(w)
-    if not w.config.deletes and tuple(w.lists) != lists:
+    if not w.config.deletes and (tuple(w.lists) != lists or w.apart):
         timely(w)
     return reply
 

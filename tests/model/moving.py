@@ -27,6 +27,8 @@ def push(w: World, place: int, run: Run) -> None:
         w.handed.append((run.queue, place, run.message))
     else:
         put(w, run.queue, (place, run.message), consuming_end=again)
+    if w.rules.push_ends_the_hand_on:
+        run.handed_on = None
     run.phase, run.age, run.looked = "queued", 0, False
     run.waiting_for, run.waiting_until = "", None
     if w.rules.push_is_due:

@@ -22,6 +22,8 @@ from worker.store import Fetch, Granted, Store
 from worker.store import store as store_module
 
 TICK = 1_000
+#: A worker that has not left is alive, however long ago it came (ms).
+FOR_EVER = 10**12
 #: With it the sweep's spread of waits is a factor of 1 for the first run it looks at, and less than a tick away from it for the second.
 JITTER = 0.882
 #: Moves that end stories are made less often than those that go on with them.
@@ -40,6 +42,8 @@ LIKELY = {
     "stay": 60.0,
     "resend_stay": 4.0,
     "begin": 8.0,
+    "hand_on": 2.0,
+    "take_apart": 4.0,
     "deliver": 4.0,
 }
 ROLES = ("controller", "executor")
@@ -77,6 +81,9 @@ class Replay:
         self.names = 0
         self.deleted: Counter[int] = Counter()
         store.redis.hset(store.keys.queues, "swept_at", runs.clock(store))
+        self.apart = store.keys.queue_of_set(ROLES[0], "a")
+        if config.hands_on:
+            self._come(None)
 
     def name(self, kind: str) -> str:
         self.names += 1
@@ -122,6 +129,21 @@ class Replay:
             assert text is not None and (pair == STALE or text == runs.named(_id(place), *pair)), f"{text} was popped, not {pair}"
             pair = runs.parts(text)[1:]
         return "lost" if how == "lost" else self._again(w, place, pair, how)
+
+    def _take_apart(self, w: World, how: str) -> Any:
+        place, pair = w.apart[0]
+        text = str(self.store.redis.rpop(self.apart))
+        assert pair == STALE or text == runs.named(_id(place), *pair), f"{text} was popped, not {pair}"
+        return "lost" if how == "lost" else self._again(w, place, runs.parts(text)[1:], how)
+
+    def _hand_on(self, w: World, place: int) -> str:
+        return self.store.hand_on(_id(place), queue=self.apart, to="able", by="ignorant")[0]
+
+    def _leave(self, w: World) -> None:
+        self.store.withdraw("able")
+
+    def _come(self, w: World | None) -> None:
+        self.store.announce("able", {"lists": [self.apart]}, runs.clock(self.store), 0)
 
     def _again(self, w: World, place: int, pair: tuple[int, int], how: str) -> str:
         process = self.name("p")
@@ -356,7 +378,7 @@ class Replay:
         delays = {"loss_delay": config.delay * TICK, "loss_delay_max": config.delay * TICK}
         bounds = {"max_losses": config.max_losses, "max_failures": config.max_failures, "batch": config.batch}
         made = {_id(place): (str(epoch), str(step), runs.named(_id(place), epoch, step)) for place, epoch, step in w.made}
-        swept = self.store.sweep(lease=config.lease * TICK, jitter=JITTER, lengths=lengths, made=made, **delays, **bounds)
+        swept = self.store.sweep(lease=config.lease * TICK, jitter=JITTER, lengths=lengths, made=made, alive=FOR_EVER, **delays, **bounds)
         return [(int(run_id[1:]), word) for run_id, word in swept.report]
 
     def _forget(self, w: World) -> None:

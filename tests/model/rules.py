@@ -24,6 +24,11 @@ class Rules:
     paused_flows_are_held: bool = True  # decision 6
     paused_runs_send_nothing: bool = True  # decision 6
     unknown_flows_wait: bool = True
+    # hand_on, decision 38
+    hand_on_checks_phase: bool = True  # a run that has been claimed, stopped or ended meanwhile
+    hand_on_is_due: bool = True  # the promise
+    push_ends_the_hand_on: bool = True
+    hand_on_is_of_its_round: bool = True  # nothing takes it down at a claim
     # commit_round
     commit_checks_token: bool = True
     commit_checks_phase: bool = True
@@ -147,6 +152,8 @@ class Rules:
     made_is_of_the_round: bool = True  # decision 29
     sweep_marks_before_it_sends: bool = True
     sweep_looks_into_the_list: bool = True  # decision 3
+    sweep_looks_where_it_was_handed_on: bool = True  # decision 38
+    sweep_takes_back_from_the_dead: bool = True  # decision 38
     sweep_believes_the_cursor: bool = True
     lines_are_promoted: bool = True  # decision 8.1
     silent_broker_judges_nobody: bool = True  # decision 8.3

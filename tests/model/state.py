@@ -27,7 +27,7 @@ RUN = (
     "number", "first_number", "grace", "looked", "age", "message", "queue", "waiting_for", "waiting_until", "held_token", "held_until",
     "last_token", "last_answer", "last_fetched", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown",
     "expires", "nonce", "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
-    "erred", "ending", "unfinished", "patience",
+    "erred", "ending", "unfinished", "patience", "handed_on",
 )  # fmt: skip
 TIMES = ("due", "lease_until", "spared", "round_until", "waiting_until", "held_until", "i_until", "deadline", "not_before", "patience")
 
@@ -82,6 +82,7 @@ class Run:
     ending: bool  # the round that ends it is committed, and a person looks before its answer goes out
     unfinished: bool  # it has used up its cycles, and may be given more
     patience: int | None  # until when the failures of this step and epoch are tried again; None: none failed, or for ever
+    handed_on: tuple[int, int] | None  # epoch and step of the message that was handed on to workers that play the flow
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.__dict__ = dict(zip(RUN, values))  # noqa: B905 (strict takes time, and this is most of what a search does)
@@ -154,13 +155,15 @@ class World:
     """A thawed state, with what is fixed while it is explored: its configuration and its rules."""
 
     def __init__(self, frozen: tuple[Any, ...], config: Any, rules: Any) -> None:
-        runs, slots, clients, lists, handed, cursor, lines, self.paused, self.swept_at, self.silence, made = frozen
+        runs, slots, clients, lists, handed, cursor, lines, self.paused, self.swept_at, self.silence, made, apart, self.able = frozen
         self.config, self.rules, self.origin = config, rules, frozen
         self.runs: list[Run | None] = [None if run is None else Run(run) for run in runs]
         self.slots: list[Slot] = list(slots)
         self.clients: list[Client] = list(clients)
         self.lists: list[tuple[Any, ...]] = list(lists)  # of each queue, the consuming end first: (run, (epoch, step))
         self.handed: list[Any] = list(handed)  # outbox: (queue, run, message) that a caller has not yet published
+        #: The list that only workers consume which play the flow; ``able``: whether one of them lives.
+        self.apart: tuple[Any, ...] = apart
         self.cursor: list[int] = list(cursor)
         self.lines: list[frozenset[tuple[int, int]]] = list(lines)
         #: What the worker that swept last has made of what it was told: (run, epoch, step).
@@ -194,6 +197,8 @@ class World:
             self.swept_at,
             self.silence,
             tuple(self.made),
+            tuple([self._hint(*message) for message in self.apart]),
+            self.able,
         )
 
     def _forget(self, run: Run) -> None:
@@ -207,6 +212,8 @@ class World:
             run.age, run.looked = 0, False
         if phase == "completed":
             run.since_stop = None
+        if run.handed_on not in (None, (run.epoch, run.step)) and self.rules.hand_on_is_of_its_round:
+            run.handed_on = None
         if phase not in LIVE:
             run.number = run.first_number = 0
             run.grace = self.config.grace
@@ -302,4 +309,4 @@ class World:
 def server_of(w: World) -> tuple[Any, ...]:
     """What the server and the broker hold, without what workers and clients know."""
     runs = tuple([None if run is None else run.frozen() for run in w.runs])
-    return runs, tuple(w.lists), tuple(w.handed), tuple(w.cursor), tuple(w.lines), w.paused, w.swept_at, w.silence
+    return runs, tuple(w.lists), w.apart, w.able, tuple(w.handed), tuple(w.cursor), tuple(w.lines), w.paused, w.swept_at, w.silence

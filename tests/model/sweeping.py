@@ -185,6 +185,29 @@ def _sweep_leased(w: World, place: int, run: Run) -> str:
     return "delayed"
 
 
+def _sweep_handed_on(w: World, place: int, run: Run) -> str:
+    """Its message is in the list of workers that play the flow, or was taken from there; or none of them lives any more."""
+    rules, message = w.rules, (place, run.message)
+    if message in w.apart and w.able and rules.sweep_looks_where_it_was_handed_on:
+        run.looked = False
+        due_at(w, run, run.grace)
+        return "in_line"
+    if not w.able and not rules.sweep_takes_back_from_the_dead:
+        due_at(w, run, run.grace)
+        return "in_line"
+    if w.able and not run.looked:
+        run.looked = True
+        due_at(w, run, run.grace)
+        return "marked"
+    law("V4", message not in w.apart or not w.able, "a message is sent again though it is in line where it was handed on")
+    law("V4", message not in w.lists[run.queue][: w.config.searched], "a message is sent again though it is in line")
+    if not w.able and message in w.apart:
+        found = len(w.apart) - 1 - w.apart[::-1].index(message)
+        w.apart = w.apart[:found] + w.apart[found + 1 :]
+    push(w, place, run)
+    return "resent"
+
+
 def _sweep_queued(w: World, place: int, run: Run, lengths: list[int]) -> str:
     rules, config = w.rules, w.config
     length, message = lengths[run.queue], (place, run.message)
@@ -192,6 +215,8 @@ def _sweep_queued(w: World, place: int, run: Run, lengths: list[int]) -> str:
         due_at(w, run, run.grace)
         return "in_line"
     law("V4", length != NO_ANSWER, "a run is judged though the broker says nothing of its message")
+    if run.handed_on == (run.epoch, run.step) or (run.handed_on and not rules.hand_on_is_of_its_round):
+        return _sweep_handed_on(w, place, run)
     if length > 0 and run.number > w.cursor[run.queue] and rules.sweep_believes_the_cursor:
         run.looked = False
         w.lines[run.queue] = frozenset({entry for entry in w.lines[run.queue] if entry[1] != place} | {(run.number, place)})

@@ -20,7 +20,7 @@ from worker.store import Store
 #: Small enough for every push.
 QUICK = "forfeits"
 #: Configurations whose mutants are followed on the real Lua at every push.
-YOUNG = ("fetches", "stays", "endings")
+YOUNG = ("fetches", "stays", "endings", "handed on")
 #: Walks on the real Lua in the slow suite, for each configuration, and moves of each.
 WALKS = 8
 LENGTH = 40
@@ -64,7 +64,7 @@ def test_without_the_rule_the_search_finds_a_trace(rule: str) -> None:
     assert found.violation is not None and found.violation.law == mutant.law
 
 
-@pytest.mark.parametrize("name", ["stops", "fetches", "stays and fetches", "endings"])
+@pytest.mark.parametrize("name", ["stops", "fetches", "stays and fetches", "endings", "handed on"])
 def test_a_walk_on_the_real_lua_goes_where_the_model_goes(name: str, server: CrashableServer, prefix: str) -> None:
     assert walked(server, prefix, CONFIGURATIONS[name], 1).total() == LENGTH
 

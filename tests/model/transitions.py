@@ -79,6 +79,26 @@ def claim(w: World, place: int, epoch: int, step: int, own_token: int = 0, known
     return "ok", grant(w, run)
 
 
+def hand_on(w: World, place: int) -> str:
+    """hand_on.lua: ok, other, missing. Its caller does not play the flow, and has seen that others do."""
+    run = w.runs[place]
+    if run is None:
+        return "missing"
+    if (run.phase != "waiting" or run.waiting_for != "flow") and w.rules.hand_on_checks_phase:
+        return "other"
+    message = (place, run.message)
+    if message not in w.apart:
+        if len(w.apart) < w.config.longest:
+            w.apart = (*w.apart, message)
+        else:
+            w.cut = True
+    run.phase, run.age, run.looked, run.unknown = "queued", 0, False, 0
+    run.waiting_for, run.waiting_until = "", None
+    run.handed_on = (run.epoch, run.step)
+    due_at(w, run, run.grace if w.rules.hand_on_is_due else None)
+    return "ok"
+
+
 def grant(w: World, run: Run) -> int:
     """What a claim that is granted writes; the token."""
     rules, config = w.rules, w.config
@@ -153,7 +173,9 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
         answer = "stopped"
     elif kind == "next":
         if rules.commit_pushes:
+            handed_on = run.handed_on
             push(w, place, run)
+            run.handed_on = handed_on  # the short way of a plain round (continuing.lua) takes nothing down
         else:
             run.phase = "queued"
             due_at(w, run, run.grace)

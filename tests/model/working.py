@@ -9,7 +9,7 @@ from tests.model.fetching import REFUSED
 from tests.model.laws import law
 from tests.model.rounds import committed, granted
 from tests.model.state import NOTHING, Run, Slot, World, server_of
-from tests.model.transitions import claim, commit, extend, forfeit, record_intent, record_once
+from tests.model.transitions import claim, commit, extend, forfeit, hand_on, record_intent, record_once
 
 Move = tuple[Any, ...]
 Pair = tuple[int, int]
@@ -24,6 +24,11 @@ def possible(w: World) -> list[Move]:
     for queue, line in enumerate(w.lists):
         if line:
             moves += [("take", queue, how) for how in (*hows, "lost")]
+    if config.hands_on:
+        if w.apart and w.able:
+            moves += [("take_apart", how) for how in (*(how for how in hows if how != "ignorant"), "lost")]
+        moves += [("hand_on", place) for place, run in enumerate(w.runs) if run is not None]
+        moves.append(("leave",) if w.able else ("come",))
     if config.again and free:
         for place, run in enumerate(w.runs):
             if run is not None:
@@ -84,6 +89,23 @@ def take(w: World, queue: int, how: str) -> str:
     (place, pair), *rest = w.lists[queue]
     w.lists[queue] = tuple(rest)
     return "lost" if how == "lost" else again(w, place, pair, how)
+
+
+def take_apart(w: World, how: str) -> str:
+    """The same of the list of workers that play the flow."""
+    (place, pair), *rest = w.apart
+    w.apart = tuple(rest)
+    return "lost" if how == "lost" else again(w, place, pair, how)
+
+
+def leave(w: World) -> None:
+    """The last worker that plays the flow leaves or dies, and is no longer taken for alive."""
+    w.able = False
+
+
+def come(w: World) -> None:
+    """A worker comes that plays the flow."""
+    w.able = True
 
 
 def again(w: World, place: int, pair: Pair, how: str) -> str:
@@ -271,6 +293,10 @@ def record(w: World, place: int) -> str:
 
 MOVES = {
     "take": take,
+    "take_apart": take_apart,
+    "hand_on": hand_on,
+    "leave": leave,
+    "come": come,
     "again": again,
     "resend_claim": resend_claim,
     "commit": settle,

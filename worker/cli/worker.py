@@ -95,6 +95,7 @@ class Play:
         from worker.app import engine_of, make_app
         from worker.cli.exits import INTERNAL, USAGE, Failed
         from worker.cli.leaving import Leaving
+        from worker.handing import differences
         from worker.logs import set_up_logging
         from worker.places import place_of
 
@@ -116,7 +117,12 @@ class Play:
 
         signals.setup_logging.connect(lambda **_: set_up_logging(settings.log_format, several=not alone), weak=False)
         signals.worker_ready.connect(Leaving(engine, alone).watch, weak=False)
-        signals.worker_ready.connect(lambda **_: say_ready((told, messages)), weak=False)
+
+        def ready(**_: Any) -> None:
+            differing = differences(engine.store, settings.heartbeat_seconds, engine.name, role, played)
+            say_ready(({**told, **({"differing": differing} if differing else {})}, messages))
+
+        signals.worker_ready.connect(ready, weak=False)
         signals.celeryd_after_setup.connect(lambda **_: _hide_warnings(), weak=False)  # setting up its logging, Celery shows them again
         # Not by Celery's command line: what that imports (a shell of its own, colours) is a fifth of a worker's start.
         worker = app.Worker(
@@ -147,6 +153,11 @@ class Play:
             logging.getLogger("holdfast.worker").info(sentence)
         else:
             click.echo(sentence, err=True)
+        for difference in told.get("differing", ()):
+            if self.settings.log_format == "json":
+                logging.getLogger("holdfast.worker").warning(difference)
+            else:
+                click.echo(f"note: {difference}", err=True)
 
 
 def _hide_warnings() -> None:

@@ -33,7 +33,7 @@ class Channel(pyamqp.Channel):  # type: ignore[misc]
     def basic_consume(self, queue: str = "", *args: Any, callback: Callable[[Any], None] | None = None, **options: Any) -> Any:
         """Consume; a queue of the app's own is its own business."""
         prefix = self._option("guard_prefix") or "holdfast"
-        if callback is not None and queue in Keys(prefix).queue_names:
+        if callback is not None and Keys(prefix).is_of_rounds(queue):
             callback = partial(self._sifted, queue, callback, bool(options.get("no_ack")))
         return super().basic_consume(queue, *args, callback=callback, **options)
 

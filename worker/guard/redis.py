@@ -86,7 +86,7 @@ class Guarded(KombuChannel):  # type: ignore[misc]
         queue, text = answer
         name = queue.decode("utf-8", "replace") if isinstance(queue, bytes) else str(queue)
         round_queue = name.rsplit(self.sep, 1)[0]
-        if round_queue not in Keys(self.guard_prefix).queue_names:
+        if not Keys(self.guard_prefix).is_of_rounds(round_queue):
             return answer  # a queue of the app's own is its own business
         try:
             return [queue, json.dumps(self._shapes.sifted(text, round_queue))]
@@ -118,7 +118,7 @@ class Guarded(KombuChannel):  # type: ignore[misc]
         """
         answer = super()._basic_cancel(consumer_tag)
         popping = self._in_poll
-        if popping and not self.active_queues and self._waits_for <= set(Keys(self.guard_prefix).queue_names):
+        if popping and not self.active_queues and all(map(Keys(self.guard_prefix).is_of_rounds, self._waits_for)):
             if popping.is_connected and popping.can_read():
                 with suppress(Empty):
                     self._brpop_read()  # there is nobody to take it, so kombu puts it back
@@ -133,7 +133,7 @@ class Guarded(KombuChannel):  # type: ignore[misc]
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         """Rounds are pushed to their list, not routed through a binding: none is written for them (a full server would refuse)."""
-        if queue not in Keys(self.guard_prefix).queue_names:
+        if not Keys(self.guard_prefix).is_of_rounds(queue):
             super()._queue_bind(exchange, routing_key, pattern, queue)
 
 

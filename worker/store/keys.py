@@ -8,6 +8,9 @@ from functools import cached_property
 #: The indexes, in the order in which every script takes them.
 INDEXES = ("live", "interrupted", "stopped", "completed", "errored")
 
+#: How the last part of the name of a queue of one set of flows begins.
+OF_SET = "flows-"
+
 #: The roles, each with a broker list of its own.
 ROLES = ("controller", "executor")
 
@@ -116,6 +119,17 @@ class Keys:
     def queue_names(self) -> tuple[str, ...]:
         """The broker's lists, one a role."""
         return tuple(self.queue(role) for role in ROLES)
+
+    def queue_of_set(self, role: str, flow_set: str) -> str:
+        """List: Celery's queue of the workers of this role that play exactly this set of flows; what others cannot play comes there."""
+        return f"{self.queue(role)}.{OF_SET}{flow_set}"
+
+    def is_of_rounds(self, queue: str) -> bool:
+        """Whether a broker's queue is one of these."""
+        if queue in self.queue_names:
+            return True
+        base, _, last = queue.rpartition(".")
+        return last.startswith(OF_SET) and base in self.queue_names
 
     def line(self, queue: str) -> str:
         """Sorted set: runs that the sweep saw in line there, by the number of their message."""

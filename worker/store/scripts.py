@@ -32,6 +32,7 @@ TRANSITIONS = (
     "delete_run",
     "examine_run",
     "offer_again",
+    "hand_on",
     "sweep_due",
 )
 

@@ -121,7 +121,10 @@ class Store(Reads):
         # What still stands of the intents is no field that is written as it is.
         named |= {"intent": given.pop("intent", None), "artifacts": 2 * len(artifacts) if artifacts else None}
         rest = [*(text for pair in (artifacts or {}).items() for text in pair), *additions]
-        answer = self._run("commit_round", run_id, named, given, rest, idempotency_key)
+        keys = self.keys.of_run(run_id, idempotency_key)
+        if fetch is not None and fetch.lists[0] not in self.keys.queue_names:  # lists of its own come first
+            keys += [name for name in fetch.lists if name not in self.keys.queue_names]
+        answer = self._call("commit_round", keys, named, given, rest, run_id)
         fetched = self._fetched(answer[2], fetch) if fetch is not None and len(answer) > 2 else None
         return answer[0], answer[1] if len(answer) > 1 else "", fetched
 
@@ -265,6 +268,11 @@ class Store(Reads):
         named = {"op": op, "epoch": epoch, "step": step, "message": message, "after": after, "digest": digest}
         return self._run("retry_run", run_id, named, fields, idempotency_key=idempotency_key)
 
+    def hand_on(self, run_id: str, *, queue: str, to: str, by: str) -> tuple[str, list[tuple[str, str]]]:
+        """Hand a run's message on to the workers that consume ``queue``; the word of hand_on.lua, and what is to be published."""
+        word, *handed = self._call("hand_on", [*self.keys.of_run(run_id), queue], {"list": queue, "to": to, "by": by}, run_id=run_id)
+        return word, [(handed[0], handed[1])] if word == "ok" and handed else []
+
     def quarantine(self, run_id: str, *, epoch: str, step: str, message: str, error: str, idempotency_key: str | None = None) -> list[str]:
         """End a queued run whose stored message is none of its round; the words of quarantine_run.lua."""
         named = {"epoch": epoch, "step": step, "message": message, "error": error}
@@ -291,9 +299,12 @@ class Store(Reads):
         lengths: Mapping[str, int] | None = None,
         schema: str | None = None,
         every: int | None = None,
+        alive: int = 10_000,
         made: Mapping[str, tuple[str, str, str]] | None = None,
     ) -> Swept:
         """Look at what is due, re-enqueue what is overdue. Durations in ms.
+
+        ``alive``: a worker that announced itself within so many ms is taken for alive.
 
         ``every``: nothing is done where anybody swept within so many ms. ``lengths``: messages on each of the broker's lists, where
         the scripts cannot see them; empty: the broker does not answer. ``made``: epoch, step and message of runs that a sweep before
@@ -307,7 +318,14 @@ class Store(Reads):
             "max_failures": max_failures,
             "jitter": f"{jitter:.6f}",
         }
-        named |= {"loss_delay": loss_delay, "loss_delay_max": loss_delay_max, "hold": PAUSED_LOOK, "schema": schema, "every": every}
+        named |= {
+            "loss_delay": loss_delay,
+            "loss_delay_max": loss_delay_max,
+            "hold": PAUSED_LOOK,
+            "schema": schema,
+            "every": every,
+            "alive": alive,
+        }
         named |= {f"length:{queue}": length for queue, length in (lengths or {}).items()}
         named |= {f"made:{run_id}": " ".join(message) for run_id, message in (made or {}).items()}
         report, handed = (list(zip(flat[::2], flat[1::2], strict=True)) for flat in self._call("sweep_due", self.keys.of_sweep(), named))

@@ -66,7 +66,12 @@ def in_line(case: Case) -> Verdict:
     cursor, pushed = (int(number(standing.queues.get(f"{case.queue}:{name}")) or 0) for name in ("cursor", "pushed"))
     length = standing.length or 0
     position = standing.place if standing.place is not None else min(max(0, number_of_run - cursor), length)
-    if position:
+    if case.fields.get("handed_to", "").startswith(f"{case.count('epoch')} {case.count('step')} "):
+        text = (
+            f"A worker that does not play flow {case.flow!r} took its message and handed it on to workers that do ({names(case.willing)}); "
+            "one of them takes it as soon as it has a place free. There is nothing to do"
+        )
+    elif position:
         slots = sum(int(worker.info.get("concurrency", 0)) for worker in case.willing)
         text = (
             f"It is number {position} of {length} in line for {names(case.willing)}, {slots} rounds at once. "

@@ -132,6 +132,8 @@ def _between(event: Event) -> tuple[str, str]:
             return "retried", "good"
         case "resent":
             return "its message was lost or is late, and was sent again", "wait"
+        case "handed_on":
+            return f"worker {data.get('by', '?')} does not play this flow; handed on to {data.get('to', '?')}", "wait"
         case "given_back":
             return "given back by a worker that leaves", "wait"
         case other:

@@ -55,6 +55,7 @@ local function push(k, run, now)
   set(k, 'number', run.number, 'queued_at', whole(now))
   if run.looked == '1' then set(k, 'looked', '0') end
   if run.waiting_for then unset(k, 'waiting_for', 'waiting_until') end
+  if run.handed_to then unset(k, 'handed_to') end
   due_at(k, run, now + number(run.grace))
 end
 

@@ -3,6 +3,7 @@
 -- KEYS  1 due set   2 queues hash   3..7 indexes as in reading.lua   8 paused flows   9.. the broker's lists, then as many lines, in their order
 -- ARGV  prefix (of the run keys, which only the sweep may derive), batch, lease (the shortest in use), max_losses, max_failures,
 --       loss_delay, loss_delay_max, jitter (0..1), hold (until a run of a paused flow is looked at again),
+--       [alive] (a worker that announced itself within so many ms is taken for alive),
 --       [every] (nothing is done where a sweep was made within so many ms), [schema] (the newest the caller reads), [outbox], and with it [length:LIST] (messages that the broker holds; absent where it does not answer),
 --       [made:ID] (EPOCH STEP MESSAGE: of a run that the caller was told is unmade; it is looked at now)
 -- Returns what became of the runs looked at, and what the caller is to publish (LIST MESSAGE, only in the outbox). The first is a flat list ID WORD (or KEY damaged, for a shared key that is not what it should be): resent | marked | in_line | freed (lease lapsed, queued again) | delayed (again, and waits) |
@@ -224,8 +225,59 @@ local function sweep_leased(k, run, order)
   return 'delayed'
 end
 
+-- The list that the message of this very round was handed on to (hand_on.lua).
+local function handed_list(run)
+  local epoch, step, list = match(run.handed_to or '', '^(%d+) (%d+) (.+)$')
+  if epoch == run.epoch and step == run.step and string.sub(list, 1, #run.queue + 1) == run.queue .. '.' then return list end
+end
+
+-- Whether a worker that lives says that it consumes this list. Read where it is asked for: hardly any run was handed on.
+local announced
+local function is_consumed(list)
+  if not announced then
+    announced = {}
+    local infos = pcall('HGETALL', arg.prefix .. ':workers:info')
+    for i = 1, #infos, 2 do -- nothing of what is no hash
+      local beat = pcall('ZSCORE', arg.prefix .. ':workers', infos[i])
+      if type(beat) == 'string' and tonumber(beat) >= now - number(arg.alive) then announced[#announced + 1] = infos[i + 1] end
+    end
+  end
+  for _, info in ipairs(announced) do
+    if find(info, '"' .. list .. '"', 1, true) then return true end
+  end
+  return false
+end
+
 local function unmark(k, run)
   if run.looked == '1' then set(k, 'looked', '0') end
+end
+
+-- Workers that play its flow have its message; where they do not, or none of them is left, it goes to the queue of all.
+local function sweep_handed_on(k, run, list, grace)
+  local consumed = is_consumed(list)
+  if consumed and not outbox then
+    local waiting = pcall('LLEN', list)
+    local long = type(waiting) == 'number' and waiting > SEARCHED
+    if long or type(pcall('LPOS', list, run.message, 'MAXLEN', SEARCHED)) == 'number' then
+      unmark(k, run)
+      due_at(k, run, now + (long and math.max(grace, run.queued_at and now - number(run.queued_at) or 0) or grace))
+      return 'in_line'
+    end
+  end
+  if consumed and run.looked ~= '1' then
+    set(k, 'looked', '1')
+    due_at(k, run, now + grace)
+    return 'marked'
+  end
+  if outbox then -- what was published there may be in line still: the next copy waits twice as long
+    run.grace = whole(grace * 2)
+    set(k, 'grace', run.grace)
+  elseif not consumed then
+    pcall('LREM', list, -1, run.message) -- nobody would take it; an older access list refuses, and then it is left to lie there
+  end
+  event(k, run, now, 'resent', 'number', run.number)
+  push(k, run, now)
+  return 'resent'
 end
 
 local function sweep_queued(k, run)
@@ -235,6 +287,8 @@ local function sweep_queued(k, run)
     due_at(k, run, now + grace)
     return 'in_line'
   end
+  local list = handed_list(run)
+  if list then return sweep_handed_on(k, run, list, grace) end
   if length > 0 and number(run.number) > number(call('HGET', k.queues, run.queue .. ':cursor')) then
     -- Looked at again when the cursor has passed it (above), and, should the line stand still, ever more seldom.
     unmark(k, run)

@@ -8,7 +8,7 @@
 
 (() => {
   const EVENTS = ["submitted", "committed", "interrupted", "resumed", "stop_requested", "stopped", "completed", "errored", "retried",
-    "failed", "lost", "resent", "given_back"];
+    "failed", "lost", "resent", "given_back", "handed_on"];
   const SOONEST = 500; // milliseconds between two looks, however much happens
   const { live, liveSeconds = "2", liveEvents } = document.body.dataset;
   const away = document.getElementById("away");
