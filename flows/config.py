@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from flows.approvals import Approval, approval_of, matching
 from flows.definition import known
+from flows.durations import as_seconds
 from flows.errors import BadReply, InvalidFlow
 from flows.results import MOST
 from flows.retries import Retry
@@ -96,7 +97,7 @@ class ApprovalConfig(_Strict):
 
     when: dict[str, list[str]] | None = None
     unless: dict[str, list[str]] | None = None
-    deadline: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    deadline: Annotated[float | None, BeforeValidator(as_seconds)] = Field(default=None, gt=0, allow_inf_nan=False)
     default: Any = "refuse"
 
     @model_validator(mode="after")

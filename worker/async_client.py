@@ -174,9 +174,9 @@ class AsyncClient:
         """The paused flows."""
         return await _threaded(self._client.paused_flows)
 
-    async def wait(self, run_id: str, timeout: float | None = None) -> Run:  # noqa: ASYNC109  the same signature as Client.wait
+    async def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:  # noqa: ASYNC109  the same signature as Client.wait
         """The run once it has ended or is interrupted; raises TimeoutError, RunNotFound."""
-        arguments.timeout(timeout)
+        timeout = arguments.timeout(timeout)
         patience = None if timeout is None else time.monotonic() + timeout
         pause = FIRST_LOOK
         while True:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from flows.base import Role
 from flows.config import CommandConfig, ExecutorConfig, RetryConfig, SubflowsConfig
 from flows.definition import NAME
+from flows.durations import as_seconds
 from flows.executors.mcp.declaration import ServerConfig
 from flows.results import MOST
 
 Name = Annotated[str, Field(pattern=f"^(?:{NAME.pattern})$")]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, BeforeValidator(as_seconds), Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Kind = Literal["string", "integer", "number", "boolean", "array", "object", "any"]
 

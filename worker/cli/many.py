@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import click
 
+from flows.durations import seconds_of
 from worker.cli import output
 from worker.words.texts import count
 
-UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 yes_option = click.option("--yes", is_flag=True, help="Do not ask before doing it to many.")
 
 
 def age(_ctx: click.Context, _option: click.Parameter, text: str | None) -> timedelta | None:
-    """The callback of an option that takes ``90s``, ``30m``, ``12h``, ``7d`` or ``2w``."""
+    """The callback of an option that takes ``90s``, ``30m``, ``12h``, ``7d``, ``2w`` or a duration of ISO 8601."""
     if text is None:
         return None
-    found = re.fullmatch(r"(\d{1,6})([smhdw])", text.strip())
-    if found is None:
-        raise click.BadParameter(f"{text!r} is no age; expected a number and a unit: 90s, 30m, 12h, 7d or 2w")
-    return timedelta(**{UNITS[found[2]]: int(found[1])})
+    try:
+        return timedelta(seconds=seconds_of(text))
+    except (ValueError, OverflowError) as error:
+        raise click.BadParameter(f"{text!r} is no age; expected 90s, 30m, 12h, 7d, 2w or PT12H") from error
 
 
 def each(ids: Sequence[str], verb: str, done: str, act: Callable[[str], object], *, yes: bool, as_json: bool) -> None:

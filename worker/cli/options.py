@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import click
@@ -40,3 +41,31 @@ def model_options(command: _F) -> _F:
     url = click.option("--model-url", metavar="URL", help="A server that speaks OpenAI's protocol, such as http://localhost:11434/v1.")
     name = click.option("--model", metavar="NAME", help="The model of flows that name none: provider:name, or the server's name for it.")
     return name(url(command))
+
+
+def seconds(_ctx: click.Context, _option: click.Parameter, text: str | None) -> float | None:
+    """The callback of an option that takes a duration: ``90s``, ``10m``, ``7d``, ``PT10M`` or seconds."""
+    from flows.durations import seconds_of
+
+    try:
+        return None if text is None else seconds_of(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def when(_ctx: click.Context, _option: click.Parameter, text: str | None) -> datetime | timedelta | None:
+    """The callback of an option that takes a duration from now, or a time of ISO 8601 (without a zone: the time here)."""
+    from flows.durations import EXPECTED, seconds_of
+
+    if text is None:
+        return None
+    try:
+        return timedelta(seconds=seconds_of(text))
+    except OverflowError as error:
+        raise click.BadParameter(f"{text!r} leads out of the calendar") from error
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text.strip()).astimezone()
+    except (ValueError, OverflowError) as error:
+        raise click.BadParameter(f"{text!r} is no time; expected {EXPECTED}, or a time like 2026-11-22T08:00") from error

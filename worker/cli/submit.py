@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from worker.cli import output
 from worker.cli.on_app import engine_here, program
-from worker.cli.options import json_option, url_option
+from worker.cli.options import json_option, url_option, when
 from worker.cli.server import client_for
 from worker.places import place_of
 from worker.telemetry.exporting import exporting
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 @click.option("--interrupt-before", metavar="NODE", multiple=True, help="Pause before this node.")
 @click.option("--interrupt-after", metavar="NODE", multiple=True, help="Pause after this node.")
 @click.option("--max-rounds", metavar="N", type=int, help="End unfinished after so many cycles.")
-@click.option("--not-before", metavar="SECONDS", type=float, help="Start no sooner than in so many seconds.")
-@click.option("--deadline", metavar="SECONDS", type=float, help="Give up in so many seconds.")
+@click.option("--not-before", metavar="WHEN", callback=when, help="Start no sooner: 90s, 10m, 7d from now, or a time.")
+@click.option("--deadline", metavar="WHEN", callback=when, help="Give up then: 90s, 10m, 7d from now, or a time.")
 @click.option("--budget", "budgets", metavar="NAME=AMOUNT", multiple=True, help="Spend no more: tokens, money, seconds, commands.NAME.")
 @click.option("--retry", metavar="BOUNDS", help="Give up sooner: max_attempts=5,within=10m,not_on=NAME.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="A text of your own by which to know the run.")
@@ -52,8 +53,8 @@ def submit_command(
     interrupt_before: tuple[str, ...],
     interrupt_after: tuple[str, ...],
     max_rounds: int | None,
-    not_before: float | None,
-    deadline: float | None,
+    not_before: datetime | timedelta | None,
+    deadline: datetime | timedelta | None,
     budgets: tuple[str, ...],
     retry: str | None,
     labels: tuple[str, ...],

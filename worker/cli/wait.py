@@ -8,14 +8,16 @@ from worker.cli import output
 from worker.cli.exits import RUN_GOES_ON, Failed
 from worker.cli.follow import end_code
 from worker.cli.lines import last_words
-from worker.cli.options import json_option, run_argument, url_option
+from worker.cli.options import json_option, run_argument, seconds, url_option
 from worker.cli.server import client_for
 from worker.cli.short_ids import known_id
 
 
 @click.command("wait")
 @run_argument
-@click.option("--timeout", metavar="SECONDS", type=click.FloatRange(min=0), help="Wait no longer; the run goes on, and the exit code is 9.")
+@click.option(
+    "--timeout", metavar="TIME", callback=seconds, help="Wait no longer (90s, 10m, PT1H); the run goes on, and the exit code is 9."
+)
 @json_option
 @url_option
 @click.pass_context

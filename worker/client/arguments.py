@@ -170,10 +170,13 @@ def flag(value: object, name: str) -> None:
         raise wrong(name, "True or False", value)
 
 
-def timeout(value: object) -> None:
-    """Seconds, or None; what is below zero has run out already."""
+def timeout(value: object) -> float | None:
+    """Return the seconds of a timeout (seconds, a timedelta or None); what is below zero has run out already."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value)):
-        raise wrong("timeout", "a number of seconds, or None", value)
+        raise wrong("timeout", "a number of seconds, a timedelta, or None", value)
+    return value
 
 
 def moment_before(older_than: object, now: object) -> datetime | None:

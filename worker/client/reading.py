@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 
 from flows.extras import FEEDBACK, public
@@ -71,13 +72,13 @@ class Reading(Connected):
         arguments.submitter(submitted_by)
         return status_counts(self._store, submitted_by)
 
-    def wait(self, run_id: str, timeout: float | None = None) -> Run:
+    def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:
         """The run once it has ended (completed, errored, stopped) or is interrupted.
 
         Raises:
             TimeoutError: it has not within ``timeout`` seconds; the run goes on.
         """
-        arguments.timeout(timeout)
+        timeout = arguments.timeout(timeout)
         patience = None if timeout is None else time.monotonic() + timeout
         last: str | None = None
         while True:

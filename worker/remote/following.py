@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Iterator
+from datetime import timedelta
 
 from worker.client import arguments
 from worker.errors import RunNotFound
@@ -34,13 +35,13 @@ PAGE = 1000
 class Following(Reading):
     """Waits."""
 
-    def wait(self, run_id: str, timeout: float | None = None) -> Run:
+    def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:
         """The run once it has ended (completed, errored, stopped) or is interrupted.
 
         Raises:
             TimeoutError: it has not within ``timeout`` seconds; the run goes on.
         """
-        arguments.timeout(timeout)
+        timeout = arguments.timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         after: str | None = None
         while True:

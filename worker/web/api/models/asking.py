@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from flows.budgets import MOST as MOST_OF_A_BUDGET
+from flows.durations import as_seconds, is_duration, seconds_of
 from worker.client.arguments import NONCE
 from worker.run import RunStatus
 from worker.submission import RUN_ID
@@ -20,12 +21,16 @@ MOST_ROUNDS = 10**9
 
 
 def moment(given: object) -> object:
-    """A time as it comes: a text of ISO 8601 with its time zone, or seconds from now."""
+    """A time as it comes: a text of ISO 8601 with its time zone, a duration from now, or seconds from now."""
+    if isinstance(given, str) and is_duration(given):
+        given = seconds_of(given)
     if isinstance(given, str):
         try:
             found = datetime.fromisoformat(given)
         except ValueError as error:
-            raise ValueError(f"{given[:40]!r} is no time; expected one like 2026-11-22T08:00:00+01:00, or seconds from now") from error
+            raise ValueError(
+                f"{given[:40]!r} is no time; expected one like 2026-11-22T08:00:00+01:00, a duration like 10m, or seconds from now"
+            ) from error
         if found.tzinfo is None:
             raise ValueError(f"{given!r} has no time zone; expected one like {given}Z or {given}+01:00")
         return found
@@ -43,7 +48,14 @@ When = Annotated[
     datetime | float | None,
     BeforeValidator(moment),
     WithJsonSchema(
-        {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "number", "minimum": 0, "maximum": LONGEST}, {"type": "null"}]}
+        {
+            "anyOf": [
+                {"type": "string", "format": "date-time"},
+                {"type": "string", "pattern": "^[1-9][0-9]{0,2}[smhd]$"},
+                {"type": "number", "minimum": 0, "maximum": LONGEST},
+                {"type": "null"},
+            ]
+        }
     ),
 ]
 Amounts = dict[str, Annotated[float, Field(gt=0, le=MOST_OF_A_BUDGET)]]
@@ -130,7 +142,7 @@ class DeleteMany(Asked):
 
     status: Literal["completed", "errored", "stopped"]
     flow: FlowName | None = None
-    older_than_seconds: Annotated[float, Field(ge=0, le=LONGEST)] | None = None
+    older_than_seconds: Annotated[float, BeforeValidator(as_seconds), Field(ge=0, le=LONGEST)] | None = None
     """Only runs to which nothing has happened for so long."""
 
 
