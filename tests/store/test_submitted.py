@@ -181,3 +181,15 @@ def test_what_is_done_to_many_is_done_to_one_submitters_alone(client: Client) ->
     assert len(deleted) == 6 and not [each for each in deleted if each.why_not]
     assert {run.id for run in client.runs(submitted_by="ann")} == {each.run_id for each in retried}
     assert {status: of("bob", status) for status in statuses} == theirs
+
+
+def test_runs_that_are_gone_leave_the_list_when_others_are_submitted(client: Client) -> None:
+    """A service that submits and never lists must not leave an id behind for each run that there ever was."""
+    store = client._store
+    key = store.keys.submitted("ann")
+    stays = new(client, "ann")
+    store.redis.zadd(key, {f"gone{n}": 1_000_000 + n for n in range(500)})
+    for _ in range(20):
+        new(client, "ann")
+    left = store.redis.zrange(key, 0, -1)
+    assert len(left) == 21 and stays in left

@@ -51,7 +51,8 @@ class Keys:
         return f"{self.prefix}:index:{name}"
 
     def submitted(self, name: str) -> str:
-        """Sorted set of the ids of one submitter's runs, by creation (ms); runs that are gone leave it when somebody looks."""
+        """Sorted set of the ids of one submitter's runs, by creation (ms); runs that are gone leave it when others are submitted, or
+        somebody looks."""
         return f"{self.prefix}:submitted:{name}"
 
     def filters(self, name: str) -> str:

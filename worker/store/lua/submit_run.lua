@@ -52,7 +52,21 @@ if arg.content then
   call('SET', k.idem, arg.content .. ' ' .. arg.id)
   set(k, 'idem', arg.idempotency_key)
 end
-if submitted then call('ZADD', submitted, run.created_at, arg.id) end
+if submitted then
+  -- A run that is gone leaves the index of its submitter when others are submitted: of the oldest, and of some anywhere, should the oldest be
+  -- kept for long. Each submission takes out more than it adds, once most are gone.
+  for _, first in ipairs({ 0, now % math.max(1, call('ZCARD', submitted)) }) do
+    for _, count in ipairs({ 5, 45 }) do
+      local ids, gone = call('ZRANGE', submitted, first, first + count - 1), {}
+      for _, id in ipairs(ids) do
+        if call('EXISTS', key_of(k.due, id)) == 0 then gone[#gone + 1] = id end
+      end
+      in_parts('ZREM', submitted, gone, 1, #gone)
+      if #gone < count / 2 then break end
+    end
+  end
+  call('ZADD', submitted, run.created_at, arg.id)
+end
 run.step, run.message, run.number, run.grace = '0', arg.message, '0', run.resend
 event(k, run, now, 'submitted', 'flow', run.flow)
 tally(k, run, 'moves:submitted', 1)

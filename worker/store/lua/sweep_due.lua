@@ -39,7 +39,7 @@ if damaged then return { { damaged, 'damaged' }, {} } end
 local lease, jitter = number(arg.lease), tonumber(arg.jitter)
 local SEARCHED = 256 -- messages at the consuming end among which a resent one is looked for; about 20 microseconds
 local FORGOTTEN = 50 -- ended runs an index that are looked at in one sweep; under a microsecond each
-local PIECES = 20 -- and so many times as many while most of them are gone: 2,000 a second, more than runs can end
+local PIECES = 20 -- and so many times as many while a quarter of them is gone: 2,000 a second, more than runs can end
 local AHEAD = 10000 -- runs that are looked at when the clock was set back; about a microsecond each
 local PROMOTED = 1000 -- runs a list that leave their line in one sweep; about 7 microseconds each
 local PEEKED = 1000 -- runs whose phase is asked for in one sweep where more are due than it looks at; about a microsecond each
@@ -381,7 +381,7 @@ for _, index in ipairs({ base.completed, base.errored }) do
       end
       in_parts('ZREM', index, gone, 1, #gone)
       place = place + #ended - #gone
-      if #gone < FORGOTTEN / 2 then break end
+      if #gone < FORGOTTEN / 4 then break end
     end
   end
 end
