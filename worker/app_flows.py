@@ -27,8 +27,13 @@ def find_flows_of_app(app: Celery, sources: Sequence[str | type[Flow] | Flow]) -
     for source in sources:
         if not isinstance(source, str):
             _register(source)
-    app.autodiscover_tasks(related_name=MODULE, force=True)  # of installed Django apps
-    app.autodiscover_tasks(list(_packages(app)), related_name=MODULE, force=True)
+    try:
+        app.autodiscover_tasks(related_name=MODULE, force=True)  # of installed Django apps
+        app.autodiscover_tasks(list(_packages(app)), related_name=MODULE, force=True)
+    except InvalidFlow:
+        raise
+    except Exception as error:  # whatever a module raises; a worker then plays no rounds, and runs the app's own tasks
+        raise InvalidFlow(f"a module {MODULE} of Celery app {app.main!r} cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def _register(flow: type[Flow] | Flow) -> None:
