@@ -19,7 +19,7 @@ from worker.store.answers import NEWEST_TURNS
 STAY_SECONDS = 0.1
 
 #: What the hash no longer has once the round is done (commit_and_stay.lua).
-_ended = frozenset({"progress", "spared", "intent", "intent_token", "round_until", "once"})
+_ended = frozenset({"progress", "spared", "intent", "intent_token", "intent_at", "intent_by", "round_until", "once"})
 _results = Prefix(RESULT)
 
 

@@ -108,7 +108,7 @@ class Waiting:
         """Of a budget, an amount that would do: as much as the limit, or (where far more was spent than that) as was spent."""
         limit, spent = ((self.data or {})[name] for name in ("limit", "spent"))
         much = limit if 2 * limit > spent else spent
-        return str(int(much)) if float(much).is_integer() else str(much)
+        return str(int(much)) if isinstance(much, int) or much.is_integer() else str(much)
 
     def how(self, program: str = "holdfast") -> tuple[str, ...]:
         """The commands that answer it, one of which is to be given."""

@@ -58,7 +58,7 @@ if number(place) == 0 or newest < tonumber(token) then return OTHER end
 
 local at = whole(now)
 if not log(k, { step = step, attempt = attempt, current_node = node, once = once or nil }, at) then return OTHER end
-call('HDEL', k.run, 'progress', 'spared', 'intent', 'intent_token', 'round_until')
+call('HDEL', k.run, 'progress', 'spared', 'intent', 'intent_token', 'intent_at', 'intent_by', 'round_until')
 round_until = nil
 if round_timeout or deadline then -- as in claiming.lua
   round_until = whole(math.min(round_timeout and now + round_timeout or math.huge, deadline or math.huge) + lease)

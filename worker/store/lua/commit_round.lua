@@ -84,10 +84,10 @@ if done then
   if run.i_id then forget_interrupt(k) end
   run.last_node, run.step, run.attempt = run.current_node, whole(run.step + 1), '0'
   set(k, 'step', run.step, 'last_node', run.last_node, 'attempt', '0', 'failures', '0', 'losses', '0')
-  unset(k, 'traceback', 'last_error', 'intent', 'intent_token')
+  unset(k, 'traceback', 'last_error', 'intent', 'intent_token', 'intent_at', 'intent_by')
 elseif arg.intent and run.intent_token == arg.token then
   -- Only by whom it was written: that its own command did nothing says nothing of the command of an attempt before.
-  if arg.intent == '' then unset(k, 'intent', 'intent_token') else set(k, 'intent', arg.intent) end
+  if arg.intent == '' then unset(k, 'intent', 'intent_token', 'intent_at', 'intent_by') else set(k, 'intent', arg.intent) end
 end
 if paused then forget_interrupt(k) end
 set_fields(k)
