@@ -386,6 +386,14 @@ def test_a_round_that_a_stop_met_and_that_was_not_done_is_in_doubt(store: Store,
     assert hash_of(store)["in_doubt"] == "0/Controller/1" == events(store)[-1]["in_doubt"]
 
 
+def test_an_attempt_that_did_nothing_which_may_not_be_repeated_is_not_in_doubt_after_a_stop(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    stop(store)
+    assert commit(store, granted, "give_back", harmless=1) == ("ok", "stopped")
+    assert hash_of(store)["in_doubt"] == "" == events(store)[-1]["in_doubt"]
+
+
 def test_a_stop_keeps_the_interrupt_that_the_round_opened(store: Store) -> None:
     new_run(store)
     granted = claim(store)

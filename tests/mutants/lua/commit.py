@@ -180,14 +180,19 @@ MUTANTS = (
         "test_commit.py::test_an_end_beats_a_stop_asked_meanwhile",
     ),
     Mutant(
-        "commit.doubts_what_is_done", "commit_round", "done and '' or (run.step .. '/' .. run.current_node .. '/' .. run.attempt)",
-        "run.step .. '/' .. run.current_node .. '/' .. run.attempt", "a committed round is not in doubt",
+        "commit.doubts_what_is_done", "commit_round", "(done or arg.harmless) and", "arg.harmless and",
+        "a committed round is not in doubt",
         "test_commit.py::test_the_result_of_the_round_that_a_graceful_stop_met_is_kept",
     ),
     Mutant(
-        "commit.no_doubt", "commit_round", "done and '' or (run.step .. '/' .. run.current_node .. '/' .. run.attempt)", "''",
+        "commit.no_doubt", "commit_round", "(done or arg.harmless) and", "true and",
         "a round that a stop met unfinished is in doubt",
         "test_commit.py::test_a_round_that_a_stop_met_and_that_was_not_done_is_in_doubt",
+    ),
+    Mutant(
+        "commit.doubts_the_harmless", "commit_round", "(done or arg.harmless) and", "done and",
+        "an attempt that did nothing is not in doubt",
+        "test_commit.py::test_an_attempt_that_did_nothing_which_may_not_be_repeated_is_not_in_doubt_after_a_stop",
     ),
     Mutant(
         "commit.one_failure_more", "commit_round", "failures >= number(arg.max_failures)", "failures > number(arg.max_failures)",

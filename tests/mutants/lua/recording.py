@@ -44,20 +44,19 @@ MUTANTS = (
     ),
     Mutant(
         "intent.unwritten", "record_intent",
-        "if run.intent ~= arg.key then call('HSET', k.run, 'intent', arg.key, 'intent_token', arg.token) end",
+        "  call('HSET', k.run, 'intent', arg.key, 'intent_token', arg.token, 'intent_at', whole(clock()), 'intent_by', run.owner or '')\n",
         "",
         "L1: no silent repeat",
         "test_intent.py::test_whatever_ends_an_attempt_the_next_one_finds_its_intent",
     ),
     Mutant(
         "intent.of_the_second", "record_intent",
-        "if run.intent ~= arg.key then call('HSET', k.run, 'intent', arg.key, 'intent_token', arg.token) end",
-        "call('HSET', k.run, 'intent', arg.key, 'intent_token', arg.token)",
+        "if run.intent ~= arg.key then\n", "if true then\n",
         "L1: the second attempt cannot take back what the first may have done",
         "test_intent.py::test_no_later_attempt_takes_back_what_the_first_may_have_done",
     ),
     Mutant(
-        "intent.of_nobody", "record_intent", "'intent', arg.key, 'intent_token', arg.token)", "'intent', arg.key)",
+        "intent.of_nobody", "record_intent", "'intent', arg.key, 'intent_token', arg.token,", "'intent', arg.key,",
         "a command that did nothing is not in doubt", TAKEN_BACK,
     ),
     Mutant(

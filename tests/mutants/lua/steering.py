@@ -137,7 +137,7 @@ MUTANTS = (
         "test_resume.py::test_fields_made_from_other_content_than_is_there_are_refused_as_stale",
     ),
     Mutant(
-        "resume.untold", "resume_run", "'data', arg.data or 'null')", "'data', 'null')",
+        "resume.untold", "resume_run", "'data', arg.data or 'null', unpack", "'data', 'null', unpack",
         "who looks later sees what was raised", "test_resume.py::test_a_resume_writes_the_fields_given_with_it_and_tells_of_them",
     ),
     Mutant(

@@ -183,7 +183,8 @@ MUTANTS = (
         "test_line.py::test_a_run_that_its_line_has_passed_is_found_within_two_graces",
     ),
     Mutant(
-        "sweep.looks_at_one_pace", "sweep_due", "math.max(grace, run.queued_at and now - number(run.queued_at) or 0)", "grace",
+        "sweep.looks_at_one_pace", "sweep_due",
+        "due_at(k, run, now + math.max(grace, run.queued_at and now - number(run.queued_at) or 0))", "due_at(k, run, now + grace)",
         "V4: who waits long is looked at seldom", "test_sweep.py::test_a_run_in_line_is_looked_at_again_after_the_time_it_has_waited",
     ),
     Mutant(
@@ -214,7 +215,7 @@ MUTANTS = (
         "in the outbox the grace stays", "test_outbox.py::test_the_grace_stays_however_long_the_line",
     ),
     Mutant(
-        "sweep.no_batch", "sweep_due", "'LIMIT', 0, arg.batch)\n", "'LIMIT', 0, -1)\n", "a sweep looks at a batch",
+        "sweep.no_batch", "sweep_due", "  local batch = number(arg.batch)\n", "  local batch = 1e9\n", "a sweep looks at a batch",
         "test_sweep.py::test_every_run_looked_at_is_moved_or_removed_so_that_none_hides_others",
     ),
     Mutant(
@@ -278,7 +279,7 @@ MUTANTS = (
         "test_sweep.py::test_an_answer_that_came_after_the_deadlines_default_is_stale",
     ),
     Mutant(
-        "sweep.index_keeps_the_gone", "sweep_due", "then call('ZREM', index, id) end", "then end",
+        "sweep.index_keeps_the_gone", "sweep_due", "      in_parts('ZREM', index, gone, 1, #gone)\n", "",
         "an ended run leaves its index when its keys are gone",
         "test_sweep.py::test_an_ended_run_leaves_its_index_when_its_keys_are_gone",
     ),
@@ -322,12 +323,12 @@ MUTANTS = (
         "test_unmade.py::test_what_was_brought_is_sent_again_where_it_is_lost",
     ),
     Mutant(
-        "sweep.made_too_late", "sweep_due", "  if id then call('ZADD', base.due, 'XX', 'LT', now, id) end\n", "",
+        "sweep.made_too_late", "sweep_due", "    call('ZADD', base.due, 'XX', 'LT', now, id)\n    brought[", "    brought[",
         "a run whose message is brought is looked at now", "test_unmade.py::test_with_its_message_it_is_recovered_at_once",
     ),
     Mutant(
         "sweep.made_for_nobody", "sweep_due",
-        "if id then call('ZADD', base.due, 'XX', 'LT', now, id) end", "if id then call('ZADD', base.due, 'LT', now, id) end",
+        "    call('ZADD', base.due, 'XX', 'LT', now, id)\n    brought[", "    call('ZADD', base.due, 'LT', now, id)\n    brought[",
         "what is gone is not due", "test_unmade.py::test_what_is_brought_for_a_run_that_is_gone_or_at_rest_does_nothing",
     ),
 )  # fmt: skip
