@@ -65,14 +65,14 @@ MUTANTS = (
     ),
     Mutant(
         "commit.intent_stays", "continuing",
-        "'last_error', 'intent',\n    'intent_token')",
+        "'last_error', 'intent',\n    'intent_token', 'intent_at', 'intent_by')",
         "'last_error')",
         "a round that is done leaves no intent",
         "test_intent.py::test_a_round_that_is_done_leaves_no_intent",
     ),
     Mutant(
         "commit.takes_nothing_back", "commit_round",
-        "if arg.intent == '' then unset(k, 'intent', 'intent_token') else",
+        "if arg.intent == '' then unset(k, 'intent', 'intent_token', 'intent_at', 'intent_by') else",
         "if arg.intent ~= '' then",
         "a command that did nothing is not in doubt",
         "test_intent.py::test_the_attempt_that_wrote_it_down_takes_it_back",
