@@ -11,6 +11,7 @@ from tests.support.runs import (
     advance,
     by_token_alone,
     claim,
+    clock,
     commit,
     commit_end,
     commit_next,
@@ -29,6 +30,8 @@ from tests.support.runs import (
 from worker.store import Granted, Store
 
 KEY = "r:0:command"
+#: The fields of an intent.
+WRITTEN = {"intent", "intent_token", "intent_at", "intent_by"}
 
 
 def intend(store: Store, granted: Granted, key: str = KEY) -> str:
@@ -100,7 +103,13 @@ def test_whatever_ends_an_attempt_the_next_one_finds_its_intent(store: Store, en
 @pytest.mark.parametrize("done", [commit_next, commit_end, pause_next])
 def test_a_round_that_is_done_leaves_no_intent(store: Store, done: Callable[[Store, Granted], tuple[str, str]]) -> None:
     assert done(store, begun(store))[0] == "ok"
-    assert not {"intent", "intent_token"} & set(hash_of(store))
+    assert not WRITTEN & set(hash_of(store))
+
+
+def test_an_intent_says_when_and_by_which_worker_it_was_written(store: Store) -> None:
+    begun(store)
+    fields = hash_of(store)
+    assert (fields["intent_at"], fields["intent_by"]) == (str(clock(store)), "w1")
 
 
 def test_an_intent_repeated_changes_nothing(store: Store) -> None:
@@ -200,7 +209,7 @@ def test_an_intent_for_no_run_is_missing(store: Store) -> None:
 def test_the_attempt_that_wrote_it_down_takes_it_back(store: Store, end: str) -> None:
     granted = begun(store)
     taken_back(store, granted, end)
-    assert not {"intent", "intent_token"} & set(hash_of(store))
+    assert not WRITTEN & set(hash_of(store))
 
 
 def test_no_later_attempt_takes_back_what_the_first_may_have_done(store: Store) -> None:

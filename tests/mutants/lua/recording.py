@@ -60,6 +60,14 @@ MUTANTS = (
         "a command that did nothing is not in doubt", TAKEN_BACK,
     ),
     Mutant(
+        "intent.undated", "record_intent", ", 'intent_at', whole(clock())", "", "people see when it was begun",
+        "test_intent.py::test_an_intent_says_when_and_by_which_worker_it_was_written",
+    ),
+    Mutant(
+        "intent.unsigned", "record_intent", ", 'intent_by', run.owner or ''", "", "people see which worker began it",
+        "test_intent.py::test_an_intent_says_when_and_by_which_worker_it_was_written",
+    ),
+    Mutant(
         "intent.of_any_run", "record_intent", "local run, refusal = read_run(k)\nif not run then return refusal end\n",
         "local run = table_of(call('HGETALL', k.run)) or {}\n", "a wrong type is answered before any write", DAMAGED,
     ),
@@ -69,6 +77,19 @@ MUTANTS = (
         "'last_error')",
         "a round that is done leaves no intent",
         "test_intent.py::test_a_round_that_is_done_leaves_no_intent",
+    ),
+    Mutant(
+        "continue.intent_leaves_its_date", "continuing", ", 'intent_at', 'intent_by')", ")", "when and by whom go with the intent",
+        "test_intent.py::test_a_round_that_is_done_leaves_no_intent",
+    ),
+    Mutant(
+        "commit.intent_leaves_its_date", "commit_round", "'last_error', 'intent', 'intent_token', 'intent_at', 'intent_by')",
+        "'last_error', 'intent', 'intent_token')", "when and by whom go with the intent",
+        "test_intent.py::test_a_round_that_is_done_leaves_no_intent",
+    ),
+    Mutant(
+        "commit.taken_back_but_its_date", "commit_round", "unset(k, 'intent', 'intent_token', 'intent_at', 'intent_by') else",
+        "unset(k, 'intent', 'intent_token') else", "when and by whom go with the intent", TAKEN_BACK,
     ),
     Mutant(
         "commit.takes_nothing_back", "commit_round",

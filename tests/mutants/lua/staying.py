@@ -104,6 +104,7 @@ WRITTEN = (
           WRITES + "the_lease_of_a_round_that_was_spared_can_be_spared_again"),
     stays("intent_stays", "'intent', 'intent_token',", "'intent_token',", "a round's intents go with it", AS_TOLD),
     stays("whose_intent_stays", "'intent', 'intent_token',", "'intent',", "a round's intents go with it", AS_TOLD),
+    stays("intent_leaves_its_date", "'intent_at', 'intent_by', 'round", "'round", "when and by whom go with the intent", AS_TOLD),
     stays("limit_of_the_last_round", "'intent_by', 'round_until')", "'intent_by')", "a round's limit ends with it",
           WRITES + "a_limit_that_only_the_worker_knew_ends_with_the_round_that_stays"),
     stays("limit_of_the_last_round_told", "round_until = nil\n", "\n", "a round's limit ends with it",

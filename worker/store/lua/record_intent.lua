@@ -6,7 +6,7 @@
 -- Granted to whom a commit would be: nobody else may begin anything. After a graceful stop the round in flight may, after `now` it
 -- has no lease. The key comes with every later claim of the step, whatever ended the attempt (a loss, a failure, a stop, a question),
 -- until the step is done, or this same attempt takes it back (commit_round.lua). It is replaced whole: whoever adds a line sends those
--- that stood. When and by which worker it was written is for people; it says nothing where no intent stands, so nothing clears it.
+-- that stood. When and by which worker it was written is for people, and goes with the intent.
 --@ reading.lua
 local k = keys_of_one_run()
 local run, refusal = read_run(k)
