@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from flows.base import Flow, Role
@@ -81,7 +82,9 @@ class BranchingFlow(Flow):
         """
         spec, args = self._choose(given)
         try:
-            result = spec.carry_out(args, context)
+            # Code cannot weigh a doubt as a model can, so a person is asked, unless the command has a policy of its own.
+            settles = self.tell_errors or spec.idempotent or spec.in_doubt is not None
+            result = (spec if settles else replace(spec, in_doubt="ask")).carry_out(args, context)
         except (RetryableError, FatalError, RoundStopped):
             raise
         except (Exception, SystemExit) as error:

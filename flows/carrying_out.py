@@ -91,7 +91,7 @@ def check_repeatable(spec: CommandSpec, error: BaseException, args: Mapping[str,
     policy for doubts ends the run errored, unless ``on`` of its ``retry`` names the error. Its intent is taken back, so that the next
     attempt carries it out again.
     """
-    if spec.idempotent or spec.in_doubt != "tell_controller":
+    if spec.idempotent or spec.in_doubt not in (None, "tell_controller"):
         return
     context.journal.withdraw(context.key_of(Command(spec.name, dict(args))))
     if spec.retry is not None and spec.retry.names(spec.retry.on, error):

@@ -35,7 +35,7 @@ class _Options:
     name: str | None = None
     runs_shell: bool = False
     approval: Approval | None = None
-    in_doubt: Any = "tell_controller"
+    in_doubt: Any = None
     errors: Errors | None = None
     retry: Retry | None = None
 
@@ -82,8 +82,9 @@ def command(
         approval: whether a person sees the command first: ``"always"``, ``"never"`` (the default), a function of the arguments
             that says whether this call needs it, or an ``Approval``.
         in_doubt: what becomes of a command that is not idempotent when its worker was lost in the middle: ``"tell_controller"`` (the
-            default), ``"ask"`` a person, ``"retry"`` (under the same idempotency key), or a function that finds out: called like the
-            command, with ``context``, it returns what the command came to, or ``NOT_DONE``, and then it is carried out.
+            default with a controller that reads errors), ``"ask"`` a person (the default with code), ``"retry"`` (under the same
+            idempotency key), or a function that finds out: called like the command, with ``context``, it returns what the command came
+            to, or ``NOT_DONE``, and then it is carried out.
         errors: what an exception of it becomes: an observation (``"observe"``), or a failure of the round (``"raise"``). None: observed
             where the controller reads errors, as a model does, else raised.
         retry: how its failed rounds are tried again; what it leaves out the node, the flow and the worker say. After the errors that its
@@ -131,7 +132,7 @@ class CommandSpec:
     runs_shell: bool = False
     takes: Takes | None = None
     approval: Approval | None = None
-    in_doubt: Any = "tell_controller"
+    in_doubt: Any = None
     errors: Errors | None = None
     retry: Retry | None = None
 

@@ -38,7 +38,7 @@ class CarryOut:
 def policy_of(given: Any, idempotent: bool) -> Any:
     """What ``@command(in_doubt=...)`` stands for; raises InvalidFlow."""
     if given is None:
-        return "tell_controller"
+        return None
     if idempotent:
         raise InvalidFlow(
             f"@command: in_doubt is {given!r} of a command that is idempotent: such a one is tried again; leave one of the two out"
@@ -62,7 +62,7 @@ def settled(policy: Any, command: Command, function: Callable[..., Any], named: 
         return CarryOut()
     if policy == "ask":
         return _asked(command, context)
-    if policy == "tell_controller":
+    if policy in (None, "tell_controller"):
         return {"in_doubt": TOLD, "idempotency_key": context.key_of(command)}
     found = _found_out(policy, command, function, named, context)
     return CarryOut() if found is NOT_DONE else found

@@ -76,11 +76,11 @@ class Mortal(ControllerExecutorFlow):
         die_at("done")
         return charged
 
-    @command
+    @command(in_doubt="tell_controller")
     def charge_tell(self, context: RoundContext) -> str:
         return self._charge(context)
 
-    @command(in_doubt="ask")
+    @command  # code asks a person by default
     def charge_ask(self, context: RoundContext) -> str:
         return self._charge(context)
 
