@@ -55,6 +55,7 @@ class AsyncClient:
         budgets: Mapping[str, float] | None = None,
         retry: Retry | Mapping[str, Any] | None = None,
         submitted_by: str | None = None,
+        on_end: Mapping[str, Any] | str | None = None,
         nonce: str | None = None,
     ) -> Run:
         """Hand over a goal; once this returns, the run is not lost."""
@@ -75,6 +76,7 @@ class AsyncClient:
             budgets=budgets,
             retry=retry,
             submitted_by=submitted_by,
+            on_end=on_end,
             nonce=nonce,
         )
 

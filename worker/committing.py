@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from flows.base import Role
+from worker.calls import ENDS, ON_END, Calls
 from worker.dispatch import Dispatcher, Draft, Message
 from worker.fetching import Delivery, Fetching
 from worker.ids import new_digits
@@ -39,6 +40,7 @@ class Committing:
         draining: whether the worker is shutting down.
         in_flight: how many rounds the process plays.
         fetching: what of its commits fetch; None: nothing.
+        calls: who is called at the end of a run; None: that is left to the sweeps.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Committing:
         draining: Callable[[], bool],
         in_flight: Callable[[], int],
         fetching: Fetching | None = None,
+        calls: Calls | None = None,
     ) -> None:
         self._store = store
         self._dispatcher = dispatcher
@@ -60,6 +63,7 @@ class Committing:
         self._draining = draining
         self._in_flight = in_flight
         self._fetching = fetching
+        self._calls = calls
 
     def commit(
         self,
@@ -142,6 +146,8 @@ class Committing:
             logger.error("run %s, step %d: the commit was refused: %s %s", record.id, record.step, word, detail)
         elif detail in ("continued", "queued"):
             self._dispatcher.hand_over([(message.queue, message.text)])
+        elif detail in ENDS and ON_END in record.fields and self._calls is not None:
+            self._calls.make(record.id, record.epoch)
         return detail if word == "ok" else word
 
     def _stay(

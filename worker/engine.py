@@ -15,6 +15,7 @@ from flows.base import Flow
 from worker.announcement import describe
 from worker.app_flows import find_flows_of_app
 from worker.broker import is_fused
+from worker.calls import Calls
 from worker.config_files import find_flows
 from worker.dispatch import Dispatcher, Fused
 from worker.fetching import Fetching
@@ -132,7 +133,12 @@ class Engine:
     @cached_property
     def rounds(self) -> Rounds:
         parts = self.store, self.dispatcher, self.heartbeat, self.settings, self.flows, self.name, self.draining.is_set, self.fetching
-        return Rounds(*parts, figures=self.figures, lanes=self.lanes)
+        return Rounds(*parts, figures=self.figures, lanes=self.lanes, calls=self.calls)
+
+    @cached_property
+    def calls(self) -> Calls:
+        """Who is called when a run has ended."""
+        return Calls(self.app, self.store, self.owns_app)
 
     @cached_property
     def lanes(self) -> Lanes:
@@ -202,7 +208,7 @@ class Engine:
                 "durability": self.settings.durability,
             }
 
-        return Sweeper(self.store, self.dispatcher, self.settings, self.name, announcement)
+        return Sweeper(self.store, self.dispatcher, self.settings, self.name, announcement, self.calls)
 
     def close(self) -> None:
         """Close the connections of store and dispatcher; what rounds that were played here came to is written before."""

@@ -15,6 +15,7 @@ from flows.budgets import COMMANDS, sum_of
 from flows.context import RoundContext, altered
 from flows.errors import FatalError, InvalidInput, RetryableError, RoundStopped
 from flows.retries import tightening
+from worker.calls import Calls
 from worker.committing import Committing, new_claim
 from worker.contexts import context_of, is_answered
 from worker.dispatch import Dispatcher
@@ -76,6 +77,7 @@ class Rounds:
         fetching: Fetching | None = None,
         figures: RoundFigures | None = None,
         lanes: Lanes | None = None,
+        calls: Calls | None = None,
     ) -> None:
         self._store = store
         self._heartbeat = heartbeat
@@ -88,7 +90,7 @@ class Rounds:
         self._providers = StoreProviders(store)
         self._handing = Handing(store, dispatcher, owner, settings.heartbeat_seconds)
         lease = _ms(settings.lease_seconds)
-        self._committing = Committing(store, dispatcher, flows, owner, lease, draining, lambda: len(heartbeat), fetching)
+        self._committing = Committing(store, dispatcher, flows, owner, lease, draining, lambda: len(heartbeat), fetching, calls)
 
     def play(self, run_id: str, epoch: int, step: int, delivery: Delivery | None = None) -> str:
         """Play a round as ``attempt`` does, and return the word alone."""

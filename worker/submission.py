@@ -55,6 +55,7 @@ class Submission:
     budgets: Mapping[str, float] | None = None
     retry: Retry | None = None
     submitted_by: str | None = None
+    on_end: str | None = None
 
     def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
         """The hash fields of the new run; raises InvalidInput where something cannot be accepted."""
@@ -84,6 +85,8 @@ class Submission:
             fields["max_rounds"] = str(limit)
         if self.submitted_by is not None:
             fields["submitted_by"] = self.submitted_by
+        if self.on_end is not None:
+            fields["on_end"] = self.on_end
         timeout = self.description["round_timeout_seconds"] or settings.round_timeout_seconds
         if timeout:
             fields["round_timeout"] = str(_ms(timeout))
@@ -128,6 +131,8 @@ class Submission:
             subject["budgets"] = check_budgets(self.budgets)
         if self.retry is not None and self.retry.to_data():
             subject["retry"] = self.retry.to_data()
+        if self.on_end is not None:
+            subject["on_end"] = self.on_end
         return hashlib.sha256(canonical(subject).encode()).hexdigest()
 
     @property

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from worker.calls import Calls
 from worker.dispatch import Dispatcher
 from worker.processes import process_name
 from worker.record import SCHEMA
@@ -43,13 +44,20 @@ class Sweeper:
     """Sweeps every ``settings.sweep_seconds``; every worker has one, and none is special."""
 
     def __init__(
-        self, store: Store, dispatcher: Dispatcher, settings: Settings, worker: str, announcement: Callable[[], Mapping[str, Any]]
+        self,
+        store: Store,
+        dispatcher: Dispatcher,
+        settings: Settings,
+        worker: str,
+        announcement: Callable[[], Mapping[str, Any]],
+        calls: Calls | None = None,
     ) -> None:
         self._store = store
         self._dispatcher = dispatcher
         self._settings = settings
         self._worker = worker
         self._announcement = announcement
+        self._calls = calls
         self._announcing = threading.Lock()
         self._stopping = threading.Event()
         self._woken = threading.Event()
@@ -120,6 +128,8 @@ class Sweeper:
             alive=round(ALIVE_BEATS * self._settings.heartbeat_seconds * 1000),
         )
         self._dispatcher.hand_over(batch.handed)
+        if batch.calls and self._calls is not None:
+            self._calls.make_late(batch.calls)
         self._quarantine_unplayable([run_id for run_id, word in batch.report if word in PUSHED])
         self._made = self._messages_of([run_id for run_id, word in batch.report if word == "unmade"])
         if self._made or len(batch.report) == BATCH:

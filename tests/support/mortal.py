@@ -12,6 +12,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pydantic import BaseModel
 
 from flows import NOT_DONE, Command, ControllerExecutorFlow, Finish, RoundContext, command, register
 from worker.app import engine_of, make_app
+from worker.calls import Calls
 from worker.processes import process_name
 from worker.settings import Settings
 from worker.store import Fetched, Store
@@ -117,11 +119,24 @@ class MortalStore(Store):
         return answer
 
 
+class MortalCalls(Calls):
+    """Dies where a run has ended, and nobody has been called yet; or where that is done, and not written down yet."""
+
+    def make(self, run_id: str, epoch: int) -> None:
+        die_at("ended")
+        super().make(run_id, epoch)
+
+    def _publish(self, fields: Mapping[str, str]) -> None:
+        super()._publish(fields)
+        die_at("called")
+
+
 def play(run_id: str) -> None:
     """Play the run as long as it is queued."""
     settings = Settings()
     engine = engine_of(make_app(settings))
     engine.store = MortalStore(str(settings.redis_url), settings.prefix)
+    engine.calls = MortalCalls(engine.app, engine.store, owns_app=True)
     while True:
         fields = engine.store.fields(run_id) or {}
         if fields.get("phase") != "queued":

@@ -28,6 +28,7 @@ OURS = {
     "artifacts": "holdfast:run:r1:artifacts",
     "idem": "holdfast:idem:k",
     "due": "holdfast:due",
+    "endings": "holdfast:endings",
     "queues": "holdfast:queues",
     "index": "holdfast:index:live",
     "submitted": "holdfast:submitted:ann",
@@ -96,27 +97,27 @@ WAITS = frozenset({"publish", "wait"})
 MOVES = {
     OF_A_RUN: "hset hdel xadd persist",
     only("idem"): "get set persist",
-    only("due", "index", "submitted"): "zadd zrem",
+    only("due", "endings", "index", "submitted"): "zadd zrem",
     only("queues"): "hincrby",
     only("list"): "lpush rpush",
     only("filters"): "hset hdel",
 }
 ROLES = {
     "producer": Role(
-        sees=SHARED | SEEN | {"idem", "submitted", "filters"},
-        scripts=SHARED | {"idem", "submitted"},
+        sees=SHARED | SEEN | {"endings", "idem", "submitted", "filters"},
+        scripts=SHARED | {"endings", "idem", "submitted"},
         writes=by_command(MOVES),
         keyless=WAITS,
     ),
     "worker": Role(
-        sees=SHARED | SEEN | {"idem", "line", "apart"},
+        sees=SHARED | SEEN | {"endings", "idem", "line", "apart"},
         looks=only("zrangebyscore"),
-        scripts=SHARED | {"idem", "line", "apart"},
+        scripts=SHARED | {"endings", "idem", "line", "apart"},
         writes=by_command(
             {
                 OF_A_RUN: "hset hdel xadd rpush pexpireat",
                 only("idem"): "get pexpireat",
-                only("due", "index", "line"): "zadd zrem",
+                only("due", "endings", "index", "line"): "zadd zrem",
                 only("queues"): "hset hincrby",
                 only("list", "priorities", "apart"): "lpush rpush rpop brpop",
                 only("apart"): "lrem",
@@ -129,9 +130,9 @@ ROLES = {
     ),
     "reader": Role(sees=SHARED | SEEN | {"submitted", "filters"}),
     "admin": Role(
-        sees=SHARED | SEEN | {"idem", "submitted", "filters", "tokens", "web_key"},
+        sees=SHARED | SEEN | {"endings", "idem", "submitted", "filters", "tokens", "web_key"},
         looks=only("zscan"),
-        scripts=SHARED | {"idem", "submitted"},
+        scripts=SHARED | {"endings", "idem", "submitted"},
         writes=by_command(
             {
                 **MOVES,

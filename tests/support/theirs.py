@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 from celery import Celery
 
@@ -20,3 +21,9 @@ if os.environ.get("THEIRS_HAS_HOLDFAST", "1") == "1":
 @app.task
 def add(x: int, y: int) -> int:
     return x + y
+
+
+@app.task
+def listed(*given: Any) -> list[Any]:
+    """What it was called with."""
+    return list(given)

@@ -11,6 +11,7 @@ from flows import registry
 from flows.retries import Retry, tightening
 from flows.values import storable
 from worker.announcement import check_announced, describe
+from worker.calls import signature_text
 from worker.client import arguments
 from worker.client.fleet import Fleet
 from worker.errors import Conflict, DamagedRun, InvalidInput, RunExists, RunNotFound, UnknownFlow
@@ -43,6 +44,7 @@ class Submitting(Fleet):
         budgets: Mapping[str, float] | None = None,
         retry: Retry | Mapping[str, Any] | None = None,
         submitted_by: str | None = None,
+        on_end: Mapping[str, Any] | str | None = None,
         nonce: str | None = None,
     ) -> Run:
         """Hand over a goal; once this returns, the run is not lost.
@@ -61,6 +63,10 @@ class Submitting(Fleet):
             budgets: what the run may spend (``tokens``, ``money``, ``seconds``, ``cycles``, ``commands.NAME``), over the flow's own limits.
             retry: tightens the policies of the flow: ``max_attempts``, ``within``, ``not_on``; see ``flows.Retry``.
             submitted_by: whose run it is: a person or a service, by a name of yours. It is no part of an idempotency key's content.
+            on_end: a Celery signature (an object, its dict or JSON), called at least once when the run has ended: completed, errored or
+                stopped. Its first argument is a dict: ``run_id``, ``flow``, ``status``, ``finished``, ``answer``, ``output``, ``error``,
+                ``labels``, ``epoch``. The signature's own arguments follow; one that is immutable gets none. A run that goes on
+                behind its end calls once more at the next. Workers of Holdfast's own need ``queue`` in its options (docs/celery.md).
             nonce: a text made for this call alone, of letters and digits that nobody guesses: the call sent again with the same
                 ``run_id`` and nonce, as its answer was lost on the way, gets the run that it made. None for one of its own.
 
@@ -80,6 +86,7 @@ class Submitting(Fleet):
         arguments.key(idempotency_key)
         arguments.nonce(nonce)
         arguments.budgets(budgets, "budgets")
+        called = None if on_end is None else signature_text(on_end)
         self._check_durability()
         description, accepted, checked = self._checked(flow, dict(inputs or {}))
         submission = Submission(
@@ -99,6 +106,7 @@ class Submitting(Fleet):
             budgets=budgets,
             retry=tightening(retry),
             submitted_by=submitted_by,
+            on_end=called,
         )
         if run_id is None:
             run_id = uuid.uuid4().hex[:16]

@@ -10,6 +10,7 @@ from typing import Any
 
 from flows.retries import Retry, tightening
 from worker.client import arguments
+from worker.errors import InvalidInput
 from worker.remote.connection import Connected
 from worker.remote.refusing import not_here
 from worker.run import Run
@@ -38,6 +39,7 @@ class Submitting(Connected):
         budgets: Mapping[str, float] | None = None,
         retry: Retry | Mapping[str, Any] | None = None,
         submitted_by: str | None = None,
+        on_end: Mapping[str, Any] | str | None = None,
         nonce: str | None = None,
     ) -> Run:
         """Hand over a goal; once this returns, the run is not lost. It is the run of the token's owner.
@@ -45,6 +47,8 @@ class Submitting(Connected):
         The id and the nonce are made here, so that a request whose answer was lost can be sent again and still makes one run.
         """
         not_here(submitted_by=submitted_by)
+        if on_end is not None:
+            raise InvalidInput("on_end cannot be given to a control room: over HTTP no task of an app is named; submit with Client")
         arguments.key(idempotency_key)
         arguments.mapping(inputs, "inputs")
         arguments.names(interrupt_before, "interrupt_before")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 #: How many of the newest turns come with a claim.
@@ -72,10 +72,14 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True)
 class Swept:
-    """What a sweep did: ``(run_id, word)`` of each run looked at; in the outbox, ``(list, message)`` of what is to be published."""
+    """What a sweep did: ``(run_id, word)`` of each run looked at; in the outbox, ``(list, message)`` of what is to be published.
+
+    ``calls``: run and epoch of each end whose ``on_end`` is late.
+    """
 
     report: list[tuple[str, str]]
     handed: list[tuple[str, str]]
+    calls: list[tuple[str, int]] = field(default_factory=list)
 
 
 class Stayed(NamedTuple):

@@ -69,6 +69,14 @@ class Keys:
         return f"{self.prefix}:due"
 
     @cached_property
+    def endings(self) -> str:
+        """Sorted set: ``ID EPOCH`` of each run that has ended and whose ``on_end`` is still to be called, by when it was to be (ms).
+
+        Scripts derive its name from that of the due set.
+        """
+        return f"{self.prefix}:endings"
+
+    @cached_property
     def queues(self) -> str:
         """Hash: for each list ``LIST:pushed`` and ``LIST:cursor``; the newest token; the sweep's last time, the last silence, how far it
         has looked for leases (``peeked``, a place in the due set);

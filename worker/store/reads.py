@@ -173,6 +173,11 @@ class Reads(Connection):
                 pipe.hdel(self.keys.announcements, *gone)
                 pipe.execute()
 
+    def called(self, run_id: str, epoch: int) -> None:
+        """Say that the ``on_end`` of the run has been called for its end in ``epoch``, or need not be."""
+        with self._answered():
+            self.redis.zrem(self.keys.endings, f"{run_id} {epoch}")
+
     def withdraw(self, worker: str) -> None:
         """Say that ``worker`` has left in good order."""
         with self._answered(), self.redis.pipeline() as pipe:

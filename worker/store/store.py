@@ -328,8 +328,9 @@ class Store(Reads):
         }
         named |= {f"length:{queue}": length for queue, length in (lengths or {}).items()}
         named |= {f"made:{run_id}": " ".join(message) for run_id, message in (made or {}).items()}
-        report, handed = (list(zip(flat[::2], flat[1::2], strict=True)) for flat in self._call("sweep_due", self.keys.of_sweep(), named))
-        return Swept(report, handed)
+        *flat, late = self._call("sweep_due", self.keys.of_sweep(), named)
+        report, handed = (list(zip(each[::2], each[1::2], strict=True)) for each in flat)
+        return Swept(report, handed, [(run_id, int(epoch)) for run_id, _, epoch in (promised.partition(" ") for promised in late)])
 
 
 def _written(told: str) -> dict[str, str] | None:

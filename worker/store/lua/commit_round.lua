@@ -40,7 +40,7 @@ if not plain then
   damaged = mistyped(k)
   if damaged then return { 'damaged', damaged } end
   local more = { 'last_node', 'idem', 'started_at', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_status',
-    'i_node', 'i_reason', 'intent_token', 'failing', 'traceback', 'handed_to' }
+    'i_node', 'i_reason', 'intent_token', 'failing', 'traceback', 'handed_to', 'on_end' }
   local texts = call('HMGET', k.run, unpack(more))
   for i = 1, #more do run[more[i]] = texts[i] or nil end
 end

@@ -27,5 +27,7 @@ local owner = call('TYPE', k.idem).ok == 'string' and match(call('GET', k.idem),
 call('DEL', unpack(own))
 if counted then count_status(k, counted, status_of(counted, counted.phase)) end
 if not owner or owner == arg.id then call('DEL', k.idem) end -- else it is another run's by now
+-- A call that is still to be made goes with the run, as moving.lua names its key; what a damaged run leaves there, a sweep takes away.
+if run and run.on_end then pcall('ZREM', string.sub(k.due, 1, -#'due' - 1) .. 'endings', run.id .. ' ' .. run.epoch) end
 for _, index in ipairs({ k.due, k.live, k.interrupted, k.stopped, k.completed, k.errored }) do call('ZREM', index, arg.id) end
 return { 'ok' }

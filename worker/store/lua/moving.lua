@@ -113,7 +113,21 @@ local function rest_well(k, run)
   in_parts('HSET', k.run, kept, 1, #kept)
 end
 
+-- Runs that have ended and whose caller is still to be called, as `ID EPOCH`, by the time from which the call is late. It is no key of KEYS:
+-- most ends never touch it, and rounds that end nothing would send its name all the same.
+local function calls_of(due) return string.sub(due, 1, -#'due' - 1) .. 'endings' end
+
+-- Somebody asked to be called when the run ends: in the same write it is kept who is to be, until the call is out. The epoch tells this end
+-- from those after it. Nothing reads it back into the run, so a key that takes no promise does not keep the run from its end; the log says so.
+local function promise_call(k, run, now)
+  if not run.on_end then return end
+  local calls = calls_of(k.due)
+  local kept = pcall('ZADD', calls, now, run.id .. ' ' .. run.epoch)
+  if type(kept) == 'table' then event(k, run, now, 'call_not_kept', 'key', calls, 'error', kept.err) end
+end
+
 local function complete(k, run, now)
+  promise_call(k, run, now)
   if run.unfinished then -- how many cycles it had, all that it might have
     event(k, run, now, 'completed', 'unfinished', run.unfinished)
     tally(k, run, 'moves:unfinished', 1)
@@ -128,6 +142,7 @@ local function complete(k, run, now)
 end
 
 local function fail(k, run, now, text, traceback)
+  promise_call(k, run, now)
   event(k, run, now, 'errored', 'error', text, unpack(traceback and { 'traceback', traceback } or {}))
   enter(k, run, 'errored', now)
   set(k, 'status', 'error', 'stop_current_execution', 'none', 'error', text, 'ended_at', whole(now))
@@ -138,6 +153,7 @@ end
 
 -- `doubt` names the round that was in flight and whose effects nobody can vouch for ('' for none).
 local function stop_here(k, run, now, doubt)
+  promise_call(k, run, now)
   event(k, run, now, 'stopped', 'mode', run.stop_mode or '', 'by', run.stop_by or '', 'reason', run.stop_reason or '',
     'asked_at', run.stop_asked_at or '', 'in_doubt', doubt)
   enter(k, run, 'stopped', now)

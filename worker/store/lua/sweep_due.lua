@@ -6,7 +6,8 @@
 --       [alive] (a worker that announced itself within so many ms is taken for alive),
 --       [every] (nothing is done where a sweep was made within so many ms), [schema] (the newest the caller reads), [outbox], and with it [length:LIST] (messages that the broker holds; absent where it does not answer),
 --       [made:ID] (EPOCH STEP MESSAGE: of a run that the caller was told is unmade; it is looked at now)
--- Returns what became of the runs looked at, and what the caller is to publish (LIST MESSAGE, only in the outbox). The first is a flat list ID WORD (or KEY damaged, for a shared key that is not what it should be): resent | marked | in_line | freed (lease lapsed, queued again) | delayed (again, and waits) |
+-- Returns what became of the runs looked at, what the caller is to publish (LIST MESSAGE, only in the outbox), and of which ended runs the
+--         caller is to make the call that nobody has made (ID EPOCH, in one text). The first is a flat list ID WORD (or KEY damaged, for a shared key that is not what it should be): resent | marked | in_line | freed (lease lapsed, queued again) | delayed (again, and waits) |
 --         spared | overran (past its own limit, tried again) | woken | answered | stopped | errored | removed | damaged |
 --         unmade (its message is to be sent and was never made, as it stayed: nothing is done until somebody brings it)
 -- Every run looked at is moved or removed, so that none hides those behind it.
@@ -19,7 +20,7 @@ local now = clock()
 if arg.every then
   local last = redis.pcall('HGET', KEYS[2], 'swept_at')
   local since = type(last) == 'string' and is_count(last) and now - number(last) or -1
-  if since >= 0 and since < number(arg.every) then return { {}, {} } end
+  if since >= 0 and since < number(arg.every) then return { {}, {}, {} } end
 end
 local base = { due = KEYS[1], queues = KEYS[2], live = KEYS[3], interrupted = KEYS[4], stopped = KEYS[5], completed = KEYS[6],
   errored = KEYS[7], paused = KEYS[8], lists = {} }
@@ -35,7 +36,7 @@ for list, line in pairs(line_of) do
   local found = call('TYPE', line).ok
   damaged = damaged or (unpushable(base, list) or {})[2] or found ~= 'none' and found ~= 'zset' and line or nil
 end
-if damaged then return { { damaged, 'damaged' }, {} } end
+if damaged then return { { damaged, 'damaged' }, {}, {} } end
 local lease, jitter = number(arg.lease), tonumber(arg.jitter)
 local SEARCHED = 256 -- messages at the consuming end among which a resent one is looked for; about 20 microseconds
 local FORGOTTEN = 50 -- ended runs an index that are looked at in one sweep; under a microsecond each
@@ -43,6 +44,9 @@ local PIECES = 20 -- and so many times as many while a quarter of them is gone: 
 local AHEAD = 10000 -- runs that are looked at when the clock was set back; about a microsecond each
 local PROMOTED = 1000 -- runs a list that leave their line in one sweep; about 7 microseconds each
 local PEEKED = 1000 -- runs whose phase is asked for in one sweep where more are due than it looks at; about a microsecond each
+local CALLED = 5000 -- ms in which whoever ended a run has called, or is late
+local AGAIN = 25000 -- ms more for a sweep that was told to call, before another is told
+local CALLS = 25 -- that one sweep is told of
 local UNMADE = 1000 -- ms until a run is looked at again whose message is to be made; whoever was told may have died
 
 -- Silence: nobody swept for so long that leases may have lapsed under live workers (the server or all sweepers stood still).
@@ -63,6 +67,8 @@ if gap < -lease / 2 then
   for _, id in ipairs(call('ZRANGEBYSCORE', base.due, '(' .. whole(now + lease), '+inf', 'LIMIT', 0, AHEAD)) do
     call('ZADD', base.due, 'XX', now, id)
   end
+  local ahead = pcall('ZRANGEBYSCORE', calls_of(base.due), '(' .. whole(now + lease), '+inf', 'LIMIT', 0, AHEAD)
+  for _, promised in ipairs(ahead) do call('ZADD', calls_of(base.due), 'XX', now, promised) end
 end
 
 local function was_silent(time)
@@ -385,4 +391,13 @@ for _, index in ipairs({ base.completed, base.errored }) do
     end
   end
 end
-return { report, handed }
+
+-- Whoever ended these has not called, or not said so: the caller does. Others are told of the same when it has had its time.
+local calls = calls_of(base.due)
+local late = pcall('ZRANGEBYSCORE', calls, '-inf', now - CALLED, 'LIMIT', 0, CALLS)
+if late.err then
+  if find(late.err, 'WRONGTYPE', 1, true) then note(calls, 'damaged') end
+  late = {}
+end
+for _, promised in ipairs(late) do call('ZADD', calls, 'XX', now + AGAIN, promised) end
+return { report, handed, late }
