@@ -10,6 +10,16 @@ MUTANTS = (
         "test_submit.py::test_a_submit_repeated_with_its_nonce_changes_nothing",
     ),
     Mutant(
+        "submit.submitter_keeps_the_gone", "submit_run", "      in_parts('ZREM', submitted, gone, 1, #gone)\n", "",
+        "a run that is gone leaves the index of its submitter",
+        "test_submitted.py::test_runs_that_are_gone_leave_the_list_when_others_are_submitted",
+    ),
+    Mutant(
+        "submit.submitter_loses_what_is_there", "submit_run", "if call('EXISTS', key_of(k.due, id)) == 0 then", "if id then",
+        "a run that is there stays in the index of its submitter",
+        "test_submitted.py::test_runs_that_are_gone_leave_the_list_when_others_are_submitted",
+    ),
+    Mutant(
         "submit.any_nonce", "submit_run", " and call('HGET', k.run, 'nonce') == arg.nonce then", " then",
         "a run id in use is refused to another submission", "test_submit.py::test_a_run_id_in_use_is_refused_to_another_submission",
     ),
