@@ -15,10 +15,10 @@ from worker.kept import kept
 from worker.prefix import Prefix
 
 #: Newest version of what is stored that this code reads; a worker leaves runs of a newer one to newer workers.
-SCHEMA = "1"
+SCHEMA = "2"
 #: Fields that a worker of version 1 would misread or refuse (all of CONTENT that came later), each with the first version that reads it.
 #: A run has the lowest version that reads all its fields, so that older workers go on playing the runs that they understand.
-SINCE: Mapping[str, str] = {}
+SINCE: Mapping[str, str] = {"ending": "2"}
 #: Named values stand in the hash under this prefix, one field each, so that a commit writes only those that changed.
 VALUE = "v:"
 _values = Prefix(VALUE)

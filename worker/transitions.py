@@ -201,7 +201,8 @@ def _end(record: Record, node: str, end: End, changed: dict[str, str], beside: M
     pause = pause_behind(node, record.json("interrupt_after", []))
     if pause is None:
         return Settlement("end", fields)
-    return Settlement("pause_next", {**fields, **pause_fields(pause), ENDING: "1"})
+    # An older worker would play the last node again. By its version the run waits for one that knows what it has come to.
+    return Settlement("pause_next", {**fields, **pause_fields(pause), ENDING: "1", "schema": version_of([*record.fields, ENDING])})
 
 
 def end_of(record: Record) -> Settlement:

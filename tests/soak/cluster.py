@@ -176,7 +176,7 @@ class Cluster:
             else:
                 record = root / "worker/record.py"
                 text = record.read_text()
-                assert 'SCHEMA = "1"' in text, "the older version must know an older schema than this one"
-                record.write_text(text.replace('SCHEMA = "1"', 'SCHEMA = "0"'))
+                assert 'SCHEMA = "2"' in text, "the older version must know an older schema than this one"
+                record.write_text(text.replace('SCHEMA = "2"', 'SCHEMA = "0"'))
             self._versions[name] = root
         return self._versions[name]
