@@ -142,7 +142,7 @@ class DeleteMany(Asked):
 
     status: Literal["completed", "errored", "stopped"]
     flow: FlowName | None = None
-    older_than_seconds: Annotated[float, BeforeValidator(as_seconds), Field(ge=0, le=LONGEST)] | None = None
+    older_than_seconds: Annotated[float, Field(ge=0, le=LONGEST), BeforeValidator(as_seconds)] | None = None
     """Only runs to which nothing has happened for so long."""
 
 
