@@ -11,7 +11,6 @@ from flows import registry
 from flows.retries import Retry, tightening
 from flows.values import storable
 from worker.announcement import check_announced, describe
-from worker.calls import signature_text
 from worker.client import arguments
 from worker.client.fleet import Fleet
 from worker.errors import Conflict, DamagedRun, InvalidInput, RunExists, RunNotFound, UnknownFlow
@@ -86,7 +85,7 @@ class Submitting(Fleet):
         arguments.key(idempotency_key)
         arguments.nonce(nonce)
         arguments.budgets(budgets, "budgets")
-        called = None if on_end is None else signature_text(on_end)
+        called = None if on_end is None else self._signature_text(on_end)
         self._check_durability()
         description, accepted, checked = self._checked(flow, dict(inputs or {}))
         submission = Submission(
@@ -152,6 +151,11 @@ class Submitting(Fleet):
                 )
             case _:
                 raise DamagedRun(f"run {run_id} was not submitted: the server answered {word} {detail}; look at that key with redis-cli")
+
+    def _signature_text(self, on_end: Mapping[str, Any] | str) -> str:
+        from worker.calls import signature_text  # with it comes Celery, which takes long to import
+
+        return signature_text(on_end)
 
     def _has(self, run_id: str, fields: Mapping[str, str]) -> bool:
         """Whether the run is the one that these were submitted with: a call sent again under its nonce is told ``ok`` as well."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import math
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -116,6 +117,7 @@ class ClientProcess(Process):
     def __init__(self, story: Story, name: str) -> None:
         super().__init__(story, name)
         self.client = Client.__new__(Client)
+        self.client._app, self.client._durable_until = None, math.inf
         self.client._engine, self.client._store, self.client.settings = self.engine, self.engine.store, self.engine.settings
 
 

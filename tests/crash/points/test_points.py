@@ -26,6 +26,7 @@ ELSEWHERE = {
     "delete_run": "tests/store/test_operations_repeat.py",
     "examine_run": "it writes nothing",
     "offer_again": "tests/store/test_paused.py",
+    "hand_on": "tests/store/test_hand_on.py",
     "quarantine_run": "tests/store/test_quarantine.py",
 }
 
