@@ -8,7 +8,7 @@ from typing import Any
 
 from worker import staying
 from worker.execution_state import ExecutionState
-from worker.record import SCHEMA, Record, digest_of
+from worker.record import Record, digest_of, version_of
 from worker.store import Fetch, Fetched, Granted, Refused, Store
 from worker.store.keys import INDEXES
 
@@ -22,7 +22,7 @@ INDEX = {
     "queued": "live", "leased": "live", "waiting": "live", "interrupted": "interrupted",
     "stopped": "stopped", "completed": "completed", "errored": "errored",
 }  # fmt: skip
-DIGEST_FREE = {"retention": str(RETENTION), "resend": str(GRACE), "schema": SCHEMA, "flow": "ring", "labels": "{}"}
+DIGEST_FREE = {"retention": str(RETENTION), "resend": str(GRACE), "schema": version_of(()), "flow": "ring", "labels": "{}"}
 #: The goal of runs whose messages are like Celery's.
 FETCHED = "is fetched"
 _claims = count(1)
