@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from flows.errors import HoldfastError
-from worker.doctor.durability import refusal
+from worker.doctor.durability import VOIDING, refusal
 from worker.doctor.examination import examine, refusals
 from worker.doctor.finding import Level
 from worker.store import StoreUnavailable
@@ -37,7 +37,9 @@ def why_no_rounds(engine: Engine) -> str | None:
     for finding in findings:
         if finding.level in LOGGED and finding.level is not Level.REFUSED and finding.check not in QUIET:
             logger.log(LOGGED[finding.level], "%s", finding)
-    return refusal(engine.store.url, refused) if refused else None
+    about_server = [finding for finding in refused if finding.check in VOIDING]
+    others = [str(finding) for finding in refused if finding not in about_server]
+    return "; ".join([*([refusal(engine.store.url, about_server)] if about_server else []), *others]) or None
 
 
 def check_before_start(engine: Engine) -> None:

@@ -17,6 +17,10 @@ from worker.store.inspection import Inspection, inspect
 RELAXED = ("eviction-policy", "append-only-file")
 
 
+#: The checks of what a server keeps.
+VOIDING = ("cluster", *RELAXED)
+
+
 def voids(told: Inspection, settings: Settings) -> list[Finding]:
     """Return the findings that void the promises on this server, as its settings judge them."""
     found = [cluster(told), eviction_policy(told, settings), append_only(told, settings)]
