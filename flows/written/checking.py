@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -11,27 +12,59 @@ from flows.definition import known
 from flows.summaries import safe_text
 from flows.written.faults import Faults, Place
 from flows.written.keys import SHAPES, Keys
+from flows.written.mending import meant_shape, mend, rename
 
 #: Keys of which not even a wrong value is shown.
 _SECRET = frozenset({"env", "headers", "url"})
 
 
 def read_keys(data: dict[str, Any], faults: Faults) -> Keys:
-    """Check the keys; raises InvalidFlowFile with a sentence for each that is missing, unknown or wrong."""
+    """Check the keys; adds a fault for each that is missing, unknown or wrong.
+
+    Returns:
+        The keys without what was wrong, so that what they name can be checked as well; ``faults.blamed`` says where they are not
+        what was written.
+
+    Raises:
+        InvalidFlowFile: nothing more can be said about the rest of the file.
+    """
+    data = deepcopy(data)
     shape = data.get("flow")
     if not isinstance(shape, str) or shape not in SHAPES:
         said = "the key flow is missing" if "flow" not in data else f"no shape of flows is named {shape!r}"
-        faults.add(("flow",), f"{said}; {known(shape, SHAPES)}")
-        faults.check()
+        meant = meant_shape(data)
+        faults.add(("flow",), f"{said}; {known(meant or shape, SHAPES)}")
+        shape = meant
+        if shape is None:
+            faults.check()
+        data["flow"] = shape
+        faults.blamed.add(("flow",))
     assert isinstance(shape, str)
-    model = SHAPES[shape]
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        for place, found in _by_place(data, error).items():
+    while True:
+        try:
+            return SHAPES[shape].model_validate(data)
+        except ValidationError as error:
+            if not _mended(data, _by_place(data, error), SHAPES[shape], faults):
+                faults.check()
+                raise
+
+
+def _mended(data: dict[str, Any], wrong: Mapping[Place, list[Any]], model: type[BaseModel], faults: Faults) -> bool:
+    """Tell what is wrong and take it out of the data; a fault around or inside what was taken out before only follows from that."""
+    before = set(faults.blamed)
+    kinds = {place: {str(fault["type"]) for fault in found} for place, found in wrong.items()}
+    misspelt = {}
+    for place in [place for place, found in kinds.items() if found == {"extra_forbidden"}]:
+        if (near := rename(data, place, _model_at(model, place[:-1]))) is not None:
+            misspelt[place] = (*place[:-1], near)
+    there = {place: found for place, found in wrong.items() if place not in misspelt.values()}  # the others are not missing
+    for place, found in there.items():
+        if not any(place[: len(other)] == other[: len(place)] for other in before):
             faults.add(place, " or ".join(_message(fault, place, model) for fault in found) + _instead(found[0], place))
-        faults.check()
-        raise AssertionError("a validation error without faults") from error
+    faults.renamed.update({place: str(written[-1]) for written, place in misspelt.items()})
+    others = sorted(set(there) - set(misspelt), key=len, reverse=True)
+    faults.blamed.update(others)
+    return bool(misspelt or others) and all(mend(data, place, kinds[place]) for place in others)
 
 
 def _by_place(data: dict[str, Any], error: ValidationError) -> dict[Place, list[Any]]:

@@ -40,25 +40,43 @@ class Faults:
     Args:
         file: where it is, as people should read it.
         lines: the line at which each place of the data begins.
+
+    Attributes:
+        blamed: places at which a fault was told and that were mended; what is wrong there now only follows from it.
+        renamed: places that are called otherwise in the file: the misspelt key that stands there.
     """
 
     def __init__(self, file: str, lines: dict[Place, int]) -> None:
         self._file = file
         self._lines = lines
         self.found: list[Fault] = []
+        self.blamed: set[Place] = set()
+        self.renamed: dict[Place, str] = {}
 
-    def add(self, place: Place, message: str) -> None:
-        """Something is wrong at ``place``; if the data has no such place, the line is that of the nearest one around it."""
+    def add(self, place: Place, message: str, key: bool = False) -> None:
+        """Something is wrong at ``place``; if the data has no such place, the line is that of the nearest one around it.
+
+        Args:
+            key: it is the last key of the place that is wrong, whatever its value is.
+        """
+        if any(place[: len(blamed)] == blamed for blamed in self.blamed if not (key and blamed == place)):
+            return
+        place = tuple(self.renamed.get(place[: number + 1], step) for number, step in enumerate(place))
         around = next(place[:length] for length in range(len(place), -1, -1) if place[:length] in self._lines or not length)
         self.found.append(Fault(self._file, self._lines.get(around, 1), shown(place), message))
 
     @contextmanager
-    def at(self, *place: str | int) -> Iterator[None]:
-        """An InvalidFlow raised inside concerns ``place``."""
+    def at(self, *place: str | int, key: bool = False) -> Iterator[None]:
+        """An InvalidFlow raised inside concerns ``place``; ``key`` as for ``add``."""
         try:
             yield
         except InvalidFlow as error:
-            self.add(place, str(error))
+            self.add(place, str(error), key)
+
+    @property
+    def nodes_are_known(self) -> bool:
+        """Whether the names of all nodes are those that were written."""
+        return not any(place[0] == "topology" and (len(place) < 3 or place[2] == "name") for place in self.blamed if place)
 
     def check(self) -> None:
         """Raise InvalidFlowFile if anything was found."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from flows.branching import BranchingFlow
 from flows.circular import Node
@@ -17,9 +17,13 @@ from flows.definition import known
 from flows.errors import InvalidFlow
 from flows.executors.mcp.declaration import ServerConfig
 from flows.interfaces import Interface, resolve
+from flows.names import Names
 from flows.nodes import registered_nodes
 from flows.written.faults import Faults, Place
 from flows.written.keys import InterfaceKeys, NodeKeys
+from flows.written.mending import nearest
+
+T = TypeVar("T")
 
 #: The two nodes that every controller_executor ring has.
 OWN = {node.name: node for node in ControllerExecutorFlow.topology}
@@ -33,10 +37,10 @@ def commands_at(place: Place, chosen: Mapping[str, CommandConfig] | Sequence[str
     found = []
     for position, (name, config) in enumerate(named.items()):
         here = (*place, name) if isinstance(chosen, Mapping) else (*place, position)
-        with faults.at(*here):
+        with faults.at(*here, key=isinstance(chosen, Mapping)):
             if name == "finish":
                 raise InvalidFlow("'finish' is the command that ends the run; it is configured under Controller, and always there")
-            found.append(replace(spec_of(registered_commands.named(name)), name=name).configured(config.said))
+            found.append(replace(spec_of(_registered(registered_commands, name)), name=name).configured(config.said))
     return found
 
 
@@ -63,14 +67,18 @@ def controller_named(name: str, config: ControllerConfig, faults: Faults) -> Con
 
     made = None
     with faults.at("controller"):
-        maker = registered_controllers.named(name)
+        maker = _registered(registered_controllers, name)
         settings = dict(config.model_extra or {})
-        if _accepts(maker, name, settings, faults):
+        accepted, as_written = _accepted(maker, name, settings, faults)
+        if accepted is not None:
             try:
-                made = _made(maker, name, settings)
+                made = _made(maker, name, accepted)
             except InvalidController as error:
                 for place, message in error.faults:
                     faults.add(("subflows_config", "Controller", *place), message)
+            except InvalidFlow:
+                if as_written:  # else it may follow from the settings that were left out
+                    raise
     return made
 
 
@@ -85,12 +93,13 @@ def ring_of(nodes: Sequence[NodeKeys], parts: Mapping[str, Any], faults: Faults,
     for position, name in enumerate(names):
         if name in names[:position]:
             faults.add(("topology", position, "name"), f"two nodes are named {name!r}; names must differ")
-    if own and [name for name in names if name in OWN] != list(OWN):
+    whole = not own or [name for name in names if name in OWN] == list(OWN)
+    if not whole and faults.nodes_are_known:
         faults.add(("topology",), f"expected one node named Controller, and after it one named Executor; there are: {', '.join(names)}")
-    return [_node(("topology", position), keys, parts, faults, own) for position, keys in enumerate(nodes)]
+    return [_node(("topology", position), keys, parts, faults, own, whole) for position, keys in enumerate(nodes)]
 
 
-def _node(place: Place, keys: NodeKeys, parts: Mapping[str, Any], faults: Faults, own: bool) -> Node:
+def _node(place: Place, keys: NodeKeys, parts: Mapping[str, Any], faults: Faults, own: bool, whole: bool) -> Node:
     base = OWN[keys.name] if own and keys.name in OWN else Node(keys.name, _nothing)
     given: dict[str, Any] = {key: getattr(keys, key) for key in ("goal", "reset", "role") if getattr(keys, key) is not None}
     if keys.retry is not None:
@@ -99,7 +108,11 @@ def _node(place: Place, keys: NodeKeys, parts: Mapping[str, Any], faults: Faults
         if key in keys.model_fields_set:
             with faults.at(*place, key):
                 given[key] = _interface(getattr(keys, key))
-    if base.flow is _nothing:
+    if base.flow is _nothing and keys.flow is None and not whole:
+        pass  # it may be meant for the Controller or the Executor that is missing, as is told
+    elif base.flow is _nothing and keys.flow not in parts and ("subflows_config",) in faults.blamed:
+        pass  # it may be one of the subflows, which could not be read
+    elif base.flow is _nothing:
         with faults.at(*place, "flow"):
             given["flow"] = _played_by(keys, parts, own)
     elif keys.flow not in (None, keys.name):
@@ -113,7 +126,7 @@ def _played_by(keys: NodeKeys, parts: Mapping[str, Any], own: bool) -> Callable[
     if own and keys.flow in OWN:
         raise InvalidFlow(f"{keys.flow} is played by the node of that name alone; name the node {keys.flow}")
     found = parts.get(keys.flow)
-    return found if found is not None else registered_nodes.named(keys.flow)
+    return found if found is not None else _registered(registered_nodes, keys.flow)
 
 
 def _interface(keys: str | InterfaceKeys | None) -> Interface:
@@ -125,12 +138,13 @@ def _interface(keys: str | InterfaceKeys | None) -> Interface:
 
 def subflows_of(subflows: Mapping[str, ExecutorConfig], faults: Faults) -> dict[str, BranchingFlow]:
     """Each subflow of a circular flow: a choice of registered commands."""
-    return {
-        name: BranchingFlow(
-            commands_at(("subflows_config", name, "subflows_config"), config.subflows_config, faults), tell_errors=True, name=name
-        )
-        for name, config in subflows.items()
-    }
+    made: dict[str, BranchingFlow] = {}
+    for name, config in subflows.items():
+        place = ("subflows_config", name, "subflows_config")
+        commands = commands_at(place, config.subflows_config, faults)
+        with faults.at(*place):
+            made[name] = BranchingFlow(commands, tell_errors=True, name=name)
+    return made
 
 
 def _made(maker: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> Controller:
@@ -143,19 +157,37 @@ def _made(maker: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> 
     return made  # type: ignore[no-any-return]
 
 
-def _accepts(maker: Callable[..., Any], name: str, settings: Mapping[str, Any], faults: Faults) -> bool:
-    """Whether the controller takes these settings; adds a fault for each that it does not know or misses."""
+def _accepted(maker: Callable[..., Any], name: str, settings: Mapping[str, Any], faults: Faults) -> tuple[dict[str, Any] | None, bool]:
+    """The settings that the controller takes, None where it misses one, and whether they are all that was written.
+
+    Adds a fault for each that it does not know or misses. The value of a misspelt one is checked as that of the nearest.
+    """
     parameters = inspect.signature(maker).parameters.values()
     takes = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     needs = {p.name for p in parameters if p.name in takes and p.default is p.empty}
     free = any(p.kind is p.VAR_KEYWORD for p in parameters)
     place = ("subflows_config", "Controller")
-    unknown = [] if free else [key for key in settings if key not in takes]
+    accepted = {key: value for key, value in settings.items() if free or key in takes}
+    unknown = [key for key in settings if key not in accepted]
     for key in unknown:
         faults.add((*place, key), f"controller {name!r} has no setting of this name; {known(key, [*takes, 'finish'])}")
-    for key in sorted(needs - set(settings)):
+        meant = nearest(key, [*takes, "finish"])
+        if meant in takes and meant is not None and meant not in accepted:
+            accepted[meant] = settings[key]
+            faults.renamed[*place, meant] = key
+    for key in sorted(needs - set(accepted)):
         faults.add((*place, key), f"this key is missing; controller {name!r} needs it")
-    return not unknown and needs <= set(settings)
+    return (accepted if needs <= set(accepted) else None), not unknown
+
+
+def _registered(names: Names[T], name: str) -> T:
+    if name in names:
+        return names.named(name)
+    hint = "If a module of yours registers it, add the module to flow_modules (HOLDFAST_FLOW_MODULES=package.module)"
+    try:
+        return names.named(name)
+    except InvalidFlow as error:
+        raise InvalidFlow(f"{error}. {hint}") from error
 
 
 def _nothing(given: Mapping[str, Any], context: Any) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from flows.budgets import check_budgets
 from flows.circular import CircularFlow
 from flows.controller_executor import ControllerExecutorFlow
 from flows.definition import is_name, known
-from flows.errors import InvalidFlow, InvalidInput
+from flows.errors import InvalidInput
 from flows.written.checking import read_keys
 from flows.written.faults import Faults, shown_path
 from flows.written.flow import WrittenFlow
@@ -40,7 +40,7 @@ def read_flow(path: Path, shipped: bool = False) -> WrittenFlow:
     faults = Faults(written.file, written.lines)
     keys = read_keys(written.data, faults)
     name = keys.name or path.stem
-    if not is_name(name):
+    if "name" not in written.data and not is_name(name):
         faults.add((), f"the file's name cannot name a flow: {name!r}; give it a key name")
     made = _class(keys, faults)
     faults.check()
@@ -55,11 +55,11 @@ def _class(keys: Keys, faults: Faults) -> Callable[..., Flow]:
     settings: dict[str, Any] = {key: getattr(keys, key) for key in _SETTINGS if key in keys.model_fields_set}
     if keys.retry is not None:
         settings["retry"] = keys.retry.made()
-    with faults.at("budgets"):
+    for budget, limit in keys.budgets.items():
         try:
-            check_budgets(keys.budgets)
+            check_budgets({budget: limit})
         except InvalidInput as error:
-            raise InvalidFlow(str(error)) from error
+            faults.add(("budgets", budget), str(error))
     if isinstance(keys, BranchingKeys):
         commands = commands_at(("subflows_config",), keys.subflows_config, faults)
         _check_pauses(keys, ["Branch"], faults)
@@ -73,7 +73,7 @@ def _class(keys: Keys, faults: Faults) -> Callable[..., Flow]:
     assert isinstance(keys, ControllerExecutorKeys)
     if keys.topology != "circular":
         settings["topology"] = ring_of(keys.topology, {}, faults, own=True)
-    _check_pauses(keys, [node.name for node in settings.get("topology", OWN.values())], faults)
+    _check_pauses(keys, [*OWN, *(node.name for node in settings.get("topology", ()) if node.name not in OWN)], faults)
     config = keys.subflows_config
     settings["controller"] = controller_named(keys.controller, config.Controller, faults)
     chosen = commands_at(("subflows_config", "Executor", "subflows_config"), config.Executor.subflows_config, faults)
@@ -84,6 +84,8 @@ def _class(keys: Keys, faults: Faults) -> Callable[..., Flow]:
 
 
 def _check_pauses(keys: Keys, nodes: list[str], faults: Faults) -> None:
+    if not faults.nodes_are_known:
+        return
     for setting in ("interrupt_before", "interrupt_after"):
         for position, node in enumerate(getattr(keys, setting)):
             if node not in nodes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -142,7 +143,12 @@ def test_inputs_are_required_unless_the_file_says_otherwise(folder: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "line", "key", "words"),
     [
-        ("flow: controler_executor\n", 1, "flow", "no shape of flows is named 'controler_executor'; did you mean 'controller_executor'?"),
+        (
+            "flow: controler_executor\ncontroller: person\n",
+            1,
+            "flow",
+            "no shape of flows is named 'controler_executor'; did you mean 'controller_executor'?",
+        ),
         ("name: x\n", 1, "flow", "the key flow is missing; Known: branching, circular, controller_executor"),
         (GOOD + "max_round: 3\n", 6, "max_round", "there is no such key; did you mean 'max_rounds'?"),
         (GOOD + "max_rounds: 0\n", 6, "max_rounds", "greater than or equal to 1, not 0"),
@@ -171,7 +177,7 @@ def test_inputs_are_required_unless_the_file_says_otherwise(folder: Path) -> Non
         (GOOD + "topology: [3]\n", 6, "topology[0]", "it should be a mapping, not 3"),
         (GOOD + "topology: square\n", 6, "topology", "it should be 'circular' or it should be a list, not 'square'"),
         (GOOD + "topology:\n- {name: Executor}\n- {name: Controller}\n", 6, "topology", "expected one node named Controller, and after it"),
-        (GOOD + "topology:\n- name: Controller\n- name: Executor\n  flw: x\n", 9, "topology[1].flw", "did you mean 'flow'?"),
+        (GOOD + "topology:\n- name: Controller\n- name: Executor\n  flw: Executor\n", 9, "topology[1].flw", "did you mean 'flow'?"),
         (
             GOOD + "topology:\n- name: Controller\n- name: Executor\n- name: Person\n  flow: human_feedbak\n",
             10,
@@ -214,6 +220,48 @@ def test_all_that_is_wrong_is_told_at_once(folder: Path) -> None:
     text = GOOD.replace("doubling", "nobody").replace("test.double", "nothing") + "interrupt_after: [Nowhere]\n"
     lines = [fault.split(",")[1] for fault in faults_of(folder, text)]
     assert lines == [" line 2", " line 5", " line 6"]
+
+
+def test_the_faults_of_all_stages_are_told_at_once_by_line(folder: Path) -> None:
+    """A wrong shape, key, value, setting, controller, command and node: each is mended at the first reading."""
+    text = (
+        "flow: controler_executor\ncontroller: nobody\nmax_round: 0\nlease_seconds: -1\n"
+        "subflows_config:\n  Executer:\n    subflows_config:\n      test.duble: {in_doubt: never}\n      test.double: 3\n      other: 4\n"
+        "topology:\n- name: Controller\n- nam: Executor\n- {name: Person, flow: human_feedbak}\n- 7\ninterrupt_before: [Persn]\n"
+    )
+    told = [re.sub("^flows/mine.yaml, line ", "", fault) for fault in faults_of(folder, text)]
+    executor = "subflows_config.Executer.subflows_config"
+    assert [fault.partition(":")[0].replace(" key ", " ") for fault in told] == [
+        "1, flow", "2, controller", "3, max_round", "3, max_round", "4, lease_seconds", "6, subflows_config.Executer",
+        f"8, {executor}.test.duble.in_doubt", f"8, {executor}.test.duble", f"9, {executor}.test.double",
+        f"10, {executor}.other", f"10, {executor}.other", "13, topology[1].nam", "14, topology[2].flow", "15, topology[3]",
+    ]  # fmt: skip
+    missing = [fault for fault in told if "flow_modules (HOLDFAST_FLOW_MODULES" in fault]
+    assert [fault.partition(",")[0] for fault in missing] == ["2", "8", "10", "14"]
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("flow: ring\ntopologi: [{nam: A, flow: test.count}]\ninterrupt_after: [A]\n", ["flow", "topologi", "topologi[0].nam"]),
+        ("flow: xyz\nname: x\n", ["flow"]),
+        ("flow: circular\ntopology: [{name: a b, flow: test.count}]\ninterrupt_after: [a b]\n", ["topology[0].name"]),
+        ("flow: circular\ntopology: [{nothing: A, flow: test.count}]\ninterrupt_after: [A]\n", ["topology[0].name", "topology[0].nothing"]),
+        ("flow: circular\ntopology: 3\ninterrupt_after: [A]\n", ["topology"]),
+        (
+            "flow: circular\ntopology: [{name: A, flow: part}]\nsubflows_config: {part: {subflows_config: [nothing]}}\n",
+            ["subflows_config.part.subflows_config[0]"],
+        ),
+        ("flow: circular\ntopology: [{name: A, flow: part}]\nsubflows_config: [part]\n", ["subflows_config"]),
+        (GOOD + "topology: [{name: Controler}, {name: Executor}]\ninterrupt_before: [Controller]\n", ["topology"]),
+        (GOOD.replace("limit", "limt"), ["subflows_config.Controller.limt"]),
+        (GOOD.replace("{limit: 4}", "3"), ["subflows_config.Controller"]),
+        (GOOD + "mcp_servers: {it: {command: 3, tools: [a]}}\n", ["mcp_servers.it.command"]),
+        (GOOD + "name: a b\n", ["name"]),
+    ],
+)
+def test_a_fault_that_follows_from_another_is_not_told(folder: Path, text: str, keys: list[str]) -> None:
+    assert [re.findall(r", key (.*?): ", fault)[0] for fault in faults_of(folder, text)] == keys
 
 
 # No file names code.

@@ -42,10 +42,6 @@ def check_command(ctx: click.Context, file: Path, as_json: bool) -> None:
             output.document({"file": str(file), "ok": False, "errors": errors})
         for fault in () if as_json else faults:
             click.echo(str(fault), err=True)
-        if not as_json and not settings.flow_modules:
-            click.echo(
-                "(flow_modules names no module; if one registers what the file names: HOLDFAST_FLOW_MODULES=package.module)", err=True
-            )
         ctx.exit(USAGE)
     flow = written()
     if as_json:
