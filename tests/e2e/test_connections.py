@@ -33,13 +33,15 @@ class Crowded(Connection):
     most = 12
 
 
-#: By port: how many responses have begun, and the connections that are open.
+#: By port: how many responses and how many requests have begun, and the connections that are open.
 PORTS: Counter[int] = Counter()
+BEGUN: Counter[int] = Counter()
 OPEN: dict[int, Callable[[], set[object]]] = {}
 
 
 async def answering(scope: Scope, receive: Receive, send: Send) -> None:
     """Read the body, and answer with more than a socket's buffers hold where that is asked for."""
+    BEGUN[scope["server"][1]] += 1
     while (await receive()).get("more_body"):
         pass
     size = 50_000_000 if scope["path"] == "/much" else 2
@@ -124,8 +126,10 @@ def test_silent_connections_shut_the_server_for_nobody() -> None:
 def test_a_request_under_way_is_not_closed_for_a_new_connection() -> None:
     with serving(Crowded) as port, closing(connected(port)) as busy:
         busy.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\na")
+        until(lambda: BEGUN[port] > 0, "the request to be under way")
         silent = [connected(port) for _ in range(3 * Crowded.most)]
         assert is_closed(silent[0])
+        until(lambda: len(OPEN[port]()) <= Crowded.most, "no more than so many")
         busy.sendall(b"b")
         assert busy.recv(1000).startswith(b"HTTP/1.1 200")
         for each in silent:

@@ -28,7 +28,7 @@ def test_every_call_can_be_made_and_does_what_is_said(settings: Settings, prefix
     if shutil.which("curl") is None and "CI" not in os.environ:
         pytest.skip("this machine has no curl")
     base, *calls = CALLS
-    assert base == "API=http://127.0.0.1:8080/api/v1" and len(calls) >= 17
+    assert base == "API=http://127.0.0.1:8787/api/v1" and len(calls) >= 17
     answers = {}
     with serving(settings) as address:
         for call in calls:

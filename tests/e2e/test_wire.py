@@ -22,6 +22,8 @@ ROUNDS = 51
 CLAIMING = {"claim_round", "commit_round", "commit_and_stay", "extend_leases", "sweep_due", "submit_run", "HGETALL", "XREAD"}
 #: About once a second; figures of rounds are some thirty, in one exchange.
 ANNOUNCING = {"TIME", "MULTI", "ZADD", "HSET", "ZRANGEBYSCORE", "EXEC", "HINCRBY", "HINCRBYFLOAT"}
+#: A round that waited for more than a few ms looks at its run's stop and lease.
+LOOKING = {"HMGET"}
 CONNECTING = {"HELLO", "CLIENT", "SCRIPT", "PING", "ECHO"}
 
 
@@ -32,7 +34,7 @@ def test_a_round_is_three_commands_on_the_wire_where_commits_do_not_fetch(client
     assert counts["claim_round"] == RUNS * ROUNDS
     # An idle worker's BRPOP ends empty once a second; beyond that each pops one message.
     assert RUNS * ROUNDS <= counts["BRPOP"] <= RUNS * ROUNDS + 60
-    assert set(counts) <= {"BRPOP"} | CLAIMING | ANNOUNCING | CONNECTING, counts
+    assert set(counts) <= {"BRPOP"} | CLAIMING | ANNOUNCING | LOOKING | CONNECTING, counts
 
 
 def test_a_round_is_mostly_one_command_on_the_wire(client: Client, worker_process: StartsWorkers) -> None:
@@ -40,7 +42,7 @@ def test_a_round_is_mostly_one_command_on_the_wire(client: Client, worker_proces
     counts = counted(client)
     asked_for = counts["claim_round"]
     assert asked_for < RUNS * ROUNDS / 3 and asked_for <= counts["BRPOP"] <= asked_for + 60
-    assert set(counts) <= {"BRPOP"} | CLAIMING | ANNOUNCING | CONNECTING, counts
+    assert set(counts) <= {"BRPOP"} | CLAIMING | ANNOUNCING | LOOKING | CONNECTING, counts
 
 
 @pytest.mark.slow
@@ -51,7 +53,7 @@ def test_in_the_outbox_a_round_is_two_commands_of_the_server_that_holds_the_runs
         with workers(1, apart):
             counts = counted(client)
         client.close()
-    assert set(counts) <= CLAIMING | ANNOUNCING | CONNECTING, counts
+    assert set(counts) <= CLAIMING | ANNOUNCING | LOOKING | CONNECTING, counts
 
 
 def test_a_command_that_is_not_idempotent_is_one_command_more_on_the_wire(client: Client, tmp_path: Path) -> None:
@@ -69,7 +71,7 @@ def test_a_command_that_is_not_idempotent_is_one_command_more_on_the_wire(client
     assert client.get(run_id).answer == "charged"
     moves = {name: count for name, count in counts.items() if name.endswith(("_round", "_intent", "_once"))}
     assert moves == {"claim_round": 3, "commit_round": 3, "record_intent": 1}
-    assert set(counts) <= {*moves, "submit_run"} | CLAIMING | ANNOUNCING | CONNECTING, counts
+    assert set(counts) <= {*moves, "submit_run"} | CLAIMING | ANNOUNCING | LOOKING | CONNECTING, counts
 
 
 def counted(client: Client) -> Counter[str]:

@@ -67,7 +67,7 @@ def test_the_answer_to_another_question_approves_nothing() -> None:
 
 
 def test_wrong_arguments_are_the_controllers_fault_and_nobody_is_asked() -> None:
-    flow = ControllerExecutorFlow(controller=ScriptedController([Command("pay", {}), Finish("done")]), commands=[pay])
+    flow = ControllerExecutorFlow(controller=ScriptedController([Command("pay", {}), Finish("done")], reads_errors=True), commands=[pay])
     assert play_through(flow).nodes == ["Controller", "Controller"]
 
 

@@ -51,6 +51,7 @@ class Connection(H11Protocol):
         self._arriving: asyncio.TimerHandle | None = None
         self._waits_for: object = None
         self._unread: asyncio.TimerHandle | None = None
+        self._is_given_up = False
         self._silent_since = self.loop.time()
         self._expect(h11.IDLE, self.head_seconds)
         if len(self.connections) > self.most:
@@ -73,7 +74,7 @@ class Connection(H11Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread = self.loop.call_later(self.read_seconds, self._give_up, "did not read its response")
+        self._unread = self.loop.call_later(self.read_seconds, self._give_up, "did not read its response in time")
 
     def resume_writing(self) -> None:
         self._cancel_unread()
@@ -93,7 +94,7 @@ class Connection(H11Protocol):
         self._arriving, self._waits_for = None, state
         if state is not None:
             self._silent_since = self.loop.time()
-            self._arriving = self.loop.call_later(seconds, self._give_up, "sent no whole request")
+            self._arriving = self.loop.call_later(seconds, self._give_up, "sent no whole request in time")
 
     def _cancel_unread(self) -> None:
         if self._unread is not None:
@@ -101,13 +102,18 @@ class Connection(H11Protocol):
             self._unread = None
 
     def _give_up(self, why: str) -> None:
-        logger.debug("connection of %s closed: it %s in time", self.client, why)
+        logger.debug("connection of %s closed: it %s", self.client, why)
+        self._is_given_up = True
         self.transport.abort()
 
     def _make_room(self) -> None:
-        silent = [each for each in self.connections if isinstance(each, Connection) and each.is_silent and each is not self]
+        # One that is given up stays among the connections until the event loop has closed it.
+        open_ones = [each for each in self.connections if isinstance(each, Connection) and not each._is_given_up]
+        if len(open_ones) <= self.most:
+            return
+        silent = [each for each in open_ones if each.is_silent and each is not self]
         oldest = min(silent, key=lambda each: each._silent_since, default=self)
         if self.loop.time() - Connection._warned > WARN_SECONDS:
             Connection._warned = self.loop.time()
             logger.warning("all %d connections are in use: the oldest without a request are closed for new ones", self.most)
-        oldest.transport.abort()
+        oldest._give_up("made room for another")
