@@ -34,6 +34,7 @@ from tests.support.runs import (
 from worker import Settings
 from worker.app import make_app
 from worker.dispatch import Fused
+from worker.record import SCHEMA
 from worker.store import Granted, Store
 from worker.sweep import Sweeper
 
@@ -201,7 +202,7 @@ def test_an_answer_by_default_goes_on_by_the_message_of_its_epoch(store: Store, 
 
 def test_a_message_that_a_newer_worker_wrote_is_not_judged(store: Store, sweeper: Sweeper, fused: Fused) -> None:
     """It may look strange to this one; and to a newer one it does not."""
-    submit(store, fused, "newer", schema="2")
+    submit(store, fused, "newer", schema=str(int(SCHEMA) + 1))
     take(store)
     damage(store, "newer", lambda text: text.replace("holdfast.", "holdfast2."))
     for _ in range(4):
