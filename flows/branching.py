@@ -12,6 +12,7 @@ from flows.context import RoundContext
 from flows.definition import known
 from flows.errors import BadReply, FatalError, InvalidInput, RetryableError, RoundStopped
 from flows.outcomes import End, Finish, Interrupt, Outcome
+from flows.process_end import ends_process
 from flows.summaries import safe_text
 
 #: Of a command's exception, this much is told.
@@ -87,13 +88,14 @@ class BranchingFlow(Flow):
             result = (spec if settles else replace(spec, in_doubt="ask")).carry_out(args, context)
         except (RetryableError, FatalError, RoundStopped):
             raise
-        except (Exception, SystemExit) as error:
-            # SystemExit itself comes from a command (argparse, sys.exit); its subclasses are Celery's way to shut a worker down.
-            if isinstance(error, SystemExit) and type(error) is not SystemExit:
+        except BaseException as error:
+            if ends_process(error):
                 raise
             if context.cancelled.is_set():
                 raise RoundStopped(f"run {context.run_id}, step {context.step}: cancelled inside command {spec.name!r}") from error
-            if not (self.tell_errors if spec.errors is None else spec.errors == "observe"):
+            # SystemExit comes from a command (argparse, sys.exit). No controller can make use of an asyncio.CancelledError.
+            is_told = isinstance(error, Exception | SystemExit) and (self.tell_errors if spec.errors is None else spec.errors == "observe")
+            if not is_told:
                 spec.check_repeatable(error, args, context)
                 raise
             result = told(error)

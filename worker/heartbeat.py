@@ -146,7 +146,7 @@ class Heartbeat:
                 self._beside(self._store)
             except StoreUnavailable as error:
                 logger.warning("leases of %d rounds could not be extended, trying again: %s", len(self.leases), error)
-            except Exception:
+            except BaseException:
                 # The thread must outlive any surprise: without it every lease of this process would lapse.
                 logger.exception("a heartbeat failed, trying again")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,6 +13,7 @@ from flows.base import Flow, Role
 from flows.budgets import COMMANDS, sum_of
 from flows.context import RoundContext, altered
 from flows.errors import FatalError, InvalidInput, RetryableError, RoundStopped
+from flows.process_end import ends_process
 from flows.retries import tightening
 from worker.calls import Calls
 from worker.committing import Committing, new_claim
@@ -42,8 +42,6 @@ logger = logging.getLogger("holdfast.rounds")
 #: Seconds after which a leased round that has not begun reads its run's stop and lease again. A round whose claim came with a commit
 #: begins within a fraction of a millisecond, unless it waits for a lane or for the interpreter.
 LOOK_AFTER = 0.005
-#: With this the process of a pool leaves its round when SIGTERM reaches it (billiard.common: 256 less the signal).
-TOLD_TO_END = signal.SIGTERM - 256
 
 
 class Attempt(NamedTuple):
@@ -202,7 +200,9 @@ class Rounds:
             return GIVE_BACK if self._draining() or not begin else failure(record, gone(record, flow), self._settings, 0.0), {}
         try:
             estimate = dict(flow.estimate(context.node, context))
-        except Exception as error:
+        except BaseException as error:
+            if ends_process(error):
+                raise
             return self._failure(record, lease, error, flow), {}
         ledger = Ledger(record, claim.attempt, claim.now)
         if record.budgets:
@@ -241,9 +241,9 @@ class Rounds:
             return settle(record, flow, outcome, context.remembered, self._settings, {**context.told, **context.spent})
         except DamagedRun as error:
             return quarantine(error)
-        except (Exception, SystemExit) as error:
-            if isinstance(error, SystemExit) and (type(error) is not SystemExit or error.code == TOLD_TO_END):
-                raise  # Celery's own way of ending the worker, or a process of its pool: a loss, not a failure of the round
+        except BaseException as error:  # asyncio.CancelledError, GeneratorExit and sys.exit too: the round failed
+            if ends_process(error):
+                raise  # a loss, not a failure of the round
             return quarantine(lease.broken) if isinstance(lease.broken, DamagedRun) else self._failure(record, lease, error, flow)
 
     def _failure(self, record: Record, lease: Lease, error: BaseException, flow: Flow) -> Settlement:

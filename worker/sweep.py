@@ -203,7 +203,7 @@ class Sweeper:
                     self.announce()
             except StoreUnavailable as error:
                 logger.warning("could not sweep, trying again: %s", error)
-            except Exception:
+            except BaseException:  # a flow's own code as well, which is asked what it is
                 # The thread must outlive any surprise: it is what recovers the others.
                 logger.exception("a sweep failed, trying again")
             woken = self._woken.wait(self._settings.sweep_seconds)

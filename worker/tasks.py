@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from flows.process_end import ends_process
 from worker.carrier import NEVER, RoundFailed, RoundTask, sender_of
 from worker.engine import Engine
 from worker.store import StoreUnavailable
@@ -36,6 +37,11 @@ def add_tasks(app: Celery, engine: Engine) -> None:
                 extra={"run_id": run_id, "step": step},
             )
             return
+        except BaseException as error:
+            if isinstance(error, Exception) or ends_process(error):
+                raise
+            # Celery's pools cannot tell such an end, and would keep the round's place for ever.
+            raise RuntimeError(f"run {run_id}, step {step}: {type(error).__name__} outside of the round's node: {error}") from error
         if attempt.failure is not None:
             # For task events, Flower and error trackers. The engine has committed the failure, and retries the round.
             raise RoundFailed(attempt.failure)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flows.errors import HoldfastError
+from flows.process_end import ProcessEnd
 
 if TYPE_CHECKING:
     from worker.testing.story import Story
@@ -35,11 +36,11 @@ class Stuck(LabError):
     """The run of a story does not end. Where it was disturbed, that is a fault found."""
 
 
-class ProcessGone(BaseException):
+class ProcessGone(ProcessEnd):
     """The worker's process is no more. No Exception: what a flow catches must not be in the way of its own death."""
 
 
-class Abandoned(BaseException):
+class Abandoned(ProcessEnd):
     """The lab gives up this story for ``error``, from wherever it is."""
 
     def __init__(self, error: Exception) -> None:

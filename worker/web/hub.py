@@ -133,7 +133,7 @@ class Hub:
                 away = False
                 for run_id, what in heard.items():
                     self._tell(run_id, places[run_id], what.events, what.damaged)
-        except Exception:
+        except BaseException:
             with self._lock:
                 self._thread = None
             self._end_all()  # better cut than deaf: they come again, and another thread listens

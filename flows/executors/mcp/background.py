@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import logging
 import os
 import threading
 from collections.abc import Coroutine
@@ -17,6 +18,7 @@ from flows.executors.mcp.session import Session
 from flows.waiting import cancelled_of_round
 
 T = TypeVar("T")
+logger = logging.getLogger("holdfast.mcp")
 #: How often a waiting round looks at its cancel token, in seconds.
 _SLICE = 0.05
 #: A process that ends waits so long for its servers to end; programs see the end of their input in any case.
@@ -73,7 +75,7 @@ class Background:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="mcp", daemon=True).start()
+                threading.Thread(target=_run, args=(self._loop,), name="mcp", daemon=True).start()
                 atexit.register(self.close)
             return self._loop
 
@@ -83,6 +85,15 @@ class Background:
         self._lock = threading.Lock()
         self._loop = None
         self._sessions: dict[str, Session] = {}
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop, whatever a task in it raises: asyncio ends a loop with SystemExit and KeyboardInterrupt, and every round would wait."""
+    while not loop.is_closed():
+        try:
+            loop.run_forever()
+        except BaseException:  # its task has it as well, and with it the round that waits
+            logger.exception("a task of an MCP session ended its event loop, which goes on")
 
 
 background = Background()

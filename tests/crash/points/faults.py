@@ -14,6 +14,7 @@ from typing import Any
 
 import redis
 
+from flows.process_end import ProcessEnd
 from worker.store import scripts
 
 #: What a process does at a point: it dies there, or stands still until others have gone on without it; before the request is
@@ -35,7 +36,7 @@ ANSWERS = {
 _MARK = b"carried-out"
 
 
-class Died(BaseException):
+class Died(ProcessEnd):
     """A process ends here, whatever it was about to do. No Exception: nothing in the engine may catch it and go on."""
 
     def __init__(self, actor: Any) -> None:
