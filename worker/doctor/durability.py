@@ -42,6 +42,6 @@ def check_durability(url: str, settings: Settings) -> None:
     Raises:
         UnsafeServer: it would lose runs. StoreUnavailable: it does not answer.
     """
-    findings = voids(inspect(url, settings.prefix, contents=False), settings)
+    findings = voids(inspect(url, settings.prefix, contents=False, settings=False), settings)
     if findings:
         raise UnsafeServer(refusal(url, findings))

@@ -46,7 +46,12 @@ class Inspection:
 
 
 def inspect(
-    url: str, prefix: str, timeout: float = SOCKET_TIMEOUT, local_time: Callable[[], float] = time.time, contents: bool = True
+    url: str,
+    prefix: str,
+    timeout: float = SOCKET_TIMEOUT,
+    local_time: Callable[[], float] = time.time,
+    contents: bool = True,
+    settings: bool = True,
 ) -> Inspection:
     """Ask the server, once and without patience.
 
@@ -54,6 +59,7 @@ def inspect(
         prefix: of the keys to look at. timeout: seconds for each answer.
         local_time: seconds since 1970 by this machine's clock.
         contents: whether to look at our keys, too.
+        settings: whether to ask for its settings, too; INFO tells most of them, and more logins may ask for it.
 
     Raises:
         StoreUnavailable: it does not answer. AccessDenied: it does not let this user in.
@@ -62,7 +68,7 @@ def inspect(
     try:
         _told(client.ping)  # a connection that cannot be made is no answer
         config: dict[str, str] = {}
-        for name in CONFIG:
+        for name in CONFIG if settings else ():
             config |= _told(lambda name=name: cast(dict[str, str], client.config_get(name))) or {}  # type: ignore[misc]
         keys = Keys(prefix)
         return Inspection(
