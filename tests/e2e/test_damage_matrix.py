@@ -25,7 +25,7 @@ SHARE = 1 / 5
 WORDS = {
     "ok", "missing", "stale", "finished", "early", "leased", "stopped", "unknown", "damaged", "fenced", "lost", "stop", "not_held", "asked",
     "queued", "waiting", "interrupted", "running", "moved", "unknown_queue",
-    "resent", "marked", "in_line", "freed", "delayed", "spared", "overran", "woken", "answered", "errored", "removed", "not due",
+    "resent", "marked", "in_line", "freed", "delayed", "spared", "overran", "woken", "answered", "errored", "removed", "not due", "unmade",
 }  # fmt: skip
 #: After these nothing was written.
 REFUSALS = {"missing", "stale", "fenced", "lost", "not_held", "moved", "unknown_queue", "damaged", "leased", "early"}

@@ -170,8 +170,9 @@ def test_a_run_that_the_wrong_worker_took_is_offered_again(client: Client, worke
     becomes(client, client.submit("ledger", "g", SLOW).id, VerdictCode.LEASED)
     worker_process("--concurrency", "1", HOLDFAST_FLOW_MODULES="")
     run = client.submit("ledger", "g", {"rounds": 1})
-    verdict = becomes(client, run.id, VerdictCode.BACKING_OFF)
-    assert verdict.details["waiting_for"] == "flow" and knows.name is not None and knows.name in verdict.sentence
+    until(lambda: any(event.type == "handed_on" for event in client.events(run.id, follow=False)), "the message to be handed on")
+    verdict = client.why(run.id)
+    assert verdict.code is VerdictCode.IN_LINE and knows.name is not None and knows.name in verdict.sentence
 
 
 def test_without_a_worker_of_the_role_it_is_told_which_one_to_start(

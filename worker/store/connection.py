@@ -69,13 +69,13 @@ def denied(url: str, error: Exception, what: str = "") -> AccessDenied:
     place = place_of(url)
     if str(error).startswith("WRONGPASS") or "invalid username-password" in str(error) or "invalid password" in str(error):
         return AccessDenied(
-            f"the state server at {place} does not accept the password for the user {user_of(url)!r}; "
-            "put the right one into the URL: redis://:PASSWORD@HOST, redis://USER:PASSWORD@HOST or unix:///PATH?password=PASSWORD"
+            f"the state server at {place} refuses the user {user_of(url)!r}: it does not accept the password. "
+            "Put the right one into the URL: redis://:PASSWORD@HOST, redis://USER:PASSWORD@HOST or unix:///PATH?password=PASSWORD"
         )
     if str(error).startswith("NOAUTH") or "must be called with the client already authenticated" in str(error):
         return AccessDenied(
-            f"the state server at {place} wants a password, and its URL has none; "
-            "put it into the URL: redis://:PASSWORD@HOST, redis://USER:PASSWORD@HOST or unix:///PATH?password=PASSWORD"
+            f"the state server at {place} refuses the user {user_of(url)!r}: it wants a password, and the URL has none. "
+            "Put it into the URL: redis://:PASSWORD@HOST, redis://USER:PASSWORD@HOST or unix:///PATH?password=PASSWORD"
         )
     asked = f" ({what})" if what else ""
     return AccessDenied(
