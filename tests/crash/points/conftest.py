@@ -15,7 +15,7 @@ from tests.crash.points.broker import Transport
 from tests.crash.points.stage import LISTS, STAYING, Stage
 from tests.support.servers import CrashableServer
 from tests.support.servers import server as server_of_its_own
-from worker import committing, fetching, outbox
+from worker import committing, fetching, outbox, rounds
 from worker.app import make_app
 from worker.settings import Settings
 from worker.store import Store
@@ -28,6 +28,7 @@ def stage_server() -> Iterator[CrashableServer]:
         patch.setattr(committing, "COMMIT_PAUSE", 0.0)  # a commit that is refused is offered again at once
         patch.setattr(outbox, "SPARED", 0.0)  # and a broker that did not answer is asked again
         patch.setattr(fetching, "STAY_SECONDS", math.inf)  # no clock decides how long a run stays
+        patch.setattr(rounds, "LOOK_AFTER", math.inf)  # nor whether a round looks at its run's stop before it begins
         # redis-py reads its own version from the disk for every connection: a tenth of a story.
         patch.setattr(redis.utils, "get_lib_version", functools.cache(redis.utils.get_lib_version))
         logger, level = logging.getLogger("holdfast"), logging.getLogger("holdfast").level
