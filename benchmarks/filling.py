@@ -1,11 +1,13 @@
-"""Fills a server with runs, by the real scripts and as fast as it takes them: queued ones, or ones that wait for a person."""
+"""Fills a server with runs, by the real scripts and as fast as it takes them: queued ones, ones that wait for a person, sleepers."""
 
 from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from benchmarks.driving import GRANT
@@ -15,6 +17,7 @@ from benchmarks.redis_server import RedisServer
 from worker.app import engine_of, make_app
 from worker.client import Client
 from worker.settings import Settings
+from worker.store.keys import Keys
 
 FLOWS = "benchmarks.flows"
 #: More rounds than any benchmark plays, and the bytes of state of each.
@@ -39,6 +42,26 @@ def queue(server: RedisServer, ids: Sequence[str]) -> None:
     submit = Packed(calls[0], RECORDED_RUN, ("message",))
     messages = Messages(calls[0].named["message"], 0, 0)
     _send(server, ids, lambda one: submit.fill(message=messages.of(one, 0, 0)), SUBMITTED)
+
+
+def sleep(server: RedisServer, ids: Sequence[str], until_time: float) -> None:
+    """Submit runs of these ids that are played from this time on (seconds since 1970), one round each."""
+    with closing(Client(settings=settings_of(server))) as client:
+        calls = noted(client._store)
+        _submit_one(client, inputs={"rounds": 1}, not_before=3600)
+        _withdraw(client)
+    submit = Packed(calls[0], RECORDED_RUN, ("message", "delay"))
+    messages = Messages(calls[0].named["message"], 0, 0)
+
+    def command(run_id: str) -> bytes:
+        return submit.fill(message=messages.of(run_id, 0, 0), delay=max(1, round(1000 * (until_time - time.time()))))
+
+    _send(server, ids, command, SUBMITTED)
+
+
+def still_asleep(server: RedisServer, until_time: float) -> int:
+    """Return how many of those who sleep until this time the sweep has not woken."""
+    return int(server.redis.zcount(Keys().due, 1000 * until_time - 100, 1000 * until_time + 100))
 
 
 def park(server: RedisServer, ids: Sequence[str]) -> None:
@@ -76,8 +99,8 @@ def names(first: int, count: int) -> list[str]:
     return [f"filling-{place:08}" for place in range(first, first + count)]
 
 
-def _submit_one(client: Client, interrupt_after: Sequence[str] | None = None) -> None:
-    client.submit("empty", "go", INPUTS, run_id=RECORDED_RUN, interrupt_after=interrupt_after)
+def _submit_one(client: Client, inputs: Mapping[str, int] = INPUTS, **more: Any) -> None:
+    client.submit("empty", "go", inputs, run_id=RECORDED_RUN, **more)
 
 
 def _withdraw(client: Client) -> None:

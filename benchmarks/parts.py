@@ -16,6 +16,8 @@ PARTS = {
     "latency": "one hop of a lone run, and submit to first round",
     "stops": "stop to stopped, and until the slot is free",
     "recovery": "kill -9 to the next round",
+    "wave": "kill -9 to the next round, while 30,000 sleepers wake",
+    "supervised": "kill -9 of a process of --processes to the next round",
     "start": "start-up of commands, worker and server",
     "memory": "the memory of a worker",
     "messages": "what a round's message costs",

@@ -77,6 +77,12 @@ def test_a_backlog_is_worked_through_and_swept(tmp_path: Path) -> None:
     assert found["rounds, 2,000 runs queued"] > 0 and found[f"sweep of {BATCH} runs in line, 2,000 runs queued"] > 0
 
 
+def test_a_kill_beside_a_wave_of_sleepers_and_one_under_a_supervisor_are_measured(tmp_path: Path) -> None:
+    assert measured("wave", tmp_path)["kill to the next claim"] > 0
+    found = measured("supervised", tmp_path)
+    assert found["kill to the next claim"] > 0 and any("that were claimed" in name for name in found)
+
+
 def test_rounds_that_wait_do_so_at_once_and_without_errors(tmp_path: Path) -> None:
     found = measured("waiting", tmp_path)
     assert found["8 rounds of 1 s: errors"] == 0

@@ -100,6 +100,8 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     nonce = granted["sets out"].fields["nonce"]
     assert store.record_once("sets out", nonce=nonce, step=0, name="charge", value="1") == ("ok", "1")
     assert store.keep_trace("sets out", nonce=nonce, trace="t") == ("ok", "t")
+    assert store.ask_provider("enter", "p", "sets out:0:1", lease=30_000, longest=5_000) == ("go", 0)
+    assert store.ask_provider("refused", "p", "sets out:0:1", first=1_000, longest=60_000) == ("wait", 1_000)
     assert commit_next(store, granted["sets out"]) == ("ok", "continued")
     assert store.forfeit("is forfeited", epoch=0, step=0, process="host:is forfeited") == ["ok"]
     later(store, 1_000)

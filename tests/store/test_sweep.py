@@ -529,6 +529,14 @@ def test_each_lapsed_lease_is_found_within_as_many_sweeps_as_pieces_of_what_is_d
     assert words == ["freed"] * 7
 
 
+def test_a_lease_that_has_just_lapsed_is_found_by_the_next_sweep_however_many_are_due(store: Store) -> None:
+    """Sweeps of a busy worker are slow: what it takes 30 of them to find waits for seconds."""
+    sleepers(store, 3_600)
+    new_run(store)
+    claim(store)
+    assert ("r", "freed") in sweep_after(store, LEASE, batch=5)
+
+
 def test_what_is_not_leased_is_swept_while_leases_come_first(store: Store) -> None:
     """No run that was looked at stays where it hides others."""
     sleepers(store, 1_200)

@@ -44,6 +44,7 @@ local PIECES = 20 -- and so many times as many while a quarter of them is gone: 
 local AHEAD = 10000 -- runs that are looked at when the clock was set back; about a microsecond each
 local PROMOTED = 1000 -- runs a list that leave their line in one sweep; about 7 microseconds each
 local PEEKED = 1000 -- runs whose phase is asked for in one sweep where more are due than it looks at; about a microsecond each
+local NEWEST = 250 -- runs that fell due last and whose phase is asked for as well, since a lease that has just lapsed is one of them
 local CALLED = 5000 -- ms in which whoever ended a run has called, or is late
 local AGAIN = 25000 -- ms more for a sweep that was told to call, before another is told
 local CALLS = 25 -- that one sweep is told of
@@ -118,7 +119,8 @@ for name in pairs(arg) do
 end
 
 -- What is looked at: the oldest that are due; but where there are more than a batch, lapsed leases come before all others, or a dead worker's
--- run would wait behind each wave of sleepers. The next leases are looked for where the last call ended.
+-- run would wait behind each wave of sleepers. The next leases are looked for where the last call ended, and among those that fell due last:
+-- there is a lease that lapsed since the last call. Calls may be a tenth of a second apart, so that to go through all takes seconds.
 local function looked_at()
   local batch = number(arg.batch)
   local oldest = call('ZRANGEBYSCORE', base.due, '-inf', now, 'LIMIT', 0, batch)
@@ -134,13 +136,17 @@ local function looked_at()
   local from = overdue > PEEKED and number(call('HGET', base.queues, 'peeked')) or 0
   if from >= overdue then from = 0 end
   local upto = math.min(from + PEEKED, overdue)
-  for _, id in ipairs(call('ZRANGE', base.due, from, upto - 1)) do
-    if pcall('HGET', arg.prefix .. ':run:' .. id, 'phase') == 'leased' then take(id) end
+  local function take_leased(ids)
+    for _, id in ipairs(ids) do
+      if pcall('HGET', arg.prefix .. ':run:' .. id, 'phase') == 'leased' then take(id) end
+    end
   end
+  take_leased(call('ZRANGE', base.due, from, upto - 1))
   -- As many as are moved now stand before the others no more. Where leases fill the batch, the same are looked at again.
   if overdue > PEEKED then
     call('HSET', base.queues, 'peeked', whole(#first == batch and from or upto < overdue and math.max(0, upto - batch) or 0))
   end
+  if upto < overdue or from > 0 then take_leased(call('ZRANGE', base.due, math.max(0, overdue - NEWEST), overdue - 1)) end
   for _, id in ipairs(oldest) do take(id) end
   return first
 end
