@@ -495,10 +495,10 @@ def test_what_a_sweep_resends_puts_no_other_lost_message_in_line(store: Store) -
     assert sorted(sweep_after(store, GRACE)) == [("a", "resent"), ("b", "resent"), ("c", "resent")]
 
 
-def sleepers(store: Store, count: int) -> None:
-    """Runs whose time to start comes in one millisecond."""
+def sleepers(store: Store, count: int, delay: int = 1) -> None:
+    """Runs whose time to start comes in so many milliseconds."""
     for n in range(count):
-        new_run(store, f"s{n}", phase="waiting", delay=1, fields={"waiting_for": "start", "not_before": str(START + 1)})
+        new_run(store, f"s{delay}-{n}", phase="waiting", delay=delay, fields={"waiting_for": "start", "not_before": str(START + delay)})
 
 
 def test_a_lapsed_lease_comes_before_all_that_fell_due_earlier(store: Store) -> None:
@@ -510,21 +510,24 @@ def test_a_lapsed_lease_comes_before_all_that_fell_due_earlier(store: Store) -> 
 
 
 def test_a_message_that_was_brought_is_taken_however_many_are_due(store: Store) -> None:
-    sleepers(store, 1_200)
+    """Of a run that waits for a retry, which is no lease: nothing else takes it out of the order of time."""
     new_run(store)
-    assert stay(store, claim(store)) is not None
-    advance(store, LEASE)
-    assert ("r", "unmade") in sweep(store, batch=5) + sweep(store, batch=5)
+    stayed = stay(store, claim(store))
+    assert stayed is not None and fail_round(store, stayed, delay=1) == ("ok", "waiting")
+    sleepers(store, 1_200, delay=2)
+    advance(store, 2)
+    assert ("r", "unmade") in sweep(store, batch=5)
     later(store, 1)
-    assert ("r", "freed") in sweep(store, batch=5, made={"r": made(store)})
+    assert ("r", "woken") in sweep(store, batch=5, made={"r": made(store)})
 
 
 def test_each_lapsed_lease_is_found_within_as_many_sweeps_as_pieces_of_what_is_due(store: Store) -> None:
-    sleepers(store, 2_400)
+    sleepers(store, 2_100)
+    sleepers(store, 300, delay=LEASE + 1)
     for n in range(7):
         new_run(store, f"r{n}")
         claim(store, f"r{n}")
-    advance(store, LEASE)
+    advance(store, LEASE + 1)
     words = [word for _ in range(4) for run_id, word in sweep(store, batch=5) if run_id.startswith("r")]
     assert words == ["freed"] * 7
 

@@ -19,6 +19,11 @@ MUTANTS = (
         "a message that was brought is taken", "test_sweep.py::test_a_message_that_was_brought_is_taken_however_many_are_due",
     ),
     Mutant(
+        "sweep.newest_unseen", "sweep_due", "if upto < overdue or from > 0 then take_leased", "if false then take_leased",
+        "a lease that has just lapsed is found by the next sweep",
+        "test_sweep.py::test_a_lease_that_has_just_lapsed_is_found_by_the_next_sweep_however_many_are_due",
+    ),
+    Mutant(
         "sweep.peeks_at_the_first", "sweep_due", "number(call('HGET', base.queues, 'peeked')) or 0", "0",
         "each lapsed lease is found within as many sweeps as pieces of what is due",
         "test_sweep.py::test_each_lapsed_lease_is_found_within_as_many_sweeps_as_pieces_of_what_is_due",
