@@ -11,6 +11,7 @@ from typing import TypeVar
 from flows.base import Role
 from worker.calls import ENDS, ON_END, Calls
 from worker.dispatch import Dispatcher, Draft, Message
+from worker.draining import Draining
 from worker.fetching import Delivery, Fetching
 from worker.ids import new_digits
 from worker.processes import process_name
@@ -26,8 +27,8 @@ logger = logging.getLogger("holdfast.rounds")
 #: A result is kept and offered for so many seconds while the server is away: longer than a restart or a failover takes.
 COMMIT_PATIENCE = 300.0
 COMMIT_PAUSE = 0.5
-#: And for so many while the worker is shutting down: whoever stops it waits, usually for 30 seconds.
-DRAIN_PATIENCE = 15.0
+#: And for so many from when its worker was told to leave: whoever ended it waits, usually for 30 seconds.
+DRAIN_PATIENCE = 10.0
 
 
 class Committing:
@@ -37,7 +38,7 @@ class Committing:
         flows: the names of the flows that the worker plays.
         owner: the worker's name.
         lease: of what is fetched, in ms.
-        draining: whether the worker is shutting down.
+        draining: whether the worker leaves.
         in_flight: how many rounds the process plays.
         fetching: what of its commits fetch; None: nothing.
         calls: who is called at the end of a run; None: that is left to the sweeps.
@@ -50,7 +51,7 @@ class Committing:
         flows: Iterable[str],
         owner: str,
         lease: int,
-        draining: Callable[[], bool],
+        draining: Draining,
         in_flight: Callable[[], int],
         fetching: Fetching | None = None,
         calls: Calls | None = None,
@@ -99,7 +100,7 @@ class Committing:
             fields |= {"task": draft.task, "queue": draft.queue}
         if settlement.kind == "next":  # with the others, what stands may have to be written again after something took it away
             fields = {name: text for name, text in fields.items() if record.fields.get(name) != text}
-        fetch = self._fetch() if delivery is not None and not self._draining() else None
+        fetch = self._fetch() if delivery is not None and not self._draining.is_on() else None
         if draft is not None and delivery is not None and fetch is not None and settlement.kind == "next" and delivery.stays:
             fetched = self._stay(record, claim, settlement, fields, took, draft, fetch) if draft.queue in fetch.lists else None
             if fetched is not None:
@@ -132,6 +133,7 @@ class Committing:
                 fetch=fetch,
                 **options,
             ),
+            is_result=settlement.kind != "give_back",
         )
         if fetched is not None and delivery is not None:
             self._keep(delivery, fetched)
@@ -186,17 +188,30 @@ class Committing:
         claimed = next_claim(record, claim, fields, settlement.additions, text, stayed, fetch.claim)
         return Fetched(draft.queue, text, claimed, content)
 
-    def _patiently(self, record: Record, ask: Callable[[], T]) -> T:
+    def _patiently(self, record: Record, ask: Callable[[], T], is_result: bool = True) -> T:
         """The server's answer, asked for again while it is away."""
         began = time.monotonic()
+        what = ""
         while True:
             try:
-                return ask()
+                answer = ask()
             except StoreUnavailable as error:
-                if time.monotonic() - began > (DRAIN_PATIENCE if self._draining() else COMMIT_PATIENCE):
+                if time.monotonic() > self._patience_ends(began, is_result):
+                    self._store.outage.dropped(what)
                     raise
-                logger.warning("run %s, step %d: the result waits to be committed: %s", record.id, record.step, error)
+                what = f"run {record.id}, step {record.step}: the result waits to be committed"
+                self._store.outage.failed(what, error)
                 time.sleep(COMMIT_PAUSE)
+            else:
+                if what:
+                    self._store.outage.passed(what)
+                return answer
+
+    def _patience_ends(self, began: float, is_result: bool) -> float:
+        leaves = self._draining.since
+        if not leaves:
+            return began + COMMIT_PATIENCE
+        return max(began, leaves) + DRAIN_PATIENCE if is_result else began  # a claim that is not given back lapses by itself
 
     def _keep(self, delivery: Delivery, fetched: Fetched) -> None:
         if self._fetching is not None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 from celery.concurrency import solo
 from celery.worker import consumer
 
+from worker.store.outage import Outage
+
 #: Seconds between two tries to reach the broker again: the first, what each adds, the longest. Celery's own waits grow to 30 s.
 RECONNECT = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 2.0}
+#: Of an outage.
+NOT_REACHED = "the broker cannot be reached"
 
 
 class Consumer(consumer.Consumer):  # type: ignore[misc]
@@ -29,11 +33,20 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
         # A solo worker plays one round at a time, whatever its concurrency says; others would wait behind it in vain.
         count = 1 if isinstance(pool, solo.TaskPool) else initial_prefetch_count
         super().__init__(*args, pool=pool, initial_prefetch_count=count, **options)
+        self._outage = Outage("the broker")
 
     def ensure_connected(self, conn: Any) -> Any:
         """The connection, once it stands."""
-        conn.ensure_connection = partial(conn.ensure_connection, **RECONNECT)
-        return super().ensure_connected(conn)
+        connect = conn.ensure_connection
+
+        def told(_: Callable[..., Any], *args: Any, **options: Any) -> Any:
+            # In place of Celery's line for each try.
+            return connect(lambda error, _: self._outage.failed(NOT_REACHED, error), *args, **{**options, **RECONNECT})
+
+        conn.ensure_connection = told
+        connected = super().ensure_connected(conn)
+        self._outage.passed(NOT_REACHED)
+        return connected
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
         """Wait where the broker refuses us (a wrong password, no such virtual host): Celery tries again five times a second."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from worker.broker import is_fused
 from worker.calls import Calls
 from worker.config_files import find_flows
 from worker.dispatch import Dispatcher, Fused
+from worker.draining import Draining
 from worker.fetching import Fetching
 from worker.figures import RoundFigures
 from worker.heartbeat import Heartbeat, Lease
@@ -61,7 +61,7 @@ class Engine:
         #: As they were given; `settings` knows where the state lives, which an app's configuration may have to tell.
         self.given = settings
         self.name = process_name()
-        self.draining = threading.Event()
+        self.draining = Draining()
         #: The process that receives the messages, once this is a worker; its children know by it that they are children.
         self.worker_pid: int | None = None
         #: While this process is a worker: the queues of its set of flows that it consumes beside those of all.
@@ -77,7 +77,8 @@ class Engine:
     @cached_property
     def store(self) -> Store:
         replication = Replication(self.settings.wait_replicas, self.settings.wait_timeout_seconds)
-        return Store(self._url, self.settings.prefix, outbox=self.dispatcher.outbox, replication=replication)
+        outbox, leaves = self.dispatcher.outbox, self.draining.is_on
+        return Store(self._url, self.settings.prefix, outbox=outbox, replication=replication, leaves=leaves)
 
     @cached_property
     def dispatcher(self) -> Dispatcher:
@@ -119,7 +120,7 @@ class Engine:
     def _hasty_store(self) -> Store:
         """A connection of its own that gives up soon: one stalled connection must cost a beat and not the leases."""
         patience = min(self.settings.heartbeat_seconds, self.settings.lease_seconds / 4)
-        return Store(self.store.url, self.settings.prefix, timeout=patience, resends=1)
+        return Store(self.store.url, self.settings.prefix, timeout=patience, resends=1, outage=self.store.outage)
 
     @cached_property
     def figures(self) -> RoundFigures:
@@ -132,7 +133,7 @@ class Engine:
 
     @cached_property
     def rounds(self) -> Rounds:
-        parts = self.store, self.dispatcher, self.heartbeat, self.settings, self.flows, self.name, self.draining.is_set, self.fetching
+        parts = self.store, self.dispatcher, self.heartbeat, self.settings, self.flows, self.name, self.draining, self.fetching
         return Rounds(*parts, figures=self.figures, lanes=self.lanes, calls=self.calls)
 
     @cached_property
@@ -199,10 +200,10 @@ class Engine:
                 "concurrency": concurrency,
                 "handover": self.dispatcher.name,
                 "rounds": len(in_flight()),
-                "draining": self.draining.is_set(),
+                "draining": self.draining.is_on(),
                 "fetching": self.fetching.on,
                 "schema": SCHEMA,
-                "lists": [] if self.draining.is_set() else self.own_queues,
+                "lists": [] if self.draining.is_on() else self.own_queues,
                 "flows": {name: describe(factory()) for name, factory in self.flows.items()},
                 "disabled": self.disabled,
                 "durability": self.settings.durability,

@@ -17,6 +17,8 @@ logger = logging.getLogger("holdfast.heartbeat")
 
 #: How long a round whose lease is lost may go on until it counts as lingering: enough to end a command and clean up.
 LINGER_SECONDS = 10.0
+#: Of an outage.
+NOT_EXTENDED = "the leases of rounds could not be extended"
 
 
 @dataclass(eq=False)
@@ -143,9 +145,10 @@ class Heartbeat:
                     self._lingers(lease)
             try:
                 self.beat()
+                self._store.outage.passed(NOT_EXTENDED)
                 self._beside(self._store)
             except StoreUnavailable as error:
-                logger.warning("leases of %d rounds could not be extended, trying again: %s", len(self.leases), error)
+                self._store.outage.failed(NOT_EXTENDED, error)
             except BaseException:
                 # The thread must outlive any surprise: without it every lease of this process would lapse.
                 logger.exception("a heartbeat failed, trying again")

@@ -196,7 +196,7 @@ def _step(engine: Engine) -> type[bootsteps.StartStopStep]:
             flush()
 
         def _drain(self, **_: Any) -> None:
-            engine.draining.set()
+            engine.draining.begin()
 
     return HoldfastStep
 

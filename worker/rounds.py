@@ -19,6 +19,7 @@ from worker.calls import Calls
 from worker.committing import Committing, new_claim
 from worker.contexts import context_of, is_answered
 from worker.dispatch import Dispatcher
+from worker.draining import Draining
 from worker.errors import DamagedRun
 from worker.fetching import Delivery, Fetching
 from worker.figures import RoundFigures
@@ -57,7 +58,7 @@ class Rounds:
     Args:
         flows: the flows this worker plays, by name; each call makes a fresh one, since a flow object holds no run's state.
         owner: the worker's name, shown as the owner of its leases.
-        draining: whether the worker is shutting down; a round claimed then is given back.
+        draining: whether the worker leaves; a round claimed then is given back. None: it never does.
         fetching: what of its commits fetch; None: nothing.
         figures: is told what rounds come to; None: nobody is.
         lanes: in which brief rounds of runs that stay are played; None: its own.
@@ -71,7 +72,7 @@ class Rounds:
         settings: Settings,
         flows: Mapping[str, Callable[[], Flow]],
         owner: str,
-        draining: Callable[[], bool] = lambda: False,
+        draining: Draining | None = None,
         fetching: Fetching | None = None,
         figures: RoundFigures | None = None,
         lanes: Lanes | None = None,
@@ -82,13 +83,13 @@ class Rounds:
         self._settings = settings
         self._flows = flows
         self._owner = owner
-        self._draining = draining
+        self._draining = draining or Draining()
         self._figures = figures or RoundFigures()
         self._lanes = lanes or Lanes()
         self._providers = StoreProviders(store)
         self._handing = Handing(store, dispatcher, owner, settings.heartbeat_seconds)
         lease = _ms(settings.lease_seconds)
-        self._committing = Committing(store, dispatcher, flows, owner, lease, draining, lambda: len(heartbeat), fetching, calls)
+        self._committing = Committing(store, dispatcher, flows, owner, lease, self._draining, lambda: len(heartbeat), fetching, calls)
 
     def play(self, run_id: str, epoch: int, step: int, delivery: Delivery | None = None) -> str:
         """Play a round as ``attempt`` does, and return the word alone."""
@@ -144,6 +145,9 @@ class Rounds:
     def give_back(self, claim: Granted) -> None:
         """Return a claim that was fetched and whose round is not begun here; nobody is charged for it."""
         record = Record(claim.fields)
+        if self._draining.is_on() and self._store.outage.is_on:
+            logger.warning("run %s: its claim is not given back and will lapse: the state server is away", record.id)
+            return
         unheld = Lease(record.id, claim.token, claim.claim)
         try:
             settlement, nodes = self._settlement(record, claim, unheld, RoundSpan(), begin=False)
@@ -197,7 +201,7 @@ class Rounds:
         if ENDING in record.fields:
             return end_of(record), nodes
         if context.node not in nodes:
-            return GIVE_BACK if self._draining() or not begin else failure(record, gone(record, flow), self._settings, 0.0), {}
+            return GIVE_BACK if self._draining.is_on() or not begin else failure(record, gone(record, flow), self._settings, 0.0), {}
         try:
             estimate = dict(flow.estimate(context.node, context))
         except BaseException as error:
@@ -210,7 +214,7 @@ class Rounds:
         # A round that a person has answered is under way already, and their answer must not be lost to another question.
         limit = None if is_answered(record) else ledger.exhausted(estimate, nodes[context.node])
         used: dict[str, float] = {}
-        if self._draining() or not begin:
+        if self._draining.is_on() or not begin:
             settlement = GIVE_BACK
         elif limit is not None:
             settlement = hold_up(record, limit)

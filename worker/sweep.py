@@ -25,6 +25,8 @@ logger = logging.getLogger("holdfast.sweep")
 
 #: Runs looked at in one script call, in which the server does nothing else: up to 0.1 ms each. Where there are more, calls follow at once.
 BATCH = 25
+#: Of an outage.
+NOT_SWEPT = "could not sweep"
 #: A worker that has not announced itself for so many heartbeats is forgotten.
 FORGOTTEN_BEATS = 60
 #: What the sweep has pushed: here the stored message, and not one that a commit has just made, is what somebody will claim by.
@@ -201,8 +203,9 @@ class Sweeper:
                 if time.monotonic() >= next_announcement:
                     next_announcement = time.monotonic() + self._settings.heartbeat_seconds
                     self.announce()
+                self._store.outage.passed(NOT_SWEPT)
             except StoreUnavailable as error:
-                logger.warning("could not sweep, trying again: %s", error)
+                self._store.outage.failed(NOT_SWEPT, error)
             except BaseException:  # a flow's own code as well, which is asked what it is
                 # The thread must outlive any surprise: it is what recovers the others.
                 logger.exception("a sweep failed, trying again")

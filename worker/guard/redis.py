@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import json
 import logging
+import math
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty
 from typing import TYPE_CHECKING, Any
 
+import redis
 from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.objects import cached_property
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from worker.guard.shape import Shapes
 from worker.guard.sifting import Malformed
@@ -25,14 +30,50 @@ from worker.store.keys import Keys
 logger = logging.getLogger("holdfast.guard")
 
 
+#: Seconds in which a server has to answer before messages are given back to it, and for which it counts as away where it did not.
+ANSWERS_WITHIN, COUNTS_AS_AWAY = 1.0, 30.0
+
+
 class QoS(virtual.QoS):  # type: ignore[misc]
-    """Gives popped messages back at a warm shutdown. What cannot go back is let go, where kombu would dump it into a file."""
+    """Gives popped messages back at a warm shutdown. What cannot go back is let go, where kombu would dump it into a file.
+
+    kombu would wait for each of them for as long as the server is silent, and the worker would not leave.
+    """
+
+    _missed = -math.inf
 
     def restore_unacked(self) -> list[Any]:
-        unrestored = super().restore_unacked()
+        self._flush()
+        if not self._delivered:
+            return []
+        if self._answers():
+            unrestored = len(super().restore_unacked())
+        else:
+            unrestored = len(self._delivered)
+            self._delivered.clear()
         if unrestored:
-            logger.warning("%d messages could not be given back; the sweep of any worker sends them again", len(unrestored))
+            logger.warning("%d messages could not be given back; the sweep of any worker sends them again", unrestored)
         return []
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        super().reject(delivery_tag, requeue and self._answers())
+
+    def _answers(self) -> bool:
+        """Whether the server is there at this moment."""
+        if time.monotonic() - self._missed < COUNTS_AS_AWAY:
+            return False
+        connection = self.channel.pool.make_connection()
+        connection.socket_timeout = connection.socket_connect_timeout = ANSWERS_WITHIN
+        connection.retry = Retry(NoBackoff(), 0)
+        try:
+            connection.send_command("PING")
+            connection.read_response()
+        except redis.RedisError:
+            self._missed = time.monotonic()
+            return False
+        finally:
+            connection.disconnect()
+        return True
 
 
 class Received(virtual.Message):  # type: ignore[misc]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, cast
@@ -18,6 +19,7 @@ from worker.places import place_of, user_of
 from worker.store import scripts
 from worker.store.hints import hint
 from worker.store.keys import Keys
+from worker.store.outage import Outage
 from worker.store.reaching import client_of, close
 from worker.store.replication import ACKNOWLEDGED, NotReplicated, Replication, answer_and_wait
 from worker.store.wire import Wire
@@ -84,8 +86,35 @@ def denied(url: str, error: Exception, what: str = "") -> AccessDenied:
     )
 
 
+class Backoff(ExponentialWithJitterBackoff):
+    """Seconds between two sendings; while the process leaves nothing is sent again, since whoever ended it waits."""
+
+    def __init__(self, leaves: Callable[[], bool]) -> None:
+        super().__init__(cap=BACKOFF_CAP, base=BACKOFF_BASE)
+        self._leaves = leaves
+
+    def __deepcopy__(self, _: Any) -> Backoff:
+        return self  # redis-py makes a copy for each connection; there is nothing to be told apart
+
+    def compute(self, failures: int) -> float:
+        """The seconds after so many failures; raises the error that is being handled where there is to be no further sending."""
+        error = sys.exc_info()[1]
+        if error is not None and self._leaves():
+            raise error
+        return super().compute(failures)
+
+
 class Connection:
-    """A connection to the state server, under one prefix."""
+    """A connection to the state server, under one prefix.
+
+    Args:
+        now: stands in for the server's clock (ms).
+        timeout: seconds for one answer.
+        resends: how often a command is sent again after a connection error.
+        outbox: whether the messages go to another broker.
+        leaves: whether this process is about to end, and sends nothing again.
+        outage: shared with another connection of this process to the same server; None: one of its own.
+    """
 
     def __init__(
         self,
@@ -96,6 +125,8 @@ class Connection:
         resends: int = RESENDS,
         outbox: bool = False,
         replication: Replication | None = None,
+        leaves: Callable[[], bool] = lambda: False,
+        outage: Outage | None = None,
     ) -> None:
         self.url = url
         self.outbox = outbox
@@ -103,7 +134,9 @@ class Connection:
         self.replication = replication or Replication()
         #: Stands in for the server's clock (ms) in tests; None outside them.
         self.now = now
-        backoff = ExponentialWithJitterBackoff(cap=BACKOFF_CAP, base=BACKOFF_BASE)
+        #: What this process has logged of the server's failures.
+        self.outage = outage or Outage()
+        backoff = Backoff(leaves)
         #: For reads. The transitions go over the wire.
         self.redis: redis.Redis = client_of(
             url,

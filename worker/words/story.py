@@ -135,7 +135,7 @@ def _between(event: Event) -> tuple[str, str]:
         case "handed_on":
             return f"worker {data.get('by', '?')} does not play this flow; handed on to {data.get('to', '?')}", "wait"
         case "given_back":
-            return "given back by a worker that leaves", "wait"
+            return "given back: its worker could not begin it", "wait"
         case other:
             return " ".join([other, *(f"{name} {_word(value)}" for name, value in data.items())]), "wait"
 
