@@ -143,7 +143,7 @@ def subflows_of(subflows: Mapping[str, ExecutorConfig], faults: Faults) -> dict[
         place = ("subflows_config", name, "subflows_config")
         commands = commands_at(place, config.subflows_config, faults)
         with faults.at(*place):
-            made[name] = BranchingFlow(commands, tell_errors=True, name=name)
+            made[name] = BranchingFlow(commands, name=name)
     return made
 
 

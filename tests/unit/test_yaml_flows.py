@@ -137,6 +137,23 @@ def test_inputs_are_required_unless_the_file_says_otherwise(folder: Path) -> Non
         flow.check_inputs({})
 
 
+@pytest.mark.parametrize(("errors", "told"), [(" {}", None), (" {errors: observe}", {"error": "ValueError: no such page"})])
+def test_a_command_that_fails_in_a_ring_of_code_fails_its_round_unless_the_file_says_otherwise(folder: Path, errors: str, told: Any) -> None:
+    @command(name="test.fails", idempotent=True)
+    def fails() -> None:
+        raise ValueError("no such page")
+
+    (folder / "mine.yaml").write_text(
+        "flow: circular\nmax_rounds: 1\ntopology: [{name: A, flow: Tools}]\ninputs: {branch: {default: test.fails}}\n"
+        f"subflows_config: {{Tools: {{subflows_config: {{test.fails:{errors}}}}}}}\n"
+    )
+    if told is None:
+        with pytest.raises(ValueError, match="no such page"):
+            play_through(read_flow(folder / "mine.yaml"))
+    else:
+        assert play_through(read_flow(folder / "mine.yaml")).values["branch_output_data"] == told
+
+
 # What is wrong is told with file, line and key.
 
 
