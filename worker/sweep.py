@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from worker.calls import Calls
@@ -111,11 +111,12 @@ class Sweeper:
             except StoreUnavailable as error:
                 logger.warning("run %s, step %d: its lease is not let go and will lapse: %s", run_id, step, error, extra={"run_id": run_id})
 
-    def sweep(self, every: float = 0.0) -> list[tuple[str, str]]:
+    def sweep(self, every: float = 0.0, soon: Sequence[str] = ()) -> list[tuple[str, str]]:
         """Look at what is due now, one batch of it; what became of each run looked at. Where there is more, it is woken for it.
 
         Args:
             every: seconds; where any worker swept within them, nothing is done.
+            soon: runs that are looked at before they are due, a batch at most.
         """
         batch = self._store.sweep(
             lease=round(self._settings.lease_seconds * 1000),
@@ -127,6 +128,7 @@ class Sweeper:
             schema=SCHEMA,
             every=None if self._made else round(every * 1000) or None,
             made=self._made,
+            soon=soon,
             alive=round(ALIVE_BEATS * self._settings.heartbeat_seconds * 1000),
         )
         self._dispatcher.hand_over(batch.handed)

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import subprocess
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -17,8 +17,11 @@ from tests.support.processes import children, ended, process_of
 from tests.support.servers import until
 from tests.support.terminal import CONTROL_C, terminal
 from worker import Client, RunStatus
+from worker.app import engine_of, make_app
 from worker.cli.supervisor import pause
+from worker.mourning import mourn
 from worker.settings import Settings
+from worker.store import Granted
 
 MODULE = "tests.support.rings"
 #: Longer than any test waits: who goes on within it was told that the lease was let go.
@@ -93,6 +96,28 @@ def test_the_leases_of_a_killed_process_are_let_go_at_once(holdfast: CommandLine
         assert (other["phase"], other["attempt"]) == ("leased", "1"), "the other process keeps its lease"
         assert victim not in {worker["pid"] for worker in client.workers()}
         until(lambda: len(children(supervisor.pid)) == 2, "the mourner to end")
+
+
+def test_a_message_that_a_dead_process_had_not_yet_claimed_is_sent_again_at_once(settings: Settings, client: Client) -> None:
+    """The time after which a message is looked for is longer than the test waits."""
+    queue = client._store.keys.queue("controller")
+    settings = settings.model_copy(update={"resend_seconds": 120.0})
+    with closing(Client(settings=settings)) as patient, closing(engine_of(make_app(settings))) as engine:
+        popped, claimed = [patient.submit("ledger", "g", {"rounds": 1}).id for _ in range(2)]
+        assert popped in str(client._store.redis.rpop(queue))
+        claim = engine.store.claim(claimed, epoch=0, step=0, claim="living:1.1", owner="living:1", lease=60_000, known=["ledger"])
+        assert isinstance(claim, Granted), "by a living worker: the line has passed the other run"
+        assert mourn(engine, ended_pid()) == []
+    assert popped in str(client._store.redis.rpop(queue)), "at the consuming end"
+    kinds = {run_id: [event.type for event in client.events(run_id, follow=False)] for run_id in (popped, claimed)}
+    assert kinds == {popped: ["submitted", "resent"], claimed: ["submitted"]}
+
+
+def ended_pid() -> int:
+    """Return the id of a process that has ended."""
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+    return process.pid
 
 
 @pytest.mark.slow

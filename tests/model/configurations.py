@@ -40,6 +40,7 @@ class Config:
     unheard: bool = False  # replies of commits that fetch, or by which a run stays, are lost; those of other requests need not be
     beats: bool = False
     forfeits: bool = False
+    hurries: bool = False  # where a process has died, queued runs are looked at before they are due
     intents: bool = False  # rounds carry out a command that is not idempotent, and record results
     ignorant: bool = False  # workers that do not know the flow
     hands_on: bool = False  # what they are brought they may hand on to a list of workers that know it, who come and go
@@ -204,6 +205,7 @@ CONFIGURATIONS: dict[str, Config] = {
     ),
     "two runs": Config(
         "two runs in one line, lost messages, and a sweep that looks at one run a time",
+        hurries=True,
         runs=2,
         steps=1,
         kinds=("end",),
@@ -261,6 +263,7 @@ CONFIGURATIONS: dict[str, Config] = {
     "forfeits": Config(
         "processes that die with their parent watching, and those of other deliveries",
         forfeits=True,
+        hurries=True,
         again=True,
         beats=True,
         operations=("stop:graceful",),

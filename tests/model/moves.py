@@ -49,6 +49,8 @@ def is_good(move: Move) -> bool:
             return kind in ("next", "end") and heard
         case ("sweep", told):
             return told is None
+        case ("sweep", _, _):  # somebody has seen a process die
+            return False
     return move[0] in GOOD
 
 
@@ -56,6 +58,8 @@ def possible(w: World) -> list[Move]:
     """Every move from here."""
     config = w.config
     moves: list[Move] = [("sweep", told) for told in config.told]
+    if config.hurries:
+        moves += [("sweep", None, place) for place, run in enumerate(w.runs) if run is not None and run.phase == "queued"]
     if w.made:
         moves.append(("forget",))
     if may_pass(w):

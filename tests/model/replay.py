@@ -370,7 +370,7 @@ class Replay:
         else:
             runs.advance(self.store, ticks * TICK)
 
-    def _sweep(self, w: World, told: int | None) -> Any:
+    def _sweep(self, w: World, told: int | None, soon: int | None = None) -> Any:
         config, lengths = self.config, None
         if config.outbox:
             known = {self.store.keys.queue(ROLES[queue]): len(line) if told is None else 0 for queue, line in enumerate(w.lists)}
@@ -378,7 +378,8 @@ class Replay:
         delays = {"loss_delay": config.delay * TICK, "loss_delay_max": config.delay * TICK}
         bounds = {"max_losses": config.max_losses, "max_failures": config.max_failures, "batch": config.batch}
         made = {_id(place): (str(epoch), str(step), runs.named(_id(place), epoch, step)) for place, epoch, step in w.made}
-        swept = self.store.sweep(lease=config.lease * TICK, jitter=JITTER, lengths=lengths, made=made, alive=FOR_EVER, **delays, **bounds)
+        delays["lease"], hurried = config.lease * TICK, [] if soon is None else [_id(soon)]
+        swept = self.store.sweep(jitter=JITTER, lengths=lengths, made=made, soon=hurried, alive=FOR_EVER, **delays, **bounds)
         return [(int(run_id[1:]), word) for run_id, word in swept.report]
 
     def _forget(self, w: World) -> None:

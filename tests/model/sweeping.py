@@ -12,14 +12,19 @@ NO_ANSWER = -1
 UNMADE_TICKS = 1
 
 
-def sweep(w: World, answer: int | None = None) -> list[tuple[int, str]]:
-    """What became of each run looked at. ``answer`` (outbox): what the broker says of each queue, NO_ANSWER or 0; None: the truth."""
+def sweep(w: World, answer: int | None = None, soon: int | None = None) -> list[tuple[int, str]]:
+    """What became of each run looked at.
+
+    ``answer`` (outbox): what the broker says of each queue, NO_ANSWER or 0; None: the truth. ``soon``: a run that is looked at now, as
+    its message may have been in the hands of a process that died.
+    """
     _mind_the_silence(w)
     lengths = [len(line) if answer is None else answer for line in w.lists]
     for queue, line in enumerate(w.lines):
         if line and lengths[queue] != NO_ANSWER and w.rules.lines_are_promoted:
             _promote(w, queue, lengths[queue])
-    for place, _, _ in w.made:
+    brought = {place for place, _, _ in w.made} | ({soon} if soon is not None else set())
+    for place in brought:
         run = w.runs[place]
         if run is not None and run.due is not None:
             run.due = min(run.due, 0)
@@ -28,12 +33,12 @@ def sweep(w: World, answer: int | None = None) -> list[tuple[int, str]]:
     w.cut |= [time for time, _ in due].count(floor) > 1  # which of them has waited for longer is no longer known
     report: list[tuple[int, str]] = []
     told: list[tuple[int, int, int]] = []
-    places = _in_order(w, due)
+    places = _in_order(w, due, brought)
     leased = [place for _, place in due if w.runs[place].phase == "leased"]  # type: ignore[union-attr]
     hidden = [place for place in leased if place not in places[: w.config.batch]]
     law(
         "V1",
-        not hidden or all(place in (*leased, *(made for made, _, _ in w.made)) for place in places[: w.config.batch]),
+        not hidden or all(place in leased or place in brought for place in places[: w.config.batch]),
         "a lapsed lease waits behind what is no lease",
     )
     for place in places[: w.config.batch]:
@@ -48,12 +53,11 @@ def sweep(w: World, answer: int | None = None) -> list[tuple[int, str]]:
     return report
 
 
-def _in_order(w: World, due: list[tuple[int, int]]) -> list[int]:
-    """Where more are due than the batch takes: those whose message was brought, then lapsed leases, then the others; the oldest first."""
+def _in_order(w: World, due: list[tuple[int, int]], brought: set[int]) -> list[int]:
+    """Where more are due than the batch takes: those that the caller names, then lapsed leases, then the others; the oldest first."""
     oldest = [place for _, place in sorted(due)]
     if len(oldest) <= w.config.batch or not w.rules.leases_are_swept_first:
         return oldest
-    brought = {place for place, _, _ in w.made}
     return sorted(oldest, key=lambda place: (place not in brought, w.runs[place].phase != "leased"))  # type: ignore[union-attr]
 
 

@@ -54,6 +54,8 @@ def sentence(move: Move) -> str:
             return f"{ticks} tick{'s' if ticks > 1 else ''} pass{'' if ticks > 1 else 'es'}"
         case ("sweep", told):
             return TOLD[told]
+        case ("sweep", _, place):
+            return f"a process has died, and a sweep looks at run {place} before its time"
         case ("publish", place, arrives):
             return f"handed-over message {place} is published" if arrives else f"handed-over message {place} is never published"
     return WORDS[move[0]].format(*move[1:])

@@ -540,6 +540,35 @@ def test_a_lease_that_has_just_lapsed_is_found_by_the_next_sweep_however_many_ar
     assert ("r", "freed") in sweep_after(store, LEASE, batch=5)
 
 
+def test_a_queued_run_that_is_looked_at_before_its_time_is_marked_and_then_sent_again(store: Store) -> None:
+    """Who has seen a process die has reason to: the graces of a message that is on its way are seconds."""
+    sleepers(store, 40)
+    new_run(store)
+    take(store)
+    new_run(store, "behind")
+    claim(store, "behind")
+    advance(store, 1)
+    assert ("r", "marked") in sweep(store, batch=5, soon=["r"])
+    assert ("r", "resent") in sweep(store, batch=5, soon=["r"])
+    assert messages(store).count("r/0/0") == 1
+    assert_lawful(store)
+
+
+def test_to_look_before_its_time_moves_no_other_run(store: Store) -> None:
+    new_run(store, "queued")
+    for run_id in ("leased", "retries", "ended"):
+        new_run(store, run_id)
+    granted = {run_id: claim(store, run_id) for run_id in ("leased", "retries", "ended")}
+    new_run(store, "sleeps", phase="waiting", delay=500, fields={"waiting_for": "start", "not_before": str(START + 500)})
+    fail_round(store, granted["retries"], delay=500)
+    commit_end(store, granted["ended"])
+    advance(store, 1)
+    before = {run_id: (phase(store, run_id), due(store, run_id)) for run_id in ("leased", "retries", "ended", "sleeps")}
+    sweep(store, soon=[*before, "queued", "missing"])
+    assert {run_id: (phase(store, run_id), due(store, run_id)) for run_id in before} == before
+    assert messages(store) == ["queued/0/0"], "it is in line"
+
+
 def test_what_is_not_leased_is_swept_while_leases_come_first(store: Store) -> None:
     """No run that was looked at stays where it hides others."""
     sleepers(store, 1_200)

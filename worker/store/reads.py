@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
@@ -138,14 +139,41 @@ class Reads(Connection):
 
     def held_by(self, process: str) -> Iterator[tuple[str, int, int]]:
         """Run, epoch and step of each round that this process (``HOST:PID``) has leased: of its leases none has ended long ago."""
+        for run_id, fields in self._due_lately(("phase", "claim_id", "epoch", "step")):
+            if fields.get("phase") == "leased" and fields.get("claim_id", "").startswith(f"{process}."):
+                yield run_id, int(fields["epoch"]), int(fields["step"])
+
+    def passed(self) -> dict[str, tuple[str, ...]]:
+        """Queued runs whose message is not in line any more, or again at its head: id to epoch, step and number.
+
+        A worker has the message and claims the round in milliseconds, or the message is lost.
+        """
+        cursors = {queue: self._cursor(queue) for queue in self.keys.queue_names}
+        passed: dict[str, tuple[str, ...]] = {}
+        for run_id, fields in self._due_lately(("phase", "queue", "epoch", "step", "number", "handed_to")):
+            cursor = cursors.get(fields.get("queue", ""))
+            number = fields.get("number", "")
+            is_passed = cursor is not None and number.isdecimal() and int(number) <= cursor
+            if is_passed and fields.get("phase") == "queued" and "handed_to" not in fields:
+                passed[run_id] = fields.get("epoch", ""), fields.get("step", ""), number
+        return passed
+
+    def _cursor(self, queue: str) -> float:
+        """The number that the line has come to; where nothing is in line, it has passed all."""
+        with self._answered():
+            if not self.redis.llen(queue):
+                return math.inf
+            cursor = cast("str | None", self.redis.hget(self.keys.queues, f"{queue}:cursor")) or "0"
+            return int(cursor) if cursor.isdecimal() else 0
+
+    def _due_lately(self, names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+        """These fields of each run that is due, or soon will be; of what was due long ago, nothing."""
         newest = self.time() - LATE_MS
         place = 0
         while True:
             with self._answered():
                 ids = cast(list[str], self.redis.zrange(self.keys.due, newest, "+inf", byscore=True, offset=place, num=HELD_PAGE))
-            for run_id, fields in zip(ids, self.some_fields(ids, ("phase", "claim_id", "epoch", "step")), strict=True):
-                if fields.get("phase") == "leased" and fields.get("claim_id", "").startswith(f"{process}."):
-                    yield run_id, int(fields["epoch"]), int(fields["step"])
+            yield from zip(ids, self.some_fields(ids, names), strict=True)
             if len(ids) < HELD_PAGE:
                 return
             place += HELD_PAGE - HELD_MOVED

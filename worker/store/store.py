@@ -301,6 +301,7 @@ class Store(Reads):
         every: int | None = None,
         alive: int = 10_000,
         made: Mapping[str, tuple[str, str, str]] | None = None,
+        soon: Sequence[str] = (),
     ) -> Swept:
         """Look at what is due, re-enqueue what is overdue. Durations in ms.
 
@@ -308,7 +309,7 @@ class Store(Reads):
 
         ``every``: nothing is done where anybody swept within so many ms. ``lengths``: messages on each of the broker's lists, where
         the scripts cannot see them; empty: the broker does not answer. ``made``: epoch, step and message of runs that a sweep before
-        told to be ``unmade``, by id.
+        told to be ``unmade``, by id. ``soon``: runs that are looked at before they are due.
         """
         named: dict[str, str | int | None] = {
             "prefix": self.keys.prefix,
@@ -328,6 +329,7 @@ class Store(Reads):
         }
         named |= {f"length:{queue}": length for queue, length in (lengths or {}).items()}
         named |= {f"made:{run_id}": " ".join(message) for run_id, message in (made or {}).items()}
+        named |= {f"soon:{run_id}": "1" for run_id in soon}
         *flat, late = self._call("sweep_due", self.keys.of_sweep(), named)
         report, handed = (list(zip(each[::2], each[1::2], strict=True)) for each in flat)
         return Swept(report, handed, [(run_id, int(epoch)) for run_id, _, epoch in (promised.partition(" ") for promised in late)])

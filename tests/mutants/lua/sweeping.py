@@ -24,6 +24,11 @@ MUTANTS = (
         "test_sweep.py::test_a_lease_that_has_just_lapsed_is_found_by_the_next_sweep_however_many_are_due",
     ),
     Mutant(
+        "sweep.soon_is_late", "sweep_due", " or match(name, '^soon:(.+)$')", "",
+        "a run whose message may have died with a process is looked at now",
+        "test_sweep.py::test_a_queued_run_that_is_looked_at_before_its_time_is_marked_and_then_sent_again",
+    ),
+    Mutant(
         "sweep.peeks_at_the_first", "sweep_due", "number(call('HGET', base.queues, 'peeked')) or 0", "0",
         "each lapsed lease is found within as many sweeps as pieces of what is due",
         "test_sweep.py::test_each_lapsed_lease_is_found_within_as_many_sweeps_as_pieces_of_what_is_due",

@@ -6,6 +6,7 @@
 --       [alive] (a worker that announced itself within so many ms is taken for alive),
 --       [every] (nothing is done where a sweep was made within so many ms), [schema] (the newest the caller reads), [outbox], and with it [length:LIST] (messages that the broker holds; absent where it does not answer),
 --       [made:ID] (EPOCH STEP MESSAGE: of a run that the caller was told is unmade; it is looked at now)
+--       [soon:ID] (of a queued run whose message may have died with a process; it is looked at now)
 -- Returns what became of the runs looked at, what the caller is to publish (LIST MESSAGE, only in the outbox), and of which ended runs the
 --         caller is to make the call that nobody has made (ID EPOCH, in one text). The first is a flat list ID WORD (or KEY damaged, for a shared key that is not what it should be): resent | marked | in_line | freed (lease lapsed, queued again) | delayed (again, and waits) |
 --         spared | overran (past its own limit, tried again) | woken | answered | stopped | errored | removed | damaged |
@@ -111,7 +112,7 @@ local function is_unmade(k, run, now)
 end
 local brought = {}
 for name in pairs(arg) do
-  local id = match(name, '^made:(.+)$')
+  local id = match(name, '^made:(.+)$') or match(name, '^soon:(.+)$')
   if id then
     call('ZADD', base.due, 'XX', 'LT', now, id)
     brought[#brought + 1] = id
