@@ -138,7 +138,9 @@ def test_inputs_are_required_unless_the_file_says_otherwise(folder: Path) -> Non
 
 
 @pytest.mark.parametrize(("errors", "told"), [(" {}", None), (" {errors: observe}", {"error": "ValueError: no such page"})])
-def test_a_command_that_fails_in_a_ring_of_code_fails_its_round_unless_the_file_says_otherwise(folder: Path, errors: str, told: Any) -> None:
+def test_a_command_that_fails_in_a_ring_of_code_fails_its_round_unless_the_file_says_otherwise(
+    folder: Path, errors: str, told: Any
+) -> None:
     @command(name="test.fails", idempotent=True)
     def fails() -> None:
         raise ValueError("no such page")
