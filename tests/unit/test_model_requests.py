@@ -191,6 +191,21 @@ def test_a_call_that_the_provider_refuses_is_a_bad_reply_with_the_call() -> None
     assert context.spent["requests"] == 1, "the model has written it"
 
 
+@pytest.mark.parametrize(("lead", "generation"), [("event: error\n", FAILED_CALL), ("", FAILED_CALL), ("", "")])
+def test_a_call_that_the_provider_refuses_in_the_stream_is_a_bad_reply_too(lead: str, generation: str) -> None:
+    error = {"message": "tool call validation failed", "code": "tool_use_failed", "failed_generation": generation, "status_code": 400}
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+    delta = {"role": "assistant", "content": 'about "tool_use_failed"'}
+    events = [{**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}, {"error": error}]
+    said, refused = (json.dumps(each) for each in events)
+    with chat_server([SAYS], {0: [Sends(f"data: {said}\n\n{lead}data: {refused}\n\n".encode())]}) as server:
+        context = RoundContext("add", endpoint=Endpoint("m", server.url), commands=COMMANDS)
+        with pytest.raises(BadReply, match="tool call validation failed") as bad:
+            decide(server, context=context)
+    assert generation in str(bad.value)
+    assert context.spent["requests"] == 1, "the model has written it"
+
+
 @pytest.mark.parametrize(
     ("answer", "told", "requests"),
     [

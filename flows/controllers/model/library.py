@@ -133,8 +133,10 @@ class LibraryModel:
                         text += added
                         heard(text)
             except ModelAPIError as error:
-                if not (self._done.is_seen and lacks_reason_only(error)):
+                if self._done.refused_call is None and not (self._done.is_seen and lacks_reason_only(error)):
                     raise
+            if self._done.refused_call is not None:  # the library may have made a reply of it, which has no end
+                raise ModelHTTPError(400, self._model.model_name, {"error": self._done.refused_call})
             response = events.get()
             ended = reason_of(response, self._model.model_name, self._done.is_seen)
             return _reply(response, self._model.model_name, ended, self._target.secrets())

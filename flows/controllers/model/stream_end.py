@@ -6,8 +6,9 @@ ended; of OpenAI's protocol the line ``data: [DONE]`` is as good, for servers th
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic_ai.exceptions import ModelAPIError
 
@@ -29,6 +30,8 @@ STREAMS = ("event-stream", "x-ndjson", "amazon.eventstream")
 EVENTS = (b"data:", b"event:", b"id:", b":")
 #: Bytes kept of a body that is no stream, and names in JSON that tell an error from a reply.
 BODY, ERROR_NAMES = 4_000, (b'"error"', b'"detail"', b'"errors"')
+#: How a provider (Groq) says in an event that it refused the call that its model wrote, and bytes of an event that are read for it.
+REFUSED_CALL, EVENT = b'"tool_use_failed"', 65_536
 #: Reasons of refusals that the library does not know as such.
 REFUSED = frozenset({"content_filter", "refusal", "ERROR_TOXIC", "guardrail_intervened"})
 
@@ -40,10 +43,12 @@ class DoneMarker:
         is_seen: it held ``data: [DONE]``.
         is_stream: it was a stream of events, or an error status.
         body: the beginning of a response that was no stream of events.
+        refused_call: the error by which the provider refused the model's call in the stream; else None.
     """
 
     def __init__(self) -> None:
         self.is_seen, self.is_stream, self.body = False, True, b""
+        self.refused_call: dict[str, Any] | None = None
 
     @property
     def is_no_reply(self) -> bool:
@@ -55,13 +60,18 @@ class DoneMarker:
 
     async def watch(self, response: httpx2.Response) -> None:
         """Read along with the response's bytes; changes none of them."""
-        self.is_seen, self.body = False, b""
+        self.is_seen, self.body, self.refused_call = False, b"", None
         self.is_stream = response.status_code >= 300 or any(kind in response.headers.get("content-type", "") for kind in STREAMS)
         pieces = response.aiter_bytes
 
         async def watched(chunk_size: int | None = None) -> AsyncIterator[bytes]:
             last = b"\n"
+            line = b""
             async for piece in pieces(chunk_size):
+                *lines, line = (line + piece).split(b"\n")
+                line = line[:EVENT]
+                for each in lines:
+                    self._look_for_refusal(each)
                 if not self.is_stream and len(self.body) < BODY:
                     self.body += piece[:BODY]
                 if not self.is_seen:
@@ -71,6 +81,17 @@ class DoneMarker:
                 yield piece
 
         response.aiter_bytes = watched  # type: ignore[method-assign, assignment]
+
+    def _look_for_refusal(self, line: bytes) -> None:
+        if REFUSED_CALL not in line or not line.startswith(b"data:"):
+            return
+        try:
+            event = json.loads(line[5:])
+        except ValueError:
+            return
+        error = event.get("error") if isinstance(event, dict) else None
+        if isinstance(error, dict) and error.get("code") == "tool_use_failed":
+            self.refused_call = error
 
 
 def refusal_in(response: ModelResponse) -> str:
