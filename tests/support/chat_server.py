@@ -91,7 +91,7 @@ class Asked:
     @property
     def answers(self) -> int:
         """The answers that the conversation holds: results of calls, and observations in words."""
-        said = [(each["role"], str(each["content"])) for each in self.body.get("messages", ())]
+        said = [(each["role"], str(each.get("content"))) for each in self.body.get("messages", ())]
         in_words = [
             line
             for role, text in said

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic_ai import messages as theirs
 from pydantic_ai.models.test import TestModel
 
 from flows import Advance, Command, ControllerExecutorFlow, RoundContext, Turn, command
@@ -15,6 +16,7 @@ from flows.context import History
 from flows.controllers.model import ModelController
 from flows.controllers.model.chat import AssistantMessage, Reply, ToolCall
 from flows.controllers.model.estimates import next_estimate
+from flows.controllers.model.groq import send_reasoning
 from flows.controllers.model.messages import group_messages
 from flows.controllers.model.names import ToolNames
 from flows.controllers.model.reading import decisions_of
@@ -24,7 +26,7 @@ from flows.endpoint import Endpoint
 from flows.extras import MOST_WITH_TURN, REPLY, public
 from flows.replies import read_reply
 from flows.summaries import summary_of
-from tests.support.chat_server import ChatServer, Says, chat_server
+from tests.support.chat_server import ChatServer, Says, Sends, chat_server
 
 THINKS = Says("", [("add_numbers", {"a": 1, "b": 2})], thinking="I should add, silently.")
 NAMES = ToolNames(["add_numbers", "finish"])
@@ -141,6 +143,61 @@ def test_thinking_that_the_library_can_only_put_between_tags_is_left_out(
     message = AssistantMessage("", (ToolCall("c0", "add_numbers", "{}"),), json.dumps({**SIGNED, "provider_name": system, "parts": parts}))
     response = response_of(message, Theirs(profile=profile))  # type: ignore[arg-type]
     assert response is not None and ("deep" in str(response.parts)) == sent
+
+
+class Groq(TestModel):
+    """A model of Groq as the library makes its messages: thinking stands between tags in the content."""
+
+    system = "groq"
+
+    def _map_model_response(self, response: theirs.ModelResponse) -> dict[str, Any]:
+        texts = [f"<think>{part.content}" if isinstance(part, theirs.ThinkingPart) else part.content for part in response.parts[:-1]]  # type: ignore[union-attr]
+        return {"role": "assistant", "content": "".join(texts)}
+
+
+@pytest.mark.parametrize(
+    ("model", "parts", "sent"),
+    [
+        ("claude", SIGNED["parts"][1:3], {"content": "I add.", "reasoning": "deep"}),  # type: ignore[index]
+        ("another", SIGNED["parts"][1:3], {"content": "I add."}),  # type: ignore[index]
+        ("claude", [SIGNED["parts"][1]] * 2, {"content": "I add."}),  # type: ignore[index]
+    ],
+)
+def test_groq_gets_the_reasoning_of_calls_in_its_own_field(model: str, parts: list[Any], sent: dict[str, str]) -> None:
+    calls = (ToolCall("c0", "add_numbers", "{}"),) if "tool_name" in parts[-1] else ()
+    thinking = {"content": "deep", "provider_name": "groq", "part_kind": "thinking"}
+    kept = json.dumps({**SIGNED, "provider_name": "groq", "parts": [thinking, *parts]})
+    asked = Groq(model_name=model)  # type: ignore[abstract]
+    send_reasoning(asked)
+    response = response_of(AssistantMessage("", calls, kept), asked)
+    assert response is not None
+    assert asked._map_model_response(response) == {"role": "assistant", **sent}
+
+
+def test_a_real_model_of_groq_sends_reasoning_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("groq")
+    monkeypatch.setenv("HF_TEST_KEY", "hf-test-key")
+    chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "gpt-oss"}
+    function = {"name": "add_numbers", "arguments": '{"a": 1}'}
+    deltas = [
+        {"role": "assistant", "reasoning": "I should add."},
+        {"tool_calls": [{"index": 0, "id": "c0", "type": "function", "function": function}]},
+        {},
+    ]
+    ends = [None, None, "tool_calls"]
+    events = [{**chunk, "choices": [{"index": 0, "delta": delta, "finish_reason": end}]} for delta, end in zip(deltas, ends, strict=True)]
+    raw = "".join(f"data: {json.dumps(event)}\n\n" for event in events).encode() + b"data: [DONE]\n\n"
+    with chat_server([THINKS], {0: [Sends(raw)], 1: [Sends(raw)]}) as server:
+        controller = ModelController(
+            model="groq:gpt-oss", provider={"api_key": "env:HF_TEST_KEY", "base_url": server.url.removesuffix("/v1")}
+        )
+        turns: list[Turn] = []
+        for _ in range(2):
+            history = History(len(turns), tuple(turns), lambda start, stop: turns[start:stop])
+            context = RoundContext("add", commands=Adding().schemas(), history=history)
+            turns.append(Turn(call(controller.decide, context, context), 3))
+        [sent] = replied(server)
+    assert sent["reasoning"] == "I should add." and not sent.get("content")
 
 
 def test_a_turn_of_the_last_release_is_sent_as_it_was() -> None:

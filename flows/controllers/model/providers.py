@@ -19,6 +19,7 @@ from pydantic_ai.profiles.openai import OpenAIModelProfile
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 
 from flows.controllers.model.bedrock import client_of
+from flows.controllers.model.groq import send_reasoning
 from flows.controllers.model.stream_end import DoneMarker
 
 #: Seconds that a connection may take to be made; the time of the whole request is the flow's to say.
@@ -72,7 +73,10 @@ async def model_of(
             given = {"bedrock_client": client_of(given, timeout_seconds)}
         elif watched := _watched(provider, stack, done):
             given["http_client"] = await watched
-        return await stack.enter_async_context(infer_model(name, made if given else infer_provider))
+        model = await stack.enter_async_context(infer_model(name, made if given else infer_provider))
+        if provider == "groq":
+            send_reasoning(model)
+        return model
     except (TypeError, ValueError) as error:
         raise UserError(f"{error}; is the provider's name right, and does it need more than a key (provider, under Controller)?") from error
 

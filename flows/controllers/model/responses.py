@@ -16,6 +16,7 @@ from pydantic_ai import messages as theirs
 from pydantic_ai.models import Model
 
 from flows.controllers.model.chat import AssistantMessage, ToolCall
+from flows.controllers.model.groq import takes_reasoning
 
 logger = logging.getLogger("holdfast.flow")
 
@@ -23,8 +24,8 @@ logger = logging.getLogger("holdfast.flow")
 MOST_KEPT = 1024 * 1024
 #: Of a response; all else (usage, times) is never sent.
 _FIELDS = ("parts", "model_name", "provider_name", "provider_url", "provider_details", "finish_reason", "kind")
-#: Providers to whom the library can send thinking between tags only.
-_TAKES_TAGS_ALONE = frozenset({"groq", "huggingface"})
+#: Providers to whom the library can send thinking between tags only; for Groq see ``groq``.
+_TAKES_TAGS_ALONE = frozenset({"huggingface"})
 #: Providers that take thinking back only with its signature; the library puts other thinking between tags.
 _TAKES_SIGNED_ALONE = frozenset({"anthropic", "bedrock"})
 #: What the library keeps of a part, beside text and call, that a provider may want back.
@@ -97,6 +98,8 @@ def _would_be_words(part: theirs.ThinkingPart, response: theirs.ModelResponse, m
         return True
     if model.system in _TAKES_TAGS_ALONE:
         return True
+    if model.system == "groq":
+        return not takes_reasoning(model, response)
     if model.system in _TAKES_SIGNED_ALONE and not part.signature:
         return True
     if model.system == "bedrock" and not model.profile.get("bedrock_send_back_thinking_parts", False):
