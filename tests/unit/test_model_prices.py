@@ -68,22 +68,39 @@ def test_a_flow_may_refuse_to_ask_a_model_without_a_price() -> None:
     assert len(server.play.asked) == 2
 
 
-def test_what_openrouter_asks_for_is_what_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+def tells(**usage: Any) -> Sends:
+    """A reply that calls ``finish``, and says more of its usage than tokens."""
     base = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "openai/gpt-4o", "provider": "OpenAI"}
     arguments = {"name": "finish", "arguments": '{"answer": 1}'}
     delta = {"role": "assistant", "tool_calls": [{"index": 0, "id": "c", "type": "function", "function": arguments}]}
-    usage = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110, "cost": 0.0123}
+    tokens = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
     events = [
         {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
         {**base, "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls", "native_finish_reason": "tool_calls"}]},
-        {**base, "choices": [], "usage": usage},
+        {**base, "choices": [], "usage": {**tokens, **usage}},
     ]
-    raw = "".join(f"data: {json.dumps(each)}\n\n" for each in events).encode() + b"data: [DONE]\n\n"
+    return Sends("".join(f"data: {json.dumps(each)}\n\n" for each in events).encode() + b"data: [DONE]\n\n")
+
+
+def test_what_openrouter_asks_for_is_what_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TEST_KEY", "k")
-    with chat_server(faults={0: [Sends(raw)]}) as server:
+    with chat_server(faults={0: [tells(cost=0.0123)]}) as server:
         monkeypatch.setattr("pydantic_ai.providers.openrouter.OpenRouterProvider.base_url", server.url)
         context = asked(server, "openrouter:openai/gpt-4o", "env:HF_TEST_KEY", unpriced="refuse")
     assert context.spent["money"] == 0.0123
+
+
+@pytest.mark.parametrize(("cost", "money"), [(0.0123, 0.0123), (0, 0.0), (None, None), (-1, None), (True, None), ("free", None)])
+def test_what_a_server_by_url_asks_for_is_what_is_charged(cost: Any, money: float | None) -> None:
+    with chat_server(faults={0: [tells(cost=cost)]}) as server:
+        context = asked(server)
+    assert context.spent.get("money") == money
+    assert ("unpriced" in context.told) == (money is None)
+
+
+def test_the_price_of_the_flow_goes_before_what_a_server_asks_for() -> None:
+    with chat_server(faults={0: [tells(cost=0.0123)]}) as server:
+        assert asked(server, price=PRICE).spent["money"] == pytest.approx((100 * 2 + 10 * 10) / 1e6)
 
 
 @pytest.mark.parametrize(

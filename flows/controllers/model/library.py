@@ -15,7 +15,6 @@ from pydantic_ai.direct import model_request_stream
 from pydantic_ai.exceptions import ModelAPIError, ModelConnectionError, ModelHTTPError
 from pydantic_ai.models import Model as TheirModel
 from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
@@ -31,6 +30,7 @@ from flows.controllers.model.chat import (
     ToolCall,
     Usage,
 )
+from flows.controllers.model.compatible import CompatibleChatModel
 from flows.controllers.model.failures import failed, no_reply
 from flows.controllers.model.library_settings import resolved
 from flows.controllers.model.providers import REASON_NEEDED, http_client, model_of
@@ -160,7 +160,7 @@ async def opened(target: Target, reply_format: str, timeout_seconds: float) -> A
             else:
                 client = await http_client(stack, done)
                 provider = OpenAICompatibleProvider(SERVER, base_url=target.url, api_key=secret, http_client=client, profile=REASON_NEEDED)
-                model = OpenAIChatModel(target.model or await _first_model(provider, target.url), provider=provider)
+                model = CompatibleChatModel(target.model or await _first_model(provider, target.url), provider=provider)
         except FatalError:
             raise
         except Exception as error:
@@ -264,7 +264,7 @@ def _usage(response: theirs.ModelResponse) -> Usage | None:
         money: float | None = 0.0 if is_nothing else float(response.cost().total_price)
     except (LookupError, ValueError, AssertionError):  # no price is known
         money = None
-    told = (response.provider_details or {}).get("cost")  # OpenRouter says what it asks for
+    told = (response.provider_details or {}).get("cost")  # OpenRouter and other gateways say what they ask for
     if isinstance(told, int | float):
         money = float(told)
     return Usage(usage.input_tokens, usage.output_tokens, money, usage.cache_read_tokens)
