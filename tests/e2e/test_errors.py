@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
 from tests.conftest import StartsWorkers
+from tests.support.command_line import CommandLine
 from tests.support.servers import until
-from worker import Client, RunStatus, VerdictCode
+from tests.support.web import serving
+from worker import Client, RemoteClient, RunStatus, VerdictCode
 from worker.cli.show import described
+from worker.settings import Settings
 
 ALL = list(range(10))
 
@@ -99,9 +106,42 @@ def test_a_run_that_waits_for_its_provider_says_since_when_until_when_and_why(cl
     assert shown["waits"].startswith("for the provider since ") and "next try" in shown["waits"]
 
 
+#: What a submission says of its attempts; without it the worker gives a round three.
+TIGHT: dict[str, Any] = {"max_attempts": 2, "within": "10m"}
+
+
+def by_client(settings: Settings, directory: Path, inputs: dict[str, str]) -> str:
+    with closing(Client(settings=settings)) as client:
+        return client.submit("pages", "ten", inputs, retry=TIGHT).id
+
+
+def by_command_line(settings: Settings, directory: Path, inputs: dict[str, str]) -> str:
+    given = [text for name, value in inputs.items() for text in ("--input", f"{name}={value}")]
+    done = CommandLine(directory, settings)("submit", "pages", "ten", *given, "--retry", "max_attempts=2,within=10m", "--json")
+    assert done.code == 0, done.err
+    return str(done.json["id"])
+
+
+def by_http(settings: Settings, directory: Path, inputs: dict[str, str]) -> str:
+    with serving(settings) as url:
+        answer = httpx2.post(f"{url}/api/v1/runs", json={"flow": "pages", "goal": "ten", "inputs": inputs, "retry": TIGHT}, timeout=30)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def by_remote_client(settings: Settings, directory: Path, inputs: dict[str, str]) -> str:
+    with serving(settings) as url, closing(RemoteClient(url)) as remote:
+        return remote.submit("pages", "ten", inputs, retry=TIGHT).id
+
+
 @pytest.mark.usefixtures("pages")
-def test_a_submission_may_tighten_how_often_its_rounds_are_tried(client: Client, faults: Path) -> None:
+@pytest.mark.parametrize("submitted", [by_client, by_command_line, by_http, by_remote_client])
+def test_a_submission_may_tighten_how_often_its_rounds_are_tried(
+    client: Client, settings: Settings, faults: Path, tmp_path: Path, submitted: Callable[[Settings, Path, dict[str, str]], str]
+) -> None:
     faults.write_text("fault\n" * 9)
-    run = client.submit("pages", "ten", {"faults": str(faults)}, retry={"max_attempts": 2, "within": "10m"})
-    assert client.wait(run.id, 30).status is RunStatus.ERRORED
-    assert len(faults.read_text().splitlines()) == 7, "two attempts"
+    run = submitted(settings, tmp_path, {"faults": str(faults)})
+    assert client.wait(run, 30).status is RunStatus.ERRORED
+    assert len(faults.read_text().splitlines()) == 9 - TIGHT["max_attempts"]
+    tried = [event.attempt for event in client.events(run, follow=False) if event.type in ("failed", "errored")]
+    assert tried == [1, 2]
