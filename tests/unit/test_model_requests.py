@@ -250,7 +250,6 @@ def test_what_cannot_be_sent_ends_the_run_and_costs_nothing(error: Exception, ha
 
 
 def test_a_bedrock_client_makes_one_request_and_waits_as_long_as_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("boto3")
     from flows.controllers.model.bedrock import client_of
 
     with chat_server([SAYS], {0: [Fails(500), Fails(500)]}) as server:
