@@ -55,7 +55,9 @@ def carry_out(spec: CommandSpec, args: Mapping[str, Any], context: RoundContext)
         result = _run(spec, command, context.carrying_out(command), key)
     if edited is None or isinstance(result, Interrupt | Finish):
         return result
-    return {"result": result, "edited": {"by": context.answered_by or "a person", "args": dict(edited)}}
+    # Behind an intent, the newest answer is about the doubt; who changed the arguments then stands in the events alone.
+    editor = context.answered_by if isinstance(context.asked, Mapping) and "approval" in context.asked else None
+    return {"result": result, "edited": {"by": editor or "a person", "args": dict(edited)}}
 
 
 def _run(spec: CommandSpec, command: Command, inside: RoundContext, key: str) -> Any:

@@ -216,7 +216,7 @@ class RoundContext:
         told = storable({"done": done, "total": total, "text": str(text)[:PROGRESS_LENGTH]}, "the progress")
         for name in ("done", "total"):
             if not isinstance(told[name], int | float | None):
-                raise UnstorableValue(f"the progress's {name} should be a number, it is {told[name]!r}")
+                raise UnstorableValue(f"context.progress(done, total, text) expects a number as {name}, it got {told[name]!r}")
         self.signals.progress = told
 
     def spend(self, **amounts: float) -> None:

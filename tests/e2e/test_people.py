@@ -214,6 +214,11 @@ def test_an_answer_that_is_none_is_refused_before_it_is_sent(client: Client, kin
     assert client.resume("r", good).status is RunStatus.RUNNING
 
 
+def test_why_tells_a_count_of_commands_as_a_whole_number(client: Client) -> None:
+    asking(client, "budget", i_data=json.dumps({"budget": "commands.buy", "limit": 2, "spent": 2.0}))
+    assert "commands.buy is exhausted: 2 of 2 are spent" in client.why("r").sentence
+
+
 def test_an_answer_that_names_its_question_answers_no_other(client: Client) -> None:
     """ann and bob see the same approval > ann approves > the run asks to approve another command > bob approves."""
     asking(client, "approval")

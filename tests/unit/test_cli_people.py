@@ -142,7 +142,7 @@ DECIDED: dict[str, Any] = {
         (event("committed", **{**DECIDED, "command": "finish", "answer": "42"}), "The answer may stand in that file · finish: 42"),
         (event("interrupted", **ASKED["approval"]["data"], reason="?"), "asks for approval: remove path=build/ old� recursive=true"),
         (event("interrupted", **ASKED["in_doubt"]["data"], reason="?"), "in doubt: pay ann"),
-        (event("interrupted", **ASKED["budget"]["data"], reason="budget_exhausted"), "budget_exhausted: tokens 2,100 of 2,000 (105 %)"),
+        (event("interrupted", **ASKED["budget"]["data"], reason="budget_exhausted"), "budget exhausted: tokens 2,100 of 2,000 (105 %)"),
         (event("interrupted", budget="x", limit=0, spent=1, reason="which?"), "interrupted: which?"),
         (event("interrupted", approval="x", in_doubt=["y"], reason="which?"), "interrupted: which?"),
         (event("resumed", added={"tokens": 20_000, "money": 1}), "resumed with 20,000 more tokens, $1.00 more money"),
@@ -195,3 +195,8 @@ def test_a_thought_gives_way_to_its_command(room: int) -> None:
 
 def test_what_a_round_in_flight_says_of_itself_is_seen_while_it_is_in_flight() -> None:
     assert any("The answer may" in line for line in live(60, [], **LIMITS))
+
+
+def test_a_command_that_was_carried_out_once_is_told_as_once() -> None:
+    assert used_in_all({"commands.buy": 1}) == "buy once"
+    assert used_in_all({"commands.buy": 2, "commands.mail": 0}) == "buy 2 times, mail 0 times"

@@ -106,3 +106,17 @@ def test_a_strangers_text_cannot_move_the_cursor_or_break_the_line() -> None:
 def test_durations_are_told_in_the_unit_that_fits() -> None:
     told = [duration(seconds) for seconds in (-1, 0.012, 4.44, 59.6, 61, 3_600, 93_600)]
     assert told == ["0.00 s", "0.01 s", "4.4 s", "1 min", "1 min 1 s", "1 h", "1 d 2 h"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        (event("completed", 60, "Controller", unfinished="30"), "unfinished after 30 of 30 cycles"),
+        (
+            event("interrupted", 5, reason="budget_exhausted", budget="commands.buy", limit=2, spent=2.0),
+            "budget exhausted: commands.buy 2 of 2 (100 %)",
+        ),
+    ],
+)
+def test_a_row_says_in_plain_words_what_happened(seen: Event, words: str) -> None:
+    assert row_of(seen).text == words

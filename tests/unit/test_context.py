@@ -8,6 +8,7 @@ from dataclasses import FrozenInstanceError, dataclass, fields, replace
 import pytest
 
 from flows.context import RoundContext, Signals, altered, made
+from flows.errors import UnstorableValue
 from flows.outcomes import Command
 
 
@@ -47,3 +48,8 @@ def test_whoever_asks_for_the_cancel_token_gets_the_same_one() -> None:
     tokens[0].set()
     assert len({id(token) for token in tokens}) == 1
     assert (signals.is_cancelled, context.stop_requested) == (True, True)
+
+
+def test_progress_that_is_a_text_alone_is_refused_with_the_call_that_works() -> None:
+    with pytest.raises(UnstorableValue, match=r"context\.progress\(done, total, text\).*'page 3'"):
+        RoundContext("g").progress("page 3")  # type: ignore[arg-type]

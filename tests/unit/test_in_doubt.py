@@ -221,6 +221,22 @@ def test_a_command_in_doubt_is_not_approved_twice_and_keeps_the_arguments_a_pers
     assert outside == [4, 4]
 
 
+def test_who_answers_a_doubt_is_not_said_to_have_changed_the_arguments() -> None:
+    """carol changes the arguments > the worker dies > eve says what came of it."""
+
+    @command(approval="always", in_doubt="ask")
+    def pay(amount: int) -> int:
+        return amount
+
+    asked = {"approval": {"digest": digest_of("pay", {"amount": 5})}}
+    first = context(answer={"edit": {"amount": 4}}, answered=True, answered_by="carol", asked=asked)
+    spec_of(pay).carry_out({"amount": 5}, first)
+    doubt = spec_of(pay).carry_out({"amount": 5}, context(first.journal.text))
+    second = context(first.journal.text, answer={"result": "paid"}, answered=True, answered_by="eve", asked=doubt.data)
+    found = spec_of(pay).carry_out({"amount": 5}, second)
+    assert found == {"result": "paid", "edited": {"by": "a person", "args": {"amount": 4}}}
+
+
 def test_two_commands_in_one_round_are_each_in_doubt() -> None:
     outside, first = Outside(), context()
     for item in ("a", "b"):

@@ -12,7 +12,7 @@ from worker.words.texts import plain
 
 def pairs(waiting: Waiting) -> list[tuple[str, str]]:
     """All of it, as names and values; ``command`` must not be cut."""
-    found = [("asks", plain(waiting.question))]
+    found = [("asks", "for more budget" if waiting.kind == "budget" else plain(waiting.question))]
     if waiting.command is not None:
         found.append(("command", what(waiting)))
         found += attempt(waiting)

@@ -34,4 +34,4 @@ def doctor_command(as_json: bool, url: str | None) -> None:
                 click.echo(f"{'':<8} → {plain(finding.remedy)}")
     refused = [finding.check for finding in findings if finding.level.value == "refused"]
     if refused:
-        raise Failed(f"{count(len(refused), 'finding')} with which no worker starts: {', '.join(refused)}", INTERNAL)
+        raise Failed(f"{count(len(refused), 'finding')} that workers refuse: {', '.join(refused)}", INTERNAL)

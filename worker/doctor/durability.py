@@ -33,7 +33,7 @@ def refusal(url: str, findings: list[Finding]) -> str:
     what = "; ".join(finding.remedy for finding in findings)
     accept = all(finding.check in RELAXED for finding in findings)
     relaxed = '. To accept that runs may be lost: durability = "relaxed" (HOLDFAST_DURABILITY=relaxed)' if accept else ""
-    return f"the server at {place_of(url)} would not keep runs: {why}. {what}{relaxed}"
+    return f"the server at {place_of(url)} is not safe for runs: {why}. {what}{relaxed}"
 
 
 def check_durability(url: str, settings: Settings) -> None:

@@ -62,5 +62,5 @@ def server_findings(told: Inspection, settings: Settings) -> list[Finding]:
 
 
 def refusals(findings: list[Finding]) -> list[Finding]:
-    """Those with which no worker starts."""
+    """Those with which no worker plays rounds."""
     return [finding for finding in findings if finding.level is Level.REFUSED]

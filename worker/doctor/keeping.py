@@ -44,7 +44,7 @@ def append_only(told: Inspection, settings: Settings) -> Finding:
         return _voided(
             settings,
             check,
-            "would lose runs when it stops: its appendonly is not yes",
+            "it would lose runs when it stops (appendonly is not yes)",
             "CONFIG SET appendonly yes, and the same in the server's configuration",
         )
     return ok(check, "what is acknowledged is written to the append-only file")

@@ -48,7 +48,7 @@ KNOWN: tuple[tuple[type[Exception], int, str, str], ...] = (
     (UnstorableValue, 422, "unstorable-value", "A value cannot be stored"),
     (InvalidInput, 422, "invalid-input", "Something is wrong with what was sent"),
     (InvalidSettings, 422, "invalid-settings", "A setting is not possible"),
-    (UnsafeServer, 503, "unsafe-server", "The server would not keep runs"),
+    (UnsafeServer, 503, "unsafe-server", "The server is not safe for runs"),
     (NotReplicated, 503, "not-replicated", "Done, but not on enough replicas"),
     (ServerFull, 503, "server-full", "The server is full"),
     (StoreUnavailable, 503, "no-server", "The state server does not answer"),

@@ -10,6 +10,7 @@ from worker.run import Run
 from worker.verdict import Verdict, VerdictCode
 from worker.waiting import Waiting
 from worker.why.case import Case, iso
+from worker.words.costs import amount
 
 #: Characters of a flow's own words in a sentence; what to do comes after them, and must be seen.
 TOLD = 300
@@ -111,7 +112,7 @@ def _asked(waiting: Waiting | None, reason: str, resume: str) -> tuple[str, str]
         case "budget":
             assert waiting is not None and waiting.data is not None
             name, spent, limit = (waiting.data[each] for each in ("budget", "spent", "limit"))
-            return f"Its budget of {name} is exhausted: {spent:,} of {limit:,} are spent", (
+            return f"Its budget of {name} is exhausted: {amount(name, spent)} of {amount(name, limit)} are spent", (
                 f"To let it go on with as much again: {waiting.how()[0]}"
             )
         case "pause":

@@ -56,7 +56,8 @@ def _told(case: Case, reason: str) -> tuple[VerdictCode, str]:
             )
         case _:
             error = case.fields.get("last_error", "no error was kept").rstrip(".")
+            failures = case.count("failures")
             return VerdictCode.BACKING_OFF, (
-                f"Its round has failed {case.count('failures')} times ({error}); it is tried again {case.due}. "
+                f"Its round has failed {'once' if failures == 1 else f'{failures} times'} ({error}); it is tried again {case.due}. "
                 "Mend the cause, or stop the run"
             )

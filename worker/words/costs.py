@@ -51,7 +51,9 @@ def used_in_all(spent: Mapping[str, Any]) -> str:
     parts = [f"{amount('tokens', spent['tokens'])} tokens{halves}"] if spent.get("tokens") else []
     parts += [money(spent["money"])] if spent.get("money") else []
     parts += [f"{amount('requests', spent['requests'])} request{'' if spent['requests'] == 1 else 's'}"] if spent.get("requests") else []
-    parts += [f"{name.removeprefix('commands.')} {figure(times)} times" for name, times in spent.items() if name.startswith("commands.")]
+    for name, times in spent.items():
+        if name.startswith("commands."):
+            parts.append(f"{name.removeprefix('commands.')} {'once' if times == 1 else f'{figure(times)} times'}")
     return ", ".join(parts)
 
 

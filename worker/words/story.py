@@ -123,7 +123,7 @@ def _between(event: Event) -> tuple[str, str]:
             )
             return word + more, "wait"
         case "completed" if "unfinished" in data:
-            return f"unfinished after {data['unfinished']} cycles, all that it might have", "wait"
+            return f"unfinished after {data['unfinished']} of {data['unfinished']} cycles", "wait"
         case "completed":
             return "completed", "good"
         case "errored":
@@ -153,7 +153,7 @@ def _asked(data: Mapping[str, Any]) -> str:
             return f"{words}: {command_text(about)}"
     limit, spent = data.get("limit"), data.get("spent")
     if "budget" in data and isinstance(limit, int | float) and isinstance(spent, int | float) and limit > 0:
-        return f"{data.get('reason', '')}: {budget(str(data['budget']), limit, spent)}"
+        return f"budget exhausted: {budget(str(data['budget']), limit, spent)}"
     return f"interrupted: {data.get('reason', '')}"
 
 
