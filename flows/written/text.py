@@ -122,11 +122,13 @@ def _mapping(loader: _Loader, node: yaml.MappingNode, place: Place, lines: dict[
     found: dict[str, Any] = {}
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
-        if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != _TEXT:
+        # YAML 1.1 reads `on` as true. It is a setting of `retry`, and a key is never a boolean.
+        is_on = isinstance(key_node, yaml.ScalarNode) and key_node.value == "on"
+        if not isinstance(key_node, yaml.ScalarNode) or (key_node.tag != _TEXT and not is_on):
             raise _Refused(
                 f"a key is text; quote {_excerpt(key_node.value)}" if isinstance(key_node.value, str) else "a key is text", line, place
             )
-        key = _scalar(loader, key_node, place)
+        key = "on" if is_on else _scalar(loader, key_node, place)
         here = (*place, key)
         if key in found:
             raise _Refused(f"the key is there twice, first on line {lines[here]}", line, here)

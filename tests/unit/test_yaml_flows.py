@@ -332,7 +332,7 @@ def test_import_paths_and_tags_are_refused(folder: Path, text: str, words: str) 
         (b"flow: circular\n---\nflow: circular\n", "line 2: this is not readable as YAML: expected a single document"),
         (b"flow: circular\nflow: branching\n", "line 2, key flow: the key is there twice, first on line 1"),
         (b"flow: circular\n1: x\n", "line 2: a key is text; quote '1'"),
-        (b"on: x\n", "line 1: a key is text; quote 'on'"),
+        (b"off: x\n", "line 1: a key is text; quote 'off'"),
         (b"? [a]\n: b\n", "line 1: a key is text"),
         (b"<<: {a: b}\n", "line 1: a key is text; quote '<<'"),
         (b"name: &a x\nflow: *a\n", "line 1: the anchor or alias 'a' is not taken"),

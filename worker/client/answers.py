@@ -59,7 +59,9 @@ def check_approver(asked: Waiting, answer: Any, by: str | None, submitter: str |
         return
     where = f"run {asked.run_id}: flow {asked.flow} wants the approval of another person than the run's submitter (approvers: others)"
     if submitter is None:
-        raise Forbidden(f"{where}, and the run does not say who submitted it; submit such runs with holdfast submit --by NAME, or refuse the command")
+        raise Forbidden(
+            f"{where}, and the run does not say who submitted it; submit such runs with holdfast submit --by NAME, or refuse the command"
+        )
     if by is None:
         raise Forbidden(f"{where}; say who approves: by, or holdfast resume {asked.run_id} --by NAME")
     if by == submitter:
