@@ -100,7 +100,7 @@ class Flow(ABC):
         return self.round_timeout_seconds
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
-        """How a failed round of ``node`` is tried again, given the committed ``values``; None: as the worker's settings say."""
+        """Return the retry policy of ``node``, given the committed ``values``; None for that of the worker's settings."""
         return self.retry
 
     def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:

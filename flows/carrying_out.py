@@ -81,7 +81,7 @@ def _run(spec: CommandSpec, command: Command, inside: RoundContext, key: str) ->
 
 
 def _take_back(context: RoundContext, key: str) -> None:
-    """Note that this attempt did nothing: neither does its intent stand, nor is it charged to the command's budget."""
+    """Note that this attempt did nothing. Its intent is withdrawn, and the command's budget is not charged."""
     context.journal.withdraw(key)
     context.journal.carried_out = None
 

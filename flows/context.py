@@ -209,9 +209,9 @@ class RoundContext:
             raise RoundStopped(f"run {self.run_id}, step {self.step}: a stop was requested, this round's result is not wanted")
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Tell those who watch how far this round is; travels with the next heartbeat and costs nothing.
+        """Report how far this round is, for ``show``, ``watch`` and the dashboard. It travels with the next heartbeat and costs nothing.
 
-        Raises UnstorableValue for a number that is none; a text is cut to ``PROGRESS_LENGTH`` characters.
+        The text is cut to ``PROGRESS_LENGTH`` characters. Raises UnstorableValue where ``done`` or ``total`` is no number.
         """
         told = storable({"done": done, "total": total, "text": str(text)[:PROGRESS_LENGTH]}, "the progress")
         for name in ("done", "total"):

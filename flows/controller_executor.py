@@ -83,7 +83,7 @@ class ControllerExecutorFlow(CircularFlow):
         super().__init__(**{**given, **settings})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Take the default limit of cycles away from a class whose own code decides: the seed's 30 are for models."""
+        """Remove the default limit of cycles from a class that defines ``decide``: 30 cycles are a limit for models."""
         super().__init_subclass__(**kwargs)
         owner = next(base for base in cls.__mro__ if "max_rounds" in vars(base))
         if owner is ControllerExecutorFlow and cls.decides():

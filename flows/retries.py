@@ -88,7 +88,7 @@ class Retry:
         return not own.isdisjoint(listed)
 
     def to_data(self) -> dict[str, Any]:
-        """What it says, as JSON data."""
+        """Return the policy as JSON data."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items() if value not in (None, ())}
 

@@ -147,7 +147,7 @@ def queues_of(keys: Keys, amqp: bool) -> list[Queue]:
 
 
 def may_consume(app: Celery, lists: Sequence[str]) -> bool:
-    """Whether the login of a Redis broker may pop from these lists: one refused list would be the end of all that the worker consumes."""
+    """Return whether the login of a Redis broker may pop from these lists. One refused list would stop the worker's whole consumer."""
     with app.connection_for_read() as connection:
         try:
             for name in lists:

@@ -68,7 +68,7 @@ class Calls:
         self._late: threading.Thread | None = None
 
     def make(self, run_id: str, epoch: int) -> None:
-        """Call for the end of the run in ``epoch``, and strike it off; it raises nothing."""
+        """Publish the call for the end of the run in ``epoch``, and mark it as made. It raises nothing."""
         try:
             fields = self._store.fields(run_id)
             if fields is not None and ON_END in fields and fields.get("epoch") == str(epoch) and status_of(fields).ended:
@@ -85,7 +85,7 @@ class Calls:
             )
 
     def make_late(self, calls: Iterable[tuple[str, int]]) -> None:
-        """Make calls that are late, beside the caller, for whom a broker that does not answer must not matter."""
+        """Make late calls in a thread of their own, so that a broker that does not answer cannot hold up the caller."""
         if self._late is not None and self._late.is_alive():
             return  # a later sweep is told of them again
         self._late = threading.Thread(target=self._make_each, args=(list(calls),), name="holdfast-calls", daemon=True)
@@ -103,7 +103,7 @@ class Calls:
 
 
 def told(fields: Mapping[str, str]) -> dict[str, Any]:
-    """What is called gets of the run, as JSON data: its first argument."""
+    """Return what a call gets of the run, as JSON data: its first argument."""
     run = Run.of(Record(fields))
     return {
         "run_id": run.id,
@@ -119,7 +119,7 @@ def told(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 class UndeclaredQueues(Queues):  # type: ignore[misc]
-    """Any queue, by its name: whoever consumes it declares it, in a form that only they know."""
+    """Queues by name alone. Consumers declare them, in a form that the publisher does not know."""
 
     def __missing__(self, name: str) -> Queue:
         return Queue(name, Exchange("", no_declare=True), name, no_declare=True)

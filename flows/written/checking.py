@@ -50,7 +50,7 @@ def read_keys(data: dict[str, Any], faults: Faults) -> Keys:
 
 
 def _mended(data: dict[str, Any], wrong: Mapping[Place, list[Any]], model: type[BaseModel], faults: Faults) -> bool:
-    """Tell what is wrong and take it out of the data; a fault around or inside what was taken out before only follows from that."""
+    """Report what is wrong and take it out of the data. A fault around or inside what was taken out earlier only follows from that."""
     before = set(faults.blamed)
     kinds = {place: {str(fault["type"]) for fault in found} for place, found in wrong.items()}
     misspelt = {}

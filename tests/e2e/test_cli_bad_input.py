@@ -26,6 +26,7 @@ REFUSED: dict[str, tuple[list[str | bytes], int, str]] = {
     "missing inputs": (["bisect", "x"], 2, "repo"),
     "unknown input": (["countdown", "x", "--input", "round=3"], 2, "no input named round"),
     "wrong input": (["countdown", "x", "--input", "rounds=many"], 2, "rounds"),
+    "a list as text": (["countdown", "x", "--input", "rounds=[3]"], 2, "--input-json 'rounds=[3]'"),
     "an input without a name": (["countdown", "x", "--input", "3"], 2, "KEY=VALUE"),
     "an input given twice": (["countdown", "x", "--input", "rounds=3", "--input", "rounds=4"], 2, "twice"),
     "an input given both ways": (["countdown", "x", "--input", "rounds=3", "--input-json", "rounds=4"], 2, "twice"),

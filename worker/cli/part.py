@@ -55,7 +55,7 @@ def main(play: Play, supervisor: int, ready: Connection, quiet: bool) -> None:
 
 
 def mourn_process(play: Play, pid: int) -> None:
-    """The whole life of a process that does what is due for one that died; its supervisor holds no connection, so that it can be copied."""
+    """Run a process that frees what a dead one held. The supervisor itself has no connection, so that it can be forked."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGQUIT, *FROM_TERMINAL):
         signal.signal(number, signal.SIG_DFL)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ def submit_command(
     inputs = pairs(texts, "--input") | {key: _value(key, text) for key, text in pairs(values, "--input-json").items()}
     if len(inputs) < len(texts) + len(values):
         raise click.UsageError('An input is given twice; a list is given as --input-json \'KEY=["one", "two"]\'.')
-    with client_for(url) as client, exporting():
+    with client_for(url) as client, exporting(), _json_hint(texts):
         run = client.submit(
             flow,
             goal,
@@ -95,6 +96,20 @@ def submit_command(
         from worker.cli.watch import watch_until_end
 
         context.exit(watch_until_end(client, run.id, as_json, url))
+
+
+@contextmanager
+def _json_hint(texts: Sequence[str]) -> Iterator[None]:
+    """Add how to give a list or an object as an input, where the flow refuses the text of one; raises InvalidInput."""
+    from flows import InvalidInput
+
+    try:
+        yield
+    except InvalidInput as error:
+        json_like = next((text for text in texts if text.partition("=")[2].startswith(("[", "{"))), None)
+        if json_like is None:
+            raise
+        raise InvalidInput(f"{error}. --input gives a text; JSON goes into --input-json {shlex.quote(json_like)}") from error
 
 
 def pairs(given: Sequence[str], option: str) -> dict[str, str]:

@@ -201,7 +201,7 @@ class Supervisor:
         logger.warning("process %d ended (%s); another takes its place %s", pid, how, f"in {seconds:.0f} s" if seconds else "now")
 
     def _mourn(self, pid: int) -> None:
-        """Another process lets go the leases of one that died, for this one holds no connection: others need not wait for their end."""
+        """Have another process free the leases of one that died, so that nothing waits for their end. This one has no connection."""
         process = self._context.Process(target=part.mourn_process, args=(self._play, pid), name="mourner", daemon=True)  # type: ignore[attr-defined]
         process.start()
         self._mourning.append(process)

@@ -85,7 +85,7 @@ def up_command(
 
 
 def _tell_missing_key(model: str | None, model_url: str | None) -> None:
-    """Say now what a run would only find out when it asks the model."""
+    """Report at the start what would keep a run from asking the model."""
     from worker.doctor.finding import Level
     from worker.doctor.models import model_key
     from worker.settings import load_settings
