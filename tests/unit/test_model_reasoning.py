@@ -175,7 +175,6 @@ def test_groq_gets_the_reasoning_of_calls_in_its_own_field(model: str, parts: li
 
 
 def test_a_real_model_of_groq_sends_reasoning_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("groq")
     monkeypatch.setenv("HF_TEST_KEY", "hf-test-key")
     chunk = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "gpt-oss"}
     function = {"name": "add_numbers", "arguments": '{"a": 1}'}
