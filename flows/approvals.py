@@ -11,6 +11,7 @@ from typing import Any
 
 from flows.context import RoundContext
 from flows.definition import is_seconds
+from flows.durations import as_seconds
 from flows.errors import BadReply, InvalidFlow, InvalidInput
 from flows.outcomes import Command, Interrupt
 from flows.values import canonical
@@ -25,12 +26,12 @@ class Approval:
 
     Attributes:
         when: a function of the arguments that says whether this call needs it; None: each does.
-        deadline: seconds (or a timedelta) after which ``default`` answers; None waits for ever.
+        deadline: seconds (or a timedelta, or a text like ``7d``) after which ``default`` answers; None waits for ever.
         default: the answer at the deadline, as a person would give it.
     """
 
     when: Rule | None = None
-    deadline: float | timedelta | None = None
+    deadline: float | timedelta | str | None = None
     default: Any = "refuse"
 
     def is_needed(self, args: Mapping[str, Any]) -> bool:
@@ -61,7 +62,10 @@ def approval_of(given: Any) -> Approval | None:
     approval = Approval(given) if callable(given) else given
     if not isinstance(approval, Approval):
         raise InvalidFlow(f"@command: approval is {given!r}; expected 'never', 'always', a function of the arguments, or an Approval")
-    seconds = approval.deadline.total_seconds() if isinstance(approval.deadline, timedelta) else approval.deadline
+    try:
+        seconds = as_seconds(approval.deadline)
+    except ValueError as error:
+        raise InvalidFlow(f"@command: the approval's deadline: {error}") from error
     if seconds is not None and not is_seconds(seconds):
         raise InvalidFlow(f"@command: the approval's deadline is {approval.deadline!r}; expected seconds above 0, or None")
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import Any, Literal, TypeVar, overload
 from weakref import WeakKeyDictionary
@@ -15,6 +16,7 @@ from flows.carrying_out import carry_out, check_repeatable
 from flows.context import RoundContext
 from flows.definition import is_name, is_seconds
 from flows.doubts import policy_of
+from flows.durations import as_seconds
 from flows.errors import InvalidFlow
 from flows.names import Names
 from flows.retries import Retry, retry_of
@@ -47,7 +49,7 @@ def command(
     *,
     name: str | None = None,
     idempotent: bool = False,
-    timeout: float | None = None,
+    timeout: float | timedelta | str | None = None,
     runs_shell: bool = False,
     approval: Any = None,
     in_doubt: Any = None,
@@ -60,7 +62,7 @@ def command(
     *,
     name: str | None = None,
     idempotent: bool = False,
-    timeout: float | None = None,
+    timeout: float | timedelta | str | None = None,
     runs_shell: bool = False,
     approval: Any = None,
     in_doubt: Any = None,
@@ -77,7 +79,7 @@ def command(
         name: registers a plain function as the command of this name, for flows written in YAML. (A method is
             offered by its flow, under its own name.)
         idempotent: carrying it out twice does no more than once; it may be tried again without asking.
-        timeout: seconds a round that carries it out may take.
+        timeout: seconds (or a timedelta, or a text like ``10m``) a round that carries it out may take.
         runs_shell: it runs what a controller writes; only flows that say ``runs_shell`` may offer it, and workers have to enable those.
         approval: whether a person sees the command first: ``"always"``, ``"never"`` (the default), a function of the arguments
             that says whether this call needs it, or an ``Approval``.
@@ -93,12 +95,16 @@ def command(
     Raises:
         InvalidFlow: the options or the signature cannot be honoured.
     """
-    if timeout is not None and not is_seconds(timeout):
+    try:
+        limit = as_seconds(timeout)
+    except ValueError as error:
+        raise InvalidFlow(f"@command: timeout: {error}") from error
+    if limit is not None and not is_seconds(limit):
         raise InvalidFlow(f"@command: timeout is {timeout!r}; expected a number of seconds above 0, or None")
     if errors not in (None, "observe", "raise"):
         raise InvalidFlow(f"@command: errors is {errors!r}; expected 'observe' or 'raise'")
     policy = policy_of(in_doubt, idempotent)
-    options = _Options(idempotent, timeout, name, runs_shell, approval_of(approval), policy, errors, retry_of(retry, "@command"))
+    options = _Options(idempotent, limit, name, runs_shell, approval_of(approval), policy, errors, retry_of(retry, "@command"))
 
     def mark(marked: _F) -> _F:
         setattr(marked, _MARK, options)

@@ -1,13 +1,14 @@
-"""Durations as people write them: ``90s``, ``10m``, ``1h30m``, ``7d``, ISO 8601 (``PT10M``, ``P7D``), or a number of seconds."""
+"""Durations as people write them: ``50ms``, ``90s``, ``10m``, ``1h30m``, ``7d``, ISO 8601 (``PT10M``, ``P7D``), or a number of seconds."""
 
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
-UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 EXPECTED = "a duration like 90s, 10m, 1h30m or 7d, one of ISO 8601 like PT10M, or a number of seconds"
-_PART = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([smhdw])", re.ASCII)
+_PART = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|[smhdw])", re.ASCII)
 _SHORT = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
 _ISO = re.compile(
@@ -30,7 +31,9 @@ def seconds_of(text: str) -> float:
 
 
 def as_seconds(given: Any) -> Any:
-    """Return the seconds of a text, and anything else as it is: for a validator that runs before a number is expected."""
+    """Return the seconds of a text or a timedelta, and anything else as it is, for whoever checks numbers; raises ValueError."""
+    if isinstance(given, timedelta):
+        return given.total_seconds()
     return seconds_of(given) if isinstance(given, str) else given
 
 

@@ -37,13 +37,13 @@ class Interrupt:
     Args:
         reason: a sentence for the person asked.
         data: JSON shown beside it.
-        deadline: seconds (or a timedelta) after which ``default`` answers; None waits for ever.
+        deadline: seconds (or a timedelta, or a text like ``7d``) after which ``default`` answers; None waits for ever.
         default: the answer at the deadline.
     """
 
     reason: str
     data: Any = None
-    deadline: float | timedelta | None = None
+    deadline: float | timedelta | str | None = None
     default: Any = None
 
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any
 
 from flows.definition import known
+from flows.durations import EXPECTED, as_seconds
 from flows.errors import InvalidFlow, InvalidInput, RetryableError
 
-#: A time as people write it: 90s, 10m, 24h, 7d.
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 #: No wait and no patience is longer (ten years, in seconds): times stay whole numbers that Lua counts exactly.
 LONGEST = 10 * 365.25 * 86_400
 
@@ -22,7 +19,7 @@ LONGEST = 10 * 365.25 * 86_400
 class Retry:
     """A retry policy. What it leaves out (None) a less specific one says: command, node, flow, worker, in this order.
 
-    Durations are seconds, a ``timedelta`` or a text like ``90s``, ``10m``, ``24h``. They are kept as seconds.
+    Durations are seconds, a ``timedelta`` or a text (``flows.durations``: ``90s``, ``10m``, ``24h``). They are kept as seconds.
 
     Attributes:
         max_attempts: attempts of a round, the first included; waits for a busy provider are not counted.
@@ -136,11 +133,12 @@ def _is_number(value: Any) -> bool:
 def _seconds(given: Any, name: str) -> float | None:
     if given is None:
         return None
-    seconds = given.total_seconds() if isinstance(given, timedelta) else given
-    if isinstance(given, str) and (match := _DURATION.fullmatch(given.strip())):
-        seconds = float(match[1]) * _SECONDS[match[2]]
+    try:
+        seconds = as_seconds(given)
+    except ValueError:
+        seconds = None
     if not _is_number(seconds) or not 0 <= seconds <= LONGEST:
-        raise InvalidFlow(f"Retry: {name} is {given!r}; expected seconds, a timedelta, or a text like 90s, 10m, 24h")
+        raise InvalidFlow(f"Retry: {name} is {given!r}; expected {EXPECTED}, or a timedelta")
     return float(seconds)
 
 

@@ -10,9 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_serializer, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, field_serializer, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from flows.durations import as_seconds, is_duration
 from flows.secrets import is_reference
 from worker.errors import InvalidSettings
 from worker.logs import LogFormat
@@ -28,10 +29,12 @@ UNTOLD = ("model_key",)
 #: ``strict``: only on a server that keeps what it acknowledged. ``relaxed``: on any, and runs may be lost.
 Durability = Literal["strict", "relaxed"]
 Names = Annotated[tuple[str, ...], NoDecode]
+#: A number, or a text like ``10m``; what is neither is pydantic's to refuse.
+Seconds = Annotated[float, BeforeValidator(lambda given: as_seconds(given) if isinstance(given, str) and is_duration(given) else given)]
 
 
 class Settings(BaseSettings):
-    """Everything that can be set. Durations are in seconds, sizes in bytes.
+    """Everything that can be set. Durations are in seconds, or texts like ``90s`` and ``10m``; sizes in bytes.
 
     A URL may hold a password: it is told as it is to who asks for it by name, and without the password wherever settings are shown.
     """
@@ -59,22 +62,22 @@ class Settings(BaseSettings):
     model_key: str | None = None
 
     #: How long a worker may be silent before its rounds go to others; four heartbeats.
-    lease_seconds: float = Field(default=4.0, gt=0)
-    heartbeat_seconds: float = Field(default=1.0, gt=0)
-    sweep_seconds: float = Field(default=0.5, gt=0)
+    lease_seconds: Seconds = Field(default=4.0, gt=0)
+    heartbeat_seconds: Seconds = Field(default=1.0, gt=0)
+    sweep_seconds: Seconds = Field(default=0.5, gt=0)
     #: How long a message may be on its way before it is looked for.
-    resend_seconds: float = Field(default=2.0, gt=0)
+    resend_seconds: Seconds = Field(default=2.0, gt=0)
     #: Tries of a failing round, the first included.
     max_attempts: int = Field(default=3, ge=1)
     #: Workers that may be lost under one step.
     max_losses: int = Field(default=10, ge=0)
     #: First wait before a failed round is tried again; doubles, with jitter, up to the maximum.
-    retry_delay_seconds: float = Field(default=1.0, ge=0)
-    retry_delay_max_seconds: float = Field(default=60.0, ge=0)
+    retry_delay_seconds: Seconds = Field(default=1.0, ge=0)
+    retry_delay_max_seconds: Seconds = Field(default=60.0, ge=0)
     #: How long a round waits for a provider that is busy or away, from the first time; no failure is counted meanwhile.
-    patience_seconds: float = Field(default=86_400.0, ge=0)
+    patience_seconds: Seconds = Field(default=86_400.0, ge=0)
     #: Time limit of one round; None for none. A flow may set its own.
-    round_timeout_seconds: float | None = Field(default=None, gt=0)
+    round_timeout_seconds: Seconds | None = Field(default=None, gt=0)
     #: Rounds that one worker process plays at once. They mostly wait (for models, tools, tests), so more than the cores.
     concurrency: int = Field(default=16, ge=1)
 
@@ -88,7 +91,7 @@ class Settings(BaseSettings):
     #: Replicas that must have a submit, stop, resume, retry or delete before it is acknowledged; see docs/sentinel.md.
     wait_replicas: int = Field(default=0, ge=0)
     #: How long a client waits for them; less than the 5 seconds after which it would give the connection up.
-    wait_timeout_seconds: float = Field(default=1.0, gt=0, le=4)
+    wait_timeout_seconds: Seconds = Field(default=1.0, gt=0, le=4)
 
     #: Whether a worker sends Celery's events, of itself and of each round, for Flower to show.
     task_events: bool = False

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Literal, cast
 
 from flows.base import Flow
+from flows.durations import as_seconds
 from flows.errors import FatalError, RetryableError, UnstorableValue
 from flows.outcomes import Advance, End, Interrupt, Outcome, Turn
 from flows.retries import Retry
@@ -248,7 +248,10 @@ def _pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:
         data = storable(interrupt.data, "the interrupt's data")
         fields["i_data"] = canonical(data if isinstance(data, dict) else {"data": data})
     if interrupt.deadline is not None:
-        seconds = interrupt.deadline.total_seconds() if isinstance(interrupt.deadline, timedelta) else interrupt.deadline
+        try:
+            seconds = as_seconds(interrupt.deadline)
+        except ValueError as error:
+            raise UnstorableValue(f"the interrupt's deadline: {error}") from error
         if not math.isfinite(seconds) or seconds > LONGEST:
             raise UnstorableValue(f"the interrupt's deadline is {seconds!r} seconds; leave it out where nobody needs to answer in time")
         fields["i_wait"] = str(_ms(max(seconds, 0.0)))

@@ -8,16 +8,20 @@ from pathlib import Path
 import click
 import pytest
 
+from flows import Approval, InvalidFlow, Retry, command
+from flows.commands import spec_of
 from flows.durations import seconds_of
 from flows.written.reading import read_flow
 from worker.cli.options import when
 from worker.client import arguments
+from worker.settings import Settings
 from worker.web.api.models.asking import DeleteMany, Submit
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
+        ("50ms", 0.05),
         ("90s", 90),
         ("10m", 600),
         ("1h30m", 5400),
@@ -48,10 +52,22 @@ def test_an_option_takes_a_duration_or_a_time() -> None:
         when(context, option, "soon")
 
 
+def test_what_is_no_duration_is_told_where_it_stands() -> None:
+    for given in (lambda: Retry(within="soon"), lambda: command(timeout="soon"), lambda: command(approval=Approval(deadline="soon"))):
+        with pytest.raises(InvalidFlow, match="soon"):
+            given()
+    with pytest.raises(ValueError, match="patience_seconds"):
+        Settings(patience_seconds="soon")  # type: ignore[arg-type]
+
+
 def test_http_python_and_yaml_take_them_too(tmp_path: Path) -> None:
     assert Submit(flow="f", goal="g", deadline="7d").deadline == 604_800  # type: ignore[arg-type]
     assert DeleteMany(status="completed", older_than_seconds="7d").older_than_seconds == 604_800  # type: ignore[arg-type]
     assert arguments.timeout(timedelta(minutes=2)) == 120
+    assert Retry(within="PT1H", initial="1h30m").to_data() == {"within": 3600.0, "initial": 5400.0}
+    assert Settings(patience_seconds="7d", round_timeout_seconds="PT10M").patience_seconds == 604_800  # type: ignore[arg-type]
+    limited = command(name="test.limited", timeout="90s", approval=Approval(deadline="7d"))(lambda: None)
+    assert spec_of(limited).timeout == 90
     file = tmp_path / "f.yaml"
     file.write_text("flow: controller_executor\ncontroller: person\nround_timeout_seconds: 10m\n")
     assert read_flow(file)().round_timeout_seconds == 600

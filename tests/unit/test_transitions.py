@@ -131,7 +131,9 @@ def test_an_interrupt_commits_no_step_and_keeps_the_node() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("deadline", "wait"), [(1.5, "1500"), (0, "0"), (-3, "0"), (timedelta(seconds=2), "2000"), (None, None)])
+@pytest.mark.parametrize(
+    ("deadline", "wait"), [(1.5, "1500"), (0, "0"), (-3, "0"), (timedelta(seconds=2), "2000"), ("2h", "7200000"), (None, None)]
+)
 def test_an_interrupts_deadline_becomes_a_wait(deadline: Any, wait: str | None) -> None:
     assert settled(Interrupt("?", deadline=deadline)).fields.get("i_wait") == wait
 
@@ -272,6 +274,11 @@ def test_a_deadline_that_is_no_time_is_refused_with_what_to_do(seconds: float) -
     with pytest.raises(UnstorableValue) as refused:
         settled(Interrupt("q", deadline=seconds))
     assert str(refused.value) == f"the interrupt's deadline is {seconds!r} seconds; leave it out where nobody needs to answer in time"
+
+
+def test_a_deadline_that_is_no_duration_is_refused() -> None:
+    with pytest.raises(UnstorableValue, match="'soon' is no duration"):
+        settled(Interrupt("q", deadline="soon"))
 
 
 def test_the_longest_deadline_is_taken() -> None:
