@@ -11,7 +11,7 @@ CORE_TESTS := bin/python -m pytest --numprocesses 4 --dist loadfile -m "not slow
 # Where this is set, each of the hundreds of processes that tests start would compile the sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-all test-minimums test-newest soak mutants check audit bench picture format clean
+.PHONY: help demo up test test-all test-slow test-minimums test-newest soak mutants check audit bench picture format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ test: .venv/.dev ## the quick suite
 # Whole crash matrices keep a core busy by themselves: fewer at once, or what has a second to answer does not.
 test-all: .venv/.dev ## every test, the slow ones too
 	@$(PYTEST) --numprocesses 3
+
+test-slow: .venv/.dev ## what test-all has beside the quick suite
+	@$(PYTEST) --numprocesses 3 -m slow
 
 test-minimums: .venv-minimums/.dev ## the core suite at the least versions that pyproject.toml declares
 	@.venv-minimums/$(CORE_TESTS)
