@@ -9,12 +9,12 @@ from typing import Any
 from celery.concurrency import solo
 from celery.worker import consumer
 
+from worker.places import place_of
+from worker.store.address import LOCALHOST
 from worker.store.outage import Outage
 
 #: Seconds between two tries to reach the broker again: the first, what each adds, the longest. Celery's own waits grow to 30 s.
 RECONNECT = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 2.0}
-#: Of an outage.
-NOT_REACHED = "the broker cannot be reached"
 
 
 class Consumer(consumer.Consumer):  # type: ignore[misc]
@@ -38,14 +38,16 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
     def ensure_connected(self, conn: Any) -> Any:
         """The connection, once it stands."""
         connect = conn.ensure_connection
+        settings = self.app.holdfast.settings
+        what = f"the broker at {place_of(settings.broker_url or settings.redis_url or LOCALHOST)} cannot be reached"
 
         def told(_: Callable[..., Any], *args: Any, **options: Any) -> Any:
             # In place of Celery's line for each try.
-            return connect(lambda error, _: self._outage.failed(NOT_REACHED, error), *args, **{**options, **RECONNECT})
+            return connect(lambda error, _: self._outage.failed(what, error), *args, **{**options, **RECONNECT})
 
         conn.ensure_connection = told
         connected = super().ensure_connected(conn)
-        self._outage.passed(NOT_REACHED)
+        self._outage.passed(what)
         return connected
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:

@@ -172,7 +172,7 @@ def test_a_worker_that_is_refused_says_so_without_its_password(locked: LockedSer
     with spoken(log, "-P", "-m", "worker.cli", "worker", **variables) as process:
         until(lambda: "refuse" in log.read_text(), "a refusal", 60)
         if broker:
-            until(lambda: "annot connect" in log.read_text(), "a refusal by the broker", 60)
+            until(lambda: "the broker at" in log.read_text(), "a refusal by the broker", 60)
         else:
             process.wait(30)
     assert CANARY not in log.read_text()

@@ -72,7 +72,7 @@ def test_a_flow_that_wants_others_to_approve_refuses_the_submitter_and_the_namel
 
 def test_an_approval_by_others_needs_a_known_submitter(client: Client) -> None:
     asking(client, submitted_by=None)
-    with pytest.raises(Forbidden, match="submitted_by"):
+    with pytest.raises(Forbidden, match="--by NAME"):
         client.resume("r", "approve", by="bob")
 
 

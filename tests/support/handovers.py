@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
 from tests.support.rabbit import RabbitServer, rabbit_binary, rabbit_server
 from tests.support.servers import CrashableServer, available_binaries, server, until
-from worker import Settings
+from worker import Client, Settings
 from worker.store.keys import Keys
 
 HANDOVERS = ("fused", "redis", "rabbit")
@@ -40,5 +40,7 @@ def ground(
 def settled(broker: Broker, settings: Settings) -> None:
     """RabbitMQ never serves a quorum queue again that was made less than half a second before it was killed."""
     if isinstance(broker, RabbitServer):
-        for queue in Keys(settings.prefix).queue_names:
+        with closing(Client(settings=settings)) as client:
+            own = {queue for worker in client.workers() for queue in worker["lists"]}
+        for queue in (*Keys(settings.prefix).queue_names, *own):
             until(lambda queue=queue: broker.settled(queue), f"{queue} on disk")
