@@ -70,6 +70,9 @@ class Sweeper:
 
     def start(self) -> None:
         """Begin; the worker is announced before this returns, if the server answers."""
+        if is_on():
+            # In the thread that forks the pool's processes: one forked while another thread imports waits for that import for ever.
+            import worker.telemetry.losses  # noqa: F401
         try:
             self.announce()
         except StoreUnavailable as error:
