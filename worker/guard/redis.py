@@ -16,16 +16,14 @@ from contextlib import suppress
 from queue import Empty
 from typing import TYPE_CHECKING, Any
 
-import redis
 from kombu.transport import redis as kombu_redis
 from kombu.transport import virtual
 from kombu.utils.objects import cached_property
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from worker.guard.shape import Shapes
 from worker.guard.sifting import Malformed
 from worker.store.keys import Keys
+from worker.store.reaching import answers
 
 logger = logging.getLogger("holdfast.guard")
 
@@ -62,18 +60,10 @@ class QoS(virtual.QoS):  # type: ignore[misc]
         """Whether the server is there at this moment."""
         if time.monotonic() - self._missed < COUNTS_AS_AWAY:
             return False
-        connection = self.channel.pool.make_connection()
-        connection.socket_timeout = connection.socket_connect_timeout = ANSWERS_WITHIN
-        connection.retry = Retry(NoBackoff(), 0)
-        try:
-            connection.send_command("PING")
-            connection.read_response()
-        except redis.RedisError:
+        there = answers(self.channel.pool.make_connection(), ANSWERS_WITHIN)
+        if not there:
             self._missed = time.monotonic()
-            return False
-        finally:
-            connection.disconnect()
-        return True
+        return there
 
 
 class Received(virtual.Message):  # type: ignore[misc]

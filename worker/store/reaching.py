@@ -163,3 +163,17 @@ def ssl_options(service: SentinelUrl) -> Mapping[str, Any]:
     """The URL's ``ssl_...`` as redis-py reads them; raises ValueError where one does not read."""
     told = parse_url(f"rediss://?{urlencode(service.ssl)}")  # type: ignore[no-untyped-call]
     return {name: value for name, value in told.items() if name.startswith("ssl_")}
+
+
+def answers(connection: Any, within: float) -> bool:
+    """Whether the server answers a new connection of redis-py, each step of it within so many seconds; closes the connection."""
+    connection.socket_timeout = connection.socket_connect_timeout = within
+    connection.retry = Retry(NoBackoff(), 0)
+    try:
+        connection.send_command("PING")
+        connection.read_response()
+    except redis.RedisError:
+        return False
+    finally:
+        connection.disconnect()
+    return True
