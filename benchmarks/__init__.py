@@ -1,1 +1,4 @@
-"""Speed, measured side by side on this machine: ``make bench``. Ratios travel, absolute figures do not."""
+"""Speed, measured side by side on this machine (``make bench``).
+
+Ratios hold on other machines, absolute figures do not.
+"""

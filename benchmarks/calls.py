@@ -1,4 +1,7 @@
-"""What a call of a transition costs its caller: over a connection kept for the next call, as the store does, and by redis-py's client."""
+"""What a call of a transition costs its caller.
+
+It compares a kept connection, as the store uses it, with redis-py's client.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +17,43 @@ import redis.connection
 
 from benchmarks.measure import Measure
 from benchmarks.report import Options, Report
-from worker.client import Client
-from worker.embedded import EmbeddedServer
-from worker.settings import Settings
-from worker.store import Store
-from worker.store.scripts import Transition
+from perdure.worker.client import Client
+from perdure.worker.embedded import EmbeddedServer
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store
+from perdure.worker.store.scripts import Transition
+from tests.support.runtimes import runtime_of
 
-#: Calls in a row that are timed together, and how often: the least of them is what the call costs, the others were interrupted.
+#: Calls in a row that are timed together, and how often. The least time is the cost of the call;
+#: the others were interrupted.
 CALLS, TIMES = 50, 20
-#: The transitions that are called: one that answers with a run's whole hash, one with a word.
-CALLED = ("claim_round", "examine_run")
+#: The transitions that are called: one replies with a run's whole hash, the other with a word.
+CALLED = ("claim_round", "check_run")
 
 
 def measure(options: Options) -> Report:
-    """Each way, in turns. Repeated, both transitions do nothing but answer."""
-    report = Report("calls", "What a call costs its caller: CPU time of the client's thread, packing and reading included.")
+    """Measure each way in turns. When repeated, both transitions only reply."""
+    report = Report(
+        "calls",
+        "What a call costs its caller: CPU time of the client's thread, with packing and reading.",
+    )
     spent: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory(prefix="hf-") as room, EmbeddedServer(Path(room), appendfsync="everysec") as server:
+    with (
+        tempfile.TemporaryDirectory(prefix="hf-") as room,
+        EmbeddedServer(Path(room), appendfsync="everysec") as server,
+    ):
         client = Client(settings=Settings(redis_url=server.url, flow_modules=("benchmarks.flows",)))
         with closing(client):
             run_id = client.submit("empty", "go", {"rounds": 30}).id
-            client._engine.rounds.play(run_id, 0, 0)
+            runtime_of(client).rounds.run(run_id, 0, 0)
             given = _arguments(client, run_id)
             for _ in range(options.passes):
                 for parser in _parsers():
                     store = Store(server.url)
                     if parser == "Python":
-                        store.redis.connection_pool.connection_kwargs["parser_class"] = redis.connection._RESP3Parser
+                        store.redis.connection_pool.connection_kwargs["parser_class"] = (
+                            redis.connection._RESP3Parser
+                        )
                     for transition, (keys, argv) in given.items():
                         for way, call in _ways(store, transition, keys, argv).items():
                             name = f"{transition}, {way}, read in {parser}"
@@ -59,7 +72,7 @@ def _parsers() -> list[str]:
 
 
 def _arguments(client: Client, run_id: str) -> dict[str, tuple[Sequence[str], Sequence[Any]]]:
-    """KEYS and ARGV of both, as the store sends them."""
+    """Return KEYS and ARGV of both transitions, as the store sends them."""
     store, given = client._store, {}
 
     class Told:
@@ -72,12 +85,22 @@ def _arguments(client: Client, run_id: str) -> dict[str, tuple[Sequence[str], Se
 
     for name in CALLED:
         store._scripts[name] = Told(name, store._scripts[name])  # type: ignore[assignment]
-    store.claim(run_id, epoch=0, step=1, claim="host:1:1.0123456789abcdef", owner="host:1", lease=600_000, known=("empty", "sleeper"))
+    store.claim(
+        run_id,
+        epoch=0,
+        step=1,
+        claim="host:1:1.0123456789abcdef",
+        owner="host:1",
+        lease=600_000,
+        known=("empty", "sleeper"),
+    )
     store.examine(run_id)
     return given
 
 
-def _ways(store: Store, transition: str, keys: Sequence[str], argv: Sequence[Any]) -> dict[str, Callable[[], Any]]:
+def _ways(
+    store: Store, transition: str, keys: Sequence[str], argv: Sequence[Any]
+) -> dict[str, Callable[[], Any]]:
     script = store._scripts[transition]
     return {
         "by redis-py's client": lambda: store.redis.evalsha(script.sha, len(keys), *keys, *argv),

@@ -1,26 +1,28 @@
-"""Flows whose rounds add or wait for something, for the benchmarks of how cost grows."""
+"""Flows whose rounds add or wait for something, to measure how cost grows."""
 
 from __future__ import annotations
 
 import socket
 from typing import Any, ClassVar
 
-from flows import Advance, CircularFlow, Flow, Node, Outcome, RoundContext, Turn, register
+from perdure import Advance, CircularFlow, Flow, Node, Outcome, RoundContext, Turn, register
 
 
 @register("adding")
 class Adding(Flow):
-    """Rounds without end; each adds a turn of as many bytes as the input ``bytes`` says to the history."""
+    """Rounds without end; each adds a turn of ``bytes`` bytes to the history."""
 
     nodes: ClassVar = {"Executor": "executor"}
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        return Advance(node, turns=(Turn(None, f"{context.step:08d}".ljust(context.inputs["bytes"], "x")),))
+        return Advance(
+            node, turns=(Turn(None, f"{context.step:08d}".ljust(context.inputs["bytes"], "x")),)
+        )
 
 
 @register("waiter")
 class Waiter(CircularFlow):
-    """Rounds that each wait for an answer on a socket of their own, as one that asks a model does."""
+    """Rounds that each wait for a response on their own socket, like a request to a model."""
 
     topology = (Node("Executor", "ask"),)
 
@@ -30,4 +32,7 @@ class Waiter(CircularFlow):
             answered = asked.recv(16)
         if not answered:
             raise ConnectionError("closed without an answer")
-        return {self.early_exit_key: context.step + 1 >= context.inputs["rounds"], "answer": answered.decode()}
+        return {
+            self.early_exit_key: context.step + 1 >= context.inputs["rounds"],
+            "answer": answered.decode(),
+        }

@@ -1,4 +1,7 @@
-"""Measure: one figure, measured once in each pass. Two of the same passes are compared pass by pass, since machines drift."""
+"""Measures: figures that are measured once in each pass.
+
+Two measures are compared within each pass, because the speed of machines drifts.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ class Measure:
     """One figure.
 
     Attributes:
-        name: what was measured, unique in its report: ``rounds: Holdfast, threads``.
-        unit: of the values.
-        values: one a pass, in the order of the passes.
-        base: the name of the measure that this one is compared with; None for none.
+        name: What was measured, unique in its report: ``rounds: Perdure, threads``.
+        unit: Of the values.
+        values: One for each pass, in the order of the passes.
+        base: The name of the measure that this one is compared with, or None.
     """
 
     name: str
@@ -30,7 +33,7 @@ class Measure:
 
     @property
     def median(self) -> float:
-        """Of the passes."""
+        """Median of the passes."""
         return statistics.median(self.values)
 
     @property
@@ -45,30 +48,36 @@ class Measure:
 
     @property
     def spread(self) -> float:
-        """From the least to the greatest, as a part of the median; 0 for one pass."""
+        """Greatest minus least, as a part of the median; 0 for one pass."""
         return (self.high - self.low) / self.median if self.median else math.nan
 
 
 def ratio(measure: Measure, base: Measure) -> float:
-    """The median of what ``measure`` is of ``base`` within each pass. What the machine does between two passes does not count.
+    """Return the median of the ratios of ``measure`` to ``base`` within each pass.
+
+    So changes of the machine between two passes do not matter.
 
     Raises:
-        ValueError: they are not of the same passes.
+        ValueError: They are not of the same passes.
     """
     if len(measure.values) != len(base.values):
         raise ValueError(
-            f"{measure.name} has {len(measure.values)} passes and {base.name} {len(base.values)}; only measures of the same passes compare"
+            f"{measure.name} has {len(measure.values)} passes and {base.name} {len(base.values)}; "
+            "only measures of the same passes can be compared"
         )
-    return statistics.median(mine / theirs if theirs else math.nan for mine, theirs in zip(measure.values, base.values, strict=True))
+    return statistics.median(
+        mine / theirs if theirs else math.nan
+        for mine, theirs in zip(measure.values, base.values, strict=True)
+    )
 
 
 def percentile(values: Sequence[float], part: float) -> float:
-    """The value that ``part`` (0 to 1) of ``values`` do not exceed: 0.5 for the median, 0.99 for the slowest hundredth."""
+    """Return the value that ``part`` (0 to 1) of ``values`` do not exceed: 0.5 is the median."""
     if not values:
         raise ValueError("a percentile of no values")
     return sorted(values)[max(0, math.ceil(part * len(values)) - 1)]
 
 
 def best(measures: Iterable[Measure]) -> Measure:
-    """The one with the greatest median."""
+    """Return the measure with the greatest median."""
     return max(measures, key=lambda measure: measure.median)

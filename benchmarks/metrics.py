@@ -6,26 +6,28 @@ import statistics
 import time
 from contextlib import ExitStack, closing
 
-from benchmarks.filling import names, park, queue, settings_of, settle
+from benchmarks.bulk_runs import names, park, queue, settings_of, settle
 from benchmarks.measure import Measure
 from benchmarks.redis_server import redis_server
 from benchmarks.report import Options, Report, number
-from worker.client import Client
-from worker.metrics import exposition
+from perdure.worker.client import Client
+from perdure.worker.metrics import exposition
 
 SMALL, LARGE = 1_000, 100_000
 QUICK_SMALL, QUICK_LARGE = 100, 1_000
-#: Scrapes a pass; half of the runs are queued, half wait for a person.
+#: Scrapes in each pass. Half of the runs are queued, half wait for a person.
 SCRAPES, QUICK_SCRAPES = 50, 5
 AIM_MS, AIM_RATIO = 50, 1.1
 
 
 def measure(options: Options) -> Report:
-    """Two servers, scraped in turns."""
+    """Scrape two servers in turns, one with few runs and one with many."""
     small, large = (QUICK_SMALL, QUICK_LARGE) if options.quick else (SMALL, LARGE)
     scrapes = QUICK_SCRAPES if options.quick else SCRAPES
     report = Report(
-        "metrics", "A scrape of /metrics: read from the server and written as text, without HTTP. Half of the runs are queued, half wait."
+        "metrics",
+        "A scrape of /metrics: read from the server and written as text, without HTTP. "
+        "Half of the runs are queued, half wait.",
     )
     with ExitStack() as stack:
         clients: dict[int, Client] = {}
@@ -46,14 +48,20 @@ def measure(options: Options) -> Report:
                 found[count].append(times)
     for count, values in found.items():
         base = f"scrape, {small:,} runs" if count != small else None
-        report.measures.append(Measure(f"scrape, {count:,} runs", "ms", tuple(map(statistics.median, values)), base))
+        report.measures.append(
+            Measure(f"scrape, {count:,} runs", "ms", tuple(map(statistics.median, values)), base)
+        )
     slowest = max(max(times) for times in found[large])
     among = report.measures[-1]
     times = report.ratio_of(among) or 0.0
     report.notes.append(
-        f"{large:,} runs: {number(among.median)} ms, the slowest {number(slowest)}; aim {AIM_MS}: {_word(slowest <= AIM_MS)}"
+        f"{large:,} runs: {number(among.median)} ms, the slowest {number(slowest)}; "
+        f"aim {AIM_MS}: {_word(slowest <= AIM_MS)}"
     )
-    report.notes.append(f"{large:,} runs cost {number(times)} x what {small:,} do; aim {AIM_RATIO:g}: {_word(times <= AIM_RATIO)}")
+    report.notes.append(
+        f"{large:,} runs cost {number(times)} x what {small:,} do; "
+        f"aim {AIM_RATIO:g}: {_word(times <= AIM_RATIO)}"
+    )
     return report
 
 

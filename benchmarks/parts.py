@@ -1,4 +1,7 @@
-"""The parts of the benchmarks: each a module with ``measure(options)``, which returns its Report."""
+"""The parts of the benchmarks.
+
+Each is a module with ``measure(options)``, which returns its Report.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,13 @@ from typing import cast
 
 from benchmarks.report import Options, Report
 
-#: Name to what it measures. The module is ``benchmarks.NAME``.
+#: What each part measures, by its name. The module is ``benchmarks.NAME``.
 PARTS = {
-    "rounds": "rounds a second beside plain Celery, DBOS, LangGraph and Restate, and what each round costs",
+    "rounds": (
+        "rounds a second beside plain Celery, DBOS, LangGraph and Restate, "
+        "and what each round costs"
+    ),
+    "levers": "what each lever of the fast path is worth alone",
     "workers": "rounds a second with 1, 2 and 4 worker processes",
     "latency": "one hop of a lone run, and submit to first round",
     "stops": "stop to stopped, and until the slot is free",
@@ -34,7 +41,11 @@ PARTS = {
 
 
 def part(name: str) -> Callable[[Options], Report] | None:
-    """What measures the part; None where this version has no such module."""
+    """Return the function that measures the part.
+
+    Returns:
+        None if this version has no such module.
+    """
     if find_spec(f"benchmarks.{name}") is None:
         return None
     return cast(Callable[[Options], Report], import_module(f"benchmarks.{name}").measure)

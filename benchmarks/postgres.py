@@ -1,5 +1,7 @@
-"""The PostgreSQL of a benchmark: a new cluster in a temporary directory with the settings that initdb makes, so every commit is synced to
-the disk; only more connections are allowed, and it listens on a unix socket alone.
+"""The PostgreSQL of a benchmark: a new cluster in a temporary directory.
+
+It has the settings that initdb makes, so every commit is synced to the disk. Only the number of
+connections is higher, and it listens only on a unix socket.
 """
 
 from __future__ import annotations
@@ -18,30 +20,33 @@ from pathlib import Path
 
 from benchmarks.processes import process, until
 
-#: Where Debian keeps the programs that are not on PATH.
+#: Where Debian installs the programs that are not on PATH.
 DEBIAN = Path("/usr/lib/postgresql")
-#: Its server does not run as root; then it runs as one of these.
+#: The server does not run as root. Then it runs as one of these users.
 USERS = ("postgres", "nobody")
 CONNECTIONS = 200
 
 
 @dataclass(frozen=True)
 class Postgres:
-    """A running server: its main process, and where its socket is."""
+    """A running server: its main process, and the directory of its socket."""
 
     pid: int
     socket: Path
     user: str
 
     def url(self, driver: str = "postgresql") -> str:
-        """Of the database that is there from the beginning."""
+        """Return the URL of the database that exists from the beginning."""
         return f"{driver}://{self.user}@/postgres?host={self.socket}"
 
 
 def missing() -> str | None:
-    """Why there can be none; None where there can."""
+    """Return why PostgreSQL cannot be started, or None if it can."""
     if _programs() is None:
-        return "PostgreSQL is missing: neither initdb nor postgres is on PATH (on Debian and Ubuntu: apt install postgresql)"
+        return (
+            "PostgreSQL is missing: neither initdb nor postgres is on PATH "
+            "(on Debian and Ubuntu: apt install postgresql)"
+        )
     if os.geteuid() == 0 and _other_user() is None:
         return f"PostgreSQL does not run as root, and there is no user {' or '.join(USERS)}"
     return None
@@ -49,7 +54,7 @@ def missing() -> str | None:
 
 @contextmanager
 def postgres() -> Iterator[Postgres]:
-    """A server of its own, ended and removed afterwards."""
+    """Start a new server, and stop and remove it afterwards."""
     programs = _programs()
     assert programs is not None
     user = _other_user() if os.geteuid() == 0 else None
@@ -72,7 +77,11 @@ def postgres() -> Iterator[Postgres]:
             "C",
         ]
         subprocess.run(make, user=user, cwd=directory, check=True, stdout=subprocess.DEVNULL)
-        settings = {"listen_addresses": "", "unix_socket_directories": directory, "max_connections": CONNECTIONS}
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": directory,
+            "max_connections": CONNECTIONS,
+        }
         options = (part for key, value in settings.items() for part in ("-c", f"{key}={value}"))
         command: list[str | Path] = [programs / "postgres", "-D", data, *options]
         with process(command, user=user) as server:
@@ -81,14 +90,16 @@ def postgres() -> Iterator[Postgres]:
             try:
                 yield running
             finally:
-                server.send_signal(signal.SIGINT)  # a fast shutdown: killed, it would leave its shared memory behind
+                server.send_signal(
+                    signal.SIGINT
+                )  # a fast shutdown: killed, it would leave its shared memory behind
                 server.wait(60)
     finally:
         shutil.rmtree(directory)
 
 
 def server() -> Path | None:
-    """The server's program; None where there is none."""
+    """Return the server's program, or None if it is not installed."""
     programs = _programs()
     return programs / "postgres" if programs is not None else None
 
@@ -104,8 +115,11 @@ def _ready(server: Postgres) -> bool:
 
 
 def _programs() -> Path | None:
-    """The directory of initdb and postgres, the newest that Debian has before any on PATH."""
-    versions = sorted((place for place in DEBIAN.glob("*/bin") if (place / "initdb").exists()), key=lambda place: int(place.parent.name))
+    """Return the directory of initdb and postgres: Debian's newest, else that on PATH."""
+    versions = sorted(
+        (place for place in DEBIAN.glob("*/bin") if (place / "initdb").exists()),
+        key=lambda place: int(place.parent.name),
+    )
     on_path = shutil.which("initdb")
     found = versions[-1] if versions else Path(on_path).resolve().parent if on_path else None
     return found if found is not None and (found / "postgres").exists() else None

@@ -1,4 +1,8 @@
-"""Processes of a benchmark: started in a group of their own, killed afterwards; and the CPU time of a process with all it started."""
+"""Processes of a benchmark, and their CPU time.
+
+Each is started in its own group and killed afterwards. Its CPU time includes all processes that it
+started.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +18,24 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PROC = Path("/proc")
-#: Of our own environment: settings for something else, and what would make each process compile every module anew.
-UNWANTED = ("HOLDFAST_", "CELERY_", "BENCH_", "PYTHONDONTWRITEBYTECODE")
+#: Variables that are removed: settings for other programs, and the variable that would make each
+#: process compile every module again.
+UNWANTED = ("PERDURE_", "CELERY_", "BENCH_", "PYTHONDONTWRITEBYTECODE")
 
 
 @contextmanager
-def process(command: Sequence[str | Path], user: str | None = None, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, killed with all of its group afterwards.
+def process(
+    command: Sequence[str | Path], user: str | None = None, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process in its own group, and kill the whole group afterwards.
 
     Args:
-        user: whom it runs as; None for ourselves.
-        environment: beside what is there already, less what is not meant for it.
+        user: The user that it runs as; None for the present one.
+        environment: Added to the present environment, from which unsuitable variables are removed.
 
     Raises:
-        RuntimeError: what is measured inside failed, and the process has ended by itself; with the last that it wrote.
+        RuntimeError: The measurement failed, and the process has ended by itself. The error has the
+            last lines that it wrote.
     """
     bare = {name: value for name, value in os.environ.items() if not name.startswith(UNWANTED)}
     paths = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -48,19 +56,23 @@ def process(command: Sequence[str | Path], user: str | None = None, **environmen
             if started.poll() is not None:
                 said.seek(0)
                 tail = said.read()[-2000:].decode(errors="replace")
-                raise RuntimeError(f"{command[0]} ended with {started.returncode}; it said: {tail}") from error
+                raise RuntimeError(
+                    f"{command[0]} ended with {started.returncode}; it said: {tail}"
+                ) from error
             raise
         finally:
             _kill(started)
 
 
 def python(*arguments: str) -> list[str]:
-    """This Python with these arguments."""
+    """Return the command of this Python with these arguments."""
     return [sys.executable, *arguments]
 
 
-def until(holds: Callable[[], bool], what: str, seconds: float = 60.0, every: float = 0.005) -> None:
-    """Wait until ``holds()``; TimeoutError with ``what`` when it does not in time."""
+def until(
+    holds: Callable[[], bool], what: str, seconds: float = 60.0, every: float = 0.005
+) -> None:
+    """Wait until ``holds()`` is true, or raise TimeoutError with ``what`` if it takes too long."""
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
@@ -69,7 +81,10 @@ def until(holds: Callable[[], bool], what: str, seconds: float = 60.0, every: fl
 
 
 def family(pids: Iterable[int]) -> set[int]:
-    """The processes and all that descend from them; by parents, since some (PostgreSQL's) make sessions of their own."""
+    """Return the processes and all that descend from them.
+
+    They are found by their parents, because some (PostgreSQL's) make sessions of their own.
+    """
     children: dict[int, list[int]] = {}
     for pid, fields in _stats():
         children.setdefault(int(fields[1]), []).append(pid)
@@ -84,25 +99,32 @@ def family(pids: Iterable[int]) -> set[int]:
 
 
 def cpu_seconds(pids: Iterable[int]) -> float | None:
-    """CPU time that the processes and all that descend from them have used, those that ended included; None without /proc.
+    """Return the CPU time of the processes and their descendants, ended ones included.
 
-    It is told in hundredths of a second.
+    Its resolution is a hundredth of a second.
+
+    Returns:
+        None without /proc.
     """
     if not PROC.is_dir():
         return None
     ours = family(pids)
-    ticks = sum(sum(map(int, fields[11:15])) for pid, fields in _stats() if pid in ours)  # utime, stime, cutime, cstime
+    ticks = sum(
+        sum(map(int, fields[11:15])) for pid, fields in _stats() if pid in ours
+    )  # utime, stime, cutime, cstime
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def memory(pid: int) -> Mapping[str, int]:
-    """Bytes by name, as /proc/PID/smaps_rollup has them: Rss, Pss, Private_Dirty, ..."""
+    """Return bytes by name, as in /proc/PID/smaps_rollup: Rss, Pss, Private_Dirty, ..."""
     lines = (PROC / str(pid) / "smaps_rollup").read_text().splitlines()[1:]
-    return {name.rstrip(":"): 1024 * int(kilobytes) for name, kilobytes, *_ in map(str.split, lines)}
+    return {
+        name.rstrip(":"): 1024 * int(kilobytes) for name, kilobytes, *_ in map(str.split, lines)
+    }
 
 
 def _stats() -> Iterator[tuple[int, list[str]]]:
-    """Each process, and the fields of its stat behind the name, state first."""
+    """Yield each process, and the fields of its stat after the name, beginning with the state."""
     for place in PROC.glob("[0-9]*"):
         try:
             text = (place / "stat").read_text()
@@ -112,7 +134,10 @@ def _stats() -> Iterator[tuple[int, list[str]]]:
 
 
 def _kill(started: subprocess.Popen[bytes]) -> None:
-    """SIGKILL to its group, which no other process can have joined. One that has ended may have left children in it."""
+    """Kill the process's group, which no other process can have joined.
+
+    A process that has ended may have left children in it.
+    """
     with suppress(ProcessLookupError):
         os.killpg(started.pid, signal.SIGKILL)
     started.wait()

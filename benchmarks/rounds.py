@@ -1,4 +1,7 @@
-"""Rounds a second: all sides do the same work in turns (A B C A B C ...), since these machines drift by a factor of three."""
+"""Rounds a second: all sides do the same work in turns (A B C A B C ...).
+
+Turns are needed because the speed of these machines drifts by a factor of three.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +14,29 @@ from functools import partial
 from typing import Any
 
 from benchmarks.measure import Measure, best, ratio
-from benchmarks.playing import Played, play
 from benchmarks.plots import bars
 from benchmarks.report import Options, Report, number, table
 from benchmarks.sides.registry import BASE, servers, sides
 from benchmarks.sides.side import Side
+from benchmarks.trial import Played, play
 from benchmarks.work import ROUNDS, SIZES, Work
 
-#: Runs of the fast sides in a pass, all started at once: seconds of work, a queue that is never empty before the end. With 100 the fastest
-#: was through in 0.8 s, of which the end, when a process has nothing left, is too large a part.
+#: Runs of the fast sides in a pass, all started at once: seconds of work, and a queue that is empty
+#: only at the end. With 100 runs the fastest side needed 0.8 s, and its end, when a process has no
+#: work left, was too large a part of that.
 RUNS = 200
 QUICK_RUNS = 4
 
-#: The sides that also play with more state; between variants of one system the size makes no difference worth the time.
+#: The sides that also play with more state. Between variants of one system the size makes too
+#: little difference.
 MAIN = {
-    "Holdfast, threads", "Holdfast, threads, without fetch", "Holdfast, threads, synced", "Holdfast, prefork",
+    "Perdure, threads", "Perdure, threads, without fetch", "Perdure, threads, synced",
+    "Perdure, prefork",
     BASE, "Celery, prefork, early acks", "Celery, solo, late acks", "Celery, threads, late acks",
     "Restate, steps", "Restate, queued", "LangGraph, sync", "DBOS, queued", "DBOS, steps",
 }  # fmt: skip
 
-#: What is measured of each side, with its unit; as attributes of what a pass found.
+#: What is measured of each side, with its unit; as attributes of a pass.
 FIGURES: dict[str, tuple[str, Callable[[Played], float | None]]] = {
     "rounds": ("rounds/s", lambda played: played.rate),
     "all CPU": ("us/round", lambda played: played.all_cpu),
@@ -44,21 +50,33 @@ FIGURES: dict[str, tuple[str, Callable[[Played], float | None]]] = {
 
 
 def measure(options: Options) -> Report:
-    """Every side that is there, with each size of state."""
+    """Measure every available side, with each size of state."""
     cores = os.cpu_count() or 1
     runs = QUICK_RUNS if options.quick else RUNS
     report = Report(
         "rounds",
-        f"{runs} runs of {ROUNDS} empty rounds, {cores} worker processes that play them unless a side's name says otherwise; "
+        f"{runs} runs of {ROUNDS} empty rounds, {cores} worker processes that play them unless a "
+        "side's name says otherwise; "
         f"{options.passes} passes in turns, medians; ratios within passes to: {BASE}.",
-        settings={"runs": runs, "rounds": ROUNDS, "sizes": SIZES, "processes": cores, "servers": servers()},
+        settings={
+            "runs": runs,
+            "rounds": ROUNDS,
+            "sizes": SIZES,
+            "processes": cores,
+            "servers": servers(),
+        },
     )
     works = [Work(runs, size, cores) for size in SIZES]
     there = present(options, report)
     found: dict[int, dict[str, list[Played]]] = {work.size: {} for work in works}
     for done in range(1, options.passes + 1):
         for work in works:
-            one_pass([side for side in there if work.size == SIZES[0] or side.name in MAIN], work, found[work.size], report)
+            one_pass(
+                [side for side in there if work.size == SIZES[0] or side.name in MAIN],
+                work,
+                found[work.size],
+                report,
+            )
         tell(report, found)
         report.store(replace(options, passes=done))  # an hour's work is not lost with its last pass
     report.draw = partial(chart, report)
@@ -66,7 +84,7 @@ def measure(options: Options) -> Report:
 
 
 def tell(report: Report, found: dict[int, dict[str, list[Played]]]) -> None:
-    """Put into the report what was found until now."""
+    """Put what was found so far into the report."""
     report.measures, shown = [], [report.about]
     for size, of_sides in found.items():
         whole = {name: passes for name, passes in of_sides.items() if name not in report.missing}
@@ -77,14 +95,16 @@ def tell(report: Report, found: dict[int, dict[str, list[Played]]]) -> None:
 
 
 def present(options: Options, report: Report) -> list[Side]:
-    """The sides that are wanted and there; the report says why others are not."""
+    """Return the sides that are wanted and available; the report says why others are not."""
     wanted = [side for side in sides() if options.wants(side.name)]
     report.missing |= {side.name: why for side in wanted if (why := side.missing()) is not None}
     return [side for side in wanted if side.name not in report.missing]
 
 
-def one_pass(there: Sequence[Side], work: Work, found: dict[str, list[Played]], report: Report) -> None:
-    """Add what each side needed. A side that fails is left out from then on, and the report says how it failed."""
+def one_pass(
+    there: Sequence[Side], work: Work, found: dict[str, list[Played]], report: Report
+) -> None:
+    """Add what each side needed. A side that fails is left out from then on, and reported."""
     for side in there:
         if side.name in report.missing:
             continue
@@ -97,11 +117,17 @@ def one_pass(there: Sequence[Side], work: Work, found: dict[str, list[Played]], 
             continue
         passes.append(played)
         took = time.monotonic() - began
-        print(f"  pass {len(passes)}, {work.size} bytes: {side.name}: {played.rate:.0f} rounds/s ({took:.0f} s)", flush=True)
+        print(
+            f"  pass {len(passes)}, {work.size} bytes: {side.name}: "
+            f"{played.rate:.0f} rounds/s ({took:.0f} s)",
+            flush=True,
+        )
 
 
-def measures(found: dict[str, list[Played]], size: str, figures: Iterable[str] = FIGURES) -> list[Measure]:
-    """Every figure of every side as a measure, compared with the base where that was measured."""
+def measures(
+    found: dict[str, list[Played]], size: str, figures: Iterable[str] = FIGURES
+) -> list[Measure]:
+    """Return every figure of every side as a measure, compared with the base if there is one."""
     made = []
     for figure in figures:
         unit, of = FIGURES[figure]
@@ -114,13 +140,14 @@ def measures(found: dict[str, list[Played]], size: str, figures: Iterable[str] =
 
 
 HEADER = (
-    "side", "rounds/s", "from", "to", "ratio", "CPU us", "ratio", "worker us", "server us", "script us", "in B", "out B",
+    "side", "rounds/s", "from", "to", "ratio", "CPU us", "ratio", "worker us", "server us",
+    "script us", "in B", "out B",
     "commands a round",
 )  # fmt: skip
 
 
 def rows(report: Report, found: dict[str, list[Played]], size: str) -> list[str]:
-    """One line a side."""
+    """Return one line for each side."""
     made: list[tuple[str, ...]] = [HEADER]
     columns = ("worker CPU", "server CPU", "script time", "bytes in", "bytes out")
     names = {measure.name: measure for measure in report.measures}
@@ -128,7 +155,9 @@ def rows(report: Report, found: dict[str, list[Played]], size: str) -> list[str]
         rate = names[f"rounds, {size}: {name}"]
         compared, cpu = report.ratio_of(rate), names.get(f"all CPU, {size}: {name}")
         cells = [names.get(f"{figure}, {size}: {name}") for figure in columns]
-        commands = ", ".join(f"{count:.1f} {command}" for command, count in passes[0].commands.items())
+        commands = ", ".join(
+            f"{count:.1f} {command}" for command, count in passes[0].commands.items()
+        )
         made.append(
             (
                 name,
@@ -149,26 +178,28 @@ def _told(compared: float | None) -> str:
 
 #: What a reader of the figures must know.
 DISKS = (
-    "Redis syncs its log to the disk every second, its own default, except where a side is called synced. "
+    "Redis syncs its log to the disk every second, its own default, except if a side is called "
+    "synced. "
     "PostgreSQL and Restate's server sync at each commit, or at each batch of commits."
 )
-#: What is to be shown: our side, the other (a pattern: the best of those that it fits stands for them), and the least ratio.
+#: Goals: Perdure's side, the other side (a pattern, which stands for the best match), and the least
+#: ratio.
 AIMS = (
-    ("Holdfast, threads", BASE, 5.0),
-    ("Holdfast, threads", "Celery, * late acks*", 2.5),
-    ("Holdfast, threads", "Restate*", 2.0),
-    ("Holdfast, threads", "LangGraph*", 4.0),
-    ("Holdfast, threads", "DBOS, queued*", 10.0),
-    ("Holdfast, threads, synced", "Restate*", 2.0),
-    ("Holdfast, threads, synced", "LangGraph*", 4.0),
-    ("Holdfast, threads, synced", "DBOS, queued*", 10.0),
-    ("Holdfast, threads, without fetch", BASE, 3.0),
-    ("Holdfast, threads, without fetch", "Celery, * late acks*", 1.8),
+    ("Perdure, threads", BASE, 5.0),
+    ("Perdure, threads", "Celery, * late acks*", 2.5),
+    ("Perdure, threads", "Restate*", 2.0),
+    ("Perdure, threads", "LangGraph*", 4.0),
+    ("Perdure, threads", "DBOS, queued*", 10.0),
+    ("Perdure, threads, synced", "Restate*", 2.0),
+    ("Perdure, threads, synced", "LangGraph*", 4.0),
+    ("Perdure, threads, synced", "DBOS, queued*", 10.0),
+    ("Perdure, threads, without fetch", BASE, 3.0),
+    ("Perdure, threads, without fetch", "Celery, * late acks*", 1.8),
 )
 
 
 def verdicts(report: Report, size: str) -> list[str]:
-    """Each aim beside what was found."""
+    """Return each goal with what was found."""
     rates, cpus = rates_of(report, size), rates_of(report, size, "all CPU")
     said = []
     for ours, theirs, least in AIMS:
@@ -177,23 +208,34 @@ def verdicts(report: Report, size: str) -> list[str]:
             rival = best(one for one in rates.values() if one.name in rivals)
             reached = ratio(rates[ours], rival)
             word = "reached" if reached >= least else "NOT reached"
-            said.append(f"{ours}: {reached:.2f} x {rivals[rival.name]}; aim {least:g}: {word}{_cpu(cpus, ours, rivals[rival.name])}")
+            said.append(
+                f"{ours}: {reached:.2f} x {rivals[rival.name]}; "
+                f"aim {least:g}: {word}{_cpu(cpus, ours, rivals[rival.name])}"
+            )
     return said
 
 
 def _cpu(cpus: dict[str, Measure], ours: str, theirs: str) -> str:
-    """How much more CPU time the other side needs."""
-    return f"; {ratio(cpus[theirs], cpus[ours]):.2f} x by CPU time" if {ours, theirs} <= set(cpus) else ""
+    """Return how much more CPU time the other side needs."""
+    return (
+        f"; {ratio(cpus[theirs], cpus[ours]):.2f} x by CPU time"
+        if {ours, theirs} <= set(cpus)
+        else ""
+    )
 
 
 def rates_of(report: Report, size: str, figure: str = "rounds") -> dict[str, Measure]:
-    """Rounds a second, or another figure, by side."""
+    """Return rounds a second, or another figure, by side."""
     beginning = f"{figure}, {size}: "
-    return {one.name.removeprefix(beginning): one for one in report.measures if one.name.startswith(beginning)}
+    return {
+        one.name.removeprefix(beginning): one
+        for one in report.measures
+        if one.name.startswith(beginning)
+    }
 
 
 def chart(report: Report, figure: Any) -> None:
-    """Rounds a second, one row of bars a size."""
+    """Draw rounds a second, with one row of bars for each size."""
     figure.set_size_inches(14, 8)
     plots = figure.subplots(1, len(SIZES), sharey=True)
     for axis, size in zip(plots, SIZES, strict=True):

@@ -1,7 +1,8 @@
-"""A fleet, simulated: workers whose slots play rounds, and one Redis that serves their scripts one after the other.
+"""A simulated fleet: workers whose slots play rounds, and one Redis for their scripts.
 
-A slot waits for its model, then sends its commit, which waits its turn at the server; the answer brings the next round. Beside the rounds
-each worker's heartbeat, sweep, announcement and waiting for messages take the server's time. Times in seconds.
+A slot waits for its model, then sends its commit. The server executes commits one after the other,
+and its reply brings the next round. Each worker's heartbeats, sweeps, announcements and waits for
+messages also take the server's time. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -14,25 +15,26 @@ from dataclasses import dataclass
 
 #: Kinds of events.
 COMMIT, BEAT, SWEEP, ANNOUNCE = range(4)
-#: How much models vary: most answer sooner than the mean, some take several times as long.
+#: How much models vary: most reply sooner than the mean, some take several times as long.
 SIGMA = 0.6
 
 
 def varied(chance: random.Random, mean: float) -> float:
-    """A model's latency: log-normal, of this mean."""
+    """Draw a model's latency: log-normal, with this mean."""
     return mean * chance.lognormvariate(-(SIGMA**2) / 2, SIGMA) if mean else 0.0
 
 
 @dataclass(frozen=True)
 class Server:
-    """What the server needs for each thing it is asked, in seconds of its one core.
+    """What the server needs for each operation, in seconds of its one core.
 
     Attributes:
-        round: of one round, everything included.
-        beat: of a heartbeat, and of each lease in it.
-        sweep: of a sweep that finds nothing due.
-        announce: of an announcement, and of it for each worker that has announced itself.
-        idle: of one empty wait for a message (BRPOP that times out).
+        round: One round, everything included.
+        beat: A heartbeat, and each lease in it.
+        sweep: A sweep that finds no run due.
+        announce: An announcement, and its additional cost for each worker that has announced
+            itself.
+        idle: One wait for a message that times out (BRPOP).
     """
 
     round: float = 120e-6
@@ -47,10 +49,11 @@ class Fleet:
     """Workers that are all alike, with enough runs for every slot.
 
     Attributes:
-        slots: rounds that one worker plays at once.
-        latency: seconds that a round waits for its model, on average; ``draw`` says how long this one waits.
-        own: seconds of the worker's own work a round; its slots share one core for it.
-        beat_every, sweep_every: seconds between two of one worker; it announces itself as often as it beats.
+        slots: Rounds that one worker plays at once.
+        latency: Seconds that a round waits for its model, on average; ``draw`` returns one wait.
+        own: Seconds of the worker's own work for a round; its slots share one core for it.
+        beat_every, sweep_every: Seconds between two of one worker. It announces itself with each
+            heartbeat.
     """
 
     workers: int
@@ -69,14 +72,15 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the fleet came to.
+    """Result of a simulation.
 
     Attributes:
-        rate: rounds a second of all.
-        busy: of the server's core.
-        upkeep: of the server's core, for all that is no round.
-        wait: seconds that a commit waited for its turn, on average; ``late`` at the 99th percentile.
-        ideal: rounds a second, were the server infinitely fast.
+        rate: Rounds a second of all workers.
+        busy: Share of the server's core.
+        upkeep: Share of the server's core for everything but rounds.
+        wait: Seconds that a commit waited for the server, on average; ``late`` is the 99th
+            percentile.
+        ideal: Rounds a second if the server were infinitely fast.
     """
 
     rate: float
@@ -88,7 +92,10 @@ class Outcome:
 
 
 def upkeep(fleet: Fleet, server: Server, leases: float) -> float:
-    """Of the server's core, what this fleet takes without playing a single round, while each worker holds so many leases."""
+    """Return the share of the server's core that this fleet takes without playing a round.
+
+    Each worker holds ``leases`` leases.
+    """
     beat = server.beat[0] + leases * server.beat[1] if leases else 0.0
     announce = server.announce[0] + fleet.workers * server.announce[1]
     each = (beat + announce) / fleet.beat_every + server.sweep / fleet.sweep_every + server.idle
@@ -96,10 +103,11 @@ def upkeep(fleet: Fleet, server: Server, leases: float) -> float:
 
 
 def simulate(fleet: Fleet, server: Server, seconds: float, seed: int = 1) -> Outcome:
-    """Play for so many seconds, after as many to get going.
+    """Simulate ``seconds``, after the same time to start up.
 
-    Events in the order of their times: a slot's commit arrives, or a worker's beat, sweep or announcement does. The server takes them in
-    that order; what arrives while it is busy waits.
+    Events are processed in the order of their times: the arrival of a slot's commit, or of a
+    worker's heartbeat, sweep or announcement. The server takes them in that order. An event that
+    arrives while the server is busy waits.
     """
     chance = random.Random(seed)
     every = {BEAT: fleet.beat_every, SWEEP: fleet.sweep_every, ANNOUNCE: fleet.beat_every}
@@ -108,10 +116,17 @@ def simulate(fleet: Fleet, server: Server, seconds: float, seed: int = 1) -> Out
         for kind, gap in every.items():
             events.append((chance.random() * gap, kind, worker))
         for _ in range(fleet.slots):
-            events.append((chance.random() * (fleet.draw(chance, fleet.latency) + fleet.own), COMMIT, worker))
+            events.append(
+                (chance.random() * (fleet.draw(chance, fleet.latency) + fleet.own), COMMIT, worker)
+            )
     heapq.heapify(events)
     announce = server.announce[0] + fleet.workers * server.announce[1]
-    cost = {BEAT: server.beat[0] + fleet.slots * server.beat[1], SWEEP: server.sweep, ANNOUNCE: announce, COMMIT: server.round}
+    cost = {
+        BEAT: server.beat[0] + fleet.slots * server.beat[1],
+        SWEEP: server.sweep,
+        ANNOUNCE: announce,
+        COMMIT: server.round,
+    }
     begin, end = seconds, 2 * seconds
     free_at = busy = other = 0.0
     cpu_free = [0.0] * fleet.workers
@@ -127,13 +142,18 @@ def simulate(fleet: Fleet, server: Server, seconds: float, seed: int = 1) -> Out
         if kind == COMMIT:
             if now >= begin:
                 waits.append(start - now)
-            # The worker's own core plays its rounds one after the other; what they wait for, they wait for together.
+            # The worker's own core plays its rounds one after the other. They wait at the same
+            # time.
             begun = max(free_at, cpu_free[worker])
             cpu_free[worker] = begun + fleet.own
-            heapq.heappush(events, (cpu_free[worker] + fleet.draw(chance, fleet.latency), COMMIT, worker))
+            heapq.heappush(
+                events, (cpu_free[worker] + fleet.draw(chance, fleet.latency), COMMIT, worker)
+            )
         else:
             other += counted
-            heapq.heappush(events, (free_at + every[kind], kind, worker))  # as its thread does: it waits for the answer, then its time
+            heapq.heappush(
+                events, (free_at + every[kind], kind, worker)
+            )  # as its thread does: it waits for the answer, then its time
     waits.sort()
     mean = sum(waits) / len(waits) if waits else 0.0
     late = waits[math.ceil(0.99 * len(waits)) - 1] if waits else 0.0

@@ -1,4 +1,4 @@
-"""Start-up: how long until a command has answered, a worker plays, and the embedded server serves."""
+"""Start-up: how long until a command replies, a worker plays, and the embedded server serves."""
 
 from __future__ import annotations
 
@@ -15,26 +15,30 @@ from benchmarks.measure import Measure
 from benchmarks.processes import process, python, until
 from benchmarks.redis_server import RedisServer, redis_server
 from benchmarks.report import Options, Report
-from benchmarks.sides.holdfast import client_of, worker_command, worker_environment
+from benchmarks.sides.perdure import client_of, worker_command, worker_environment
 from benchmarks.sides.plain import QUIET
 from benchmarks.tally import tally
-from worker.app import broker_url
-from worker.embedded import EmbeddedServer
+from perdure.worker.app import broker_url
+from perdure.worker.embedded import EmbeddedServer
 
 PYTHON = "python -c pass"
-HELP, WORKER, SERVER = "holdfast --help", "holdfast worker, until it plays", "the embedded server of Holdfast, until it serves"
+HELP, WORKER, SERVER = (
+    "perdure --help",
+    "perdure worker, until it plays",
+    "the embedded server of Perdure, until it serves",
+)
 #: Seconds at most.
 AIMS = {HELP: 0.25, WORKER: 1.0, SERVER: 0.2}
 
 
 def measure(options: Options) -> Report:
-    """Each some times, in turns."""
+    """Measure each several times, in turns."""
     found: dict[str, list[float]] = {}
     with redis_server() as server:
         sides: dict[str, Callable[[], float]] = {
             PYTHON: lambda: _command(*python("-c", "pass")),
-            HELP: lambda: _command(*holdfast(), "--help"),
-            "holdfast list": lambda: _command(*holdfast(), "list", "--url", server.url),
+            HELP: lambda: _command(*perdure(), "--help"),
+            "perdure list": lambda: _command(*perdure(), "list", "--url", server.url),
             WORKER: lambda: _worker(server),
             "celery worker, until it is ready": lambda: _celery_worker(server),
             SERVER: _server,
@@ -45,15 +49,23 @@ def measure(options: Options) -> Report:
             for name, side in sides.items():
                 found.setdefault(name, []).append(side())
     measures = [Measure(name, "s", tuple(values), PYTHON) for name, values in found.items()]
-    report = Report("start", "Seconds from the start of a process (of the server: from the call) until it is ready.", measures)
-    report.notes += [f"{one.name}: {one.median:.2f} s; aim at most {AIMS[one.name]:g} s" for one in measures if one.name in AIMS]
+    report = Report(
+        "start",
+        "Seconds from the start of a process (of the server: from the call) until it is ready.",
+        measures,
+    )
+    report.notes += [
+        f"{one.name}: {one.median:.2f} s; aim at most {AIMS[one.name]:g} s"
+        for one in measures
+        if one.name in AIMS
+    ]
     return report
 
 
-def holdfast() -> list[str]:
-    """The console command as it is installed; where it is not, the same as a module."""
-    installed = Path(sys.executable).with_name("holdfast")
-    return [str(installed)] if installed.exists() else python("-m", "worker.cli")
+def perdure() -> list[str]:
+    """Return the installed console command, or the same as a module."""
+    installed = Path(sys.executable).with_name("perdure")
+    return [str(installed)] if installed.exists() else python("-m", "perdure")
 
 
 def _command(*command: str) -> float:
@@ -66,7 +78,7 @@ def _command(*command: str) -> float:
 
 
 def _worker(server: RedisServer) -> float:
-    """Until a round has been played that was there before the worker."""
+    """Return the time until a worker has played a round that was queued before it started."""
     with closing(client_of(server)) as client, tally(stamping=True) as listening:
         run_id = client.submit("empty", "wait for a worker", {"rounds": 1}).id
         began = time.monotonic()
@@ -77,10 +89,24 @@ def _worker(server: RedisServer) -> float:
 
 
 def _celery_worker(server: RedisServer) -> float:
-    environment = {"BENCH_BROKER": broker_url(server.database(1)).replace("holdfast+", "redis+"), "BENCH_SETTINGS": json.dumps({})}
+    environment = {
+        "BENCH_BROKER": broker_url(server.database(1)).replace("perdure+", "redis+"),
+        "BENCH_SETTINGS": json.dumps({}),
+    }
     with tally() as listening:
         began = time.monotonic()
-        command = python("-m", "celery", "-A", "benchmarks.sides.celery_app", "worker", *QUIET, "--pool", "threads", "--concurrency", "16")
+        command = python(
+            "-m",
+            "celery",
+            "-A",
+            "benchmarks.sides.celery_app",
+            "worker",
+            *QUIET,
+            "--pool",
+            "threads",
+            "--concurrency",
+            "16",
+        )
         with process(command, **environment, **listening.environment):
             until(lambda: listening.ready > 0, "a plain worker", every=0.002)
             return time.monotonic() - began

@@ -1,4 +1,4 @@
-"""Stops: how long until a run is stopped, and until the slot is free that it held."""
+"""Stops: how long until a run is stopped, and until its slot is free."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from benchmarks.measure import Measure, percentile
 from benchmarks.processes import process, until
 from benchmarks.redis_server import redis_server
 from benchmarks.report import Options, Report
-from benchmarks.sides.holdfast import client_of, worker_command, worker_environment
-from worker.client import Client
-from worker.run import RunStatus
+from benchmarks.sides.perdure import client_of, worker_command, worker_environment
+from perdure.worker.client import Client
+from perdure.worker.domain.run import RunStatus
 
 STOPS, QUICK_STOPS = 10, 2
-#: Rounds of a run that is stopped on its way: more than it can have played by then.
+#: Rounds of a run that is stopped: more than it can have played by then.
 ENDLESS = 1_000_000
 MEASURED = {
     "now: the call returns, and the run is stopped": "ms",
@@ -25,19 +25,26 @@ MEASURED = {
 
 
 def measure(options: Options) -> Report:
-    """Medians of some stops in each pass."""
+    """Measure the medians of several stops in each pass."""
     stops = QUICK_STOPS if options.quick else STOPS
     found: dict[str, list[float]] = {name: [] for name in MEASURED}
     with redis_server() as server, closing(client_of(server)) as client:
         for _ in range(options.passes):
-            with process(worker_command("--concurrency", "1"), **worker_environment(server)) as worker:
+            with process(
+                worker_command("--concurrency", "1"), **worker_environment(server)
+            ) as worker:
                 until(partial(_is_there, client, worker.pid), "a worker")
                 each = zip(*(_now(client) for _ in range(stops)), strict=True)
                 values = [*each, [_graceful(client) for _ in range(stops)]]
             for name, several in zip(MEASURED, values, strict=True):
                 found[name].append(1000 * percentile(list(several), 0.5))
-    about = f"Milliseconds from the request of a stop; medians of {stops} in each pass, one worker with one slot."
-    measures = [Measure(f"Holdfast, {name}", MEASURED[name], tuple(values)) for name, values in found.items()]
+    about = (
+        f"Milliseconds from the request of a stop; medians of {stops} in each pass, "
+        "one worker with one slot."
+    )
+    measures = [
+        Measure(f"Perdure, {name}", MEASURED[name], tuple(values)) for name, values in found.items()
+    ]
     return Report("stops", about, measures, settings={"stops": stops})
 
 
@@ -46,7 +53,7 @@ def _is_there(client: Client, pid: int) -> bool:
 
 
 def _now(client: Client) -> tuple[float, float]:
-    """Seconds until the call has returned, and until another run, which needs the only slot, has ended."""
+    """Return the seconds until the call has returned, and until another run has used the slot."""
     run = client.submit("sleeper", "sleep")
     until(lambda: client.get(run.id).phase == "leased", "a round under way")
     began = time.perf_counter()
@@ -58,7 +65,7 @@ def _now(client: Client) -> tuple[float, float]:
 
 
 def _graceful(client: Client) -> float:
-    """Seconds until a run that plays one empty round after the other is stopped."""
+    """Return the seconds until a run of empty rounds is stopped."""
     run = client.submit("empty", "go on", {"rounds": ENDLESS})
     until(lambda: client.get(run.id).state.step > 10, "a run on its way")
     began = time.perf_counter()

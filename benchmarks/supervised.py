@@ -1,8 +1,9 @@
-"""Recovery under a supervisor: from ``kill -9`` of one of two processes of ``--processes`` to the next claim of its round.
+"""Recovery under a supervisor: from ``kill -9`` of one of two processes to the next claim.
 
-It is measured twice: where the process plays one long round, and where 64 runs keep all threads of both processes busy with brief
-rounds. The second tells how often a kill hits a message that the process had received and not yet claimed. No lease names that
-process, so the supervisor cannot let it go: the message is sent again after ``resend_seconds``.
+It is measured twice: with one long round in the process, and with 64 runs of short rounds that keep
+all threads of both processes busy. The second shows how often a kill hits a message that the
+process had received and not yet claimed. No lease names that process, so the supervisor cannot end
+it: the message is published again after ``resend_seconds``.
 """
 
 from __future__ import annotations
@@ -14,45 +15,51 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from benchmarks.filling import INPUTS
+from benchmarks.bulk_runs import INPUTS
 from benchmarks.measure import Measure
 from benchmarks.processes import process, until
 from benchmarks.recovery import DEFAULTS, claimed, owner_of, spread
 from benchmarks.redis_server import RedisServer, redis_server
 from benchmarks.report import Options, Report
-from benchmarks.sides.holdfast import client_of, worker_command, worker_environment
-from worker.client import Client
-from worker.settings import Settings
+from benchmarks.sides.perdure import client_of, worker_command, worker_environment
+from perdure.worker.client import Client
+from perdure.worker.settings import Settings
 
 PROCESSES = 2
-#: Supervisors a pass; each process of one is killed once, as the one that takes its place begins later with each death.
+#: Supervisors in each pass. Each process of one is killed once, because each replacement begins
+#: later.
 SUPERVISORS = 2
 BUSY_RUNS = 64
-#: Seconds of brief rounds before a kill.
+#: Seconds of short rounds before a kill.
 BUSY_SECONDS = 1.0
 #: Seconds, at most.
 AIM = 1.0
 RESEND = Settings.model_fields["resend_seconds"].default
-#: Seconds after a kill by which a message that was not claimed has been sent again: twice the resend time, and a sweep.
+#: Seconds after a kill until a message that was not claimed is certainly published again: twice the
+#: resend time, and a sweep.
 RESENT_WITHIN = 2 * RESEND + 2
 
 
 @dataclass(frozen=True)
 class Busy:
-    """Seconds after a kill until runs were queued again: those whose rounds were claimed, and those whose message alone was lost."""
+    """Seconds after a kill until runs were queued again.
+
+    The runs whose rounds were claimed are separate from those that only lost their message.
+    """
 
     lost: list[float]
     resent: list[float]
 
 
 def measure(options: Options) -> Report:
-    """Each process of some supervisors is killed, first beside nothing and then beside brief rounds."""
+    """Kill each process of several supervisors, first with one round and then with short rounds."""
     supervisors = 1 if options.quick else SUPERVISORS * options.passes
     lone = [seconds for _ in range(supervisors) for seconds in _lone_kills()]
     busy = [found for _ in range(supervisors) for found in _busy_kills()]
     report = Report(
         "supervised",
-        f"Seconds from kill -9 of one of {PROCESSES} processes under a supervisor to the next claim of its round on the same host.",
+        f"Seconds from kill -9 of one of {PROCESSES} processes under a supervisor to the next "
+        "claim of its round on the same host.",
         [Measure("kill to the next claim", "s", tuple(lone))],
         settings=DEFAULTS | {"resend_seconds": RESEND, "busy runs": BUSY_RUNS},
     )
@@ -63,15 +70,24 @@ def measure(options: Options) -> Report:
     ):
         seconds = [each for group in groups for each in group]
         if seconds:
-            report.measures.append(Measure(f"kill until queued again, beside {BUSY_RUNS} busy runs: {name}", "s", tuple(seconds)))
+            report.measures.append(
+                Measure(
+                    f"kill until queued again, beside {BUSY_RUNS} busy runs: {name}",
+                    "s",
+                    tuple(seconds),
+                )
+            )
         hit = sum(map(bool, groups))
-        report.notes.append(f"beside {BUSY_RUNS} busy runs: {hit} of {len(busy)} kills hit {name}, {len(seconds)} in all")
+        report.notes.append(
+            f"beside {BUSY_RUNS} busy runs: {hit} of {len(busy)} kills hit {name}, "
+            f"{len(seconds)} in all"
+        )
     return report
 
 
 @contextmanager
 def _supervised() -> Iterator[tuple[RedisServer, Client, list[int]]]:
-    """A server, a client, and the processes of a supervisor that are ready."""
+    """Start a server, a client, and the ready processes of a supervisor."""
     with (
         redis_server() as server,
         closing(client_of(server)) as client,
@@ -106,13 +122,26 @@ def _busy_kills() -> Iterator[Busy]:
             killed = time.time()
             os.kill(pid, signal.SIGKILL)
             time.sleep(RESENT_WITHIN)
-            yield Busy(_seconds(server, client, ids, "lost", killed), _seconds(server, client, ids, "resent", killed))
+            yield Busy(
+                _seconds(server, client, ids, "lost", killed),
+                _seconds(server, client, ids, "resent", killed),
+            )
 
 
-def _seconds(server: RedisServer, client: Client, ids: list[str], type_: str, since: float) -> list[float]:
-    """Seconds until each event of this type."""
-    streams = [server.redis.xrange(client._store.keys.events(run_id), min=str(int(1000 * since))) for run_id in ids]
-    return [float(event["at"]) / 1000 - since for stream in streams for _, event in stream if event["type"] == type_]
+def _seconds(
+    server: RedisServer, client: Client, ids: list[str], type_: str, since: float
+) -> list[float]:
+    """Return the seconds until each event of this type."""
+    streams = [
+        server.redis.xrange(client._store.keys.events(run_id), min=str(int(1000 * since)))
+        for run_id in ids
+    ]
+    return [
+        float(event["at"]) / 1000 - since
+        for stream in streams
+        for _, event in stream
+        if event["type"] == type_
+    ]
 
 
 def _alive(client: Client) -> list[int]:

@@ -1,7 +1,8 @@
-"""Tally: how workers tell that they are ready, that a run has ended, and, where latency is measured, that a round begins: one datagram
-each, the cheapest word there is.
+"""Tally: how workers report that they are ready, that a run has ended, or that a round begins.
 
-The ends of Holdfast's own runs are asked for in its store, which knows of an end only once it is written.
+Each report is one datagram, the cheapest way. The beginning of rounds is only reported to measure
+latency. For Perdure's own runs the store is asked instead, because it knows of an end only once it
+is written.
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-#: Names the socket to a worker.
+#: The variable that names the socket to a worker.
 VARIABLE = "BENCH_TALLY"
-#: Set where each round is to tell when it began.
+#: The variable that is set if each round is to report its beginning.
 STAMPING = "BENCH_STAMPING"
 
 
 class Tally:
-    """Counts what it is told.
+    """Counts the reports.
 
     Attributes:
-        ready: workers that said so.
-        ended: runs that have ended.
-        rounds: of these runs, as each counted them itself.
-        began: when rounds began, in order, in seconds of ``time.monotonic``, which all processes share.
-        environment: what makes a worker tell.
+        ready: Workers that are ready.
+        ended: Runs that have ended.
+        rounds: Rounds of these runs, as each counted them itself.
+        began: When rounds began, in order, in seconds of ``time.monotonic``, which all processes
+            share.
+        environment: Variables that make a worker report.
     """
 
     def __init__(self, path: Path, stamping: bool) -> None:
@@ -44,7 +46,7 @@ class Tally:
         threading.Thread(target=self._listen, name="tally", daemon=True).start()
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop listening."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
             other.sendto(b"close", str(self.path))
 
@@ -61,7 +63,7 @@ class Tally:
 
 @contextmanager
 def tally(stamping: bool = False) -> Iterator[Tally]:
-    """One that listens at a socket of its own; with ``stamping`` to the beginning of each round, too."""
+    """Start a tally with its own socket; with ``stamping``, rounds report their beginning."""
     directory = Path(tempfile.mkdtemp(prefix="hf-"))
     listening = Tally(directory / "tally", stamping)
     try:
@@ -72,17 +74,17 @@ def tally(stamping: bool = False) -> Iterator[Tally]:
 
 
 def tell_ready() -> None:
-    """Said by a worker."""
+    """Report that this worker is ready."""
     _socket().send(b"ready")
 
 
 def tell_end(rounds: int) -> None:
-    """Said by a worker at the end of a run that had so many rounds."""
+    """Report the end of a run that had ``rounds`` rounds."""
     _socket().send(b"%d" % rounds)
 
 
 def stamp() -> None:
-    """Said by a round as the first thing it does; nothing where latency is not measured."""
+    """Report the beginning of a round, if latency is measured."""
     if _stamping():
         _socket().send(b"began %.9f" % time.monotonic())
 

@@ -1,7 +1,8 @@
-"""Recovery beside a wave: from ``kill -9`` of a worker to the next claim of its round, while 30,000 sleepers wake together.
+"""Recovery during a wave: a worker is killed while 30,000 sleepers wake together.
 
-Two workers are there, of 16 threads each. The kills are spread, so that leases lapse before, during and after the time in which
-the sweep wakes the sleepers; all of them are played by the worker that is left.
+The time is from ``kill -9`` of the worker to the next claim of its round. There are two workers
+with 16 threads each. The kills are spread, so that leases lapse before, during and after the time
+in which the sweep wakes the sleepers. The remaining worker plays all of them.
 """
 
 from __future__ import annotations
@@ -12,21 +13,22 @@ import time
 from contextlib import closing
 from dataclasses import dataclass
 
-from benchmarks.filling import names, sleep, still_asleep
+from benchmarks.bulk_runs import names, sleep, still_asleep
 from benchmarks.measure import Measure
 from benchmarks.processes import process, until
 from benchmarks.recovery import DEFAULTS, claimed, owner_of, spread
 from benchmarks.redis_server import redis_server
 from benchmarks.report import Options, Report
-from benchmarks.sides.holdfast import client_of, worker_command, worker_environment
-from worker.client import Client
+from benchmarks.sides.perdure import client_of, worker_command, worker_environment
+from perdure.worker.client import Client
 
 SLEEPERS, QUICK_SLEEPERS = 30_000, 500
-#: Kills a pass: 20 in the five passes of the default.
+#: Kills in each pass: 20 in the default of five passes.
 KILLS = 4
-#: Seconds from the time at which the sleepers wake to the kill, the first and the last. A lease lapses 3 to 4 s after a kill.
+#: Seconds from the waking of the sleepers to the first and to the last kill. A lease lapses 3 to 4
+#: s after a kill.
 FIRST, LAST = -3.5, 0.5
-#: Seconds in which the sleepers are submitted and both workers are there; more where that was not enough.
+#: Seconds in which the sleepers are submitted and both workers start; more if that was not enough.
 PREPARED, QUICK_PREPARED = 16.0, 10.0
 #: Seconds, at most.
 AIM = 5.0
@@ -34,8 +36,10 @@ AIM = 5.0
 
 @dataclass(frozen=True)
 class Killed:
-    """What followed a kill: seconds until the lease lapsed, until the sweep queued the round again, and until it was claimed; and how
-    many of the sleepers had not been woken when the lease lapsed.
+    """What followed a kill.
+
+    It has the seconds until the lease lapsed, until the sweep queued the round again, and until it
+    was claimed. It also has the number of sleepers that had not been woken when the lease lapsed.
     """
 
     lapsed: float
@@ -45,7 +49,7 @@ class Killed:
 
 
 def measure(options: Options) -> Report:
-    """Kills one after the other, each on a server of its own."""
+    """Measure kills one after the other, each on a new server."""
     kills = 1 if options.quick else KILLS * options.passes
     count = QUICK_SLEEPERS if options.quick else SLEEPERS
     prepared = QUICK_PREPARED if options.quick else PREPARED
@@ -58,11 +62,20 @@ def measure(options: Options) -> Report:
             found.append(killed)
     report = Report(
         "wave",
-        f"Seconds from kill -9 to the next claim of the round, while {count:,} sleepers wake and are played.",
+        "Seconds from kill -9 to the next claim of the round, "
+        f"while {count:,} sleepers wake and are played.",
         [
             Measure("until the lease lapses", "s", tuple(one.lapsed for one in found)),
-            Measure("from there until the sweep queues the round again", "s", tuple(one.queued - one.lapsed for one in found)),
-            Measure("from there until it is claimed", "s", tuple(one.claimed - one.queued for one in found)),
+            Measure(
+                "from there until the sweep queues the round again",
+                "s",
+                tuple(one.queued - one.lapsed for one in found),
+            ),
+            Measure(
+                "from there until it is claimed",
+                "s",
+                tuple(one.claimed - one.queued for one in found),
+            ),
             Measure("kill to the next claim", "s", tuple(one.claimed for one in found)),
         ],
         settings=DEFAULTS | {"sleepers": count},
@@ -70,19 +83,35 @@ def measure(options: Options) -> Report:
     seconds = report.measures[-1].values
     report.notes += [
         spread(seconds, AIM),
-        f"sleepers that the sweep had still to wake when the lease lapsed: {', '.join(f'{one.asleep:,}' for one in found)}",
+        (
+            "sleepers that the sweep had still to wake when the lease lapsed: "
+            f"{', '.join(f'{one.asleep:,}' for one in found)}"
+        ),
     ]
     return report
 
 
 def _killed(count: int, prepared: float, offset: float) -> Killed | None:
-    """Kill the worker that plays a round so many seconds after the wave begins. Returns None where the wave came before all was ready."""
+    """Kill the worker that plays a round, ``offset`` seconds after the wave begins.
+
+    Returns:
+        None if the wave came before everything was ready.
+    """
     with redis_server() as server, closing(client_of(server)) as client:
         environment = worker_environment(server)
         begins = time.time() + prepared
-        with process(worker_command(), **environment) as standing_by, process(worker_command(), **environment) as doomed:
+        with (
+            process(worker_command(), **environment) as standing_by,
+            process(worker_command(), **environment) as doomed,
+        ):
             sleep(server, names(0, count), begins)
-            until(lambda: {standing_by.pid, doomed.pid} <= {one["pid"] for one in client.workers() if one["alive"]}, "two workers")
+            until(
+                lambda: (
+                    {standing_by.pid, doomed.pid}
+                    <= {one["pid"] for one in client.workers() if one["alive"]}
+                ),
+                "two workers",
+            )
             run_id = claimed(client, doomed.pid)
             wait = begins + offset - time.time()
             if wait < 0:
@@ -95,9 +124,15 @@ def _killed(count: int, prepared: float, offset: float) -> Killed | None:
             asleep = still_asleep(server, begins)
             until(lambda: owner_of(client, run_id) == standing_by.pid, "the next claim")
             claimed_at = float((client._store.fields(run_id) or {})["claimed_at"]) / 1000
-            return Killed(lease_until - killed, _lost_at(client, run_id) - killed, claimed_at - killed, asleep)
+            return Killed(
+                lease_until - killed, _lost_at(client, run_id) - killed, claimed_at - killed, asleep
+            )
 
 
 def _lost_at(client: Client, run_id: str) -> float:
-    """When the sweep took the lease away."""
-    return next(event.at.timestamp() for event in client.events(run_id, follow=False) if event.type == "lost")
+    """Return when the sweep ended the lease."""
+    return next(
+        event.at.timestamp()
+        for event in client.events(run_id, follow=False)
+        if event.type == "lost"
+    )

@@ -1,4 +1,4 @@
-"""The work that all sides do: runs of empty rounds, each of which leaves a new state behind."""
+"""The work that all sides do: runs of empty rounds, each of which leaves a new state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 ROUNDS = 30
 #: Bytes of state: a few named values, and a short conversation.
 SIZES = (500, 10_000)
-#: How many rounds one process plays at once where threads play them: Holdfast's default, given to every side that has threads.
+#: Rounds that one process plays at once in threads: Perdure's default, used by every side that has
+#: threads.
 THREADS = 16
 
 
@@ -17,10 +18,11 @@ class Work:
     """What one side does in one pass.
 
     Attributes:
-        runs: started one after the other as fast as the side's own client can.
-        size: bytes of state that each round writes, all of them new.
-        processes: what plays the rounds; as many as there are cores, unless this is what is measured.
-        rounds: of each run.
+        runs: Started one after the other, as fast as the side's own client can.
+        size: Bytes of state that each round writes, all of them new.
+        processes: Processes that play the rounds; as many as cores, unless their number is
+            measured.
+        rounds: Of each run.
     """
 
     runs: int
@@ -29,10 +31,13 @@ class Work:
     rounds: int = ROUNDS
 
     def of(self, **changes: int) -> Work:
-        """The same with these changes."""
+        """Return the same work with these changes."""
         return replace(self, **changes)
 
 
 def state_after(done: int, size: int) -> str:
-    """The state that a run has after so many rounds: no two are equal, so that none can be spared."""
+    """Return the state of a run after ``done`` rounds.
+
+    No two states are equal, so that none can be skipped.
+    """
     return f"{done:08d}".ljust(size, "x")

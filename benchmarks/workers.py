@@ -1,30 +1,31 @@
-"""How the rounds a second grow with worker processes: 1, 2 and 4 of them, whatever cores there are."""
+"""How the rounds a second grow with worker processes: 1, 2 and 4, for any number of cores."""
 
 from __future__ import annotations
 
 import os
 
-from benchmarks.playing import Played
 from benchmarks.report import Options, Report, matrix
 from benchmarks.rounds import QUICK_RUNS, measures, one_pass
 from benchmarks.sides.registry import BASE, sides
+from benchmarks.trial import Played
 from benchmarks.work import SIZES, Work
 
 COUNTS = (1, 2, 4)
 RUNS = 80
-#: Those that take as many processes as they are told.
+#: The sides that accept a number of processes.
 SIDES = (
-    "Holdfast, threads", "Holdfast, threads, without fetch", "Holdfast, solo", "Holdfast, prefork",
+    "Perdure, threads", "Perdure, threads, without fetch", "Perdure, solo", "Perdure, prefork",
     BASE, "Celery, solo, late acks", "Celery, threads, late acks",
 )  # fmt: skip
 
 
 def measure(options: Options) -> Report:
-    """Each side with each count, in turns."""
+    """Measure each side with each number of processes, in turns."""
     runs = QUICK_RUNS if options.quick else RUNS
     report = Report(
         "workers",
-        f"Rounds a second with {', '.join(map(str, COUNTS))} worker processes on {os.cpu_count()} cores; "
+        f"Rounds a second with {', '.join(map(str, COUNTS))} worker processes "
+        f"on {os.cpu_count()} cores; "
         f"medians of {options.passes} passes; "
         f"in brackets the ratio to: {BASE}.",
         settings={"runs": runs, "size": SIZES[0]},
@@ -37,6 +38,8 @@ def measure(options: Options) -> Report:
             one_pass(wanted, Work(runs, processes=count), found[count], report)
     for count, of_sides in found.items():
         whole = {name: passes for name, passes in of_sides.items() if name not in report.missing}
-        report.measures += measures(whole, f"{count} process{'es' if count > 1 else ''}", ("rounds", "worker CPU"))
+        report.measures += measures(
+            whole, f"{count} process{'es' if count > 1 else ''}", ("rounds", "worker CPU")
+        )
     report.shown = matrix(report)
     return report

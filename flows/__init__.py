@@ -1,35 +1,45 @@
-"""Flows: what a run does in its rounds. They know nothing of servers, queues and workers."""
+"""Flows, the definitions of what a run does in its rounds.
+
+This package knows nothing of servers, queues and workers.
+"""
 
 from __future__ import annotations
 
-from flows.approvals import Approval
-from flows.base import Flow, Role
-from flows.branching import BranchingFlow
-from flows.circular import CircularFlow, Node
-from flows.commands import CommandSpec, command
-from flows.context import History, RoundContext, Signals
-from flows.controller_executor import ControllerExecutorFlow
-from flows.controllers import Controller, controller
-from flows.controllers.scripted import ScriptedController
-from flows.doubts import NOT_DONE
-from flows.errors import (
+from perdure.flows.commands.approval import Approval
+from perdure.flows.commands.command import CommandSpec, command
+from perdure.flows.commands.in_doubt import NOT_DONE
+from perdure.flows.context import History, RoundContext, Signals
+from perdure.flows.controllers import Controller, controller
+from perdure.flows.controllers.scripted import ScriptedController
+from perdure.flows.errors import (
     BadReply,
     FatalError,
-    HoldfastError,
     InvalidFlow,
     InvalidInput,
     OutcomeUnknown,
+    PerdureError,
     RetryableError,
     RoundStopped,
     UnstorableValue,
 )
-from flows.human import human_feedback
-from flows.interfaces import interface
-from flows.memory import memory_read, memory_write
-from flows.nodes import node
-from flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
-from flows.registry import FlowNotFound, add_directory, load_failures, load_modules, make, register, registered
-from flows.retries import Retry
+from perdure.flows.flow import Flow, Role
+from perdure.flows.human import human_feedback
+from perdure.flows.memory import memory_read, memory_write
+from perdure.flows.names import node
+from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
+from perdure.flows.registry import (
+    FlowNotFound,
+    add_directory,
+    load_failures,
+    load_modules,
+    make,
+    register,
+    registered,
+)
+from perdure.flows.retry import Retry
+from perdure.flows.shapes.branching import BranchingFlow
+from perdure.flows.shapes.circular import CircularFlow, Node, interface
+from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
 
 __all__ = [
     "NOT_DONE",
@@ -48,13 +58,13 @@ __all__ = [
     "Flow",
     "FlowNotFound",
     "History",
-    "HoldfastError",
     "Interrupt",
     "InvalidFlow",
     "InvalidInput",
     "Node",
     "Outcome",
     "OutcomeUnknown",
+    "PerdureError",
     "Retry",
     "RetryableError",
     "Role",

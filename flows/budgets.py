@@ -1,4 +1,4 @@
-"""Budgets: what a run may spend, and what it has spent."""
+"""Budgets, the limits of what a run may spend."""
 
 from __future__ import annotations
 
@@ -7,53 +7,64 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flows.definition import is_name, known
-from flows.errors import InvalidInput
+from perdure.flows.errors import InvalidInput
+from perdure.flows.names import is_name, suggest
 
-#: What can be limited, and in what it is counted. ``commands.NAME`` limits how often one command is carried out.
+#: What can be limited, and the unit. ``commands.NAME`` limits how often one command is carried out.
 KINDS = {
     "cycles": "passes of controller and executor",
     "tokens": "tokens that models read and wrote",
     "money": "US dollars, by the price list of the model library",
-    "seconds": "seconds of wall time, without those that the run waited for a person",
+    "seconds": "seconds of wall time, without waits for a person",
 }
 COMMANDS = "commands."
-#: No limit is higher: beyond it floats no longer count one by one, and what is meant is no limit at all.
+#: The highest limit. Beyond it floats no longer count in steps of one, and a limit means nothing.
 MOST = 1e15
-#: From this share of a limit on, the controller is told to wrap up.
+#: The share of a limit from which the controller is asked to finish.
 SOFT = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One limit, and what is spent of it."""
+    """One limit of a run, and the amount spent of it."""
 
     limit: float
     spent: float = 0.0
 
     @property
     def is_low(self) -> bool:
-        """Whether it is time to wrap up."""
+        """Whether the controller should finish soon."""
         return self.spent >= SOFT * self.limit
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether nothing more may be spent."""
+        """Whether the limit is reached and nothing more may be spent."""
         return self.spent >= self.limit
 
 
-def check_budgets(given: Mapping[str, Any], what: str = "budgets") -> dict[str, float]:
-    """Return limits by name; raises InvalidInput for a name that is no budget, and for a limit that is no number above 0."""
-    for name, limit in given.items():
-        if name not in KINDS and not (str(name).startswith(COMMANDS) and is_name(str(name).removeprefix(COMMANDS))):
-            raise InvalidInput(f"{what} names {name!r}, which is none; {known(name, [*KINDS, COMMANDS + 'NAME'])}")
+def check_budgets(limits: Mapping[str, Any], what: str = "budgets") -> dict[str, float]:
+    """Return the limits by name.
+
+    Raises:
+        InvalidInput: a name is not a budget, or a limit is not a number above 0.
+    """
+    for name, limit in limits.items():
+        if name not in KINDS and not (
+            str(name).startswith(COMMANDS) and is_name(str(name).removeprefix(COMMANDS))
+        ):
+            raise InvalidInput(
+                f"{what}: unknown budget {name!r}; {suggest(name, [*KINDS, COMMANDS + 'NAME'])}"
+            )
         if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit <= MOST:
-            raise InvalidInput(f"{what}: {name} is {reprlib.repr(limit)}; expected a number above 0 ({KINDS.get(name, 'how often')})")
-    return dict(given)
+            raise InvalidInput(
+                f"{what}: {name} is {reprlib.repr(limit)}; expected a number above 0 "
+                f"({KINDS.get(name, 'how often')})"
+            )
+    return dict(limits)
 
 
 def sum_of(amounts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Amounts added up by name."""
+    """Return the amounts added up by name."""
     total: dict[str, float] = {}
     for each in amounts:
         for name, amount in each.items():

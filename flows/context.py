@@ -1,4 +1,11 @@
-"""What a node sees of its run while it plays one round."""
+"""RoundContext, what a node reads of its run and reports back during one round.
+
+Endpoint, the default address of models on this worker.
+
+Providers, which decides whether a round may ask a model provider now.
+
+If many runs wait for a provider that is busy or unreachable, one request at a time probes it.
+"""
 
 from __future__ import annotations
 
@@ -11,36 +18,83 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, overload
 
-from flows.budgets import Budget
-from flows.definition import is_name
-from flows.endpoint import Endpoint
-from flows.errors import InvalidFlow, RoundStopped, UnstorableValue
-from flows.journal import Journal
-from flows.outcomes import Command, Turn
-from flows.providers import ALL_MAY_ASK, Providers
-from flows.values import canonical, storable
+from perdure.flows.budgets import Budget
+from perdure.flows.errors import InvalidFlow, RoundStopped, UnstorableValue
+from perdure.flows.journal import Journal
+from perdure.flows.json_values import canonical, storable
+from perdure.flows.names import is_name
+from perdure.flows.outcomes import Command, Turn
 
-#: Characters of a progress text that are kept; it travels with every heartbeat.
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The worker's default for models. A flow may override it.
+
+    Attributes:
+        model: ``provider:name`` as the model library knows it, or a plain name for a server with
+            OpenAI's protocol.
+        url: base URL of such a server.
+        key: reference to its key, ``env:NAME``. Never the key itself.
+    """
+
+    model: str | None = None
+    url: str | None = None
+    key: str | None = None
+
+
+class Providers:
+    """The default, which lets every round ask.
+
+    The engine's subclass allows one probing request per provider in the whole fleet. A provider is
+    identified by what its limits apply to: an endpoint, a model and a key.
+    """
+
+    def enter(self, provider: str, context: RoundContext) -> None:
+        """Raise RetryableError if this round must not send a request now. Call it before a request.
+
+        Raises:
+            RetryableError: another round probes the provider. This round waits without a request,
+                and no attempt is counted.
+        """
+
+    def failed(self, provider: str, context: RoundContext, error: Exception) -> Exception:
+        """Return the error to raise after a failed request. It says when this round asks again."""
+        return error
+
+    def answered(self, provider: str, context: RoundContext) -> None:
+        """Note that a request was answered."""
+
+    def left(self, provider: str, context: RoundContext) -> None:
+        """Note that a request was abandoned."""
+
+
+#: For processes that share no state about providers.
+ALL_MAY_ASK = Providers()
+
+
+#: Maximum characters of a progress text. It travels with every heartbeat.
 PROGRESS_LENGTH = 200
-#: Older turns that are read together, where they are not asked for as a slice.
+#: Older turns that are read in one request, unless a slice names a range.
 AT_ONCE = 100
 
 
 class History(Sequence[Turn]):
-    """The turns of a run, oldest first; the newest came with the claim, older ones are read on demand.
+    """The turns of a run, oldest first. Older turns are loaded on demand.
 
     Args:
-        length: number of turns committed.
-        newest: the last ``len(newest)`` of them.
-        load: reads turns ``[start, stop)``. A slice reads what it lacks and no more; a turn by its number, or a walk through
-            all of them, reads ``AT_ONCE`` at a time.
+        length: number of committed turns.
+        newest: the last ``len(newest)`` of them, which came with the claim.
+        load: reads the turns ``[start, stop)``. A slice reads only what is missing. An index or an
+            iteration reads ``AT_ONCE`` turns at a time.
     """
 
-    def __init__(self, length: int, newest: Sequence[Turn], load: Callable[[int, int], Sequence[Turn]]) -> None:
+    def __init__(
+        self, length: int, newest: Sequence[Turn], load: Callable[[int, int], Sequence[Turn]]
+    ) -> None:
         self._length = length
         self._load = load
         before = length - len(newest)
-        self._turns = {before + place: turn for place, turn in enumerate(newest)}
+        self._turns = dict(enumerate(newest, before))
 
     def __len__(self) -> int:
         return self._length
@@ -59,7 +113,7 @@ class History(Sequence[Turn]):
         if index < 0:
             index += self._length
         if not 0 <= index < self._length:
-            raise IndexError(f"the history has {self._length} turns, there is no turn {index}")
+            raise IndexError(f"the history has {self._length} turns; turn {index} does not exist")
         if index not in self._turns:
             start = index - index % AT_ONCE
             self._read(start, min(start + AT_ONCE, self._length))
@@ -73,8 +127,8 @@ class History(Sequence[Turn]):
             self._turns.setdefault(number, turn)
 
 
-#: Of two threads that ask for a round's cancel token first, both get the same.
-_making = threading.Lock()
+#: Two threads that ask for a round's cancel token at once must get the same event.
+_event_lock = threading.Lock()
 EMPTY_HISTORY = History(0, (), lambda start, stop: [])
 
 
@@ -84,7 +138,12 @@ def _no_artifact(name: str) -> str:
 
 @dataclass
 class Signals:
-    """What reaches a round from outside while it runs; set by the heartbeat, read by the round."""
+    """Signals between a running round and its heartbeat.
+
+    Attributes:
+        stop_requested: whether a stop of the run was requested. The heartbeat sets it.
+        progress: the round's last report. The round sets it, and the heartbeat sends it.
+    """
 
     stop_requested: bool = False
     progress: Mapping[str, Any] | None = None
@@ -92,9 +151,12 @@ class Signals:
 
     @property
     def cancelled(self) -> threading.Event:
-        """Made when somebody asks for it: it takes longer than most that a round needs, and most rounds are over before."""
+        """The cancel token, created on first use.
+
+        Creating an event takes longer than most of a round's set-up, and most rounds never need it.
+        """
         if self._cancelled is None:
-            with _making:
+            with _event_lock:
                 self._cancelled = self._cancelled or threading.Event()
         return self._cancelled
 
@@ -109,29 +171,34 @@ class RoundContext:
     """What a node sees of its run.
 
     Attributes:
-        goal: the goal as submitted.
-        inputs: the inputs as submitted, after validation.
-        run_id, node, step, attempt: which try of which round this is; ``attempt`` is 1 at first and
-            never restarts within a step.
-        history: the turns so far, lazily loaded.
-        values: the named values committed so far, with those remembered in this round.
-        answer: what ``resume`` gave to this node's interrupt, else None. ``answered`` tells a None
-            that a person gave from no answer at all.
-        answered_by: who gave ``answer``; None where that is not known.
-        command: the command that is being carried out, in a command; else None.
-        reserved: names that the flow itself writes; they cannot be remembered.
-        asked: the data of the interrupt that ``answer`` answers; None where there is none.
-        workspace: the directory that the worker lets commands read and write; None for none.
+        goal, inputs: as submitted; the inputs after validation.
+        run_id, node, step, attempt: which attempt of which round this is. ``attempt`` begins at 1
+            and never restarts within a step.
+        history: the turns so far, loaded on demand.
+        committed, remembered: named values as of the last commit, and those remembered in this
+            round.
+        values: both of them, the remembered ones last.
+        answer: the answer that ``resume`` gave to this node's interrupt, else None.
+        answered: whether there is an answer at all, since an answer may be None.
+        answered_by: the person who gave ``answer``, or None if not known.
+        command: inside a command, the command that is being carried out, else None.
+        signals: what the heartbeat and this round exchange.
+        reserved: names that the flow itself writes. They cannot be remembered.
+        asked: the data of the interrupt that ``answer`` answers, else None.
+        workspace: the directory in which this worker lets commands read and write, or None.
         endpoint: where this worker's models are.
-        budgets: what the run may spend, and has spent before this round, by name.
-        spent, told: what this round says of itself; see ``spend`` and ``tell``.
-        traced: what its span says beside, by the names of OpenTelemetry's conventions; never what was asked, answered or given.
-        journal: what is written down before the commit; see ``once``.
-        artifact: reads an artifact of the run by name; raises KeyError where there is none.
-        commands: in a controller's round: what it may choose from, ``finish`` included, as models are told of tools (``name``,
-            ``description``, ``parameters``).
-        node_goal: what the flow says that this node is for; empty where it says nothing.
-        providers: whether this round may ask a provider that is busy or away; see ``flows.providers``.
+        budgets: by name, the run's limits and what it spent before this round.
+        spent, told: what this round reported with ``spend`` and ``tell``.
+        traced: attributes of the round's span, named by OpenTelemetry's conventions. Never
+            questions, answers or arguments.
+        journal: what is stored before the commit. See ``once``.
+        artifact: reads an artifact of the run by name. Raises KeyError for an unknown name.
+        commands: in a controller's round, the commands to choose from (``finish`` included) as tool
+            definitions with ``name``, ``description`` and ``parameters``.
+        node_goal: the flow's description of what this node is for, or an empty text.
+        providers: decides whether this round may ask a model provider that is busy or unreachable.
+            See ``perdure.flows.context``.
+        logger: a logger for the code of the flow.
     """
 
     goal: str
@@ -161,106 +228,164 @@ class RoundContext:
     commands: Sequence[Mapping[str, Any]] = ()
     node_goal: str = ""
     providers: Providers = ALL_MAY_ASK
-    logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(default_factory=lambda: logging.getLogger("holdfast.flow"))
+    logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
+        default_factory=lambda: logging.getLogger("perdure.flow")
+    )
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """The named values: those committed, and over them those remembered in this round."""
+        """The committed values, overridden by those remembered in this round."""
         return MappingProxyType({**self.committed, **self.remembered})
 
     def remember(self, name: str, value: Any) -> None:
-        """Write a small named JSON value with this round's commit; raises UnstorableValue at once if it would not read back."""
+        """Write a small named JSON value with this round's commit.
+
+        Raises:
+            UnstorableValue: the value would not read back equal, or the flow reserves the name.
+        """
         if name.startswith("_"):
-            raise UnstorableValue(f"{name!r} cannot be remembered: names that begin with '_' are the flow's own")
+            raise UnstorableValue(
+                f"{name!r} cannot be remembered: names that begin with '_' are reserved for "
+                "the flow"
+            )
         if name in self.reserved:
             own = ", ".join(sorted(self.reserved))
-            raise UnstorableValue(f"{name!r} cannot be remembered: the flow itself writes {own}, and would overwrite it; take another name")
+            raise UnstorableValue(
+                f"{name!r} cannot be remembered: the flow itself writes {own} and would "
+                "overwrite it. Use another name"
+            )
         self.remembered[name] = storable(value, f"the value remembered as {name!r}")
 
     @property
     def observation(self) -> Any:
-        """What the last turn observed; None before the first."""
+        """The observation of the last turn, or None before the first turn."""
         return self.history[-1].observation if len(self.history) else None
 
     @property
     def idempotency_key(self) -> str:
-        """``run_id:step:digest of command and arguments``, the same on every attempt of this round."""
+        """The key ``run_id:step:digest of command and arguments``.
+
+        Every attempt of this round has the same key.
+        """
         return self.key_of(self.command)
 
     def key_of(self, command: Command | None) -> str:
-        """The idempotency key of ``command`` in this round; None: of the round itself."""
-        subject = {"command": command.name, "args": dict(command.args)} if command else {"node": self.node}
+        """Return the idempotency key of ``command``, or of the round itself if it is None."""
+        subject = (
+            {"command": command.name, "args": dict(command.args)}
+            if command
+            else {"node": self.node}
+        )
         digest = hashlib.sha256(canonical(subject).encode()).hexdigest()[:16]
         return f"{self.run_id}:{self.step}:{digest}"
 
     @property
     def cancelled(self) -> threading.Event:
-        """Set when this round's result is no longer wanted: its lease is gone, or its time is over."""
+        """The event that is set when this round's result is no longer wanted.
+
+        Then its lease is lost or its time limit is over.
+        """
         return self.signals.cancelled
 
     @property
     def stop_requested(self) -> bool:
-        """Whether somebody asked the run to stop (the round in flight may still finish)."""
+        """Whether a stop was requested or the round was cancelled.
+
+        After a request to stop, the round in flight may still finish.
+        """
         return self.signals.stop_requested or self.signals.is_cancelled
 
     def raise_if_stopped(self) -> None:
-        """Leave the round here if a stop was asked or the round was cancelled; raises RoundStopped."""
+        """Raise RoundStopped if a stop was requested or the round was cancelled."""
         if self.stop_requested:
-            raise RoundStopped(f"run {self.run_id}, step {self.step}: a stop was requested, this round's result is not wanted")
+            raise RoundStopped(
+                f"run {self.run_id}, step {self.step}: a stop was requested or the round was "
+                "cancelled"
+            )
 
     def progress(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Report how far this round is, for ``show``, ``watch`` and the dashboard. It travels with the next heartbeat and costs nothing.
+        """Report how far this round is, for ``show``, ``watch`` and the dashboard.
 
-        The text is cut to ``PROGRESS_LENGTH`` characters. Raises UnstorableValue where ``done`` or ``total`` is no number.
+        The report travels with the next heartbeat and costs no request. The text is cut to
+        ``PROGRESS_LENGTH`` characters.
+
+        Raises:
+            UnstorableValue: ``done`` or ``total`` is not a number.
         """
-        told = storable({"done": done, "total": total, "text": str(text)[:PROGRESS_LENGTH]}, "the progress")
+        report = storable(
+            {"done": done, "total": total, "text": str(text)[:PROGRESS_LENGTH]}, "the progress"
+        )
         for name in ("done", "total"):
-            if not isinstance(told[name], int | float | None):
-                raise UnstorableValue(f"context.progress(done, total, text) expects a number as {name}, it got {told[name]!r}")
-        self.signals.progress = told
+            if not isinstance(report[name], int | float | None):
+                raise UnstorableValue(
+                    f"context.progress(done, total, text) expects a number as {name}, "
+                    f"got {report[name]!r}"
+                )
+        self.signals.progress = report
 
     def spend(self, **amounts: float) -> None:
-        """Charge the run's budgets (``tokens``, ``money``, ...) for what this round used; called again, it adds up.
+        """Charge the run's budgets (``tokens``, ``money``, ...) for what this round used.
 
-        What is not a budget's name (``input_tokens``) is kept in the totals all the same.
+        Several calls add up. A name that is not a budget (``input_tokens``) is kept in the totals
+        too.
         """
         for name, amount in amounts.items():
             self.spent[name] = self.spent.get(name, 0) + amount
 
     def tell(self, **facts: Any) -> None:
-        """Say something of this round to those who watch (``model="gpt-5"``): it goes into the round's event, and is never read back."""
-        self.told.update({name: storable(value, f"what is told as {name!r}") for name, value in facts.items()})
+        """Add facts to this round's event, for people who watch (``model="gpt-5"``).
+
+        The flow never reads them back.
+        """
+        self.told.update(
+            {
+                name: storable(value, f"the fact {name!r} in context.tell")
+                for name, value in facts.items()
+            }
+        )
 
     def once(self, name: str, function: Callable[[], Any]) -> Any:
-        """The result of ``function()``, called at most once in this step if its result could be recorded.
+        """Return ``function()``, called at most once in this step if its result could be recorded.
 
-        The result is recorded as soon as it is known, so that a later attempt of this round gets it without a call; the first
-        recorded result wins. Between the call and the record a worker can die: give ``idempotency_key`` to a receiver that honours it.
+        The result is recorded as soon as it is known. A later attempt of this round gets the
+        recorded result without a call. The first recorded result wins.
+
+        A worker can die between the call and the record. Pass ``idempotency_key`` to a receiver
+        that supports it.
 
         Args:
-            name: of the effect; letters, digits, '_', '.' or '-'.
+            name: name of the effect: letters, digits, '_', '.' or '-'.
             function: returns JSON data.
 
         Raises:
-            UnstorableValue: the result is no JSON. RoundStopped: the run has left this step.
+            InvalidFlow: ``name`` is not a valid name.
+            UnstorableValue: the result is not JSON.
+            RoundStopped: the run has left this step.
         """
         if not is_name(name):
-            raise InvalidFlow(f"once({name!r}, ...): expected a name of letters, digits, '_', '.' or '-', at most 100")
+            raise InvalidFlow(
+                f"once({name!r}, ...): expected a name of letters, digits, '_', '.' or '-', "
+                "at most 100"
+            )
         text = self.journal.recorded.get(name)
         if text is None:
-            text = self.journal.record(name, canonical(storable(function(), f"the result recorded as {name!r}")))
+            text = self.journal.record(
+                name, canonical(storable(function(), f"the result recorded as {name!r}"))
+            )
         return json.loads(text)
 
     def carrying_out(self, command: Command) -> RoundContext:
-        """The same round seen from inside ``command``: its idempotency key names the command."""
+        """Return this context as ``command`` sees it: its idempotency key names the command."""
         return altered(self, command=command)
 
 
 def made(fields: dict[str, Any], kind: type[RoundContext] = RoundContext) -> RoundContext:
-    """``RoundContext(**fields)``, in a fifth of its time: that sets the many fields of a frozen object one by one.
+    """Return ``RoundContext(**fields)`` in a fifth of its time.
+
+    The generated constructor of a frozen dataclass sets the many fields one by one.
 
     Args:
-        fields: all but those whose default is a plain one; the context keeps this very dict.
+        fields: every field except those with a plain default. The context keeps this very dict.
     """
     context = object.__new__(kind)
     object.__setattr__(context, "__dict__", fields)
@@ -268,5 +393,5 @@ def made(fields: dict[str, Any], kind: type[RoundContext] = RoundContext) -> Rou
 
 
 def altered(context: RoundContext, **fields: Any) -> RoundContext:
-    """``dataclasses.replace``, in a tenth of its time."""
+    """Return a copy with other fields: ``dataclasses.replace`` in a tenth of its time."""
     return made({**vars(context), **fields}, type(context))

@@ -1,4 +1,10 @@
-"""Durations as people write them: ``50ms``, ``90s``, ``10m``, ``1h30m``, ``7d``, ISO 8601 (``PT10M``, ``P7D``), or a number of seconds."""
+"""Durations as texts for people.
+
+Durations as people write them.
+
+Accepted are ``50ms``, ``90s``, ``10m``, ``1h30m``, ``7d``, ISO 8601 (``PT10M``, ``P7D``), and a
+number of seconds.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
-EXPECTED = "a duration like 90s, 10m, 1h30m or 7d, one of ISO 8601 like PT10M, or a number of seconds"
+EXPECTED = "a duration like 90s, 10m, 1h30m or 7d, in ISO 8601 like PT10M, or a number of seconds"
 _PART = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(ms|[smhdw])", re.ASCII)
 _SHORT = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 _NUMBER = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
@@ -18,29 +24,73 @@ _ISO = re.compile(
 
 
 def seconds_of(text: str) -> float:
-    """Return the seconds that a text stands for; raises ValueError."""
-    given = text.strip()
-    if _NUMBER.fullmatch(given):
-        return float(given)
-    if _SHORT.fullmatch(given):
-        return sum(float(number) * UNITS[unit] for number, unit in _PART.findall(given))
-    found = _ISO.fullmatch(given.upper())
-    if found is None:
-        raise ValueError(f"{text[:40]!r} is no duration; expected {EXPECTED}")
-    return sum(float(number) * UNITS[unit] for unit, number in found.groupdict().items() if number)
+    """Return the seconds that a text describes.
+
+    Raises:
+        ValueError: it is not a duration.
+    """
+    stripped = text.strip()
+    if _NUMBER.fullmatch(stripped):
+        return float(stripped)
+    if _SHORT.fullmatch(stripped):
+        return sum(float(number) * UNITS[unit] for number, unit in _PART.findall(stripped))
+    iso_match = _ISO.fullmatch(stripped.upper())
+    if iso_match is None:
+        raise ValueError(f"{text[:40]!r} is not a duration; expected {EXPECTED}")
+    return sum(
+        float(number) * UNITS[unit] for unit, number in iso_match.groupdict().items() if number
+    )
 
 
-def as_seconds(given: Any) -> Any:
-    """Return the seconds of a text or a timedelta, and anything else as it is, for whoever checks numbers; raises ValueError."""
-    if isinstance(given, timedelta):
-        return given.total_seconds()
-    return seconds_of(given) if isinstance(given, str) else given
+def as_seconds(value: Any) -> Any:
+    """Return the seconds of a text or a timedelta; return any other value unchanged.
+
+    The caller validates that the result is a number.
+
+    Raises:
+        ValueError: the text is not a duration.
+    """
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return seconds_of(value) if isinstance(value, str) else value
 
 
 def is_duration(text: str) -> bool:
-    """Return whether the text is one."""
+    """Return whether the text is a duration."""
     try:
         seconds_of(text)
     except ValueError:
         return False
     return True
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in at most two units.
+
+    Examples: ``0.35 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``4 d 3 h``.
+    """
+    seconds = max(seconds, 0.0)
+    if seconds < 9.95:
+        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
+    whole = round(seconds)
+    for unit, name, smaller, its_name in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if whole >= unit:
+            rest = whole % unit // smaller
+            return f"{whole // unit} {name}" + (f" {rest} {its_name}" if rest else "")
+    return f"{whole} s"
+
+
+def coarse(seconds: float) -> str:
+    """Return a duration in one unit, for ages that are shown repeatedly.
+
+    Examples: ``0 s``, ``12 s``, ``3 min``, ``2 h``, ``4 d``.
+    """
+    whole = int(max(seconds, 0.0))
+    for unit, name in ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s")):
+        if whole >= unit:
+            return f"{whole // unit} {name}"
+    return "0 s"

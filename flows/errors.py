@@ -1,31 +1,50 @@
-"""The errors a flow may raise, and the root of every error of Holdfast.
+"""Exceptions that end a process, as opposed to failures of a round.
 
-Two questions decide what becomes of an error: whose fault is it, and does trying again help?
+Errors that a flow may raise, and the root of every error of Perdure.
+
+Two questions decide what happens after an error. Whose fault is it? Does a retry help?
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import signal
+import threading
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from flows.outcomes import Command, Turn
+    from perdure.flows.outcomes import Command, Turn
 
 
-class HoldfastError(Exception):
-    """Root of all errors of Holdfast.
+class PerdureError(Exception):
+    """The root of all errors of Perdure.
 
     Its message says what was expected, what came, which run and step it concerns, and what to do.
+
+    Attributes:
+        code: The name of this kind of error for programs. It stays when the message changes.
+        title: What this kind of error is called, in a few words.
+        http_status: The status with which HTTP reports it. A class without its own is reported as
+            its nearest base class that has one.
+        exit_code: The exit code of a command that ends with it.
     """
 
+    code: ClassVar[str] = "internal"
+    title: ClassVar[str] = "Internal error"
+    http_status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
 
-class RetryableError(HoldfastError):
-    """The round failed, and trying it again later may help: a time-out, a busy service.
+
+class RetryableError(PerdureError):
+    """A failure of the round that a later retry may fix: a time-out, a busy service.
 
     Args:
         message: what failed.
-        retry_after: seconds to wait before the next attempt; None leaves it to the backoff.
-        counts: False where a provider is busy or away, and the round is not at fault: it waits, and no attempt is counted.
+        retry_after: seconds to wait before the next attempt. None leaves it to the backoff.
+        counts: False if a provider is busy or unreachable, which is not the round's fault. The
+            round waits, and no attempt is counted.
     """
+
+    code = "retryable"
 
     def __init__(self, message: str, retry_after: float | None = None, counts: bool = True) -> None:
         super().__init__(message)
@@ -34,42 +53,106 @@ class RetryableError(HoldfastError):
 
 
 class OutcomeUnknown(RetryableError):
-    """A command was cut off from what it had asked for, and cannot say whether it has happened.
+    """A command was cut off from the service it called and cannot say whether it has happened.
 
-    The round is tried again; a command that is not idempotent is in doubt then, and its policy decides (``@command(in_doubt=...)``).
+    The round is retried. A command that is not idempotent is then in doubt, and its policy decides
+    (``@command(in_doubt=...)``).
     """
 
+    code = "outcome-unknown"
 
-class FatalError(HoldfastError):
-    """The round failed and no attempt can succeed: the run ends errored at once."""
+
+class FatalError(PerdureError):
+    """A failure of the round that no retry can fix. The run ends errored at once."""
+
+    code = "fatal"
 
 
 class UnstorableValue(FatalError):
     """A value that would not read back equal: NaN, a set, nesting too deep, a lone surrogate."""
 
-
-class RoundStopped(HoldfastError):
-    """Raised inside a round by ``RoundContext.raise_if_stopped``: nobody wants its result any more."""
-
-
-class InvalidFlow(HoldfastError):
-    """A flow's definition or configuration contradicts itself; raised before any run uses it."""
+    code = "unstorable-value"
+    title = "A value cannot be stored"
+    http_status = 422
+    exit_code = 2
 
 
-class InvalidInput(HoldfastError):
-    """A goal or inputs that the flow does not accept; raised at submission, nothing is stored."""
+class RoundStopped(PerdureError):
+    """The end of a round whose result is no longer wanted.
 
-
-class BadReply(HoldfastError):
-    """A controller's reply names no command that can be carried out; the controller is told, a bounded number of times.
-
-    Args:
-        message: what was wrong with the reply, and what is known.
-        command: the decision as far as it could be read; None if it could not.
-        others: of a reply with several calls, the turns that answer the others.
+    ``RoundContext.raise_if_stopped`` raises it inside the round.
     """
 
-    def __init__(self, message: str, command: Command | None = None, others: tuple[Turn, ...] = ()) -> None:
+    code = "round-stopped"
+
+
+class InvalidFlow(PerdureError):
+    """A flow definition or configuration that contradicts itself.
+
+    Raised before any run uses it.
+    """
+
+    code = "invalid-flow"
+    exit_code = 2
+
+
+class InvalidInput(PerdureError):
+    """A goal or inputs that the flow does not accept.
+
+    Raised at submission, before anything is stored.
+    """
+
+    code = "invalid-input"
+    title = "Invalid input"
+    http_status = 422
+    exit_code = 2
+
+
+class BadReply(PerdureError):
+    """A controller's reply that names no command that can be carried out.
+
+    The controller gets the message and may correct itself, a limited number of times.
+
+    Args:
+        message: what was wrong with the reply, and which names are known.
+        command: the decision as far as it could be read, or None.
+        others: the turns that answer the other calls of the same reply.
+    """
+
+    code = "bad-reply"
+
+    def __init__(
+        self, message: str, command: Command | None = None, others: tuple[Turn, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.command = command
         self.others = others
+
+
+#: The exit code with which a process of Celery's pool leaves its round on SIGTERM (billiard.common:
+#: the signal less 256).
+TOLD_TO_END = signal.SIGTERM - 256
+
+
+class ProcessEnd(BaseException):
+    """The simulated end of a process in a test. No code may catch it and continue."""
+
+
+def ends_process(error: BaseException) -> bool:
+    """Return whether ``error`` ends the process, not only the round.
+
+    It does if Celery ends a worker or a child of its pool with it, or if it is a Ctrl-C. Celery
+    raises such errors in the main thread only. In another thread they end nothing, and would
+    only keep the round's slot in the pool. ``sys.exit`` and ``raise KeyboardInterrupt`` in a flow's
+    code do not end a process.
+    """
+    if isinstance(error, ProcessEnd):
+        return True
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    if isinstance(error, KeyboardInterrupt):
+        # A worker has its own handler for Ctrl-C, so there a KeyboardInterrupt comes from a flow.
+        return signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return isinstance(error, SystemExit) and (
+        type(error) is not SystemExit or error.code == TOLD_TO_END
+    )

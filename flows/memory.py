@@ -1,37 +1,43 @@
-"""The memory of a ring: one node writes the last turn down, another offers the newest entries to the controller."""
+"""The memory of a ring: one node records the last turn, one offers the newest entries."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from flows.context import RoundContext
-from flows.nodes import node
-from flows.summaries import safe_text
-from flows.values import canonical
+from perdure.flows.context import RoundContext
+from perdure.flows.json_values import canonical
+from perdure.flows.names import node
+from perdure.flows.summaries import safe_text
 
-#: What is kept, so that the thousandth round writes no more than the tenth: entries, and characters of each value in them.
+#: Limits of the memory: entries, and characters of each value. They keep late rounds as small as
+#: early ones.
 KEPT_ENTRIES = 20
 KEPT_CHARACTERS = 1000
-#: How many entries are offered at once.
+#: Entries that ``memory_read`` offers.
 RECALLED_ENTRIES = 5
-_NOTED = ("command", "command_args", "observation", "human_feedback")
+_RECORDED_VALUES = ("command", "command_args", "observation", "human_feedback")
 
 
 @node("memory_write")
-def memory_write(given: Mapping[str, Any], context: RoundContext) -> Mapping[str, Any]:
-    """Append the last turn (command, arguments, observation, a person's feedback) to the value ``memory``.
+def memory_write(state: Mapping[str, Any], context: RoundContext) -> Mapping[str, Any]:
+    """Append the last turn (command, arguments, observation, feedback) to the value ``memory``.
 
-    The oldest entries give way to new ones, and a long value is cut and kept as text. It is the run's memory: no other run sees it.
+    New entries replace the oldest ones. A long value is cut and kept as text. The memory belongs to
+    the run, and no other run sees it.
     """
-    entry = {name: _short(given[name]) for name in _NOTED if given.get(name) is not None}
-    return {"memory": [*given.get("memory", []), {"step": context.step, **entry}][-KEPT_ENTRIES:]} if entry else {}
+    entry = {name: _short(state[name]) for name in _RECORDED_VALUES if state.get(name) is not None}
+    return (
+        {"memory": [*state.get("memory", []), {"step": context.step, **entry}][-KEPT_ENTRIES:]}
+        if entry
+        else {}
+    )
 
 
 @node("memory_read")
-def memory_read(given: Mapping[str, Any], context: RoundContext) -> Mapping[str, Any]:
-    """Offer the newest entries of ``memory``, oldest first, as the value ``recalled``."""
-    return {"recalled": list(given.get("memory", []))[-RECALLED_ENTRIES:]}
+def memory_read(state: Mapping[str, Any], context: RoundContext) -> Mapping[str, Any]:
+    """Return the newest five entries of ``memory``, oldest first, as the value ``recalled``."""
+    return {"recalled": list(state.get("memory", []))[-RECALLED_ENTRIES:]}
 
 
 def _short(value: Any) -> Any:

@@ -1,20 +1,41 @@
-"""Names: things that data can name, such as interfaces, nodes, commands and controllers."""
+"""Names that configuration and people refer to, and registries of the things that have them.
+
+Such things are interfaces, nodes, commands and controllers.
+"""
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
-from flows.definition import is_name, known
-from flows.errors import InvalidFlow
+from perdure.flows.errors import InvalidFlow
 
 T = TypeVar("T")
 
+#: Names of flows, nodes and commands. They appear in keys, in URLs and on command lines.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+
+
+def is_name(name: object) -> bool:
+    """Return whether this is a valid name of a flow or a node."""
+    return isinstance(name, str) and NAME.fullmatch(name) is not None
+
+
+def suggest(name: object, names: Iterable[str]) -> str:
+    """Return the end of an error about an unknown name: the nearest known name, and all of them."""
+    known_names = sorted(names)
+    nearest = difflib.get_close_matches(str(name), known_names, n=1)
+    suggestion = f"did you mean {nearest[0]!r}? " if nearest else ""
+    return f"{suggestion}Known: {', '.join(known_names) or 'none'}"
+
 
 class Names(Generic[T]):
-    """Things of one kind, by name.
+    """A registry of things of one kind, by name.
 
     Args:
-        kind: what they are, in errors: ``interface``.
+        kind: the kind in errors, such as ``interface``.
     """
 
     def __init__(self, kind: str) -> None:
@@ -22,20 +43,40 @@ class Names(Generic[T]):
         self._things: dict[str, T] = {}
 
     def keep(self, name: str, thing: T) -> T:
-        """Register ``thing``; raises InvalidFlow if the name will not do, or another thing has it (a reloaded module's may)."""
+        """Register ``thing``. A reloaded module may register its own things again.
+
+        Raises:
+            InvalidFlow: the name is not valid, or another thing has it.
+        """
         if not is_name(name):
-            raise InvalidFlow(f"{name!r} cannot name a {self._kind}; expected letters, digits, '_', '.' or '-', at most 100")
+            raise InvalidFlow(
+                f"{name!r} cannot name a {self._kind}; expected letters, digits, '_', "
+                "'.' or '-', at most 100"
+            )
         other = self._things.get(name)
         if other is not None and _origin(other) != _origin(thing):
-            raise InvalidFlow(f"two {self._kind}s are named {name!r}: {_origin(other)} and {_origin(thing)}; rename one")
+            raise InvalidFlow(
+                f"two {self._kind}s are named {name!r}: {_origin(other)} and "
+                f"{_origin(thing)}; rename one"
+            )
         self._things[name] = thing
         return thing
 
     def named(self, name: str) -> T:
-        """The thing of this name; raises InvalidFlow naming the nearest known one."""
+        """Return the thing of this name.
+
+        Raises:
+            InvalidFlow: the name is unknown. The message names the nearest known one.
+        """
         if name not in self._things:
-            path = " (a name under which one is registered; never an import path)" if "." in name or ":" in name else ""
-            raise InvalidFlow(f"no {self._kind} is named {name!r}{path}; {known(name, self._things)}")
+            hint = (
+                " (expected a registered name, never an import path)"
+                if "." in name or ":" in name
+                else ""
+            )
+            raise InvalidFlow(
+                f"no {self._kind} is named {name!r}{hint}; {suggest(name, self._things)}"
+            )
         return self._things[name]
 
     def __contains__(self, name: object) -> bool:
@@ -43,5 +84,29 @@ class Names(Generic[T]):
 
 
 def _origin(thing: Any) -> str:
-    """Where it is written: the same after a reload."""
-    return f"{thing.__module__}.{thing.__qualname__}" if hasattr(thing, "__qualname__") else repr(thing)
+    """Return where a thing is defined, which is unchanged after a reload."""
+    return (
+        f"{thing.__module__}.{thing.__qualname__}"
+        if hasattr(thing, "__qualname__")
+        else repr(thing)
+    )
+
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+#: Functions of the ring's state and the context, as ``perdure.Node`` accepts them.
+registered_nodes: Names[Callable[..., Any]] = Names("node")
+
+
+def node(name: str) -> Callable[[_F], _F]:
+    """Register a function of the ring's state (a dict) and the ``RoundContext`` under ``name``.
+
+    Raises:
+        InvalidFlow: the name is not valid, or another function has it.
+    """
+
+    def keep(function: _F) -> _F:
+        registered_nodes.keep(name, function)
+        return function
+
+    return keep

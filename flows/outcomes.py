@@ -1,4 +1,7 @@
-"""What a round may come to: frozen data, made by nodes and flows, mapped to a transition by the engine."""
+"""Outcomes of a round, as frozen data.
+
+Nodes and flows make them. The engine turns each into a transition of the run.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,11 @@ from typing import Any
 class Command:
     """A controller's decision: carry out the command ``name`` with the keyword arguments ``args``.
 
-    ``extras`` keeps what else a reply said (thought, reasoning, plan, criticism, speak). Where a model calls tools, ``call`` is the id
-    that it gave to the call (its observation answers that id), and ``part`` the call's place in the reply: 0 begins a reply.
+    Attributes:
+        name, args: the name of the command, and its arguments by name.
+        extras: the other fields of the reply (thought, reasoning, plan, criticism, speak).
+        call: the id that a model gave to its tool call. The observation answers this id.
+        part: the position of the tool call in its reply. 0 begins a reply.
     """
 
     name: str
@@ -25,19 +31,22 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The goal is met (or given up); ``answer`` is any JSON value."""
+    """The decision to end the run: the goal is met, or given up. ``answer`` is any JSON value."""
 
     answer: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Pause here for a person; the node runs again with the answer, in the same step, under the same key.
+    """A pause for a person.
+
+    The node runs again with the answer, in the same step and under the same key.
 
     Args:
-        reason: a sentence for the person asked.
-        data: JSON shown beside it.
-        deadline: seconds (or a timedelta, or a text like ``7d``) after which ``default`` answers; None waits for ever.
+        reason: a sentence for the person.
+        data: JSON shown with it.
+        deadline: seconds (or a timedelta, or a text like ``7d``) after which ``default`` is taken.
+            None waits for ever.
         default: the answer at the deadline.
     """
 
@@ -49,7 +58,12 @@ class Interrupt:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One entry of a run's history: the command that was decided and what was observed."""
+    """One entry of a run's history: a decision and its observation.
+
+    Attributes:
+        command: the command that was decided. None if the reply named no command.
+        observation: the command's result, or what was wrong with the reply.
+    """
 
     command: Command | None
     observation: Any = None
@@ -57,12 +71,14 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """The round is done; ``node`` runs next.
+    """The end of a round after which ``node`` runs next.
 
-    ``turns`` are appended to the history, ``values`` are written over those of the same name.
-    ``ends_cycle`` marks the end of one pass over a ring (what ``max_rounds`` counts).
-    ``summary`` is a small JSON object for people who watch; it is never read back.
-    ``artifacts`` are texts that are kept whole beside the history, by name.
+    Attributes:
+        turns: appended to the history.
+        values: written over values of the same name.
+        ends_cycle: whether one pass over a ring ends here. ``max_rounds`` counts them.
+        summary: a small JSON object for people who watch. It is never read back.
+        artifacts: texts by name that are kept whole, outside the history.
     """
 
     node: str
@@ -75,7 +91,13 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The run is completed with this answer and output."""
+    """The end of a run, which is completed with this answer and output.
+
+    Attributes:
+        answer: any JSON value.
+        output: JSON values by name, which ``Run.output`` returns.
+        turns, values, summary, artifacts: as for ``Advance``.
+    """
 
     answer: Any = None
     output: Mapping[str, Any] = field(default_factory=dict)
@@ -85,4 +107,5 @@ class End:
     artifacts: Mapping[str, str] = field(default_factory=dict)
 
 
+#: Any outcome of a round.
 Outcome = Advance | End | Interrupt

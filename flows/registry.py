@@ -1,4 +1,8 @@
-"""Flows by name: those registered in this process, of installed packages, written in YAML, and those that ship."""
+"""The registry of flows by name.
+
+Its sources are flows registered in this process, installed packages, YAML files, and the flows
+shipped with Perdure.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +17,18 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from flows.base import Flow
-from flows.definition import is_name, known
-from flows.errors import InvalidFlow
-from flows.written.directories import Directories
-from flows.written.faults import shown_path
-from flows.written.flow import WrittenFlow
+from perdure.flows.errors import InvalidFlow
+from perdure.flows.flow import Flow
+from perdure.flows.names import is_name, suggest
+from perdure.flows.yaml_flows.directories import Directories
+from perdure.flows.yaml_flows.errors import shown_path
+from perdure.flows.yaml_flows.yaml_flow import YamlFlow
 
-#: A class, an object that is copied, or a function that makes one.
+#: A class, an object that is copied, or a function that makes an object.
 Source = type[Flow] | Flow | Callable[[], Flow]
 
-ENTRY_POINTS = "holdfast.flows"
-_LIBRARY = "flows.library"
+ENTRY_POINTS = "perdure.flows"
+_LIBRARY = "perdure.flows.library"
 
 _sources: dict[str, Source] = {}
 _directories = Directories()
@@ -34,7 +38,9 @@ _S = TypeVar("_S", bound=Source)
 
 
 class FlowNotFound(InvalidFlow, LookupError):
-    """No flow of this name is registered, installed or shipped."""
+    """The error for a name under which no flow is registered, installed or shipped."""
+
+    code = "flow-not-found"
 
 
 @overload
@@ -42,21 +48,28 @@ def register(name: str) -> Callable[[_C], _C]: ...
 @overload
 def register(name: str, flow: _S) -> _S: ...
 def register(name: str, flow: Any = None) -> Any:
-    """Register a flow: ``@register("name")`` on a class, or ``register("name", instance or function that makes one)``.
+    """Register a flow.
 
-    Classes and instances are checked at once, functions when they are first used. A flow of one's own
-    takes precedence over a shipped one of its name.
+    Use ``@register("name")`` on a class, or ``register("name", instance or function that makes
+    one)``. Classes and instances are checked at once, functions on first use. Your own flow takes
+    precedence over a shipped flow of the same name.
 
     Raises:
-        InvalidFlow: the name or the definition will not do, or another flow has the name.
+        InvalidFlow: the name or the definition is not valid, or another flow has the name.
     """
     if not is_name(name):
-        raise InvalidFlow(f"{name!r} cannot name a flow; expected letters, digits, '_', '.' or '-', at most 100")
+        raise InvalidFlow(
+            f"{name!r} cannot name a flow; expected letters, digits, '_', '.' or '-', at most 100"
+        )
     return (lambda cls: _keep(name, cls)) if flow is None else _keep(name, flow)
 
 
 def make(name: str) -> Flow:
-    """A fresh flow object, which nobody else holds; raises FlowNotFound, naming the nearest known one."""
+    """Return a fresh flow object, shared with no other caller.
+
+    Raises:
+        FlowNotFound: the name is unknown. The message names the nearest known one.
+    """
     if name not in _sources:
         _load_files(shipped=False)
     if name not in _sources:
@@ -64,53 +77,68 @@ def make(name: str) -> Flow:
     if name not in _sources:
         _load_all()
     if name not in _sources:
-        failed = "".join(f"; could not be loaded: {what} ({why})" for what, why in _failures.items())
-        raise FlowNotFound(f"no flow is named {name!r}; {known(name, _sources)}{failed}")
+        failed = "".join(
+            f"; could not be loaded: {what} ({why})" for what, why in _failures.items()
+        )
+        raise FlowNotFound(f"no flow is named {name!r}; {suggest(name, _sources)}{failed}")
     return _made(name, _sources[name])
 
 
 def registered() -> Mapping[str, Callable[[], Flow]]:
-    """All flows by name, once everything that can be found is loaded; call one to get a fresh flow object."""
+    """Return all flows by name, after loading every source. Call one to get a fresh flow object."""
     _load_all()
     return {name: partial(make, name) for name in sorted(_sources)}
 
 
 def name_of(flow: type[Flow]) -> str | None:
-    """The name under which this class is registered; None where it is not."""
+    """Return the name under which this class is registered, or None."""
     return next((name for name, source in _sources.items() if source is flow), None)
 
 
 def is_shipped(name: str) -> bool:
-    """Return whether the flow of this name came with Holdfast; False where it is not known."""
+    """Return whether the flow of this name came with Perdure; False for an unknown name."""
     return name in _sources and _is_shipped(_sources[name])
 
 
 def load_failures() -> Mapping[str, str]:
-    """Installed or shipped modules, and files, that could not be loaded, and why."""
+    """Return the modules and files that could not be loaded, with the reason of each."""
     return dict(_failures)
 
 
 def add_directory(path: Path, shipped: bool = False) -> None:
-    """Find flows written in YAML in this directory too, from the next ``make`` or ``registered`` on; it may be missing.
+    """Add a directory of flows written in YAML, from the next ``make`` or ``registered`` on.
+
+    The directory need not exist.
 
     Args:
-        shipped: they came with Holdfast, so that a flow of one's own takes the place of one of them.
+        shipped: the flows came with Perdure, so that your own flow of the same name replaces one.
     """
     _directories.add(path, shipped)
 
 
-def register_file(path: Path) -> WrittenFlow:
-    """Register the flow written in a file, now; raises InvalidFlow, an ``InvalidFlowFile`` if it is the file that will not do."""
+def register_file(path: Path) -> YamlFlow:
+    """Register the flow written in a file, at once.
+
+    Raises:
+        InvalidFlow: it cannot be registered; ``InvalidFlowFile`` if the file is not valid.
+    """
     return _keep_file(path, again=True)
 
 
 def load_modules(modules: Iterable[str]) -> None:
-    """Import modules that register flows; raises InvalidFlow naming the module that cannot be imported."""
+    """Import modules that register flows.
+
+    Raises:
+        InvalidFlow: a module cannot be imported. The message names it.
+    """
     for module in modules:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise InvalidFlow(f"flow module {module!r} cannot be imported: {error}; is it installed, and spelt right?") from error
+            raise InvalidFlow(
+                f"flow module {module!r} cannot be imported: {error}; "
+                "check that it is installed, and the spelling of its name"
+            ) from error
 
 
 def _keep(name: str, source: Any) -> Any:
@@ -119,22 +147,37 @@ def _keep(name: str, source: Any) -> Any:
         if _is_shipped(source) and not _is_shipped(other):
             return source
         if _is_shipped(source) == _is_shipped(other):
-            raise InvalidFlow(f"two flows are named {name!r}: {_described(other)} and {_described(source)}; rename one")
+            raise InvalidFlow(
+                f"two flows are named {name!r}: {_described(other)} and "
+                f"{_described(source)}; rename one"
+            )
     if isinstance(source, Flow | type):
         _made(name, source)
     elif not callable(source):
-        raise InvalidFlow(f"flow {name!r} is registered as {source!r}; expected a class of flows, a flow, or a function that makes one")
+        raise InvalidFlow(
+            f"flow {name!r} is registered as {source!r}; expected a Flow class, "
+            "a Flow object, or a function that makes one"
+        )
     _sources[name] = source
     return source
 
 
 def _made(name: str, source: Any) -> Flow:
     try:
-        flow = copy.copy(source) if not isinstance(source, type) and isinstance(source, Flow) else source()
+        flow = (
+            copy.copy(source)
+            if not isinstance(source, type) and isinstance(source, Flow)
+            else source()
+        )
     except TypeError as error:
-        raise InvalidFlow(f"flow {name!r} cannot be made from {_described(source)}: {error}; register a function that makes it") from error
+        raise InvalidFlow(
+            f"flow {name!r} cannot be made from {_described(source)}: {error}; "
+            "register a function that makes it"
+        ) from error
     if not isinstance(flow, Flow):
-        raise InvalidFlow(f"flow {name!r}: {_described(source)} gives a {type(flow).__name__}; expected a Flow")
+        raise InvalidFlow(
+            f"flow {name!r}: {_described(source)} gives a {type(flow).__name__}; expected a Flow"
+        )
     flow.name = name
     plain = source is type(flow)
     if not (plain and source.is_checked()):
@@ -145,34 +188,40 @@ def _made(name: str, source: Any) -> Flow:
 
 
 def _load_shipped_as(name: str) -> None:
-    """Import the shipped module of this name alone: a worker that plays one flow need not load them all."""
+    """Import the shipped module of this name only.
+
+    A worker that plays one flow need not load all of them.
+    """
     module = name.replace("-", "_")
     if module.isidentifier() and importlib.util.find_spec(f"{_LIBRARY}.{module}"):
-        _try(f"{_LIBRARY}.{module}", partial(importlib.import_module, f"{_LIBRARY}.{module}"))
+        _try_load(f"{_LIBRARY}.{module}", partial(importlib.import_module, f"{_LIBRARY}.{module}"))
 
 
 def _load_all() -> None:
     library = importlib.import_module(_LIBRARY)
-    for found in pkgutil.iter_modules(library.__path__, f"{_LIBRARY}."):
-        _try(found.name, partial(importlib.import_module, found.name))
+    for module in pkgutil.iter_modules(library.__path__, f"{_LIBRARY}."):
+        _try_load(module.name, partial(importlib.import_module, module.name))
     for entry in _entry_points(tuple(sys.path)):
-        _try(f"entry point {entry.name} = {entry.value}", partial(_load_entry, entry))
-    _load_files(shipped=True)  # after all modules: these register what files name
+        _try_load(f"entry point {entry.name} = {entry.value}", partial(_load_entry, entry))
+    _load_files(shipped=True)  # Files last: they refer to what modules register.
     _load_files(shipped=False)
 
 
 @cache
 def _entry_points(_path: tuple[str, ...]) -> importlib.metadata.EntryPoints:
-    """Those of the packages on the path: all their metadata is read, which takes longer than all else here."""
+    """Return the entry points of the packages on the path.
+
+    Cached, since it reads the metadata of every package, the slowest step in this module.
+    """
     return importlib.metadata.entry_points(group=ENTRY_POINTS)
 
 
 def _load_files(shipped: bool) -> None:
     for path in _directories.files(shipped):
-        _try(f"file {shown_path(path)}", partial(_keep_file, path))
+        _try_load(f"file {shown_path(path)}", partial(_keep_file, path))
 
 
-def _keep_file(path: Path, again: bool = False) -> WrittenFlow:
+def _keep_file(path: Path, again: bool = False) -> YamlFlow:
     written = _directories.read(path, again)
     _keep(written.name, written)
     return written
@@ -180,12 +229,16 @@ def _keep_file(path: Path, again: bool = False) -> WrittenFlow:
 
 def _load_entry(entry: importlib.metadata.EntryPoint) -> None:
     loaded = entry.load()
-    if isinstance(loaded, Flow) or callable(loaded):  # else a module, which has registered its flows itself
+    # Otherwise it is a module, which has registered its flows on import.
+    if isinstance(loaded, Flow) or callable(loaded):
         _keep(entry.name, loaded)
 
 
-def _try(what: str, load: Callable[[], Any]) -> None:
-    """One package that cannot be loaded takes no other flow away; ``make`` and ``load_failures`` tell of it."""
+def _try_load(what: str, load: Callable[[], Any]) -> None:
+    """Load one source, and note its failure.
+
+    A package that fails must not hide other flows. ``make`` and ``load_failures`` report it.
+    """
     try:
         load()
     except Exception as error:
@@ -195,23 +248,30 @@ def _try(what: str, load: Callable[[], Any]) -> None:
 
 
 def _is_shipped(source: Any) -> bool:
-    if isinstance(source, WrittenFlow):
+    if isinstance(source, YamlFlow):
         return source.shipped
     return str(getattr(source, "__module__", "")).startswith(f"{_LIBRARY}.")
 
 
 def _origin(source: Any) -> object:
-    """Where a class or function is written: the same after a reload, or when its module is also run as a script."""
-    if isinstance(source, WrittenFlow):
+    """Return where a class or function is defined.
+
+    It is unchanged after a reload, or if the module also runs as a script.
+    """
+    if isinstance(source, YamlFlow):
         return source.path
     if isinstance(source, Flow):
         return id(source)
     module = getattr(source, "__module__", "")
-    return getattr(sys.modules.get(module), "__file__", None) or module, getattr(source, "__qualname__", repr(source))
+    return getattr(sys.modules.get(module), "__file__", None) or module, getattr(
+        source, "__qualname__", repr(source)
+    )
 
 
 def _described(source: Any) -> str:
-    if isinstance(source, WrittenFlow):
+    if isinstance(source, YamlFlow):
         return str(source)
     subject = type(source) if isinstance(source, Flow) else source
-    return f"{getattr(subject, '__module__', '?')}.{getattr(subject, '__qualname__', repr(subject))}"
+    return (
+        f"{getattr(subject, '__module__', '?')}.{getattr(subject, '__qualname__', repr(subject))}"
+    )

@@ -1,4 +1,4 @@
-"""A controller's reply, in any of the shapes it may have, read as one decision."""
+"""Parsing of a controller's reply into one decision."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from flows.errors import BadReply, UnstorableValue
-from flows.outcomes import Command, Finish, Interrupt
-from flows.summaries import safe_text
-from flows.values import storable
+from perdure.flows.errors import BadReply, UnstorableValue
+from perdure.flows.json_values import storable
+from perdure.flows.outcomes import Command, Finish, Interrupt
+from perdure.flows.summaries import safe_text
 
-#: Possessive: what a model writes must not make the search take longer than its text is long.
+#: Possessive, so that the search takes time linear in the length of what a model wrote.
 _FENCED = re.compile(r"```[A-Za-z]*+(.*)```", re.DOTALL)
-#: Where an object with a key may begin.
+#: The possible beginning of an object with a key.
 _OBJECT = re.compile(r"\{\s*+\"")
-#: Braces amid other text that may turn out to be none of JSON's.
-MOST_LOOKS = 100
-#: Characters of a reply that are read; a run keeps less than that of one round.
+#: Maximum failed attempts to parse an object in a text. Braces in it often mean something else.
+MAX_FAILED_PARSES = 100
+#: Maximum characters of a reply that are read. A run can store less than this from one round.
 MAX_LENGTH = 1024 * 1024
-#: The named value that counts bad replies in a row; a retry of the run sets it to 0.
+#: Maximum calls of one reply. Further calls are answered with an error, and not read of a model.
+MOST_CALLS = 64
+#: The value that counts bad replies in a row. A retry of the run resets it to 0.
 BAD_REPLIES = "_bad_replies"
 _FORMAT = 'expected a JSON object like {"thought": "...", "command": "name", "command_args": {...}}'
 
 
 def read_reply(reply: Any) -> Command | Finish | Interrupt:
-    """Read what ``decide`` returned.
+    """Return the decision in what ``decide`` returned.
 
-    ``Command``, ``Finish`` and ``Interrupt`` are taken as they are. A mapping, or JSON text of one (also inside a
-    fence of three backticks, or amid other text: then the last with the key ``command``), needs ``command`` and
-    ``command_args`` (null: no arguments); all else it says (thought, reasoning, plan, criticism, speak) is kept in ``Command.extras``.
+    ``Command``, ``Finish`` and ``Interrupt`` are returned as decided. A mapping, or its JSON text,
+    needs ``command`` and ``command_args`` (null: no arguments). The JSON may stand in a fence of
+    three backticks or inside other text, where the last object with the key ``command`` counts. All
+    other fields (thought, reasoning, plan, criticism, speak) are kept in ``Command.extras``.
 
     Raises:
         BadReply: it is none of these, or its arguments are not JSON.
@@ -49,38 +52,52 @@ def read_reply(reply: Any) -> Command | Finish | Interrupt:
     try:
         name = storable(reply.name, "the command's name")
         if not isinstance(reply.args, Mapping):
-            raise BadReply(f"the arguments of command {name!r} are {_excerpt(reply.args)}; expected an object of names and values")
+            raise BadReply(
+                f"the arguments of command {name!r} are {_excerpt(reply.args)}; "
+                "expected an object of names and values"
+            )
         args = storable(dict(reply.args), f"the arguments of command {name!r}")
-        return replace(reply, name=name, args=args, extras=storable(dict(reply.extras), f"what the reply says beside command {name!r}"))
+        return replace(
+            reply,
+            name=name,
+            args=args,
+            extras=storable(
+                dict(reply.extras), f"the other fields of the reply with command {name!r}"
+            ),
+        )
     except UnstorableValue as error:
         raise BadReply(safe_text(str(error), 2000)) from error
 
 
 def _parse(text: str) -> Any:
     if len(text) > MAX_LENGTH:
-        raise BadReply(f"the reply takes {len(text)} characters, at most {MAX_LENGTH} are read; {_FORMAT}")
-    found = []
+        raise BadReply(
+            f"the reply has {len(text)} characters; at most {MAX_LENGTH} are read; {_FORMAT}"
+        )
+    values = []
     for candidate in [text.strip(), *(match.strip() for match in _FENCED.findall(text))]:
         try:
-            found.append(json.loads(candidate))
+            values.append(json.loads(candidate))
         except (ValueError, RecursionError) as error:
             fault: Exception = error
-    chosen = [value for value in found if isinstance(value, Mapping) and "command" in value] or list(_in_chatter(text))
+    chosen = [
+        value for value in values if isinstance(value, Mapping) and "command" in value
+    ] or list(_objects_in_text(text))
     if chosen:
         return chosen[-1]
-    if found:
-        return found[0]
+    if values:
+        return values[0]
     raise BadReply(f"the reply is not JSON ({fault}): {_excerpt(text)}; {_FORMAT}") from fault
 
 
-def _in_chatter(text: str) -> Iterator[Mapping[str, Any]]:
-    """The objects with the key ``command`` that stand in a text, in their order.
+def _objects_in_text(text: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects with the key ``command`` in a text, in order.
 
-    Models also write braces that mean something else. Each of those costs a look at the rest of the text at most, and only so
-    many looks are taken: a text must not take longer to read than its length allows.
+    Models also write braces that mean something else. Each failed attempt reads at most the rest of
+    the text. ``MAX_FAILED_PARSES`` limits the attempts, so that no text takes too long to read.
     """
     decoder, fruitless, end = json.JSONDecoder(), 0, 0
-    while (begin := _OBJECT.search(text, end)) is not None and fruitless < MOST_LOOKS:
+    while (begin := _OBJECT.search(text, end)) is not None and fruitless < MAX_FAILED_PARSES:
         try:
             value, end = decoder.raw_decode(text, begin.start())
         except (ValueError, RecursionError):
@@ -93,14 +110,20 @@ def _in_chatter(text: str) -> Iterator[Mapping[str, Any]]:
 def _from_mapping(reply: Mapping[str, Any]) -> Command:
     for key in ("command", "command_args"):
         if key not in reply:
-            raise BadReply(f"the reply has no key {key!r}, only {_excerpt(sorted(map(str, reply)))}; {_FORMAT}")
+            raise BadReply(
+                f"the reply has no key {key!r}, only {_excerpt(sorted(map(str, reply)))}; {_FORMAT}"
+            )
     args = reply["command_args"]
-    extras = {name: value for name, value in reply.items() if name not in ("command", "command_args") and not str(name).startswith("_")}
+    extras = {
+        name: value
+        for name, value in reply.items()
+        if name not in ("command", "command_args") and not str(name).startswith("_")
+    }
     return Command(reply["command"], {} if args is None else args, extras)
 
 
 def _excerpt(value: Any) -> str:
     try:
         return safe_text(repr(value), 200)
-    except Exception:  # a number of too many digits, or a repr that fails
+    except Exception:  # A number with too many digits, or a failing repr.
         return f"a {type(value).__name__}"

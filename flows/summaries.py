@@ -1,34 +1,72 @@
-"""Short texts for people who watch; never read back."""
+"""Limits of command results, so that a long output does not fill a window or the history.
+
+The window is that of the controller's model.
+
+Short texts for people who watch. They are never read back.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from typing import Any
 
-from flows.extras import public
-from flows.outcomes import Command
-from flows.values import canonical
+from perdure.flows.json_values import canonical
+from perdure.flows.outcomes import Command
+from perdure.flows.reply_extras import public
 
 SHOWN_CHARACTERS = 200
 
 
 def safe_text(text: str, limit: int) -> str:
-    """At most ``limit`` characters of ``text``, with what is not valid Unicode replaced."""
+    """Return at most ``limit`` characters of ``text``, with invalid Unicode replaced."""
     short = text if len(text) <= limit else text[: limit - 1] + "…"
     return short.encode("utf-8", "replace").decode("utf-8")
 
 
 def shown(value: Any) -> str:
-    """A stored value on one short line: text as it is, everything else as JSON."""
+    """Return a stored value on one short line: text unchanged, any other value as JSON."""
     return safe_text(value if isinstance(value, str) else canonical(value), SHOWN_CHARACTERS)
 
 
 def digest(value: Any) -> str:
-    """By which a stored value is known: the beginning of the SHA-256 of its JSON."""
+    """Return the beginning of the SHA-256 of a stored value's JSON, to recognize the value."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 
 
 def summary_of(command: Command, **more: Any) -> dict[str, Any]:
-    """The command, its arguments, what else the reply said (its thoughts), and ``more``; each cut short."""
-    said = {name: shown(value) for name, value in public(command.extras).items() if value not in (None, "", [])}
-    return {"command": command.name, "args": shown(dict(command.args)), **said, **{name: shown(value) for name, value in more.items()}}
+    """Return a command, its arguments, its public extras, and ``more``, each cut short."""
+    extras = {
+        name: shown(value)
+        for name, value in public(command.extras).items()
+        if value not in (None, "", [])
+    }
+    return {
+        "command": command.name,
+        "args": shown(dict(command.args)),
+        **extras,
+        **{name: shown(value) for name, value in more.items()},
+    }
+
+
+#: Default maximum characters of a result in the history: about 8,000 tokens.
+MOST = 32_000
+#: Maximum characters of a longer result that are kept as an artifact. More than that is data and
+#: belongs in a file.
+MOST_KEPT = 4 * 1024 * 1024
+
+
+def bounded(result: Any, most: int, name: str) -> tuple[Any, dict[str, str]]:
+    """Return the part of a result for the history, and the artifacts with the whole.
+
+    Args:
+        result: JSON data.
+        most: maximum characters of it in the history, counted as JSON, or in a text as written.
+        name: name of the artifact.
+    """
+    text = result if isinstance(result, str) else canonical(result)
+    if len(text) <= most:
+        return result, {}
+    stored = safe_text(text, MOST_KEPT)
+    whole = "the whole" if len(text) <= MOST_KEPT else f"its first {MOST_KEPT} characters"
+    note = f"cut after {most} of {len(text)} characters; {whole} is the artifact {name!r}"
+    return {"beginning": text[:most], "note": note, "artifact": name}, {name: stored}

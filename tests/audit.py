@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 #: The distribution that is checked out here; it has no advisories of its own.
-OURS = "holdfast"
+OURS = "perdure"
 COMMAND = ["-m", "pip_audit", "--format", "json", "--progress-spinner", "off", "--timeout", "15"]
 #: What pip-audit's stderr holds when its service could not be reached.
 UNREACHABLE = ("ConnectionError", "ConnectTimeout", "ReadTimeout", "Max retries exceeded", "Failed to resolve", "Connection refused",
@@ -27,7 +27,9 @@ def verdict(code: int, out: str, err: str, strict: bool = False) -> tuple[int, s
         found: list[dict[str, Any]] = json.loads(out)["dependencies"]
     except (ValueError, LookupError, TypeError):
         if any(words in err for words in UNREACHABLE):
-            return int(strict), f"NOT AUDITED: the service of advisories is not reachable: {_last_line(err)}"
+            return int(
+                strict
+            ), f"NOT AUDITED: the service of advisories is not reachable: {_last_line(err)}"
         return 1, f"the audit failed (pip-audit's exit code {code}): {_last_line(err)}"
     packages = [package for package in found if package["name"] != OURS]
     weak = [package for package in packages if package.get("vulns")]
@@ -41,10 +43,15 @@ def verdict(code: int, out: str, err: str, strict: bool = False) -> tuple[int, s
         return 1, f"known vulnerabilities: {told}"
     if unknown or not packages:
         some = ", ".join(unknown[:3]) or "none was found"
-        return int(
-            strict
-        ), f"NOT AUDITED: {len(unknown)} of {len(packages)} packages are not known to the service of advisories ({some}, ...)"
-    return (0, f"{len(packages)} packages audited, no known vulnerability") if code == 0 else (1, f"the audit failed: {_last_line(err)}")
+        return (
+            int(strict),
+            f"NOT AUDITED: {len(unknown)} of {len(packages)} packages are not known to the service of advisories ({some}, ...)",
+        )
+    return (
+        (0, f"{len(packages)} packages audited, no known vulnerability")
+        if code == 0
+        else (1, f"the audit failed: {_last_line(err)}")
+    )
 
 
 def _last_line(text: str) -> str:

@@ -13,18 +13,20 @@ import redis
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
+from perdure import Client
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store
 from tests.support.leaks import keys_outside, keys_under
 from tests.support.rabbit import RabbitServer, rabbit_binary, rabbit_server
 from tests.support.runs import START
 from tests.support.servers import CrashableServer, available_binaries
 from tests.support.servers import server as server_of_its_own
 from tests.support.workers import WorkerProcess
-from worker import Client
-from worker.settings import Settings
-from worker.store import Store
 
-hypothesis_settings.register_profile("holdfast", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-hypothesis_settings.load_profile("holdfast")
+hypothesis_settings.register_profile(
+    "perdure", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+hypothesis_settings.load_profile("perdure")
 
 #: kombu keeps the bindings of queues under names of its own.
 KOMBU = "_kombu."
@@ -48,7 +50,7 @@ def server() -> Iterator[CrashableServer]:
 
 @pytest.fixture(scope="session", params=["valkey", pytest.param("redis", marks=pytest.mark.slow)])
 def any_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
-    """Each kind of server that Holdfast runs on, in turn."""
+    """Each kind of server that Perdure runs on, in turn."""
     if request.param == "valkey":
         yield request.getfixturevalue("server")
     else:
@@ -121,14 +123,16 @@ def client(settings: Settings) -> Iterator[Client]:
 
 
 class StartsWorkers(Protocol):
-    """``worker_process(*options, app=..., HOLDFAST_X=...)``: a worker that has announced itself."""
+    """``worker_process(*options, app=..., PERDURE_X=...)``: a worker that has announced itself."""
 
-    def __call__(self, *options: str, app: str = "worker.app", **environment: str) -> WorkerProcess: ...
+    def __call__(
+        self, *options: str, app: str = "perdure.app", **environment: str
+    ) -> WorkerProcess: ...
 
 
 @pytest.fixture
 def worker_process(settings: Settings) -> Iterator[Callable[..., WorkerProcess]]:
-    """Starts ``celery -A worker.app worker`` in a process group of its own, which is killed after the test."""
+    """Starts ``celery -A perdure.app worker`` in a process group of its own, which is killed after the test."""
     with ExitStack() as running:
 
         def start(*options: str, **environment: Any) -> WorkerProcess:

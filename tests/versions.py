@@ -23,8 +23,17 @@ DECLARED = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)(\[[^\]]*\])?>=(?P<least>[0-9.]
 def minimums() -> list[str]:
     """Return ``name==version`` for each requirement of the package and its extras that names a least version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    requirements = [*project["dependencies"], *(each for extra in EXTRAS for each in project["optional-dependencies"][extra])]
-    return sorted({f"{found['name']}=={found['least']}" for each in requirements if (found := DECLARED.match(each))})
+    requirements = [
+        *project["dependencies"],
+        *(each for extra in EXTRAS for each in project["optional-dependencies"][extra]),
+    ]
+    return sorted(
+        {
+            f"{found['name']}=={found['least']}"
+            for each in requirements
+            if (found := DECLARED.match(each))
+        }
+    )
 
 
 def newest() -> str:
@@ -32,7 +41,11 @@ def newest() -> str:
     pyenv = shutil.which("pyenv")
     root = _said(pyenv, "root") if pyenv else None
     for name in NAMES:
-        behind = sorted(Path(root).glob(f"versions/{name.removeprefix('python')}.*/bin/python")) if root else []
+        behind = (
+            sorted(Path(root).glob(f"versions/{name.removeprefix('python')}.*/bin/python"))
+            if root
+            else []
+        )
         for python in (name, *map(str, reversed(behind))):
             if _said(python, "-c", "import ensurepip, sys, venv; print(sys.executable)"):
                 return python

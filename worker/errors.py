@@ -1,86 +1,219 @@
-"""The errors that clients meet. All are HoldfastErrors; each says which run, what was expected and what to do."""
+"""Errors that clients can meet, all of them PerdureErrors.
+
+Each message names the run, says what was expected and what to do.
+"""
 
 from __future__ import annotations
 
-from flows.errors import HoldfastError, InvalidInput
+from perdure.flows.errors import InvalidInput, PerdureError, UnstorableValue
 
 
-class RunNotFound(HoldfastError):
-    """No run has this id (or it ended longer ago than the retention)."""
+class RunNotFound(PerdureError):
+    """No run has this id, or it ended longer ago than the retention time."""
+
+    code = "run-not-found"
+    title = "No such run"
+    http_status = 404
+    exit_code = 3
 
 
-class ArtifactNotFound(HoldfastError):
-    """The run keeps nothing under this name."""
+class ArtifactNotFound(PerdureError):
+    """The run has no artifact with this name."""
+
+    code = "artifact-not-found"
+    title = "No such artifact"
+    http_status = 404
+    exit_code = 3
 
 
-class UnknownFlow(HoldfastError):
+class UnknownFlow(PerdureError):
     """Neither this client nor any live worker knows a flow of this name."""
 
-
-class RunExists(HoldfastError):
-    """Another submission used this run id."""
-
-
-class Conflict(HoldfastError):
-    """The idempotency key was used for a submission with other content."""
+    code = "unknown-flow"
+    title = "No such flow"
+    http_status = 404
+    exit_code = 3
 
 
-class UnknownCaller(HoldfastError):
-    """A control room does not know who is asking: there is no token, or not one that is good (any more)."""
+class RunExists(PerdureError):
+    """Another submission already used this run id."""
+
+    code = "run-exists"
+    title = "The run id is already in use"
+    http_status = 409
+    exit_code = 8
 
 
-class Forbidden(HoldfastError):
-    """The caller is known, and may not do this."""
+class Conflict(PerdureError):
+    """The idempotency key was already used for a submission with different content."""
+
+    code = "conflict"
+    title = "The idempotency key was used for another request"
+    http_status = 409
+    exit_code = 8
 
 
-class InvalidTransition(HoldfastError):
+class UnknownCaller(PerdureError):
+    """The caller could not be authenticated: the token is missing, invalid or expired."""
+
+    code = "unknown-caller"
+    title = "Authentication required"
+    http_status = 401
+    exit_code = 8
+
+
+class Forbidden(PerdureError):
+    """The caller is authenticated but has no permission for this request."""
+
+    code = "forbidden"
+    title = "Permission denied"
+    http_status = 403
+    exit_code = 8
+
+
+class InvalidTransition(PerdureError):
     """The run's state does not allow this call."""
 
-
-class Stale(HoldfastError):
-    """Another answer, resume, retry or round came first; look at the run again."""
-
-
-class DamagedRun(HoldfastError):
-    """What the server holds of a run is not what was stored; nothing was written."""
+    code = "invalid-transition"
+    title = "Not possible in this state"
+    http_status = 409
+    exit_code = 8
 
 
-class TokenNotFound(HoldfastError):
-    """No token has this id (any more)."""
+class Stale(PerdureError):
+    """Another answer, resume, retry or round came first. Read the run again before retrying."""
+
+    code = "stale"
+    title = "The run has changed"
+    http_status = 409
+    exit_code = 8
 
 
-class DamagedToken(HoldfastError):
-    """What the server holds of a token is not what was stored; it opens nothing."""
+class DamagedRun(PerdureError):
+    """The stored data of a run does not match what was written. Nothing was changed."""
+
+    code = "damaged-run"
+    title = "The run is damaged"
+    http_status = 409
 
 
-class UnsafeServer(HoldfastError):
-    """The state server would lose runs that it acknowledged; nothing was stored. ``holdfast doctor`` says more."""
+class TokenNotFound(PerdureError):
+    """No token has this id, or it was revoked."""
+
+    code = "token-not-found"
+    exit_code = 3
 
 
-class InvalidSettings(HoldfastError):
+class DamagedToken(PerdureError):
+    """The stored record of a token cannot be read, so the token grants no access."""
+
+    code = "damaged-token"
+
+
+class UnsafeServer(PerdureError):
+    """The state server could lose runs that it acknowledged, so nothing was stored.
+
+    ``perdure doctor`` explains what to change on the server.
+    """
+
+    code = "unsafe-server"
+    title = "The state server is not safe for runs"
+    http_status = 503
+    exit_code = 8
+
+
+class StoreUnavailable(PerdureError, ConnectionError):
+    """The state server does not answer, or refuses (full, read-only, loading). Try again later."""
+
+    code = "no-server"
+    title = "The state server does not answer"
+    http_status = 503
+    exit_code = 7
+
+
+class ServerFull(StoreUnavailable):
+    """The state server is at its maxmemory. Running work goes on, new work is refused."""
+
+    code = "server-full"
+    title = "The state server is full"
+    http_status = 503
+
+
+class AccessDenied(StoreUnavailable):
+    """The state server refuses this user: a wrong login, or a command or key outside its ACL.
+
+    docs/operations/security.md lists what each role may do.
+    """
+
+    code = "access-denied"
+    # The server answers, so a retry would not help.
+    exit_code = 8
+
+
+class NotReplicated(PerdureError):
+    """The operation was done, but too few replicas have it. A failover now could undo it.
+
+    The message names the run.
+    """
+
+    code = "not-replicated"
+    title = "Done, but not on enough replicas"
+    http_status = 503
+    exit_code = 7
+
+
+class InvalidSettings(PerdureError):
     """A setting is unknown, malformed or not possible here."""
+
+    code = "invalid-settings"
+    title = "Invalid setting"
+    http_status = 422
+    exit_code = 2
 
 
 __all__ = [
+    "AccessDenied",
     "ArtifactNotFound",
     "Conflict",
     "DamagedRun",
     "DamagedToken",
     "Forbidden",
-    "HoldfastError",
     "InvalidInput",
     "InvalidSettings",
     "InvalidTransition",
+    "NotReplicated",
+    "PerdureError",
     "RunExists",
     "RunNotFound",
+    "ServerFull",
     "Stale",
+    "StoreUnavailable",
     "TokenNotFound",
     "UnknownCaller",
     "UnknownFlow",
+    "UnsafeServer",
+    "UnstorableValue",
 ]
 
 
+def http_class(cls: type[PerdureError]) -> type[PerdureError]:
+    """Return the class as which HTTP reports an error: ``cls`` or its nearest reported base."""
+    return next(each for each in cls.__mro__ if "http_status" in vars(each))
+
+
+#: The errors that HTTP reports, by their codes. All others are internal errors to it.
+HTTP_ERRORS: dict[str, type[PerdureError]] = {
+    cls.code: cls
+    for cls in (globals()[name] for name in __all__)
+    if http_class(cls) is cls and cls is not PerdureError
+}
+
+
 def type_of(error: BaseException) -> str:
-    """An exception's type by its name: with its module, unless it is Python's own."""
+    """Return the name of an exception's type, with its module unless it is a Python builtin."""
     kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )

@@ -1,19 +1,33 @@
-"""Ids that are made nowhere else, several a round.
+"""Names of worker processes (``HOST:PID``), used in claims and in loss events.
 
-They have to be different, not secret; the operating system's random bytes would cost each of them a call, at which a thread lets go of the
-interpreter and has to wait for it.
+Random ids that are needed several times per round.
+
+They have to be distinct, not secret. The operating system's random bytes would cost a system call
+each, during which the thread releases the interpreter and then waits to get it back.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import socket
+from functools import cache
 
-#: Seeded by the operating system; not the module's own, which anybody's code may seed.
+#: Seeded by the operating system. The generator of the random module itself could be seeded by
+#: other code.
 _source = random.Random()
-os.register_at_fork(after_in_child=_source.seed)  # or parent and child would make the same
+# A forked child would otherwise make its parent's ids.
+os.register_at_fork(after_in_child=_source.seed)
 
 
 def new_digits(count: int) -> str:
-    """So many random hexadecimal digits, an even number."""
+    """Return ``count`` random hexadecimal digits; ``count`` must be even."""
     return _source.randbytes(count // 2).hex()
+
+
+def process_name(pid: int | None = None) -> str:
+    """Return the name ``HOST:PID`` of a process on this machine; None means this process."""
+    return f"{_host()}:{os.getpid() if pid is None else pid}"
+
+
+_host = cache(socket.gethostname)

@@ -1,4 +1,8 @@
-"""Settings: defaults here, then ``config/worker.toml``, then ``HOLDFAST_*`` variables, then what the caller passes."""
+"""Settings: defaults here, then ``config/worker.toml``, ``PERDURE_*`` variables, then arguments.
+
+Each source overrides the ones before it. Configuration files are the ones that ship with Perdure,
+and the project's own.
+"""
 
 from __future__ import annotations
 
@@ -7,101 +11,138 @@ import os
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, field_serializer, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    ValidationError,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from flows.durations import as_seconds, is_duration
-from flows.secrets import is_reference
-from worker.errors import InvalidSettings
-from worker.logs import LogFormat
-from worker.places import place_of
+from perdure.flows import registry
+from perdure.flows.durations import as_seconds, is_duration
+from perdure.flows.secrets import is_reference
+from perdure.worker.errors import InvalidSettings
+from perdure.worker.logs import LogFormat
+from perdure.worker.urls import place_of
 
-#: Where a project keeps its settings, looked for in the working directory.
+#: Settings file of a project, relative to the working directory.
 TOML = Path("config") / "worker.toml"
-PREFIX = "HOLDFAST_"
-#: The settings that may hold a password.
+PREFIX = "PERDURE_"
+#: Settings that may contain a password.
 URLS = ("redis_url", "broker_url", "model_url")
-#: Those that are told to nobody, in case somebody wrote the secret where its name belongs.
-UNTOLD = ("model_key",)
-#: ``strict``: only on a server that keeps what it acknowledged. ``relaxed``: on any, and runs may be lost.
+#: Settings whose value is never shown, because users may write the secret itself instead of its
+#: name.
+NEVER_SHOWN = ("model_key",)
+#: ``strict`` accepts only a server that keeps what it acknowledged. ``relaxed`` accepts any server,
+#: and runs may be lost.
 Durability = Literal["strict", "relaxed"]
 Names = Annotated[tuple[str, ...], NoDecode]
-#: A number, or a text like ``10m``; what is neither is pydantic's to refuse.
-Seconds = Annotated[float, BeforeValidator(lambda given: as_seconds(given) if isinstance(given, str) and is_duration(given) else given)]
+#: A number, or a text like ``10m``. Pydantic rejects any other value.
+Seconds = Annotated[
+    float,
+    BeforeValidator(
+        lambda value: as_seconds(value) if isinstance(value, str) and is_duration(value) else value
+    ),
+]
 
 
 class Settings(BaseSettings):
-    """Everything that can be set. Durations are in seconds, or texts like ``90s`` and ``10m``; sizes in bytes.
+    """All settings of Perdure.
 
-    A URL may hold a password: it is told as it is to who asks for it by name, and without the password wherever settings are shown.
+    Durations are in seconds, or texts like ``90s`` and ``10m``. Sizes are in bytes.
+
+    A URL may hold a password. The attribute returns the full URL, but wherever settings are shown
+    the password is left out.
     """
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="forbid", frozen=True, hide_input_in_errors=True
+    )
 
-    #: State server; redis://, rediss://, unix:// or redis+sentinel://. None: see ``worker.discovery`` for where it is looked for.
+    #: URL of the state server: redis://, rediss://, unix:// or redis+sentinel://. If None,
+    #: ``perdure.worker.doctor.default_server`` searches for a server.
     redis_url: str | None = None
-    #: Celery's broker (amqp:// or another Redis); None for the state server, where state and message are one write.
+    #: URL of Celery's broker (amqp:// or another Redis). If None, the state server is the broker,
+    #: so that state and message are one write.
     broker_url: str | None = None
-    #: In front of every key and queue name; deployments with different prefixes can share a server.
-    prefix: str = Field(default="holdfast", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
-    #: Modules that register flows.
+    #: Prefix of every key and queue name. Deployments with different prefixes can share a server.
+    prefix: str = Field(default="perdure", pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
+    #: Modules to import, which register flows.
     flow_modules: Names = ()
-    #: The directory that commands may read and write (``read_file``, ``run_shell``, ...); None for none.
+    #: Directory that commands may read and write (``read_file``, ``run_shell``, ...). None if they
+    #: have no directory.
     workspace: str | None = None
-    #: Flows that run shell commands of the submitter and that this worker is willing to play.
+    #: Flows that run shell commands of the submitter and that this worker agrees to run.
     enabled_flows: Names = ()
 
-    #: The model that flows ask which name none: ``provider:name``, or a name that the server of ``model_url`` knows.
+    #: Model for flows that name none: ``provider:name``, or a name that the server at ``model_url``
+    #: knows.
     model: str | None = Field(default=None, min_length=1, max_length=300)
-    #: Base URL of a server that speaks OpenAI's protocol; without ``model``, the first model that it has is asked.
+    #: Base URL of a server that speaks OpenAI's protocol. Without ``model``, its first model is
+    #: used.
     model_url: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
-    #: Where the key is found: ``env:NAME``. None: the provider's own variable; for ``model_url``, OPENAI_API_KEY where it is set.
+    #: Reference to the model's key: ``env:NAME``. If None, the provider's own variable; with
+    #: ``model_url``, OPENAI_API_KEY if it is set.
     model_key: str | None = None
 
-    #: How long a worker may be silent before its rounds go to others; four heartbeats.
+    #: Seconds without a heartbeat after which other workers may take a worker's rounds. The default
+    #: is four heartbeats.
     lease_seconds: Seconds = Field(default=4.0, gt=0)
     heartbeat_seconds: Seconds = Field(default=1.0, gt=0)
     sweep_seconds: Seconds = Field(default=0.5, gt=0)
-    #: How long a message may be on its way before it is looked for.
+    #: Seconds after which the sweep checks whether a queued run's message was lost.
     resend_seconds: Seconds = Field(default=2.0, gt=0)
-    #: Tries of a failing round, the first included.
+    #: Attempts of a failing round, including the first.
     max_attempts: int = Field(default=3, ge=1)
-    #: Workers that may be lost under one step.
+    #: Workers that may be lost during one step before its run ends errored.
     max_losses: int = Field(default=10, ge=0)
-    #: First wait before a failed round is tried again; doubles, with jitter, up to the maximum.
+    #: Wait after the first failure of a round. It doubles with each failure, with jitter, up to the
+    #: maximum.
     retry_delay_seconds: Seconds = Field(default=1.0, ge=0)
     retry_delay_max_seconds: Seconds = Field(default=60.0, ge=0)
-    #: How long a round waits for a provider that is busy or away, from the first time; no failure is counted meanwhile.
+    #: How long a round waits in total for a provider that is busy or away. These waits do not count
+    #: as failures.
     patience_seconds: Seconds = Field(default=86_400.0, ge=0)
-    #: Time limit of one round; None for none. A flow may set its own.
+    #: Time limit of one round. None if it has none. A flow may set its own.
     round_timeout_seconds: Seconds | None = Field(default=None, gt=0)
-    #: Rounds that one worker process plays at once. They mostly wait (for models, tools, tests), so more than the cores.
+    #: Rounds that one worker process runs concurrently. They mostly wait (for models, tools,
+    #: tests), so there may be more of them than cores.
     concurrency: int = Field(default=16, ge=1)
 
-    #: Whether the commit of a round brings the worker's next message, claimed, or lets the run go on here for a tenth of a second (threads
-    #: and solo, where runs and messages share a database).
+    #: Whether a round's commit also claims and returns the worker's next message, or lets the run
+    #: continue here for a tenth of a second. Applies to the pools threads and solo, if runs and
+    #: messages share a database.
     fetch: bool = True
 
-    #: Whether a server that would lose runs (no append-only file, or an evicting maxmemory-policy) is refused or accepted.
+    #: Whether to refuse a server that could lose runs (no append-only file, or an evicting
+    #: maxmemory-policy).
     durability: Durability = "strict"
 
-    #: Replicas that must have a submit, stop, resume, retry or delete before it is acknowledged; see docs/sentinel.md.
+    #: Replicas that must have a submit, stop, resume, retry or delete before it is acknowledged.
+    #: See docs/operations/sentinel.md.
     wait_replicas: int = Field(default=0, ge=0)
-    #: How long a client waits for them; less than the 5 seconds after which it would give the connection up.
+    #: How long a client waits for the replicas. At most 4, because a client gives up its connection
+    #: after 5 seconds.
     wait_timeout_seconds: Seconds = Field(default=1.0, gt=0, le=4)
 
-    #: Whether a worker sends Celery's events, of itself and of each round, for Flower to show.
+    #: Whether a worker sends Celery's events for itself and each round, so that Flower can show
+    #: them.
     task_events: bool = False
-    #: How a worker logs: text for people, or json, one object a line with run, step and attempt.
+    #: Log format of a worker: text for people, or json with one object per line that has run, step
+    #: and attempt.
     log_format: LogFormat = "text"
 
     max_goal_bytes: int = Field(default=64 * 1024, ge=1)
     max_addition_bytes: int = Field(default=256 * 1024, ge=1)
     max_state_bytes: int = Field(default=1024 * 1024, ge=1)
-    #: Days that a completed or errored run is kept.
+    #: Days for which a completed or errored run is stored.
     retention: float = Field(default=30.0, ge=0.001)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
@@ -115,21 +156,29 @@ class Settings(BaseSettings):
     @field_validator("flow_modules", "enabled_flows", mode="before")
     @classmethod
     def _comma_separated(cls, value: Any) -> Any:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+        return (
+            tuple(part.strip() for part in value.split(",") if part.strip())
+            if isinstance(value, str)
+            else value
+        )
 
     @field_validator("model_key")
     @classmethod
     def _a_reference(cls, value: str | None) -> str | None:
         if value is not None and not is_reference(value):
-            raise ValueError("expected env:NAME, the name of the environment variable that holds the key; never the key itself")
+            raise ValueError(
+                "expected env:NAME, the name of the environment variable that holds the key; "
+                "never the key itself"
+            )
         return value
 
     @model_validator(mode="after")
     def _a_lease_outlives_a_missed_beat(self) -> Settings:
         if self.lease_seconds < 2 * self.heartbeat_seconds:
             raise ValueError(
-                f"lease_seconds ({self.lease_seconds:g}) should be at least twice heartbeat_seconds ({self.heartbeat_seconds:g}): "
-                "one late heartbeat would give a live worker's rounds away"
+                f"lease_seconds ({self.lease_seconds:g}) should be at least twice "
+                f"heartbeat_seconds ({self.heartbeat_seconds:g}): otherwise a live worker loses "
+                "its rounds after one late heartbeat"
             )
         return self
 
@@ -142,44 +191,65 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources that pydantic reads: arguments before the environment."""
         return (init_settings, env_settings)
 
 
 def shown(urls: str | None) -> str | None:
-    """A setting of ``URLS`` (Celery takes several, separated by semicolons) as people may see it."""
+    """Return a setting of ``URLS`` without its passwords.
+
+    Celery accepts several URLs, separated by semicolons.
+    """
     return None if urls is None else ";".join(map(place_of, urls.split(";")))
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """The settings in force: ``overrides`` over the environment over ``config/worker.toml`` over the defaults.
+    """Return the settings in force.
+
+    ``overrides`` come before the environment, ``config/worker.toml`` and the defaults. An override
+    of None counts as not passed.
 
     Raises:
-        InvalidSettings: an unknown key (the nearest known one is named), or a value that is out of range.
+        InvalidSettings: A key is unknown (the message suggests the nearest one), or a value is out
+            of range.
     """
-    known = list(Settings.model_fields)
+    setting_names = list(Settings.model_fields)
     from_file = _toml(TOML)
-    for name, origin in [*((key, str(TOML)) for key in from_file), *((key, "the environment") for key in _from_environment())]:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(known)}"
+    for name, origin in [
+        *((key, str(TOML)) for key in from_file),
+        *((key, "the environment") for key in _from_environment()),
+    ]:
+        if name not in setting_names:
+            near = difflib.get_close_matches(name, setting_names, n=1)
+            hint = (
+                f"did you mean {near[0]!r}?"
+                if near
+                else f"known settings: {', '.join(setting_names)}"
+            )
             raise InvalidSettings(f"unknown setting {name!r} in {origin}; {hint}")
-    from_file = {key: value for key, value in from_file.items() if PREFIX + key.upper() not in os.environ}
-    given = {key: value for key, value in overrides.items() if value is not None}
+    from_file = {
+        key: value for key, value in from_file.items() if PREFIX + key.upper() not in os.environ
+    }
+    passed = {key: value for key, value in overrides.items() if value is not None}
     try:
-        return Settings(**{**from_file, **given})
+        return Settings(**{**from_file, **passed})
     except ValidationError as error:
-        faults = "; ".join(_told(fault) for fault in error.errors())
+        faults = "; ".join(_describe_fault(fault) for fault in error.errors())
         raise InvalidSettings(f"these settings cannot be used: {faults}") from error
 
 
-def _told(fault: Any) -> str:
-    """One fault of the settings; what was given is shown only where it cannot hold a password."""
+def _describe_fault(fault: Any) -> str:
+    """Return one fault of the settings as text.
+
+    The text shows the value only if it cannot hold a password.
+    """
     name = ".".join(map(str, fault["loc"]))
-    given = "" if not name or name in (*URLS, *UNTOLD) else f", got {fault['input']!r}"
-    return f"{name or 'together'}: {fault['msg']}{given}"
+    received = "" if not name or name in (*URLS, *NEVER_SHOWN) else f", got {fault['input']!r}"
+    return f"{name or 'together'}: {fault['msg']}{received}"
 
 
-#: Read by others than Settings, from the environment: by tests and tools, and by commands that talk to a control room.
+#: Variables with the prefix that are no settings. Tests, tools and commands that talk to a control
+#: room read them.
 OTHER_VARIABLES = {"debug", "server_url", "test_url", "token"}
 
 
@@ -199,5 +269,28 @@ def _toml(path: Path) -> dict[str, Any]:
 
 @cache
 def current() -> Settings:
-    """The settings of this process, read once."""
+    """Return the settings of this process, which are read once."""
     return load_settings()
+
+
+#: Configuration directory of a project, relative to the working directory.
+OWN = Path("config")
+
+
+@cache
+def shipped() -> Path:
+    """Return the shipped directory: inside an installed package, else beside the source."""
+    package = Path(str(files("perdure.worker")))
+    installed = package / "_config"
+    return installed if installed.is_dir() else package.resolve().parent / "config"
+
+
+def find_flows(settings: Settings) -> None:
+    """Register all flows of this process: from modules, and from shipped and own YAML files.
+
+    Raises:
+        InvalidFlow: A module cannot be imported.
+    """
+    registry.load_modules(settings.flow_modules)
+    registry.add_directory(shipped() / "flows", shipped=True)
+    registry.add_directory(OWN / "flows")

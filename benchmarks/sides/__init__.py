@@ -1,1 +1,4 @@
-"""The sides of the comparison. Each does the same work; its module's docstring tells the settings it does it with."""
+"""The sides of the comparison.
+
+Each does the same work. The docstring of its module describes its settings.
+"""

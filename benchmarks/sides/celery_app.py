@@ -15,13 +15,13 @@ ROUND = "plain.round"
 
 
 def make_app(broker: str, settings: dict[str, Any]) -> Celery:
-    """An app with Celery's defaults, and these settings."""
+    """Return an app with Celery's defaults and these settings."""
     app = Celery("plain", broker=broker, set_as_current=False)
     app.conf.update(broker_connection_retry_on_startup=True, **settings)
 
     @app.task(name=ROUND, shared=False)  # type: ignore[untyped-decorator]
     def play(state: str, done: int, rounds: int) -> None:
-        """One empty round that carries its state in the message, as code without an engine does."""
+        """Play one empty round, whose message carries the state, as in code without an engine."""
         stamp()
         done += 1
         if done < rounds:
@@ -36,5 +36,7 @@ def __getattr__(name: str) -> Celery:
     if name not in ("app", "celery"):
         raise AttributeError(name)
     signals.worker_ready.connect(lambda **_: tell_ready(), weak=False)
-    globals()["app"] = globals()["celery"] = made = make_app(os.environ["BENCH_BROKER"], json.loads(os.environ["BENCH_SETTINGS"]))
+    globals()["app"] = globals()["celery"] = made = make_app(
+        os.environ["BENCH_BROKER"], json.loads(os.environ["BENCH_SETTINGS"])
+    )
     return made

@@ -1,11 +1,15 @@
 """DBOS on PostgreSQL.
 
-- queued: each round is a workflow of its own that enqueues the next one, which any process may take: what Holdfast does with every round.
-- steps: a run is one workflow, each round a step in it; the process that has a run keeps it. Less is asked of the engine.
+- queued: each round is a workflow that enqueues the next one. Any process may take it, as in
+  Perdure.
+- steps: a run is one workflow, and each round a step in it. The process that has a run keeps it. So
+  the engine does less.
 
-Runs are enqueued by DBOSClient. The queue is polled every 50 ms instead of DBOS's second, which would idle; each worker process has the
-library's own defaults otherwise: its pool of threads and connections, LISTEN/NOTIFY, its serializer. PostgreSQL as initdb makes it,
-over a unix socket. A run's end is told from within its last workflow, so the commit of that one is not waited for: in its favour.
+DBOSClient enqueues the runs. The queue is polled every 50 ms instead of DBOS's second, which would
+leave workers idle. Otherwise each worker process has the library's defaults: its pool of threads
+and connections, LISTEN/NOTIFY, its serializer. PostgreSQL is as initdb makes it, over a unix
+socket. The end of a run is reported from within its last workflow, so the commit of that one is not
+waited for. This favours DBOS.
 """
 
 from __future__ import annotations
@@ -17,8 +21,8 @@ from typing import Any, ClassVar
 
 from benchmarks import postgres
 from benchmarks.processes import process, python, until
+from benchmarks.sides.self_report import NUMBER, Told, lacking
 from benchmarks.sides.side import Session, Side
-from benchmarks.sides.telling import NUMBER, Told, lacking
 from benchmarks.tally import Tally
 from benchmarks.work import Work, state_after
 
@@ -31,7 +35,7 @@ POLLING = 0.05
 
 @dataclass(frozen=True)
 class Dbos(Side):
-    """DBOS; ``workflow`` is what is enqueued, of dbos_worker.py: one_round or all_rounds."""
+    """DBOS; ``workflow`` names what is enqueued, of dbos_worker.py: one_round or all_rounds."""
 
     workflow: str = "one_round"
     share: ClassVar[float] = 0.3
@@ -48,13 +52,23 @@ class Dbos(Side):
             url = database.url("postgresql+psycopg")
             environment = {URL: url, **tally.environment}
             workers: list[int] = []
-            for number in range(work.processes):  # one after the other: the first one makes the tables
+            for number in range(
+                work.processes
+            ):  # one after the other: the first one makes the tables
                 command = python("-m", "benchmarks.sides.dbos_worker")
-                workers.append(stack.enter_context(process(command, **environment, **{NUMBER: str(number)})).pid)
+                workers.append(
+                    stack.enter_context(
+                        process(command, **environment, **{NUMBER: str(number)})
+                    ).pid
+                )
                 until(lambda: tally.ready == len(workers), "a worker of DBOS")
             client = DBOSClient(system_database_url=url)
             stack.callback(client.destroy)
-            options: Any = {"queue_name": QUEUE, "workflow_name": self.workflow, "app_version": VERSION}
+            options: Any = {
+                "queue_name": QUEUE,
+                "workflow_name": self.workflow,
+                "app_version": VERSION,
+            }
 
             def begin(runs: int) -> None:
                 for _ in range(runs):

@@ -7,14 +7,14 @@ import os
 from dbos import DBOS
 
 from benchmarks.sides.dbos import POLLING, QUEUE, URL, VERSION
-from benchmarks.sides.telling import number, stay
+from benchmarks.sides.self_report import number, stay
 from benchmarks.tally import stamp, tell_end
 from benchmarks.work import state_after
 
 
 @DBOS.workflow(name="one_round")
 def one_round(state: str, done: int, rounds: int) -> str:
-    """A round, which enqueues the next."""
+    """Play a round, and enqueue the next."""
     stamp()
     done += 1
     state = state_after(done, len(state))
@@ -27,14 +27,14 @@ def one_round(state: str, done: int, rounds: int) -> str:
 
 @DBOS.step(name="step")
 def step(state: str, done: int) -> str:
-    """A round within a workflow."""
+    """Play a round within a workflow."""
     stamp()
     return state_after(done, len(state))
 
 
 @DBOS.workflow(name="all_rounds")
 def all_rounds(state: str, done: int, rounds: int) -> str:
-    """A run."""
+    """Play a run."""
     while done < rounds:
         done += 1
         state = step(state, done)

@@ -1,13 +1,16 @@
-"""LangGraph with its PostgreSQL checkpointer: a graph of one node that goes back to itself, a run is a thread of the graph.
+"""LangGraph with its PostgreSQL checkpointer.
 
-LangGraph itself has no queue and no workers: as many processes as cores get the same share of the runs each, and play them with
-four threads; with 16, as Holdfast's workers have, it was slower. Nothing is enqueued, nobody takes over the runs of a process that dies.
+Its graph has one node that goes back to itself. A run is a thread of the graph. LangGraph has no
+queue and no workers. So there are as many processes as cores, each gets the same share of the runs,
+and plays them with four threads. With 16, as Perdure's workers have, it was slower. Nothing is
+enqueued, and no process takes over the runs of a process that dies.
 
-- sync: the checkpoint of a round is written before the next one begins, as everywhere else here.
-- async: LangGraph's default; the checkpoint is written while the next round plays, so a crash may lose it.
+- sync: the checkpoint of a round is written before the next one begins, as in all other sides.
+- async: LangGraph's default. The checkpoint is written while the next round plays, so a crash may
+  lose it.
 
-Connections as its documentation wants them (autocommit, rows as dicts), a pool with one a thread; PostgreSQL as initdb makes it, over a
-unix socket.
+Connections are as its documentation requires (autocommit, rows as dicts), in a pool with one for
+each thread. PostgreSQL is as initdb makes it, over a unix socket.
 """
 
 from __future__ import annotations
@@ -20,8 +23,8 @@ from typing import ClassVar
 
 from benchmarks import postgres
 from benchmarks.processes import process, python, until
+from benchmarks.sides.self_report import NUMBER, Told, lacking
 from benchmarks.sides.side import Session, Side
-from benchmarks.sides.telling import NUMBER, Told, lacking
 from benchmarks.tally import Tally
 from benchmarks.work import Work
 
@@ -55,9 +58,15 @@ class LangGraph(Side):
                 ROUNDS: str(work.rounds),
             }
             workers: list[int] = []
-            for number in range(work.processes):  # one after the other: the first one makes the tables
+            for number in range(
+                work.processes
+            ):  # one after the other: the first one makes the tables
                 command = python("-m", "benchmarks.sides.langgraph_worker")
-                workers.append(stack.enter_context(process(command, **environment, **{NUMBER: str(number)})).pid)
+                workers.append(
+                    stack.enter_context(
+                        process(command, **environment, **{NUMBER: str(number)})
+                    ).pid
+                )
                 until(lambda: tally.ready == len(workers), "a worker of LangGraph")
             speaking = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
 

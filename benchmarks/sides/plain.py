@@ -1,13 +1,21 @@
-"""Plain Celery: a task that enqueues the next round by itself, its state in the message. Nothing keeps a run but its message: what a
-worker that dies had taken is lost with early acks, and comes again after the visibility timeout (an hour) with late ones.
+"""Plain Celery: a task that enqueues the next round by itself, with its state in the message.
 
-Every setting in which people run it, as far as it is fair:
-- prefork (Celery's default) with as many processes as cores, and with one more; solo workers, likewise; one worker with 16 threads, and as
-  many such workers as cores. Not measured: gevent and eventlet, which need the whole application to be written for them.
-- early acks (the default) with the default prefetch of 4; late acks with a prefetch of 1, which is what is advised with them, and of 4.
-- without results (task_ignore_result), and with a Redis result backend, on the same server as the broker.
-Log level ERROR (at INFO Celery writes two lines a task), no gossip, no mingle, no event heartbeat: all in its favour. Everything else is
-as it comes: ack emulation on, remote control on, pools of 10 connections.
+Only its message stores a run. With early acks, what a dying worker had taken is lost. With late
+acks it comes again after the visibility timeout (an hour).
+
+The settings are those that people use, as far as a comparison is fair:
+
+- prefork (Celery's default) with as many processes as cores, and with one more.
+- solo workers in the same numbers.
+- one worker with 16 threads, and as many such workers as cores. gevent and eventlet are not
+  measured, because the whole application must be written for them.
+- early acks (the default) with the default prefetch of 4; late acks with a prefetch of 1, which is
+  the usual advice, and of 4.
+- without results (task_ignore_result), and with a Redis result backend on the broker's server.
+
+The log level is ERROR (at INFO Celery writes two lines for each task), without gossip, mingle and
+event heartbeat. All of this favours Celery. Everything else is the default: ack emulation on,
+remote control on, pools of 10 connections.
 """
 
 from __future__ import annotations
@@ -24,7 +32,7 @@ from benchmarks.sides.celery_app import ROUND, make_app
 from benchmarks.sides.side import Session, Side
 from benchmarks.tally import Tally
 from benchmarks.work import THREADS, Work, state_after
-from worker.app import broker_url
+from perdure.worker.app import broker_url
 
 QUIET = ("--loglevel", "ERROR", "--without-gossip", "--without-mingle", "--without-heartbeat")
 
@@ -35,11 +43,11 @@ class Plain(Side):
 
     Attributes:
         pool: prefork, solo or threads.
-        late: late acks.
+        late: Late acks.
         prefetch: Celery's worker_prefetch_multiplier.
-        results: whether each task's result is kept in Redis.
-        single: one process, however many the work asks for.
-        more: processes beside as many as the work asks for.
+        results: Whether each task's result is stored in Redis.
+        single: One process, even if the work asks for more.
+        more: Processes in addition to those that the work asks for.
     """
 
     pool: str = "prefork"
@@ -56,7 +64,7 @@ class Plain(Side):
     def up(self, work: Work, tally: Tally) -> Iterator[Session]:
         with ExitStack() as stack:
             server = stack.enter_context(redis_server())
-            broker = broker_url(server.url).replace("holdfast+", "redis+")
+            broker = broker_url(server.url).replace("perdure+", "redis+")
             settings: dict[str, Any] = {
                 "task_acks_late": self.late,
                 "worker_prefetch_multiplier": self.prefetch,
@@ -67,12 +75,28 @@ class Plain(Side):
             processes = work.processes + self.more
             slots = {"prefork": processes, "solo": 1, "threads": THREADS}[self.pool]
             command = python(
-                "-m", "celery", "-A", "benchmarks.sides.celery_app", "worker", *QUIET, "--pool", self.pool, "--concurrency", str(slots)
+                "-m",
+                "celery",
+                "-A",
+                "benchmarks.sides.celery_app",
+                "worker",
+                *QUIET,
+                "--pool",
+                self.pool,
+                "--concurrency",
+                str(slots),
             )
-            environment = {"BENCH_BROKER": broker, "BENCH_SETTINGS": json.dumps(settings), **tally.environment}
+            environment = {
+                "BENCH_BROKER": broker,
+                "BENCH_SETTINGS": json.dumps(settings),
+                **tally.environment,
+            }
             count = 1 if self.single or self.pool == "prefork" else processes
             workers = [
-                stack.enter_context(process([*command, "--hostname", f"plain{number}@%h"], **environment)).pid for number in range(count)
+                stack.enter_context(
+                    process([*command, "--hostname", f"plain{number}@%h"], **environment)
+                ).pid
+                for number in range(count)
             ]
             until(lambda: tally.ready == count, f"{count} plain workers")
             app = make_app(broker, settings)

@@ -8,51 +8,60 @@ from pathlib import Path
 from benchmarks import postgres
 from benchmarks.sides import restate
 from benchmarks.sides.dbos import Dbos
-from benchmarks.sides.holdfast import Holdfast
 from benchmarks.sides.langgraph import LangGraph
+from benchmarks.sides.perdure import Perdure
 from benchmarks.sides.plain import Plain
 from benchmarks.sides.restate import Restate
 from benchmarks.sides.side import Side
-from worker.embedded.binary import find_binary
+from perdure.worker.embedded.binary import find_binary
 
-#: What the others are compared with: the settings that people take who want no round lost, on Celery's default pool.
+#: The base of the comparisons: plain Celery with the settings for users who want no round lost, on
+#: its default pool.
 BASE = "Celery, prefork, late acks"
 
 
 def servers() -> dict[str, str]:
-    """What the programs of the servers say of their versions, where they are there."""
-    programs = {"Redis": find_binary(), "PostgreSQL": postgres.server(), "Restate": restate.program()}
+    """Return the versions of the servers' programs that are installed."""
+    programs = {
+        "Redis": find_binary(),
+        "PostgreSQL": postgres.server(),
+        "Restate": restate.program(),
+    }
     return {name: told(program) for name, program in programs.items() if program is not None}
 
 
 def told(program: Path) -> str:
-    """The first line that it answers to ``--version``."""
-    return subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[0].strip()
+    """Return the first line of the reply to ``--version``."""
+    return (
+        subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+        .stdout.splitlines()[0]
+        .strip()
+    )
 
 
 def sides() -> list[Side]:
-    """In the order of the table."""
-    return [*holdfast(), *plain(), *others()]
+    """Return all sides, in the order of the table."""
+    return [*perdure(), *plain(), *others()]
 
 
-def holdfast() -> list[Side]:
-    """Ours."""
+def perdure() -> list[Side]:
+    """Return the sides of Perdure."""
     return [
-        Holdfast("Holdfast, threads", fetch=True),
-        Holdfast("Holdfast, threads, without fetch", fetch=False),
-        Holdfast("Holdfast, threads, synced", fsync="always"),
-        Holdfast("Holdfast, threads, one process", single=True),
-        Holdfast("Holdfast, threads, a process more", more=1),
-        Holdfast("Holdfast, solo", "solo"),
-        Holdfast("Holdfast, solo, a process more", "solo", more=1),
-        Holdfast("Holdfast, solo, a process more, without fetch", "solo", more=1, fetch=False),
-        Holdfast("Holdfast, prefork", "prefork"),
-        Holdfast("Holdfast, threads, outbox", outbox=True),
+        Perdure("Perdure, threads", fetch=True),
+        Perdure("Perdure, threads, without fetch", fetch=False),
+        Perdure("Perdure, threads, synced", fsync="always"),
+        Perdure("Perdure, threads, one process", single=True),
+        Perdure("Perdure, threads, a process more", more=1),
+        Perdure("Perdure, solo", "solo"),
+        Perdure("Perdure, solo, a process more", "solo", more=1),
+        Perdure("Perdure, solo, a process more, without fetch", "solo", more=1, fetch=False),
+        Perdure("Perdure, prefork", "prefork"),
+        Perdure("Perdure, threads, outbox", outbox=True),
     ]
 
 
 def plain() -> list[Side]:
-    """Plain Celery."""
+    """Return the sides of plain Celery."""
     return [
         Plain("Celery, prefork, early acks"),
         Plain(BASE, late=True, prefetch=1),
@@ -66,12 +75,14 @@ def plain() -> list[Side]:
         Plain("Celery, solo, late acks, results", "solo", late=True, prefetch=1, results=True),
         Plain("Celery, threads, early acks", "threads"),
         Plain("Celery, threads, late acks", "threads", late=True, prefetch=1),
-        Plain("Celery, threads, late acks, one process", "threads", late=True, prefetch=1, single=True),
+        Plain(
+            "Celery, threads, late acks, one process", "threads", late=True, prefetch=1, single=True
+        ),
     ]
 
 
 def others() -> list[Side]:
-    """The other engines."""
+    """Return the other engines."""
     return [
         Restate("Restate, steps"),
         Restate("Restate, queued", "one_round"),

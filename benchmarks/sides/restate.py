@@ -1,12 +1,13 @@
-"""Restate: its server (from npm, a Rust program) with everything at its defaults, its Python SDK under hypercorn, over HTTP/2.
+"""Restate: its server (a Rust program from npm) with its defaults, its Python SDK under hypercorn.
 
-- steps: a run is one invocation, each round a durable step (ctx.run) of it.
-- queued: each round is an invocation of its own that sends the next one.
+- steps: a run is one invocation, and each round a durable step (ctx.run) of it.
+- queued: each round is an invocation that sends the next one.
 
-As many processes of the SDK as cores, each a deployment of its own with a service of its own, and runs go to them in turns: else all
-invocations share one HTTP/2 connection, and with it one process. Runs are sent through the server's ingress over one connection that
-stays open. The server syncs its log at every commit, of many runs at once; telemetry is off. A run's end is told from within its last
-round, so the record of that one is not waited for: in its favour.
+There are as many SDK processes as cores. Each is a separate deployment with a separate service, and
+runs go to them in turns. Otherwise all invocations would share one HTTP/2 connection, and so one
+process. Runs are sent through the server's ingress over one connection that stays open. The server
+syncs its log at every commit, for many runs at once. Telemetry is off. The end of a run is reported
+from within its last round, so the record of that one is not waited for. This favours Restate.
 """
 
 from __future__ import annotations
@@ -26,25 +27,28 @@ from pathlib import Path
 from typing import ClassVar
 
 from benchmarks.processes import process, python, until
+from benchmarks.sides.self_report import NUMBER, Told, lacking
 from benchmarks.sides.side import Session, Side
-from benchmarks.sides.telling import NUMBER, Told, lacking
 from benchmarks.tally import Tally
 from benchmarks.work import Work, state_after
 
-#: The server's program, where it is neither on PATH nor installed by `make bench`.
+#: The server's program, if it is neither on PATH nor installed by `make bench`.
 PROGRAM = "RESTATE_SERVER"
 
 
 @dataclass(frozen=True)
 class Restate(Side):
-    """Restate; ``handler`` is what is invoked, of restate_worker.py: one_round or all_rounds."""
+    """Restate; ``handler`` names what is invoked, of restate_worker.py: one_round or all_rounds."""
 
     handler: str = "all_rounds"
     share: ClassVar[float] = 0.5
 
     def missing(self) -> str | None:
         if program() is None:
-            return "restate-server is missing: neither on PATH nor in .venv/npm (npm install --prefix .venv/npm @restatedev/restate-server)"
+            return (
+                "restate-server is missing: neither on PATH nor in .venv/npm "
+                "(npm install --prefix .venv/npm @restatedev/restate-server)"
+            )
         return lacking("restate", "hypercorn")
 
     @contextmanager
@@ -68,8 +72,16 @@ class Restate(Side):
             workers = []
             for number, port in enumerate(ports):
                 command = python("-m", "benchmarks.sides.restate_worker", str(port))
-                workers.append(stack.enter_context(process(command, **tally.environment, **{NUMBER: str(number)})).pid)
-            until(lambda: answers(admin, "/health") and answers(ingress, "/restate/health"), "Restate's server", every=0.05)
+                workers.append(
+                    stack.enter_context(
+                        process(command, **tally.environment, **{NUMBER: str(number)})
+                    ).pid
+                )
+            until(
+                lambda: answers(admin, "/health") and answers(ingress, "/restate/health"),
+                "Restate's server",
+                every=0.05,
+            )
             until(lambda: tally.ready == len(workers), "Restate's services")
             for port in ports:
                 until(lambda port=port: registered(admin, port), "Restate's services", every=0.05)  # type: ignore[misc]
@@ -79,7 +91,9 @@ class Restate(Side):
 
             def begin(runs: int) -> None:
                 for _ in range(runs):
-                    body = json.dumps({"state": state_after(0, work.size), "done": 0, "rounds": work.rounds})
+                    body = json.dumps(
+                        {"state": state_after(0, work.size), "done": 0, "rounds": work.rounds}
+                    )
                     path = f"/runs{next(turns) % work.processes}/{self.handler}/send"
                     said = ask(entrance, "POST", path, body)
                     assert said in (200, 202), f"Restate answered {said} to {path}"
@@ -88,14 +102,23 @@ class Restate(Side):
 
 
 def program() -> Path | None:
-    """The server's program. The npm package's own command is a script around it, so the program itself is taken."""
+    """Return the server's program.
+
+    The command of the npm package is a script around it, so the program itself is used.
+    """
     named, on_path = os.environ.get(PROGRAM), shutil.which("restate-server")
-    installed = sorted(Path(sys.prefix, "npm", "node_modules", "@restatedev").glob("restate-server-*/bin/restate-server"))
-    return Path(named) if named else installed[0] if installed else Path(on_path) if on_path else None
+    installed = sorted(
+        Path(sys.prefix, "npm", "node_modules", "@restatedev").glob(
+            "restate-server-*/bin/restate-server"
+        )
+    )
+    return (
+        Path(named) if named else installed[0] if installed else Path(on_path) if on_path else None
+    )
 
 
 def free_ports(number: int) -> list[int]:
-    """So many ports of this machine that nobody uses now."""
+    """Return ``number`` free ports of this machine."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
         for each in sockets:
@@ -103,8 +126,10 @@ def free_ports(number: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-def ask(connection: http.client.HTTPConnection, method: str, path: str, body: str | None = None) -> int:
-    """The status of the answer."""
+def ask(
+    connection: http.client.HTTPConnection, method: str, path: str, body: str | None = None
+) -> int:
+    """Return the status of the response."""
     connection.request(method, path, body, {"content-type": "application/json"} if body else {})
     answer = connection.getresponse()
     answer.read()
@@ -112,13 +137,15 @@ def ask(connection: http.client.HTTPConnection, method: str, path: str, body: st
 
 
 def answers(port: int, path: str) -> bool:
-    """Whether who listens there says 200."""
+    """Return whether a server there responds with 200."""
     return _asked(port, "GET", path) == 200
 
 
 def registered(admin: int, port: int) -> bool:
-    """Whether the server knows the service at ``port`` now."""
-    return _asked(admin, "POST", "/deployments", json.dumps({"uri": f"http://127.0.0.1:{port}"})) in (200, 201)
+    """Return whether the server knows the service at ``port`` now."""
+    return _asked(
+        admin, "POST", "/deployments", json.dumps({"uri": f"http://127.0.0.1:{port}"})
+    ) in (200, 201)
 
 
 def _asked(port: int, method: str, path: str, body: str | None = None) -> int | None:

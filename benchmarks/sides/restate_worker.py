@@ -1,4 +1,4 @@
-"""One process of Restate's SDK, with a service of its own; the argument is its port."""
+"""One process of Restate's SDK, with a separate service; the argument is its port."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import restate
 from hypercorn.asyncio import serve
 from hypercorn.config import Config
 
-from benchmarks.sides.telling import number
+from benchmarks.sides.self_report import number
 from benchmarks.tally import stamp, tell_end, tell_ready
 from benchmarks.work import state_after
 
@@ -19,7 +19,7 @@ service = restate.Service(f"runs{number()}")
 
 @service.handler("one_round")
 async def one_round(context: restate.Context, run: dict[str, Any]) -> str:
-    """A round, which sends the next."""
+    """Play a round, and send the next."""
     stamp()
     done = run["done"] + 1
     state = state_after(done, len(run["state"]))
@@ -32,7 +32,7 @@ async def one_round(context: restate.Context, run: dict[str, Any]) -> str:
 
 @service.handler("all_rounds")
 async def all_rounds(context: restate.Context, run: dict[str, Any]) -> str:
-    """A run."""
+    """Play a run."""
     state, done = run["state"], run["done"]
     while done < run["rounds"]:
         done += 1
@@ -42,7 +42,7 @@ async def all_rounds(context: restate.Context, run: dict[str, Any]) -> str:
 
 
 def play(done: int, size: int) -> str:
-    """A round within a run."""
+    """Play a round within a run."""
     stamp()
     return state_after(done, size)
 

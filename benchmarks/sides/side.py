@@ -1,4 +1,4 @@
-"""Side: one way to play the rounds, with servers and workers of its own."""
+"""Sides: ways to play the rounds, each with its own servers and workers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from benchmarks.work import Work
 
 @dataclass
 class Session(ABC):
-    """A side that is up: its servers run, its workers are ready.
+    """A side that is up: its servers run, and its workers are ready.
 
     Attributes:
-        workers: process ids whose CPU time, and that of all they started, is the workers'.
-        servers: the same for what keeps the state.
-        redis: where the server is a Redis: it tells more.
-        every: seconds between two looks at how many runs have ended; a look must cost nothing beside the work.
+        workers: Process ids whose CPU time, with that of all they started, is the workers'.
+        servers: The same for the programs that store the state.
+        redis: The server, if it is a Redis, because that reports more.
+        every: Seconds between two checks of how many runs have ended. A check must cost almost
+            nothing compared with the work.
     """
 
     workers: list[int]
@@ -30,15 +31,18 @@ class Session(ABC):
 
     @abstractmethod
     def start(self, runs: int) -> None:
-        """Start so many runs; returns once they are handed over."""
+        """Start ``runs`` runs, and return when they are submitted."""
 
     @abstractmethod
     def ended(self) -> int:
-        """How many have ended since the side was up."""
+        """Return how many runs have ended since the side was up."""
 
     @abstractmethod
     def rounds(self) -> int:
-        """How many rounds those that ended really had, counted where they happened; called outside of the clock."""
+        """Return how many rounds the ended runs really had, counted where they happened.
+
+        It is called after the clock has stopped.
+        """
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,8 @@ class Side(ABC):
     """One way to play the rounds.
 
     Attributes:
-        name: unique; tells what differs from the other sides of its system.
-        share: how many of the work's runs it plays, as a part: a side that takes long says as much with fewer.
+        name: Unique; it says how this differs from the other sides of its system.
+        share: The part of the work's runs that it plays: for a slow side, fewer runs are enough.
     """
 
     name: str
@@ -55,8 +59,8 @@ class Side(ABC):
 
     @abstractmethod
     def missing(self) -> str | None:
-        """Why it cannot be measured here; None where it can."""
+        """Return why it cannot be measured here, or None if it can."""
 
     @abstractmethod
     def up(self, work: Work, tally: Tally) -> AbstractContextManager[Session]:
-        """Start servers and workers, which tell the tally; end them afterwards."""
+        """Start servers and workers, which report to the tally; stop them afterwards."""

@@ -1,4 +1,4 @@
-"""Controllers: they decide which command comes next."""
+"""Controllers: objects that decide which command a run executes next."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from flows.context import RoundContext
-from flows.errors import InvalidFlow
-from flows.names import Names
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import InvalidFlow
+from perdure.flows.names import Names
 
-#: A class of controllers, or a function that makes one; it is called with the settings of one flow by keyword.
+#: A controller class, or a function that returns a controller. It is called with a flow's settings
+#: as keyword arguments.
 Maker = Callable[..., "Controller"]
 
 registered_controllers: Names[Maker] = Names("controller")
@@ -18,57 +19,77 @@ _M = TypeVar("_M", bound=Maker)
 
 
 class InvalidController(InvalidFlow):
-    """Settings with which a controller cannot be made; ``faults`` says of each where it stands among the settings, and what is wrong."""
+    """The settings of a controller are invalid.
+
+    Attributes:
+        faults: Pairs of a setting's path and what is wrong with it.
+    """
 
     def __init__(self, faults: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
         self.faults = tuple(faults)
-        super().__init__("; ".join(f"{'.'.join(map(str, place))}: {message}" for place, message in faults))
+        super().__init__(
+            "; ".join(f"{'.'.join(map(str, place))}: {message}" for place, message in faults)
+        )
 
 
 class Controller(ABC):
-    """Decides the next command of a run. It holds no state of a run: any worker may ask any copy of it.
+    """A base class for what decides the next command of a run.
+
+    A controller holds no state of a run, so any worker may use its own copy.
 
     Attributes:
-        reads_errors: it can act on the text of an error, as a model or a person can. A command's exception, and a reply of its own that
-            cannot be carried out, are observations then. With False, for code, the round fails.
+        reads_errors: Whether it can act on the text of an error, as a model or a person can. If so,
+            a command's exception and an invalid reply of its own become observations. If not, as
+            for code, the round fails.
     """
 
     reads_errors: bool = False
 
     @property
     def missing(self) -> str | None:
-        """What this process lacks to decide with it, in a sentence (``it needs holdfast[ai], ...``); None where nothing is missing."""
+        """Why this process cannot decide with it; None if it can.
+
+        The text is a sentence such as ``it needs perdure[ai], ...``.
+        """
         return None
 
     @abstractmethod
     def decide(self, context: RoundContext) -> Any:
-        """The next decision, from nothing but ``context`` (``async def`` works too).
+        """Return the next decision, based on ``context`` alone (``async def`` works too).
 
         Returns:
-            ``Command``, ``Finish`` or ``Interrupt``; or a ``Turn``, which becomes part of the history before the Controller is asked
-            again; or a mapping, or JSON text of one, with ``command`` and ``command_args``; or a
-            list of ``Command`` and ``BadReply``, which are carried out and answered in turn.
+            One of ``Command``, ``Finish`` and ``Interrupt``. Or a ``Turn``, which is added to the
+                history before the controller is called again. Or a mapping with ``command`` and
+                ``command_args``, or JSON text of one. Or a list of ``Command`` and ``BadReply``,
+                whose items are executed and answered in turn.
 
         Raises:
-            BadReply: what was asked (a model, say) gave no usable reply; where it reads errors, the next round shows it this one.
-            RetryableError and anything else: the round is tried again. FatalError: the run ends errored.
+            BadReply: The source of the decision (a model, say) gave no usable reply. If it reads
+                errors, the next round shows it this one.
+            FatalError: The run ends errored.
+            Exception: RetryableError or any other error: the round is tried again.
         """
 
     def estimate(self, context: RoundContext) -> Mapping[str, float]:
-        """What one attempt of this round will spend, by name, rather too much than too little; from nothing but ``context``.
+        """Return what one attempt of this round will spend, by budget, based on ``context`` alone.
 
-        It is charged for attempts whose worker was lost, since nobody can say any more what they spent.
+        Too much is better than too little. The amounts are charged for attempts whose worker was
+        lost, since what they spent is unknown.
         """
         return {}
 
 
 def controller(name: str) -> Callable[[_M], _M]:
-    """Register a class of controllers, or a function that makes one, under ``name``, for flows written in YAML.
+    """Register a controller class, or a function that returns one, for flows written in YAML.
 
-    What such a flow says of its Controller (beside ``finish``) is passed by keyword. Raises InvalidFlow if another one has the name.
+    The keys under Controller in such a flow (except ``finish``) are passed as keyword arguments.
+
+    Raises:
+        InvalidFlow: Another controller has this name.
     """
 
     def keep(maker: _M) -> _M:
+        """Register the maker under the name."""
         registered_controllers.keep(name, maker)
         return maker
 

@@ -1,26 +1,27 @@
-"""A controller that follows a script: for tests and demonstrations."""
+"""A controller that follows a script, for tests and demonstrations."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from flows.context import RoundContext
-from flows.controllers import Controller, controller
-from flows.errors import FatalError, InvalidFlow
-from flows.outcomes import Interrupt
+from perdure.flows.context import RoundContext
+from perdure.flows.controllers import Controller, controller
+from perdure.flows.errors import FatalError, InvalidFlow
+from perdure.flows.outcomes import Interrupt
 
 
 @controller("scripted")
 class ScriptedController(Controller):
-    """Gives its replies one after the other, the same on every worker and every attempt.
+    """A controller that returns its replies in order, equal on every worker and attempt.
 
-    Which one comes next follows from the length of the history, since each reply that does not end the run adds
-    one turn. An ``Interrupt`` in the script asks before the reply that follows it.
+    The length of the history determines the next reply, since each reply that does not end the run
+    adds one turn. An ``Interrupt`` in the script is returned before the reply that follows it.
 
     Args:
-        replies: whatever ``Controller.decide`` may return.
-        reads_errors: True where it stands for a model: errors are observations then. A script itself is code.
+        replies: Values that ``Controller.decide`` may return.
+        reads_errors: True if the script stands for a model, so that errors are observations. A
+            script by itself is code.
     """
 
     def __init__(self, replies: Sequence[Any], reads_errors: bool = False) -> None:
@@ -31,16 +32,19 @@ class ScriptedController(Controller):
             if not isinstance(reply, Interrupt):
                 self.replies.append(reply)
             elif self.questions.setdefault(len(self.replies), reply) is not reply:
-                raise InvalidFlow("a script cannot ask twice in a row: nothing would tell the two answers apart")
+                raise InvalidFlow(
+                    "a script cannot contain two interrupts in a row: "
+                    "their answers could not be distinguished"
+                )
 
     def decide(self, context: RoundContext) -> Any:
-        """The reply whose turn it is; raises FatalError beyond the end of the script."""
+        """Return the next reply of the script; raises FatalError after its end."""
         turn = len(context.history)
         if turn in self.questions and not context.answered:
             return self.questions[turn]
         if turn >= len(self.replies):
             raise FatalError(
-                f"run {context.run_id}, step {context.step}: the script has {len(self.replies)} replies, "
-                f"and reply {turn + 1} was asked for; let it end with Finish"
+                f"run {context.run_id}, step {context.step}: the script has {len(self.replies)} "
+                f"replies, but reply {turn + 1} is needed; end the script with Finish"
             )
         return self.replies[turn]

@@ -1,8 +1,21 @@
-"""Executors: commands that ship, by name for flows written in YAML."""
+"""The commands that ship with the project. Flows written in YAML use them by name."""
 
-from flows.executors.artifacts import read_artifact
-from flows.executors.files import list_files, read_file, search_files, write_file
-from flows.executors.http import http_get
-from flows.executors.shell import run_shell
+from perdure.flows.executors.files import (
+    list_files,
+    read_artifact,
+    read_file,
+    search_files,
+    write_file,
+)
+from perdure.flows.executors.http import http_get
+from perdure.flows.executors.shell import run_shell
 
-__all__ = ["http_get", "list_files", "read_artifact", "read_file", "run_shell", "search_files", "write_file"]
+__all__ = [
+    "http_get",
+    "list_files",
+    "read_artifact",
+    "read_file",
+    "run_shell",
+    "search_files",
+    "write_file",
+]

@@ -1,4 +1,7 @@
-"""Commands that read and write files of the worker's workspace, and nothing outside it."""
+"""The command ``read_artifact``: reads a result that was too long for the history, in parts.
+
+Commands that read and write files in the worker's workspace, and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,18 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Any
 
-from flows.commands import command
-from flows.context import RoundContext
-from flows.executors.workspace import Workspace
+from perdure.flows.commands.command import command
+from perdure.flows.context import RoundContext
+from perdure.flows.executors.workspace import Workspace
 
-#: Bytes of a file that one reading returns: about 6,000 tokens, and, with what JSON adds, less than a result may have (``results.MOST``).
+#: Bytes of a file that one call returns: about 6,000 tokens. Even with JSON escapes this is less
+#: than a result may have (``results.MOST``).
 READ_BYTES = 24_000
-#: Bytes of a file that are looked at for a text; what is larger is data.
+#: Largest file, in bytes, that is searched for a text. Larger files are taken for data.
 SEARCHED_BYTES = 4 * 1024 * 1024
-#: Entries, or places found, that one command returns, and characters of a line that are shown.
+#: Maximum number of entries or matches that one command returns, and of characters shown of a line.
 ENTRIES, LINE = 500, 200
-#: Directories below which nothing is looked for: they hold what machines wrote.
+#: Directories that are not listed or searched, because their files are generated.
 SKIPPED = frozenset({".git", ".hg", ".venv", "__pycache__", "node_modules"})
 
 
@@ -28,35 +32,42 @@ class NoWorkspace(RuntimeError):
 
 
 def workspace_of(context: RoundContext) -> Workspace:
-    """The workspace of the worker that plays the round; raises NoWorkspace."""
+    """Return the workspace of the worker that runs the round.
+
+    Raises:
+        NoWorkspace: The worker was started without one.
+    """
     if context.workspace is None:
         raise NoWorkspace(
-            "this worker has no workspace; whoever starts it names a directory (HOLDFAST_WORKSPACE, or workspace in worker.toml)"
+            "this worker has no workspace: set PERDURE_WORKSPACE (or workspace in "
+            "worker.toml) to a directory"
         )
     return Workspace(context.workspace)
 
 
 @command(name="read_file", idempotent=True)
 def read_file(context: RoundContext, path: str, offset: int = 0) -> dict[str, Any]:
-    """Read a text file of the workspace, from the byte `offset` on; long ones in parts."""
+    """Read a text file of the workspace, from byte `offset` on; long files in parts."""
     begin = max(0, offset)
     with workspace_of(context).open(path) as file:
         size = os.fstat(file).st_size
         os.lseek(file, begin, os.SEEK_SET)
         data = os.read(file, READ_BYTES)
     if b"\0" in data:
-        raise ValueError(f"{path!r} is no text: it holds NUL bytes ({size} bytes in all)")
+        raise ValueError(
+            f"{path!r} is not a text file: it contains NUL bytes (file size: {size} bytes)"
+        )
     end = begin + len(data)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data, final=end >= size)
-    end -= len(decoder.getstate()[0])  # a character that the part would cut in two begins the next one
-    told: dict[str, Any] = {"path": path, "text": text, "bytes": size}
-    return told if end >= size else {**told, "next_offset": end}
+    end -= len(decoder.getstate()[0])  # a character cut in two goes into the next part
+    part: dict[str, Any] = {"path": path, "text": text, "bytes": size}
+    return part if end >= size else {**part, "next_offset": end}
 
 
 @command(name="write_file", idempotent=True)
 def write_file(context: RoundContext, path: str, text: str) -> dict[str, Any]:
-    """Write a text file of the workspace whole, in place of what is there, or not at all; missing directories are made."""
+    """Write a text file of the workspace as a whole, replacing it; creates missing directories."""
     data = text.encode("utf-8", "replace")
     workspace_of(context).write(path, data)
     return {"path": path, "bytes": len(data)}
@@ -64,62 +75,86 @@ def write_file(context: RoundContext, path: str, text: str) -> dict[str, Any]:
 
 @command(name="list_files", idempotent=True)
 def list_files(context: RoundContext, path: str = ".", pattern: str = "*") -> dict[str, Any]:
-    """List files under a directory of the workspace whose name or path matches `pattern` (`*.py`, `src/*`)."""
-    found: list[dict[str, Any]] = []
+    """List the files under a directory whose name or path matches `pattern` (`*.py`, `src/*`)."""
+    files: list[dict[str, Any]] = []
     with workspace_of(context).directory(path) as top:
         for name, file in _files(top, context):
             if fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("/")[2], pattern):
-                if len(found) == ENTRIES:
-                    return {"files": found, "cut": f"the first {ENTRIES}; there are more: name a directory or a narrower pattern"}
-                found.append({"path": _shown(name), "bytes": file.st_size})
-    return {"files": found}
+                if len(files) == ENTRIES:
+                    return {
+                        "files": files,
+                        "cut": f"only the first {ENTRIES} are listed: name a directory or a "
+                        "narrower pattern",
+                    }
+                files.append({"path": _shown(name), "bytes": file.st_size})
+    return {"files": files}
 
 
 @command(name="search_files", idempotent=True)
-def search_files(context: RoundContext, text: str, path: str = ".", pattern: str = "*") -> dict[str, Any]:
-    """Find lines that hold `text` (as it stands, no expression) in files under a directory of the workspace that match `pattern`.
+def search_files(
+    context: RoundContext, text: str, path: str = ".", pattern: str = "*"
+) -> dict[str, Any]:
+    """Find lines that contain `text` (literally, not a regex) in files that match `pattern`.
 
-    What is larger than ``SEARCHED_BYTES`` or cannot be read is not searched, and the result says of how many files that is so.
+    Files that are larger than ``SEARCHED_BYTES`` or cannot be read are not searched. The result
+    contains their number.
     """
     if not text:
-        raise ValueError("the text to look for should not be empty")
-    found: list[dict[str, Any]] = []
+        raise ValueError("text is empty; expected the text to search for")
+    matches: list[dict[str, Any]] = []
     unsearched = 0
     workspace = workspace_of(context)
     with workspace.directory(path) as top:
         for name, file in _files(top, context):
             if not (fnmatchcase(name, pattern) or fnmatchcase(name.rpartition("/")[2], pattern)):
                 continue
-            lines = None if file.st_size > SEARCHED_BYTES else _lines(workspace, f"{path}/{name}", text)
+            lines = (
+                None if file.st_size > SEARCHED_BYTES else _lines(workspace, f"{path}/{name}", text)
+            )
             unsearched += lines is None
             for number, line in lines or ():
-                if len(found) == ENTRIES:
-                    return {"places": found, "cut": f"the first {ENTRIES}; there are more: name a directory or a longer text"}
-                found.append({"path": _shown(name), "line": number, "text": line})
-    return {"places": found, "not_searched": f"{unsearched} files, too large or not readable"} if unsearched else {"places": found}
+                if len(matches) == ENTRIES:
+                    return {
+                        "places": matches,
+                        "cut": f"only the first {ENTRIES} are listed: name a directory or a longer "
+                        "text",
+                    }
+                matches.append({"path": _shown(name), "line": number, "text": line})
+    return (
+        {"places": matches, "not_searched": f"{unsearched} files, too large or not readable"}
+        if unsearched
+        else {"places": matches}
+    )
 
 
 def _files(top: int, context: RoundContext) -> Iterator[tuple[str, os.stat_result]]:
-    """Plain files under an open directory, by their path below it, in order. Links are not followed."""
+    """Yield the regular files under an open directory, sorted, by their path below it.
+
+    Symbolic links are not followed.
+    """
     for directory, below, names, descriptor in os.fwalk(".", dir_fd=top, follow_symlinks=False):
         context.raise_if_stopped()
         below[:] = sorted(name for name in below if name not in SKIPPED)
         for name in sorted(names):
             try:
-                found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             except FileNotFoundError:
-                continue  # gone since
-            if stat.S_ISREG(found.st_mode):
-                yield os.path.normpath(f"{directory}/{name}"), found
+                continue  # deleted since the directory was listed
+            if stat.S_ISREG(status.st_mode):
+                yield os.path.normpath(f"{directory}/{name}"), status
 
 
 def _lines(workspace: Workspace, path: str, text: str) -> list[tuple[int, str]] | None:
-    """Numbers and beginnings of the lines of a file that hold ``text``; none of a file that is no text; None if it cannot be read."""
+    """Return number and beginning of each line of a file that contains ``text``.
+
+    Returns:
+        An empty list for a file that is not text; None if the file cannot be read.
+    """
     try:
         with workspace.open(path) as file, os.fdopen(os.dup(file), "rb") as opened:
             data = opened.read(SEARCHED_BYTES)
     except FileNotFoundError:
-        return []  # gone since
+        return []  # deleted since the directory was listed
     except OSError:
         return None
     if b"\0" in data or text.encode("utf-8", "replace") not in data:
@@ -129,5 +164,26 @@ def _lines(workspace: Workspace, path: str, text: str) -> list[tuple[int, str]] 
 
 
 def _shown(name: str) -> str:
-    """A file's name as JSON can hold it: bytes that are no UTF-8 as ``\\xNN``."""
+    """Return a file's name in a form that JSON can hold: bytes that are not UTF-8 as ``\\xNN``."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+#: Characters that one call returns. Even with JSON escapes this is less than a result may have
+#: (``perdure.flows.summaries.MOST``).
+PART = 24_000
+
+
+@command(name="read_artifact", idempotent=True)
+def read_artifact(context: RoundContext, name: str, offset: int = 0) -> dict[str, Any]:
+    """Read a result that was cut, by its artifact's name, from character `offset` on, in parts."""
+    try:
+        text = context.artifact(name)
+    except KeyError as error:
+        raise ValueError(
+            f"this run has no artifact {name!r}; a result that was cut contains the name of "
+            "its artifact"
+        ) from error
+    begin = min(max(0, offset), len(text))
+    end = begin + PART
+    part: dict[str, Any] = {"artifact": name, "text": text[begin:end], "characters": len(text)}
+    return part if end >= len(text) else {**part, "next_offset": end}

@@ -1,4 +1,4 @@
-"""http_get: read a page of the public internet; nothing of the worker's own network."""
+"""The command ``http_get``: reads a page of the public internet, never of the worker's network."""
 
 from __future__ import annotations
 
@@ -14,44 +14,59 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from flows.commands import command
-from flows.context import RoundContext
-from flows.errors import RoundStopped
-from flows.executors.addresses import Address, ForbiddenAddress, is_foreign, resolve
+from perdure.flows.commands.command import command
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import RoundStopped
+from perdure.flows.executors.public_addresses import Address, ForbiddenAddress, is_foreign, resolve
 
-#: Bytes of a page that are read: about 25,000 tokens; and seconds that one command may take, redirects and all.
+#: Maximum bytes read of a page (about 25,000 tokens), and seconds for the whole command, including
+#: redirects.
 PAGE_BYTES, SECONDS = 100_000, 20.0
-#: Redirects that are followed.
+#: Maximum number of redirects.
 REDIRECTS = 5
-HEADERS = {"User-Agent": "holdfast", "Accept": "text/*, application/json", "Accept-Encoding": "identity"}
-#: How often the clock and the cancel token are looked at, in seconds.
+HEADERS = {
+    "User-Agent": "perdure",
+    "Accept": "text/*, application/json",
+    "Accept-Encoding": "identity",
+}
+#: Seconds between two checks of the clock and of the cancel token.
 _SLICE = 0.05
 _PORTS = {"http": 80, "https": 443}
-#: Codecs that are no charsets of pages: some make what is no text, or take a time that grows with the square of the length.
+#: Python codecs that are refused as a page's charset. Some do not produce text, and some take time
+#: that grows with the square of the length.
 _NO_CHARSETS = frozenset(
-    {"idna", "punycode", "raw-unicode-escape", "raw_unicode_escape", "undefined", "unicode-escape", "unicode_escape", "utf-7"}
+    {
+        "idna",
+        "punycode",
+        "raw-unicode-escape",
+        "raw_unicode_escape",
+        "undefined",
+        "unicode-escape",
+        "unicode_escape",
+        "utf-7",
+    }
 )
 _MOVED = frozenset({301, 302, 303, 307, 308})
 
 
 class NotFetched(OSError):
-    """The page could not be read; says why."""
+    """The page could not be read. The message says why."""
 
 
 @command(name="http_get", idempotent=True)
 def http_get(context: RoundContext, url: str) -> dict[str, Any]:
-    """Read a page of the public internet (http or https); long ones are cut."""
+    """Read a page of the public internet (http or https); long pages are cut."""
     return Fetcher().get(url, context.cancelled)
 
 
 @dataclass
 class Fetcher:
-    """Reads pages.
+    """A reader of web pages.
 
     Attributes:
-        allowed: which addresses may be connected to.
-        seconds, page_bytes: see ``SECONDS`` and ``PAGE_BYTES``.
-        tls: how servers prove who they are.
+        allowed: Decides whether an address may be connected to.
+        seconds, page_bytes: See ``SECONDS`` and ``PAGE_BYTES``.
+        tls: The settings by which servers' certificates are verified.
     """
 
     allowed: Callable[[Address], bool] = is_foreign
@@ -60,12 +75,14 @@ class Fetcher:
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
 
     def get(self, url: str, cancelled: threading.Event | None = None) -> dict[str, Any]:
-        """The page: ``url`` (after redirects), ``status``, ``type``, ``text``, and ``cut`` where it was longer.
+        """Return the page: ``url`` (after redirects), ``status``, ``type`` and ``text``.
+
+        The result also has ``cut`` if the page was longer than ``page_bytes``.
 
         Raises:
             RoundStopped: ``cancelled`` was set.
-            ForbiddenAddress: it, or a redirect, leads to an address that is not allowed.
-            NotFetched: the URL cannot be read, or nobody answers in time.
+            ForbiddenAddress: The URL or a redirect leads to an address that is not allowed.
+            NotFetched: The URL cannot be read, or the server does not answer in time.
         """
         end = time.monotonic() + self.seconds
         cancelled = cancelled or threading.Event()
@@ -77,22 +94,31 @@ class Fetcher:
                 raise
             except (OSError, http.client.HTTPException, ValueError) as error:
                 if cancelled.is_set():
-                    raise RoundStopped(f"nobody wants the round any more, so {parts.hostname} is left") from error
+                    raise RoundStopped(
+                        f"the round was cancelled; the request to {parts.hostname} was given up"
+                    ) from error
                 late = f" within {self.seconds:g} s" if time.monotonic() >= end else ""
-                raise NotFetched(f"{parts.hostname} gave no page{late}: {str(error) or type(error).__name__}") from error
+                raise NotFetched(
+                    f"no page from {parts.hostname}{late}: {str(error) or type(error).__name__}"
+                ) from error
             if isinstance(answer, dict):
                 return {"url": url, **answer}
             url = urljoin(url, answer)
         raise NotFetched(f"more than {REDIRECTS} redirects, the last one to {url[:200]}")
 
-    def _ask(self, parts: SplitResult, end: float, cancelled: threading.Event) -> dict[str, Any] | str:
-        """The page, or where it has moved to."""
+    def _ask(
+        self, parts: SplitResult, end: float, cancelled: threading.Event
+    ) -> dict[str, Any] | str:
+        """Return the page, or the URL that it redirects to."""
         host, port = str(parts.hostname), parts.port or _PORTS[parts.scheme]
         connection = http.client.HTTPConnection(host, port)
         connection.sock = self._connect(resolve(host, port, self.allowed), port, end)
         if parts.scheme == "https":
-            # Not shaken hands yet: whoever does so a byte at a time is cut off, too.
-            connection.sock = self.tls.wrap_socket(connection.sock, server_hostname=host, do_handshake_on_connect=False)
+            # The handshake happens below, where a server that sends it a byte at a time is cut off
+            # too.
+            connection.sock = self.tls.wrap_socket(
+                connection.sock, server_hostname=host, do_handshake_on_connect=False
+            )
         with connection.sock as sock, _cut_off(sock, end, cancelled):
             if isinstance(sock, ssl.SSLSocket):
                 sock.do_handshake()
@@ -104,30 +130,44 @@ class Fetcher:
                 return moved
             data = response.read(self.page_bytes + 1)
         if cancelled.is_set():
-            raise RoundStopped(f"nobody wants the round any more, so {host} is not read on")
-        if time.monotonic() >= end:  # what was read may be no more than the beginning
-            raise TimeoutError("it did not come to its end")
+            raise RoundStopped(f"the round was cancelled; the request to {host} was given up")
+        if time.monotonic() >= end:  # the data may be incomplete
+            raise TimeoutError("the page was not complete in time")
         text = _text(data[: self.page_bytes], response.headers.get_content_charset("utf-8"))
-        page: dict[str, Any] = {"status": response.status, "type": response.headers.get_content_type(), "text": text}
-        return page if len(data) <= self.page_bytes else {**page, "cut": f"the first {self.page_bytes} bytes"}
+        page: dict[str, Any] = {
+            "status": response.status,
+            "type": response.headers.get_content_type(),
+            "text": text,
+        }
+        return (
+            page
+            if len(data) <= self.page_bytes
+            else {**page, "cut": f"the first {self.page_bytes} bytes"}
+        )
 
     @staticmethod
     def _connect(addresses: list[Address], port: int, end: float) -> socket.socket:
-        """A connection to the first address that takes one. To the address, not to the name: that could mean another by now."""
-        failed: OSError = TimeoutError("no address answered")
+        """Return a connection to the first address that accepts one.
+
+        This connects to the checked address, not to the name, which could resolve to another
+        address by now.
+        """
+        last_error: OSError = TimeoutError("no address answered")
         for address in addresses:
             try:
-                return socket.create_connection((str(address), port), timeout=max(0.001, end - time.monotonic()))
+                return socket.create_connection(
+                    (str(address), port), timeout=max(0.001, end - time.monotonic())
+                )
             except OSError as error:
-                failed = error
-        raise failed
+                last_error = error
+        raise last_error
 
 
 def _text(data: bytes, charset: str) -> str:
-    """The page as text that JSON can hold, whatever charset it claims."""
+    """Return the page as text that JSON can hold, whatever charset it claims."""
     try:
-        known = codecs.lookup(charset).name not in _NO_CHARSETS
-        text = data.decode(charset if known else "utf-8", "replace")
+        is_charset = codecs.lookup(charset).name not in _NO_CHARSETS
+        text = data.decode(charset if is_charset else "utf-8", "replace")
     except (LookupError, ValueError):
         text = data.decode("utf-8", "replace")
     return text.encode("utf-8", "replace").decode("utf-8")
@@ -138,24 +178,29 @@ def _checked(url: str) -> SplitResult:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise NotFetched(f"{url[:200]!r} is no URL: {error}") from error
+        raise NotFetched(f"{url[:200]!r} is not a valid URL: {error}") from error
     if parts.scheme not in _PORTS or not parts.hostname or port == 0:
         raise NotFetched(f"{url[:200]!r} should begin with http:// or https:// and name a host")
     if parts.username is not None or parts.password is not None:
-        raise NotFetched("a URL with a user or a password is not read")
+        raise NotFetched("URLs with a user or a password are not accepted")
     return parts
 
 
 @contextmanager
 def _cut_off(connection: socket.socket, end: float, cancelled: threading.Event) -> Iterator[None]:
-    """Shut the connection down when the time is over or the round is not wanted: a server may send a byte now and then for ever."""
+    """Shut the connection down when the time is over or the round is cancelled.
+
+    Without this, a server that sends one byte now and then could hold the round for ever.
+    """
     over = threading.Event()
 
     def watch() -> None:
+        """Shut the connection down as soon as the time is over or the round is cancelled."""
         while not over.wait(_SLICE):
             if cancelled.is_set() or time.monotonic() >= end:
+                # The method of the base class also works for TLS: it skips the closing handshake.
                 with suppress(OSError):
-                    socket.socket.shutdown(connection, socket.SHUT_RDWR)  # of an encrypted one too, without its farewell
+                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
                 return
 
     watcher = threading.Thread(target=watch, name="http-get-watch", daemon=True)

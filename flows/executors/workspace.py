@@ -1,8 +1,11 @@
-"""Workspace: a directory that the commands of a flow may read and write, and cannot leave.
+"""The workspace: a directory that the commands of a flow may read and write, but cannot leave.
 
-A path is walked one name at a time, each opened relative to the directory before it and never through a symbolic link. A link
-is read instead, and walked in its turn, so it may lead anywhere inside. What somebody else renames or links meanwhile can make a
-walk fail; it cannot make it end outside, for there is no moment between a check and the use of what was checked.
+A path is walked one name at a time. Each name is opened relative to the directory before it and
+never through a symbolic link. The walk reads a symbolic link and follows it name by name in the
+same way. A link may therefore lead anywhere inside.
+
+If another process renames or links something meanwhile, the walk may fail, but it cannot end
+outside: there is no time between the check of a name and its use.
 """
 
 from __future__ import annotations
@@ -16,61 +19,70 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-#: Links that one path may lead over, as Linux has it (path_resolution(7)).
+#: Maximum number of symbolic links in one path, as in Linux (path_resolution(7)).
 MAX_LINKS = 40
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class OutsideWorkspace(PermissionError):
-    """The path leads out of the workspace, or to something that is no plain file or directory."""
+    """The path leads out of the workspace, or to something other than a file or directory."""
 
 
 class Workspace:
-    """A directory that holds what its users may see.
+    """A directory with the files that its users may see.
 
     Args:
-        root: an existing directory.
+        root: An existing directory.
 
     Raises:
-        NotADirectoryError: there is none.
+        NotADirectoryError: The directory does not exist.
     """
 
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).resolve()
         if not self.root.is_dir():
-            raise NotADirectoryError(f"the workspace should be a directory that is there: {root}")
+            raise NotADirectoryError(f"the workspace is not an existing directory: {root}")
 
     @contextmanager
     def open(self, path: str, flags: int = os.O_RDONLY, *, parents: bool = False) -> Iterator[int]:
-        """A descriptor of a plain file, closed at the end.
+        """Open a regular file and yield its descriptor, which is closed at the end.
 
         Args:
-            path: relative to the workspace; one that begins with ``/`` is taken to begin there too.
-            flags: of ``os.open``.
-            parents: make the directories on the way that are missing.
+            path: Relative to the workspace. A leading ``/`` means the workspace too.
+            flags: As for ``os.open``.
+            parents: Create missing directories on the way.
 
         Raises:
-            OutsideWorkspace: see there. OSError: as ``os.open``.
+            OutsideWorkspace: See there.
+            OSError: As ``os.open``.
         """
         with self._walk(path, parents=parents) as (directory, name):
-            # Not blocking: a pipe without a writer, put here by somebody, must not hold up the round.
-            file = _open(path, name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, directory)
+            # O_NONBLOCK: a pipe without a writer must not block the round.
+            file = _open(
+                path, name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, directory
+            )
             try:
                 if not stat.S_ISREG(os.fstat(file).st_mode):
-                    raise OutsideWorkspace(f"{path!r} is no plain file")
+                    raise OutsideWorkspace(f"{path!r} is not a regular file")
                 yield file
             finally:
                 os.close(file)
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a plain file whole: a reader, and whoever comes after a crash, finds the old content or the new, never a part.
+        """Write a regular file atomically: readers see the old content or the new one.
 
-        Missing directories are made; a file that is there keeps its mode. Raises as ``open``.
+        This holds after a crash too. Missing directories are created, and an existing file keeps
+        its mode. Raises as ``open``.
         """
         with self._walk(path, parents=True) as (directory, name):
             mode = _mode(path, name, directory)
-            draft = f".holdfast-{secrets.token_hex(8)}"
-            file = _open(path, draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, directory)
+            draft = f".perdure-{secrets.token_hex(8)}"
+            file = _open(
+                path,
+                draft,
+                os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+                directory,
+            )
             try:
                 with os.fdopen(file, "wb") as opened:
                     opened.write(data)
@@ -87,7 +99,7 @@ class Workspace:
 
     @contextmanager
     def directory(self, path: str = ".") -> Iterator[int]:
-        """A descriptor of a directory, closed at the end; raises as ``open``."""
+        """Open a directory and yield its descriptor, closed at the end; raises as ``open``."""
         with self._walk(path) as (directory, name):
             file = _open(path, name, _DIRECTORY, directory)
             try:
@@ -97,9 +109,9 @@ class Workspace:
 
     @contextmanager
     def _walk(self, path: str, *, parents: bool = False) -> Iterator[tuple[int, str]]:
-        """The directory in which the last name of ``path`` stands, links followed, and that name."""
+        """Follow ``path`` and its links, and yield the last name's directory and that name."""
         if "\0" in path:
-            raise OutsideWorkspace("a path holds no NUL")
+            raise OutsideWorkspace("the path contains a NUL byte")
         names, links = deque(_names(path)), 0
         opened = [os.open(self.root, _DIRECTORY)]
         try:
@@ -117,7 +129,10 @@ class Workspace:
                     if links > MAX_LINKS:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
                     if target.startswith("/"):
-                        raise OutsideWorkspace(f"{path!r} leads over a link to {target!r}; only relative links are followed")
+                        raise OutsideWorkspace(
+                            f"{path!r} contains a link to {target!r}; "
+                            "only relative links are followed"
+                        )
                     names.extendleft(reversed(_names(target)))
                 elif names:
                     if parents:
@@ -136,7 +151,7 @@ def _names(path: str) -> list[str]:
 
 
 def _link(name: str, directory: int) -> str | None:
-    """Where the link leads; None of what is no link, or not there."""
+    """Return the target of a symbolic link; None if the name is not a link or does not exist."""
     try:
         return os.readlink(name, dir_fd=directory)
     except OSError as error:
@@ -146,18 +161,24 @@ def _link(name: str, directory: int) -> str | None:
 
 
 def _mode(path: str, name: str, directory: int) -> int | None:
-    """The permissions of the plain file that is there; None where nothing is."""
+    """Return the permissions of the existing file; None if there is no file.
+
+    Raises:
+        OSError: The name is not a regular file, or the file is not writable.
+    """
     try:
-        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    if not stat.S_ISREG(found.st_mode):
-        raise OutsideWorkspace(f"{path!r} is no plain file")
-    if not os.access(name, os.W_OK, dir_fd=directory, effective_ids=os.access in os.supports_effective_ids):
+    if not stat.S_ISREG(status.st_mode):
+        raise OutsideWorkspace(f"{path!r} is not a regular file")
+    if not os.access(
+        name, os.W_OK, dir_fd=directory, effective_ids=os.access in os.supports_effective_ids
+    ):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-    return stat.S_IMODE(found.st_mode)
+    return stat.S_IMODE(status.st_mode)
 
 
 def _make(name: str, directory: int) -> None:
@@ -171,6 +192,6 @@ def _open(path: str, name: str, flags: int, directory: int) -> int:
     try:
         return os.open(name, flags, 0o644, dir_fd=directory)
     except OSError as error:
-        if error.errno == errno.ELOOP:  # it has become a link since it was looked at
+        if error.errno == errno.ELOOP:  # it became a link after the check
             raise OutsideWorkspace(f"{path!r} was changed while it was opened") from error
         raise OSError(error.errno, os.strerror(error.errno or 0), path) from error

@@ -1,1 +1,1 @@
-"""Flows that ship, one module each, imported when first asked for."""
+"""Flows that ship with the project, one module each. A module is imported on first use."""

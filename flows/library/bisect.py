@@ -1,7 +1,8 @@
-"""``bisect``: find the commit that broke something, by testing ever the commit that halves what is left.
+"""The flow ``bisect``: finds the commit that broke something.
 
-The controller chooses the commit, the executor tests it. All a run knows are its inputs, the commits they named at
-first, and the verdicts in its history; so any process may play any round, and a round played twice decides the same.
+The controller chooses the commit that halves the remaining ones, and the executor tests it. A run
+knows only its inputs, the commits that they named at first, and the verdicts in its history. Any
+process may therefore run any round, and a repeated round decides the same.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
-from flows.commands import command
-from flows.context import RoundContext
-from flows.controller_executor import ControllerExecutorFlow
-from flows.errors import FatalError
-from flows.library.git.bounds import Bounds
-from flows.library.git.repository import Repository
-from flows.library.git.trials import Trials
-from flows.library.git.verdict import Verdict, judge
-from flows.library.git.worktree import remove_abandoned, worktrees_root
-from flows.outcomes import Command, Finish
-from flows.registry import register
+from perdure.flows.commands.command import command
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import FatalError
+from perdure.flows.library.git.bounds import Bounds
+from perdure.flows.library.git.repository import Repository
+from perdure.flows.library.git.trials import Trials
+from perdure.flows.library.git.verdict import CommitTest, judge
+from perdure.flows.library.git.worktree import remove_abandoned, worktrees_root
+from perdure.flows.outcomes import Command, Finish
+from perdure.flows.registry import register
+from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
 
-#: Exit codes of a shell that cannot run the command at all; at every commit, most likely.
+#: Exit codes of a shell that cannot run the command at all. This is most likely so at every commit.
 CANNOT_RUN = (126, 127)
 
 Text = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00]*$")]
@@ -31,9 +32,15 @@ Text = Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\x00]*$")]
 
 @register("bisect")
 class Bisect(ControllerExecutorFlow):
-    """Find the first bad commit of a git repository with a test command; answers as ``git bisect run`` does."""
+    """Find the first bad commit of a git repository with a test command.
 
-    description = "Find the first bad commit of a git repository; needs no model. Runs the given shell command."
+    The answer is the same as from ``git bisect run``.
+    """
+
+    description = (
+        "Find the first bad commit of a git repository; needs no model. "
+        "Runs the given shell command."
+    )
     runs_shell = True
     max_rounds = None
 
@@ -42,20 +49,25 @@ class Bisect(ControllerExecutorFlow):
 
         model_config = ConfigDict(extra="forbid")
 
-        repo: Text = Field(description="Path of the repository as the workers see it; a relative one is taken from where it is submitted.")
+        repo: Text = Field(
+            description="Path of the repository on the workers; a relative path is resolved where "
+            "the run is submitted."
+        )
         good: Text | Annotated[list[Text], Field(min_length=1)] = Field(
-            description="A revision, or several, from before the fault; each an ancestor of the bad one."
+            description="One or more revisions from before the fault; each must be an ancestor of "
+            "the bad one."
         )
         bad: Text = Field(description="A revision that has the fault.")
         test: Text = Field(
-            description="A shell command, run at the top of a fresh checkout. Exit code 0: good; 125: this commit cannot be tested, "
-            "skip it; others below 128: bad."
+            description="A shell command, run at the top of a fresh checkout. Exit code 0: good; "
+            "125: this commit cannot be tested, skip it; others below 128: bad."
         )
         timeout: float = Field(
             default=300.0,
             gt=0,
             allow_inf_nan=False,
-            description="Seconds for one test; one that takes longer is killed and its commit skipped.",
+            description="Seconds for one test. A test that takes longer is killed, "
+            "and its commit skipped.",
         )
 
         @field_validator("repo")
@@ -70,7 +82,7 @@ class Bisect(ControllerExecutorFlow):
         """Choose the next commit to test, or name the first bad one.
 
         Raises:
-            FatalError: there is nothing to bisect, or the test cannot be run; see ``Bounds.of``.
+            FatalError: There is nothing to bisect (see ``Bounds.of``), or the test cannot be run.
         """
         inputs = self.Inputs.model_validate(dict(context.inputs))
         repository = Repository.open(inputs.repo)
@@ -84,23 +96,43 @@ class Bisect(ControllerExecutorFlow):
         context.remember("steps", halving.steps)
         if halving.commit is None:
             return Finish(_answer(repository, good, bad, halving.left, trials))
-        context.progress(trials.tests, trials.tests + halving.steps, f"{_commits(halving.left)} left, about {_tests(halving.steps)} to go")
-        return Command("test_commit", {"commit": halving.commit}, extras={"left": halving.left, "steps": halving.steps})
+        context.progress(
+            trials.tests,
+            trials.tests + halving.steps,
+            f"{_commits(halving.left)} left, about {_tests(halving.steps)} to go",
+        )
+        return Command(
+            "test_commit",
+            {"commit": halving.commit},
+            extras={"left": halving.left, "steps": halving.steps},
+        )
 
     @command(idempotent=True)
-    def test_commit(self, context: RoundContext, commit: str) -> Verdict:
-        """Test one commit in a worktree of its own; see ``judge``."""
+    def test_commit(self, context: RoundContext, commit: str) -> CommitTest:
+        """Test one commit in its own worktree; see ``judge``."""
         inputs = self.Inputs.model_validate(dict(context.inputs))
         root = worktrees_root()
         for name in remove_abandoned(root):
-            context.logger.info("removed worktree %s, whose owner is dead", name)
+            context.logger.info("removed worktree %s, whose worker process has ended", name)
         left = context.values.get("left")
-        context.progress(0, None, f"testing {commit[:12]}" + (f", {_commits(left)} left" if left else ""))
+        context.progress(
+            0, None, f"testing {commit[:12]}" + (f", {_commits(left)} left" if left else "")
+        )
         repository = Repository.open(inputs.repo)
-        return judge(repository, commit, inputs.test, root=root, timeout=inputs.timeout, cancelled=context.cancelled)
+        return judge(
+            repository,
+            commit,
+            inputs.test,
+            root=root,
+            timeout=inputs.timeout,
+            cancelled=context.cancelled,
+        )
 
     def _bounds(self, context: RoundContext, repository: Repository, inputs: Inputs) -> Bounds:
-        """The commits that the revisions named in the first round: branches may move later, the run's bounds do not."""
+        """Return the commits that the revisions named in the first round.
+
+        Branches may move later, but the run keeps its bounds.
+        """
         remembered = context.values.get("bounds")
         if remembered is not None:
             return Bounds.model_validate(remembered)
@@ -110,27 +142,50 @@ class Bisect(ControllerExecutorFlow):
         return bounds
 
     def _must_try_a_good_one(self, trials: Trials, bounds: Bounds) -> bool:
-        """A test that the shell cannot run would call every commit bad; so see whether a good one differs, as git does."""
+        """Return whether a good commit must be tested next, as git does.
+
+        A test that the shell cannot run would call every commit bad. The test of a good commit
+        shows whether that is so.
+
+        Raises:
+            FatalError: The test cannot be run at the good commit either.
+        """
         if trials.first_exit not in CANNOT_RUN:
             return False
         if trials.of_good is None:
             return True
         if trials.of_good.exit in CANNOT_RUN:
             raise FatalError(
-                f"the test command cannot be run (exit code {trials.of_good.exit}, also at the good commit {bounds.good[0]}); "
-                f"it runs at the top of a fresh checkout and must be found from there. Its last words: {trials.of_good.tail.strip()[-300:]}"
+                f"the test command cannot be run (exit code {trials.of_good.exit}, "
+                f"also at the good commit {bounds.good[0]}); "
+                f"it runs at the top of a fresh checkout and must be found from there. "
+                f"Its last output: {trials.of_good.tail.strip()[-300:]}"
             )
         return False
 
 
-def _answer(repository: Repository, good: list[str], bad: str, left: int, trials: Trials) -> dict[str, Any]:
+def _answer(
+    repository: Repository, good: list[str], bad: str, left: int, trials: Trials
+) -> dict[str, Any]:
     counts = {"tests": trials.tests, "skipped": len(trials.skipped)}
     if left == 1:
         line = repository.line(bad)
-        text = f"{bad[:12]} by {line.author} is the first bad commit: {line.subject} ({_tests(trials.tests)})"
-        return {"commit": bad, "author": line.author, "subject": line.subject, **counts, "text": text}
+        text = (
+            f"{bad[:12]} by {line.author} is the first bad commit: "
+            f"{line.subject} ({_tests(trials.tests)})"
+        )
+        return {
+            "commit": bad,
+            "author": line.author,
+            "subject": line.subject,
+            **counts,
+            "text": text,
+        }
     candidates = repository.candidates(bad, good)
-    text = f"the first bad commit is one of {_commits(left)}: {bad[:12]} or one before it that could not be tested ({_tests(trials.tests)})"
+    text = (
+        f"the first bad commit is one of {_commits(left)}: {bad[:12]} or one before it that "
+        f"could not be tested ({_tests(trials.tests)})"
+    )
     return {"candidates": candidates, **counts, "text": text}
 
 

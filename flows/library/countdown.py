@@ -1,36 +1,52 @@
-"""countdown: a run that does nothing, as slowly as asked; to try stopping, interrupting and killing workers on."""
+"""The flow ``countdown``: does nothing, as slowly as requested.
+
+It is for trying out stop, interrupts and killed workers.
+"""
 
 from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from flows.commands import command
-from flows.context import RoundContext
-from flows.controller_executor import ControllerExecutorFlow
-from flows.errors import RoundStopped
-from flows.outcomes import Command, Finish
-from flows.registry import register
+from perdure.flows.commands.command import command
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import RoundStopped
+from perdure.flows.outcomes import Command, Finish
+from perdure.flows.registry import register
+from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
 
 
 @register("countdown")
 class Countdown(ControllerExecutorFlow):
-    """Counts ``rounds`` down to nothing, pausing ``seconds`` at each number."""
+    """Count ``rounds`` down to 0, with a pause of ``seconds`` at each number."""
 
-    description = "Counts down, pausing at each number; to try stop, interrupts and lost workers on."
+    description = (
+        "Counts down with a pause at each number; for trying out stop, interrupts and lost workers."
+    )
     max_rounds = None
 
     class Inputs(BaseModel):
-        rounds: int = Field(default=3, ge=0, le=1_000_000, description="The number to count down from.")
-        seconds: float = Field(default=0.0, ge=0.0, le=86_400.0, description="How long to pause at each.")
+        rounds: int = Field(
+            default=3, ge=0, le=1_000_000, description="The number to count down from."
+        )
+        seconds: float = Field(
+            default=0.0, ge=0.0, le=86_400.0, description="How long to pause at each."
+        )
 
     def decide(self, context: RoundContext) -> Command | Finish:
+        """Count down by one, or finish at 0."""
         left = context.inputs["rounds"] - len(context.history)
-        return Command("tick", {"left": left}) if left > 0 else Finish(f"counted down from {context.inputs['rounds']}")
+        return (
+            Command("tick", {"left": left})
+            if left > 0
+            else Finish(f"counted down from {context.inputs['rounds']}")
+        )
 
     @command(idempotent=True)
     def tick(self, context: RoundContext, left: int) -> int:
-        """Pause, and say how many numbers are left."""
+        """Pause, and return how many numbers are left."""
         context.progress(context.inputs["rounds"] - left, context.inputs["rounds"], f"{left} left")
         if context.cancelled.wait(context.inputs["seconds"]):
-            raise RoundStopped(f"run {context.run_id}, step {context.step}: cancelled with {left} numbers left")
+            raise RoundStopped(
+                f"run {context.run_id}, step {context.step}: cancelled with {left} numbers left"
+            )
         return left - 1

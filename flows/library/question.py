@@ -1,22 +1,32 @@
-"""question: asks a person the goal, and ends with what they answered; to try interrupts and resume on."""
+"""The flow ``question``: asks a person the goal, and ends with the person's answer.
+
+It is for trying out interrupts and resume.
+"""
 
 from __future__ import annotations
 
-from flows.commands import command
-from flows.context import RoundContext
-from flows.controller_executor import ControllerExecutorFlow
-from flows.outcomes import Command, Finish, Interrupt
-from flows.registry import register
+from perdure.flows.commands.command import command
+from perdure.flows.context import RoundContext
+from perdure.flows.outcomes import Command, Finish, Interrupt
+from perdure.flows.registry import register
+from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
 
 
 @register("question")
-class Question(ControllerExecutorFlow):
-    """Puts the goal to a person as a question; the answer that resume gives is the run's."""
+class QuestionFlow(ControllerExecutorFlow):
+    """Ask a person the goal. The answer given to resume is the run's result."""
 
-    description = "Asks a person the goal, and ends with the answer; to try interrupts and resume on."
+    description = (
+        "Asks a person the goal, and ends with the answer; for trying out interrupts and resume."
+    )
 
     def decide(self, context: RoundContext) -> Command | Finish:
-        return Finish(context.observation) if len(context.history) else Command("ask", {"question": context.goal})
+        """Ask the question once, then finish with the answer."""
+        return (
+            Finish(context.observation)
+            if len(context.history)
+            else Command("ask", {"question": context.goal})
+        )
 
     @command(idempotent=True)
     def ask(self, context: RoundContext, question: str) -> object:

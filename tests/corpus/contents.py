@@ -62,14 +62,21 @@ def headers() -> dict[str, Entry]:
         "nesting of a text": ({"replaced_task_nesting": "x"}, "'replaced_task_nesting'"),
         "a task nested deep": ({"task": _deep(100)}, "'task'"),
     }
-    entries = {name: Entry(lambda good, changed=changed: good.with_headers(**changed), why) for name, (changed, why) in unwanted.items()}
+    entries = {
+        name: Entry(lambda good, changed=changed: good.with_headers(**changed), why)
+        for name, (changed, why) in unwanted.items()
+    }
     for names in (("id",), ("task",), ("task", "id")):
-        entries[f"no header {' nor '.join(names)}"] = Entry(lambda good, names=names: good.without_headers(*names), "no header")
+        entries[f"no header {' nor '.join(names)}"] = Entry(
+            lambda good, names=names: good.without_headers(*names), "no header"
+        )
     # Where the reader of JSON gives up, and where what it read can no longer be shown: nobody knows where in between a worker is.
     for depth in range(880, 1000, 5):
         entries[f"a task nested {depth} deep"] = Entry(
             lambda good, depth=depth: good.with_(
-                raw=good.with_headers(task="HERE").listed().replace(b'"HERE"', b"[" * depth + b"]" * depth)
+                raw=good.with_headers(task="HERE")
+                .listed()
+                .replace(b'"HERE"', b"[" * depth + b"]" * depth)
             ),
             "'task'|not JSON",
             frozenset({LIST}),
@@ -79,32 +86,88 @@ def headers() -> dict[str, Entry]:
 
 def tasks() -> dict[str, Entry]:
     """Tasks that are not a round: unknown ones, Celery's own, and the messages by which workers are controlled."""
-    builtin = ("accumulate", "backend_cleanup", "chain", "chord", "chord_unlock", "chunks", "group", "map", "starmap")
-    names = [*(f"celery.{name}" for name in builtin), "os.system", "holdfast.controller", "holdfast.controller_round ", ""]
-    entries = {f"task {name!r}": Entry(lambda good, name=name: good.with_headers(task=name), "task '") for name in names}
+    builtin = (
+        "accumulate",
+        "backend_cleanup",
+        "chain",
+        "chord",
+        "chord_unlock",
+        "chunks",
+        "group",
+        "map",
+        "starmap",
+    )
+    names = [
+        *(f"celery.{name}" for name in builtin),
+        "os.system",
+        "perdure.controller",
+        "perdure.controller_round ",
+        "",
+    ]
+    entries = {
+        f"task {name!r}": Entry(lambda good, name=name: good.with_headers(task=name), "task '")
+        for name in names
+    }
     embed = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
-    signature = {"task": "celery.backend_cleanup", "args": [], "kwargs": {}, "options": {}, "subtask_type": None}
+    signature = {
+        "task": "celery.backend_cleanup",
+        "args": [],
+        "kwargs": {},
+        "options": {},
+        "subtask_type": None,
+    }
     for name in ("callbacks", "errbacks", "chain"):
         entries[f"{name} of Celery's"] = Entry(
-            lambda good, name=name: good.with_content(good.content[0], {}, {**embed, name: [signature]}), "callbacks"
+            lambda good, name=name: good.with_content(
+                good.content[0], {}, {**embed, name: [signature]}
+            ),
+            "callbacks",
         )
-    control = {"method": "shutdown", "arguments": {}, "destination": None, "pattern": None, "matcher": None}
+    control = {
+        "method": "shutdown",
+        "arguments": {},
+        "destination": None,
+        "pattern": None,
+        "matcher": None,
+    }
     return {
         **entries,
-        "a chord of Celery's": Entry(lambda good: good.with_content(good.content[0], {}, {**embed, "chord": signature}), "callbacks"),
-        "an embedding of its own": Entry(lambda good: good.with_content(good.content[0], {}, {**embed, "mine": 1}), "callbacks"),
-        "a broadcast": Entry(lambda good: good.with_(body=json.dumps(control).encode(), headers={}), "no header"),
-        "a broadcast with a round's headers": Entry(lambda good: good.with_(body=json.dumps(control).encode()), r"not \[args"),
-        "an event": Entry(lambda good: good.with_(body=b'{"type": "worker-offline", "hostname": "x"}'), r"not \[args"),
+        "a chord of Celery's": Entry(
+            lambda good: good.with_content(good.content[0], {}, {**embed, "chord": signature}),
+            "callbacks",
+        ),
+        "an embedding of its own": Entry(
+            lambda good: good.with_content(good.content[0], {}, {**embed, "mine": 1}), "callbacks"
+        ),
+        "a broadcast": Entry(
+            lambda good: good.with_(body=json.dumps(control).encode(), headers={}), "no header"
+        ),
+        "a broadcast with a round's headers": Entry(
+            lambda good: good.with_(body=json.dumps(control).encode()), r"not \[args"
+        ),
+        "an event": Entry(
+            lambda good: good.with_(body=b'{"type": "worker-offline", "hostname": "x"}'),
+            r"not \[args",
+        ),
         "protocol 1": Entry(
             lambda good: good.with_(
-                body=json.dumps({"task": "holdfast.controller_round", "id": "x", "args": ["nobody", 0, 0], "kwargs": {}}).encode(),
+                body=json.dumps(
+                    {
+                        "task": "perdure.controller_round",
+                        "id": "x",
+                        "args": ["nobody", 0, 0],
+                        "kwargs": {},
+                    }
+                ).encode(),
                 headers={},
             ),
             "no header",
         ),
         "protocol 1 with the headers of 2": Entry(
-            lambda good: good.with_(body=json.dumps({"task": "os.system", "id": "x", "args": [], "kwargs": {}}).encode()), r"not \[args"
+            lambda good: good.with_(
+                body=json.dumps({"task": "os.system", "id": "x", "args": [], "kwargs": {}}).encode()
+            ),
+            r"not \[args",
         ),
     }
 
@@ -133,14 +196,25 @@ def arguments() -> dict[str, Entry]:
         "a step not a number": (("nobody", 0, float("nan")), "step"),
         "a step endless": (("nobody", 0, float("inf")), "step"),
     }
-    entries = {name: Entry(lambda good, args=args: good.with_args(*args), why) for name, (args, why) in unwanted.items()}
+    entries = {
+        name: Entry(lambda good, args=args: good.with_args(*args), why)
+        for name, (args, why) in unwanted.items()
+    }
     return {
         **entries,
-        "keyword arguments": Entry(lambda good: good.with_content(good.content[0], {"x": 1}, good.content[2]), "keyword"),
-        "keyword arguments of an array": Entry(lambda good: good.with_content(good.content[0], [], good.content[2]), "keyword"),
-        "arguments of an object": Entry(lambda good: good.with_content({"run_id": "nobody"}, {}, good.content[2]), "arguments"),
+        "keyword arguments": Entry(
+            lambda good: good.with_content(good.content[0], {"x": 1}, good.content[2]), "keyword"
+        ),
+        "keyword arguments of an array": Entry(
+            lambda good: good.with_content(good.content[0], [], good.content[2]), "keyword"
+        ),
+        "arguments of an object": Entry(
+            lambda good: good.with_content({"run_id": "nobody"}, {}, good.content[2]), "arguments"
+        ),
         "no embedding": Entry(lambda good: good.with_content(good.content[0], {}), r"not \[args"),
-        "an embedding null": Entry(lambda good: good.with_content(good.content[0], {}, None), "callbacks"),
+        "an embedding null": Entry(
+            lambda good: good.with_content(good.content[0], {}, None), "callbacks"
+        ),
     }
 
 
@@ -153,10 +227,17 @@ def tables() -> dict[str, Entry]:
         "expires a decimal": ({"expires": Decimal("1.5")}, "'expires'"),
     }
     entries = {
-        name: Entry(lambda good, changed=changed: good.with_headers(**changed), why, tables) for name, (changed, why) in values.items()
+        name: Entry(lambda good, changed=changed: good.with_headers(**changed), why, tables)
+        for name, (changed, why) in values.items()
     }
     forged = {  # RabbitMQ passes these on; what it cannot read itself (an unknown kind of value, a false length) it refuses
         "table deep": _table(NESTED),
         "timestamp beyond the years": b"\1aT" + struct.pack(">Q", 2**63),
     }
-    return {**entries, **{name: Entry(lambda good, table=table: good.with_(table=table), "", tables) for name, table in forged.items()}}
+    return {
+        **entries,
+        **{
+            name: Entry(lambda good, table=table: good.with_(table=table), "", tables)
+            for name, table in forged.items()
+        },
+    }

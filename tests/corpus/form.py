@@ -11,7 +11,7 @@ from typing import Any
 
 import amqp
 
-from worker.dispatch import Dispatcher
+from perdure.worker.messaging.publisher import Publisher
 
 #: A part that is not there at all.
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT"})()
@@ -50,13 +50,20 @@ class Form:
         return replace(self, headers={**self.headers, **changed})
 
     def without_headers(self, *names: str) -> Form:
-        return replace(self, headers={name: value for name, value in self.headers.items() if name not in names})
+        return replace(
+            self, headers={name: value for name, value in self.headers.items() if name not in names}
+        )
 
     def with_properties(self, **changed: Any) -> Form:
         return replace(self, properties={**self.properties, **changed})
 
     def without_properties(self, *names: str) -> Form:
-        return replace(self, properties={name: value for name, value in self.properties.items() if name not in names})
+        return replace(
+            self,
+            properties={
+                name: value for name, value in self.properties.items() if name not in names
+            },
+        )
 
     def with_args(self, *args: Any) -> Form:
         """The same with other arguments; what JSON cannot say is written as Python's json does."""
@@ -76,7 +83,13 @@ class Form:
             "headers": self.headers,
             "properties": self.properties,
         }
-        return json.dumps({name: part for name, part in {**parts, **(self.envelope or {})}.items() if part is not ABSENT}).encode()
+        return json.dumps(
+            {
+                name: part
+                for name, part in {**parts, **(self.envelope or {})}.items()
+                if part is not ABSENT
+            }
+        ).encode()
 
     def listed_body(self) -> Any:
         """The body as the envelope holds it."""
@@ -84,11 +97,23 @@ class Form:
 
     def published(self) -> amqp.Message:
         """As a message for RabbitMQ."""
-        body = self.raw if self.raw is not None else self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+        body = (
+            self.raw
+            if self.raw is not None
+            else self.body
+            if isinstance(self.body, bytes)
+            else json.dumps(self.body).encode()
+        )
         if self.table is not None:
             return _Forged(body, self.table)
-        named = {"content_type": self.content_type, "content_encoding": self.content_encoding, "application_headers": self.headers}
-        made = amqp.Message(body, **{name: part for name, part in named.items() if part is not ABSENT})
+        named = {
+            "content_type": self.content_type,
+            "content_encoding": self.content_encoding,
+            "application_headers": self.headers,
+        }
+        made = amqp.Message(
+            body, **{name: part for name, part in named.items() if part is not ABSENT}
+        )
         made.body = body  # as it is, whatever the encoding says
         return made
 
@@ -107,9 +132,21 @@ class _Forged(amqp.Message):  # type: ignore[misc]
 def form_of(text: str) -> Form:
     """A message as Celery built it, in parts."""
     read = json.loads(text)
-    return Form(base64.b64decode(read["body"]), read["content-type"], read["content-encoding"], read["headers"], read["properties"])
+    return Form(
+        base64.b64decode(read["body"]),
+        read["content-type"],
+        read["content-encoding"],
+        read["headers"],
+        read["properties"],
+    )
 
 
-def good(dispatcher: Dispatcher, run_id: str = "nobody", epoch: int = 0, step: int = 0, role: str = "controller") -> Form:
+def good(
+    dispatcher: Publisher,
+    run_id: str = "nobody",
+    epoch: int = 0,
+    step: int = 0,
+    role: str = "controller",
+) -> Form:
     """The message of a round."""
     return form_of(dispatcher.message(role, run_id, epoch, step).text)

@@ -18,17 +18,35 @@ def hints() -> dict[str, Entry]:
     return {
         "no such run": Entry(lambda good: good),
         "no such run, far on": Entry(lambda good: good.with_args("nobody", 2**53 - 1, 2**53 - 1)),
-        "a header that nobody knows": Entry(lambda good: good.with_headers(made_up=[1, 2], __class__="x")),
-        "a compression that it has not": Entry(lambda good: good.with_headers(compression="zlib")),
-        "half a surrogate": Entry(lambda good: good.with_headers(origin="\ud800", argsrepr="\udfff"), on=frozenset({LIST})),
-        "control characters": Entry(lambda good: good.with_headers(origin="\x1b[2J\0\r\n", argsrepr="%s %(x)d {}")),
-        "a reply queue": Entry(lambda good: good.with_properties(reply_to="evil").with_headers(ignore_result=False)),
-        "a priority beyond counting": Entry(lambda good: good.with_properties(priority=10**300), on=frozenset({LIST})),
-        "a delivery info of another place": Entry(
-            lambda good: good.with_properties(delivery_info={"exchange": "evil", "routing_key": "evil"}), on=frozenset({LIST})
+        "a header that nobody knows": Entry(
+            lambda good: good.with_headers(made_up=[1, 2], __class__="x")
         ),
-        "parts that nobody knows": Entry(lambda good: good.with_(envelope={"redelivered": [1], "x": {"y": 1}}), on=frozenset({LIST})),
-        "properties that nobody knows": Entry(lambda good: good.with_properties(expiration="0", x_death=[{}]), on=frozenset({LIST})),
+        "a compression that it has not": Entry(lambda good: good.with_headers(compression="zlib")),
+        "half a surrogate": Entry(
+            lambda good: good.with_headers(origin="\ud800", argsrepr="\udfff"), on=frozenset({LIST})
+        ),
+        "control characters": Entry(
+            lambda good: good.with_headers(origin="\x1b[2J\0\r\n", argsrepr="%s %(x)d {}")
+        ),
+        "a reply queue": Entry(
+            lambda good: good.with_properties(reply_to="evil").with_headers(ignore_result=False)
+        ),
+        "a priority beyond counting": Entry(
+            lambda good: good.with_properties(priority=10**300), on=frozenset({LIST})
+        ),
+        "a delivery info of another place": Entry(
+            lambda good: good.with_properties(
+                delivery_info={"exchange": "evil", "routing_key": "evil"}
+            ),
+            on=frozenset({LIST}),
+        ),
+        "parts that nobody knows": Entry(
+            lambda good: good.with_(envelope={"redelivered": [1], "x": {"y": 1}}),
+            on=frozenset({LIST}),
+        ),
+        "properties that nobody knows": Entry(
+            lambda good: good.with_properties(expiration="0", x_death=[{}]), on=frozenset({LIST})
+        ),
     }
 
 

@@ -12,16 +12,16 @@ from uuid import uuid4
 import pytest
 import redis
 
+from perdure import Client, Settings
+from perdure.worker.store.tables import KEPT
 from tests.corpus.form import Form, good
 from tests.corpus.posting import Post, post_to
-from tests.support.handovers import HANDOVERS
+from tests.support.brokers import HANDOVERS
 from tests.support.leaks import keys_under
 from tests.support.rabbit import RabbitServer
 from tests.support.sentinels import MASTER, watched
 from tests.support.servers import CrashableServer, available_binaries, server, until
 from tests.support.workers import WorkerProcess, workers
-from worker import Client, Settings
-from worker.store.letters import KEPT
 
 POOLS = {"threads": (), "prefork": ("--pool", "prefork", "--concurrency", "2")}
 GROUNDS = (*HANDOVERS, "sentinel")
@@ -45,7 +45,7 @@ class Stage:
         self.size = resident(worker.process.pid)
 
     def good(self, run_id: str = "nobody") -> Form:
-        return good(self.client._engine.dispatcher, run_id)
+        return good(self.client._connection.publisher, run_id)
 
     def close(self) -> None:
         there = self.client._store.redis
@@ -65,7 +65,11 @@ class Stage:
         until(
             lambda: (
                 self.worker.process.poll() is not None
-                or (not self.post.waiting(queue) and self.client._store.redis.llen(self.client._store.keys.dead_letters) == there + refused)
+                or (
+                    not self.post.waiting(queue)
+                    and self.client._store.redis.llen(self.client._store.keys.dead_letters)
+                    == there + refused
+                )
             ),
             f"{name!r} to be taken, and {'put aside' if refused else 'nothing else'}: {self.letters()[:1]}",
         )
@@ -77,7 +81,9 @@ class Stage:
         assert self.client.wait(run.id, 30).answer == [0, 1, 2, 3]
 
     def foreign_keys(self) -> set[str]:
-        keys = self.post.keys() | {str(key) for key in self.client._store.redis.scan_iter(count=1000)}
+        keys = self.post.keys() | {
+            str(key) for key in self.client._store.redis.scan_iter(count=1000)
+        }
         return {key for key in keys if not key.startswith((self.settings.prefix, *FOREIGN))}
 
     def unharmed(self) -> None:
@@ -91,7 +97,11 @@ class Stage:
 
 
 def children(pid: int) -> set[str]:
-    return {child for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()}
+    return {
+        child
+        for path in Path(f"/proc/{pid}/task").glob("*/children")
+        for child in path.read_text().split()
+    }
 
 
 def resident(pid: int) -> int:
@@ -102,7 +112,9 @@ def resident(pid: int) -> int:
 
 
 @contextmanager
-def ground(handover: str, request: pytest.FixtureRequest) -> Iterator[tuple[str, str | None, RabbitServer | None]]:
+def ground(
+    handover: str, request: pytest.FixtureRequest
+) -> Iterator[tuple[str, str | None, RabbitServer | None]]:
     """The URL of the server that holds the runs, that of the broker where it is another, and the RabbitMQ that this is."""
     state: CrashableServer = request.getfixturevalue("server")
     if handover == "redis":
@@ -136,7 +148,12 @@ def stage(handover: str, pool: str, request: pytest.FixtureRequest) -> Iterator[
         state, broker, rabbit = running.enter_context(ground(handover, request))
         if rabbit is not None:
             running.callback(rabbit.forget, prefix)
-        settings = Settings(redis_url=state, broker_url=broker, prefix=prefix, flow_modules=("tests.support.rings",))
+        settings = Settings(
+            redis_url=state,
+            broker_url=broker,
+            prefix=prefix,
+            flow_modules=("tests.support.example_flows.rings",),
+        )
         [worker] = running.enter_context(workers(1, settings, *POOLS[pool]))
         queues = [f"{prefix}.{role}" for role in ("controller", "executor")]
         post = running.enter_context(post_to(lists_of(broker or state), queues, rabbit))

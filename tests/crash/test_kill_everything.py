@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from perdure import Client, Settings
+from perdure.worker.store import StoreUnavailable
 from tests.support.history import exact
-from tests.support.killing import (
+from tests.support.kills import (
     PREFORK,
     ROUND_SECONDS,
     ROUNDS,
@@ -21,8 +23,6 @@ from tests.support.killing import (
 from tests.support.processes import kill_process_of
 from tests.support.servers import CrashableServer, server, until
 from tests.support.workers import WorkerProcess
-from worker import Client, Settings
-from worker.store import StoreUnavailable
 
 
 @pytest.fixture
@@ -33,29 +33,41 @@ def own_server() -> Iterator[CrashableServer]:
 
 @pytest.fixture
 def settings(own_server: CrashableServer) -> Settings:
-    return Settings(redis_url=own_server.url, prefix="kills", flow_modules=("tests.support.rings",))
+    return Settings(
+        redis_url=own_server.url,
+        prefix="kills",
+        flow_modules=("tests.support.example_flows.rings",),
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("fetch", [True, False], ids=["fetching", "not fetching"])
-def test_forty_runs_survive_ten_kills_of_the_whole_group_and_three_of_ten_messages_thrown_away(settings: Settings, fetch: bool) -> None:
+def test_forty_runs_survive_ten_kills_of_the_whole_group_and_three_of_ten_messages_thrown_away(
+    settings: Settings, fetch: bool
+) -> None:
     kill_groups_and_throw_messages(settings.model_copy(update={"fetch": fetch}), runs=40, kills=10)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("fetch", [True, False], ids=["fetching", "not fetching"])
-def test_runs_survive_kills_of_the_whole_group_and_messages_thrown_away(settings: Settings, fetch: bool) -> None:
+def test_runs_survive_kills_of_the_whole_group_and_messages_thrown_away(
+    settings: Settings, fetch: bool
+) -> None:
     kill_groups_and_throw_messages(settings.model_copy(update={"fetch": fetch}), runs=8, kills=2)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("options", [THREADS, SOLO], ids=["threads", "solo"])
-def test_runs_that_stay_survive_kills_of_the_whole_group_and_messages_thrown_away(settings: Settings, options: tuple[str, ...]) -> None:
+def test_runs_that_stay_survive_kills_of_the_whole_group_and_messages_thrown_away(
+    settings: Settings, options: tuple[str, ...]
+) -> None:
     """Rounds so short that a run stays for several; as each that is thrown away costs a lease, fewer are."""
-    kill_groups_and_throw_messages(settings, runs=8, kills=5, options=options, rounds=60, seconds=0.02, share="0.03")
+    kill_groups_and_throw_messages(
+        settings, runs=8, kills=5, options=options, rounds=60, seconds=0.02, share="0.03"
+    )
 
 
 @pytest.mark.slow
@@ -69,21 +81,42 @@ def test_on_the_other_pools_runs_survive_kills_of_the_whole_group_and_messages_t
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_runs_survive_kills_of_all_children_that_play_rounds_while_their_parents_live(own_server: CrashableServer) -> None:
+def test_runs_survive_kills_of_all_children_that_play_rounds_while_their_parents_live(
+    own_server: CrashableServer,
+) -> None:
     """Leases are long: each run goes on because the parents tell of the deaths, or because a lost message is sent again."""
-    settings = Settings(redis_url=own_server.url, prefix="children", flow_modules=("tests.support.rings",), lease_seconds=120)
+    settings = Settings(
+        redis_url=own_server.url,
+        prefix="children",
+        flow_modules=("tests.support.example_flows.rings",),
+        lease_seconds=120,
+    )
     client = Client(settings=settings)
-    options = {"LOSE_SHARE": THROWN_SHARE, "HOLDFAST_LEASE_SECONDS": "120"}
-    parents = [WorkerProcess(settings, *PREFORK, app="tests.support.unreliable", SEED="1", **options).ready() for _ in range(2)]
+    options = {"LOSE_SHARE": THROWN_SHARE, "PERDURE_LEASE_SECONDS": "120"}
+    parents = [
+        WorkerProcess(
+            settings, *PREFORK, app="tests.support.apps.unreliable", SEED="1", **options
+        ).ready()
+        for _ in range(2)
+    ]
     try:
-        ids = [client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": ROUND_SECONDS}).id for _ in range(8)]
+        ids = [
+            client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": ROUND_SECONDS}).id
+            for _ in range(8)
+        ]
         killed = 0
         for kill in range(4):
-            until(lambda kill=kill: committed(client, ids) >= 10 * kill and in_flight(client), "a round in flight", 60)
+            until(
+                lambda kill=kill: committed(client, ids) >= 10 * kill and in_flight(client),
+                "a round in flight",
+                60,
+            )
             killed += sum(kill_process_of(client, run_id) for run_id in ids)
         for run_id in ids:
             client.wait(run_id, 60)
-        lost = sum(event.type == "lost" for run_id in ids for event in client.events(run_id, follow=False))
+        lost = sum(
+            event.type == "lost" for run_id in ids for event in client.events(run_id, follow=False)
+        )
         print(f"{killed} children killed, {lost} leases forfeited")
         assert killed >= lost > 0
         assert [run_id for run_id in ids if not exact(client, run_id, ROUNDS)] == []
@@ -98,13 +131,24 @@ def test_runs_survive_kills_of_all_children_that_play_rounds_while_their_parents
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_forty_runs_survive_three_kills_of_the_server(own_server: CrashableServer) -> None:
-    settings = Settings(redis_url=own_server.url, prefix="server", flow_modules=("tests.support.rings",))
+    settings = Settings(
+        redis_url=own_server.url,
+        prefix="server",
+        flow_modules=("tests.support.example_flows.rings",),
+    )
     client = Client(settings=settings)
     running = [WorkerProcess(settings).ready() for _ in range(2)]
     try:
-        ids = [client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": ROUND_SECONDS}).id for _ in range(40)]
+        ids = [
+            client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": ROUND_SECONDS}).id
+            for _ in range(40)
+        ]
         for kill in range(3):
-            until(lambda kill=kill: committed(client, ids) >= 60 * kill and in_flight(client), "a round in flight", 60)
+            until(
+                lambda kill=kill: committed(client, ids) >= 60 * kill and in_flight(client),
+                "a round in flight",
+                60,
+            )
             own_server.kill()
             with pytest.raises(StoreUnavailable):
                 client.get(ids[0])

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.handovers import Broker, ground, settled
+from perdure import Client, Settings
+from tests.support.brokers import Broker, ground, settled
 from tests.support.history import exact
-from tests.support.killing import (
+from tests.support.kills import (
     PREFORK,
     ROUND_SECONDS,
     ROUNDS,
@@ -20,7 +21,6 @@ from tests.support.killing import (
 )
 from tests.support.servers import until
 from tests.support.workers import WorkerProcess
-from worker import Client, Settings
 
 Servers = tuple[Settings, Broker]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -28,13 +28,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture(params=["redis", "rabbit"])
 def servers(request: pytest.FixtureRequest) -> Iterator[Servers]:
-    with ground(request.param, "kills", flow_modules=("tests.support.rings",)) as (settings, _, broker):
+    with ground(request.param, "kills", flow_modules=("tests.support.example_flows.rings",)) as (
+        settings,
+        _,
+        broker,
+    ):
         assert broker is not None
         yield settings, broker
 
 
 @pytest.mark.parametrize("options", [THREADS, PREFORK, SOLO], ids=["threads", "prefork", "solo"])
-def test_runs_survive_kills_of_the_whole_group_and_publishes_lost(servers: Servers, options: tuple[str, ...]) -> None:
+def test_runs_survive_kills_of_the_whole_group_and_publishes_lost(
+    servers: Servers, options: tuple[str, ...]
+) -> None:
     kill_groups_and_throw_messages(servers[0], runs=8, kills=3, options=options)
 
 
@@ -43,9 +49,16 @@ def test_forty_runs_survive_three_kills_of_the_broker(servers: Servers) -> None:
     client = Client(settings=settings)
     running = [WorkerProcess(settings).ready() for _ in range(2)]
     try:
-        ids = [client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": ROUND_SECONDS}).id for _ in range(40)]
+        ids = [
+            client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": ROUND_SECONDS}).id
+            for _ in range(40)
+        ]
         for kill in range(3):
-            until(lambda kill=kill: committed(client, ids) >= 60 * kill and in_flight(client), "a round in flight", 60)
+            until(
+                lambda kill=kill: committed(client, ids) >= 60 * kill and in_flight(client),
+                "a round in flight",
+                60,
+            )
             settled(broker, settings)
             broker.kill()
             broker.start()
@@ -53,7 +66,9 @@ def test_forty_runs_survive_three_kills_of_the_broker(servers: Servers) -> None:
             client.wait(run_id, 90)
         assert [run_id for run_id in ids if not exact(client, run_id, ROUNDS)] == []
         assert client._store.counts()["due"] == 0
-        lost = sum(event.type == "lost" for run_id in ids for event in client.events(run_id, follow=False))
+        lost = sum(
+            event.type == "lost" for run_id in ids for event in client.events(run_id, follow=False)
+        )
         assert lost == 0, "the broker's death costs no lease"
         assert all(worker.process.poll() is None for worker in running), "no worker may die of it"
         print("40 runs exact, 3 kills of the broker, none due, no lease lost, both workers alive")

@@ -6,13 +6,12 @@ import signal
 
 import pytest
 
-from flows import ControllerExecutorFlow, command, register
-from flows.controllers.model import ModelController
+from perdure import Client, ControllerExecutorFlow, command, register
+from perdure.flows.controllers.model import ModelController
 from tests.conftest import StartsWorkers
 from tests.support.chat_server import Asked, Says, chat_server
 from tests.support.servers import until
 from tests.support.workers import WorkerProcess
-from worker import Client
 
 LIMIT = 10_000
 #: What the provider says of each request: much more than its few words would make one expect.
@@ -42,25 +41,34 @@ def test_a_budget_with_a_kill_in_every_second_request_is_exceeded_by_at_most_one
 
         def kills_every_second(asked: Asked) -> None:
             if len(model.play.asked) % 2 == 0:
-                workers[-1].kill()  # before it is answered: the provider will have made the reply all the same
+                workers[
+                    -1
+                ].kill()  # before it is answered: the provider will have made the reply all the same
 
         model.play.before = kills_every_second
-        environment = {"HOLDFAST_FLOW_MODULES": __name__, "HOLDFAST_MODEL_URL": model.url}
+        environment = {"PERDURE_FLOW_MODULES": __name__, "PERDURE_MODEL_URL": model.url}
         run = client.submit("walker", "walk", budgets={"tokens": LIMIT})
         kills = 0
         while client.get(run.id).status.value != "interrupted":
             workers.append(worker_process(**environment))
             before = len(model.play.asked)
             until(
-                lambda worker=workers[-1]: worker.process.poll() is not None or client.get(run.id).status.value == "interrupted",
+                lambda worker=workers[-1]: (
+                    worker.process.poll() is not None
+                    or client.get(run.id).status.value == "interrupted"
+                ),
                 "a kill, or the end of the budget",
                 seconds=90,
             )
             kills += workers[-1].process.poll() == -signal.SIGKILL
-            assert len(model.play.asked) > before or client.get(run.id).status.value == "interrupted"
+            assert (
+                len(model.play.asked) > before or client.get(run.id).status.value == "interrupted"
+            )
         assert client.get(run.id).state.interrupt_reason == "budget_exhausted"
         requests, paid = len(model.play.asked), len(model.play.asked) * (READ + WROTE)
-        print(f"{requests} requests, {kills} of them killed: {paid} of {LIMIT} tokens; the run says {client.get(run.id).details['spent']}")
+        print(
+            f"{requests} requests, {kills} of them killed: {paid} of {LIMIT} tokens; the run says {client.get(run.id).details['spent']}"
+        )
         assert kills >= 3, "the workers were really killed"
         assert paid <= LIMIT + READ + WROTE
         assert client.get(run.id).details["spent"]["tokens"] >= LIMIT

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from perdure import Client, RunStatus, Settings
 from tests.support.history import exact
 from tests.support.servers import CrashableServer, server
 from tests.support.workers import WorkerProcess
-from worker import Client, RunStatus, Settings
 
 INNOCENTS = 20
 ROUNDS = 2
-FLOWS = "tests.support.rings,tests.support.perils"
+FLOWS = "tests.support.example_flows.rings,tests.support.example_flows.dangerous"
 MAX_LOSSES = 6
 
 
@@ -26,10 +26,17 @@ def own_server() -> Iterator[CrashableServer]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_twenty_long_rounds_beside_a_run_that_kills_its_worker_all_complete(own_server: CrashableServer) -> None:
-    settings = Settings(redis_url=own_server.url, prefix="poison", flow_modules=tuple(FLOWS.split(",")), max_losses=MAX_LOSSES)
+def test_twenty_long_rounds_beside_a_run_that_kills_its_worker_all_complete(
+    own_server: CrashableServer,
+) -> None:
+    settings = Settings(
+        redis_url=own_server.url,
+        prefix="poison",
+        flow_modules=tuple(FLOWS.split(",")),
+        max_losses=MAX_LOSSES,
+    )
     client = Client(settings=settings)
-    environment = {"HOLDFAST_FLOW_MODULES": FLOWS, "HOLDFAST_MAX_LOSSES": str(MAX_LOSSES)}
+    environment = {"PERDURE_FLOW_MODULES": FLOWS, "PERDURE_MAX_LOSSES": str(MAX_LOSSES)}
 
     def start() -> WorkerProcess:
         return WorkerProcess(settings, **environment)
@@ -39,7 +46,9 @@ def test_twenty_long_rounds_beside_a_run_that_kills_its_worker_all_complete(own_
     try:
         for worker in fleet:
             worker.ready()
-        innocent = [client.submit("ledger", "g", {"rounds": 1, "seconds": 6.0}).id for _ in range(INNOCENTS)]
+        innocent = [
+            client.submit("ledger", "g", {"rounds": 1, "seconds": 6.0}).id for _ in range(INNOCENTS)
+        ]
         poison = client.submit("killer", "g").id
         while not all(client.get(run_id).status.ended for run_id in [*innocent, poison]):
             for place, worker in enumerate(fleet):

@@ -16,12 +16,12 @@ import pytest
 from fastapi.routing import iter_route_contexts
 from httpx2 import Response
 
-from tests.support.room import Room, csrf_of, room_on
+from perdure.worker.store import Claim
+from perdure.worker.web import Scope
+from perdure.worker.web.dashboard.page import NOTICE
+from tests.support.in_process_server import Room, csrf_of, room_on
 from tests.support.runs import everything, fail_round, try_claim
 from tests.support.servers import CrashableServer
-from worker.store import Granted
-from worker.web import Scope
-from worker.web.pages.page import NOTICE
 
 READ, SUBMIT, ANSWER, STOP, ADMIN = Scope
 API = "/api/v1"
@@ -67,8 +67,17 @@ class Row:
         return not self.path.startswith((API, "/metrics"))
 
 
-def row(call: str, scopes: Scope | tuple[Scope, ...] | None, state: str, status: int, missing: int = 404, **given: Any) -> Row:
-    return Row(call, (scopes,) if isinstance(scopes, Scope) else scopes, state, status, missing, given)
+def row(
+    call: str,
+    scopes: Scope | tuple[Scope, ...] | None,
+    state: str,
+    status: int,
+    missing: int = 404,
+    **given: Any,
+) -> Row:
+    return Row(
+        call, (scopes,) if isinstance(scopes, Scope) else scopes, state, status, missing, given
+    )
 
 
 def api(call: str, *rest: Any, **given: Any) -> Row:
@@ -170,7 +179,7 @@ class Asker:
     def ask(self, row: Row, run_id: str = "") -> Response:
         if NOTICE in self._browser.cookies:  # what the next page is to say of what was done before
             del self._browser.cookies[NOTICE]
-        if "holdfast" not in self._browser.cookies:
+        if "perdure" not in self._browser.cookies:
             self._browser.headers["x-csrf-token"] = csrf_of(self._browser)
         path = (
             row.path.replace("{run_id}", run_id)
@@ -185,10 +194,18 @@ class Asker:
 @pytest.fixture(scope="module")
 def askers(room: Room) -> dict[str, Asker]:
     """Each caller by name."""
-    tokens: dict[str, str | None] = {"no token": None, "nonsense": "x", "unknown": f"hf_{'0' * 16}_{'x' * 43}"}
+    tokens: dict[str, str | None] = {
+        "no token": None,
+        "nonsense": "x",
+        "unknown": f"hf_{'0' * 16}_{'x' * 43}",
+    }
     for who, scopes in FRIENDS.items():
         name = "root" if ADMIN in scopes else "ann"
-        tokens[who] = room.token(name, *(scope.value for scope in scopes)) if scopes else room.token_without_scopes(name)
+        tokens[who] = (
+            room.token(name, *(scope.value for scope in scopes))
+            if scopes
+            else room.token_without_scopes(name)
+        )
     tokens["revoked"] = room.token("ann")
     room.tokens.revoke(str(tokens["revoked"])[3:19])
     store = room.client._store
@@ -206,11 +223,13 @@ def run_of(room: Room, owner: str, state: str) -> str:
     """A run of theirs; all ids are of one length."""
     run_id, store = f"run-{next(numbers):06d}", room.client._store
     nodes = ["Controller"] if state == "asks" else None
-    room.client.submit("countdown", "g", {"rounds": 1}, run_id=run_id, submitted_by=owner, interrupt_before=nodes)
+    room.client.submit(
+        "countdown", "g", {"rounds": 1}, run_id=run_id, submitted_by=owner, interrupt_before=nodes
+    )
     store.redis.hset(store.keys.artifacts(run_id), "log", "all is well")
     if state == "errored":
         granted = try_claim(store, run_id, known=("countdown",))
-        assert isinstance(granted, Granted)
+        assert isinstance(granted, Claim)
         fail_round(store, granted, max_failures=1)
     if state == "stopped":
         room.client.request_stop(run_id, "now")
@@ -221,7 +240,11 @@ def targets(room: Room, row: Row) -> dict[str, str]:
     """The run of each kind; one that no run is about has none."""
     if not row.is_of_a_run:
         return {OWN: ""}
-    return {OWN: run_of(room, "ann", row.state), ANOTHERS: run_of(room, "bob", row.state), MISSING: f"run-{next(numbers):06d}"}
+    return {
+        OWN: run_of(room, "ann", row.state),
+        ANOTHERS: run_of(room, "bob", row.state),
+        MISSING: f"run-{next(numbers):06d}",
+    }
 
 
 def test_every_route_has_a_row(room: Room) -> None:
@@ -239,13 +262,26 @@ def fault(row: Row, answer: Response, who: str, whose: str) -> str:
     """What is wrong with the answer to a cell; '' for nothing."""
     status = expected(row, who, whose)
     to_login = answer.status_code == 303 and answer.headers["location"].startswith("/login")
-    right = to_login is ((who in STRANGERS and status == 303 and row.scopes is not PUBLIC) or row.path == "/logout")
-    return "" if answer.status_code == status and right else f"{who}, {whose}: {answer.status_code}, not {status}: {answer.text}"
+    right = to_login is (
+        (who in STRANGERS and status == 303 and row.scopes is not PUBLIC) or row.path == "/logout"
+    )
+    return (
+        ""
+        if answer.status_code == status and right
+        else f"{who}, {whose}: {answer.status_code}, not {status}: {answer.text}"
+    )
 
 
-def test_a_stranger_and_one_without_scopes_are_refused_wherever_it_matters(room: Room, askers: dict[str, Asker]) -> None:
+def test_a_stranger_and_one_without_scopes_are_refused_wherever_it_matters(
+    room: Room, askers: dict[str, Asker]
+) -> None:
     run_id = run_of(room, "ann", "queued")
-    faults = [fault(row, askers[who].ask(row, run_id), who, OWN) for row in ROWS if row.scopes for who in ("no token", "no scope")]
+    faults = [
+        fault(row, askers[who].ask(row, run_id), who, OWN)
+        for row in ROWS
+        if row.scopes
+        for who in ("no token", "no scope")
+    ]
     assert len(faults) > 80 and not [each for each in faults if each]
 
 
@@ -254,7 +290,11 @@ def test_a_stranger_and_one_without_scopes_are_refused_wherever_it_matters(room:
 def test_who_may_and_who_may_not(room: Room, askers: dict[str, Asker], row: Row) -> None:
     runs = targets(room, row)
     cells = [(who, whose) for who in askers for whose in runs]
-    refused = [cell for cell in cells if row.scopes is not PUBLIC and (cell[0] in STRANGERS or expected(row, *cell) in (403, 404))]
+    refused = [
+        cell
+        for cell in cells
+        if row.scopes is not PUBLIC and (cell[0] in STRANGERS or expected(row, *cell) in (403, 404))
+    ]
     before = everything(room.client._store)
     faults = [fault(row, askers[who].ask(row, runs[whose]), who, whose) for who, whose in refused]
     assert everything(room.client._store) == before, "who is refused changes nothing"
@@ -267,18 +307,31 @@ def test_who_may_and_who_may_not(room: Room, askers: dict[str, Asker], row: Row)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", [row for row in ROWS if row.is_of_a_run], ids=lambda row: row.call.replace(API, ""))
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.is_of_a_run], ids=lambda row: row.call.replace(API, "")
+)
 @pytest.mark.parametrize("damaged", [False, True], ids=["", "damaged"])
-def test_anothers_run_is_told_as_one_that_is_not_there(room: Room, askers: dict[str, Asker], row: Row, damaged: bool) -> None:
+def test_anothers_run_is_told_as_one_that_is_not_there(
+    room: Room, askers: dict[str, Asker], row: Row, damaged: bool
+) -> None:
     """Byte by byte, but for its id; also where it is damaged."""
     runs = targets(room, row)
     if damaged:
-        room.client._store.redis.hset(room.client._store.keys.run(runs[ANOTHERS]), mapping={"step": "x", "digest": "y"})
+        room.client._store.redis.hset(
+            room.client._store.keys.run(runs[ANOTHERS]), mapping={"step": "x", "digest": "y"}
+        )
     for who, scopes in FRIENDS.items():
         if ADMIN in scopes:
             continue
-        heard = {whose: askers[who].ask(row, run_id) for whose, run_id in runs.items() if whose is not OWN}
-        told = {(each.status_code, str(each.headers), each.text.replace(runs[whose], "RUN")) for whose, each in heard.items()}
+        heard = {
+            whose: askers[who].ask(row, run_id)
+            for whose, run_id in runs.items()
+            if whose is not OWN
+        }
+        told = {
+            (each.status_code, str(each.headers), each.text.replace(runs[whose], "RUN"))
+            for whose, each in heard.items()
+        }
         first, *others = sorted(told)
         assert not others, list(unified_diff(repr(first).split(","), repr(others[0]).split(",")))
         assert first[0] == expected(row, who, MISSING)

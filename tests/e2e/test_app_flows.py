@@ -14,14 +14,14 @@ from uuid import uuid4
 import pytest
 from celery import Celery
 
+from perdure import Client
+from perdure.worker.app import broker_url
+from perdure.worker.settings import Settings
 from tests.support.servers import CrashableServer, server, until
-from worker import Client
-from worker.app import broker_url
-from worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 FLOW = """
-from flows import ControllerExecutorFlow, Finish, register
+from perdure import ControllerExecutorFlow, Finish, register
 
 {decorator}
 class Made(ControllerExecutorFlow):
@@ -33,7 +33,7 @@ class Made(ControllerExecutorFlow):
 APP = """
 import os
 from celery import Celery
-from worker import install
+from perdure import install
 {imports}
 
 app = Celery({name!r}, broker=os.environ["BROKER"], backend=os.environ["BROKER"], include={include!r})
@@ -52,17 +52,27 @@ def app_of(name: str, flows: str = "[]", imports: str = "", include: tuple[str, 
 
 #: How an app's flow is found: its files, and what the environment says.
 FOUND: dict[str, tuple[dict[str, str], dict[str, str]]] = {
-    "a module named to install": ({"shop.py": app_of("shop", "['deeds']"), "deeds.py": flow("made")}, {}),
+    "a module named to install": (
+        {"shop.py": app_of("shop", "['deeds']"), "deeds.py": flow("made")},
+        {},
+    ),
     "a flow given to install": (
-        {"shop.py": app_of("shop", "[Made]", "from deeds import Made"), "deeds.py": flow("made", registered=False)},
+        {
+            "shop.py": app_of("shop", "[Made]", "from deeds import Made"),
+            "deeds.py": flow("made", registered=False),
+        },
         {},
     ),
     "a module of the settings, beside the app": (
         {"shop.py": app_of("shop"), "deeds.py": flow("made")},
-        {"HOLDFAST_FLOW_MODULES": "deeds"},
+        {"PERDURE_FLOW_MODULES": "deeds"},
     ),
     "the app's own package": (
-        {"shop/__init__.py": "", "shop/celery.py": app_of("shop"), "shop/holdfast_flows.py": flow("made")},
+        {
+            "shop/__init__.py": "",
+            "shop/celery.py": app_of("shop"),
+            "shop/perdure_flows.py": flow("made"),
+        },
         {},
     ),
     "a package that the app includes": (
@@ -70,7 +80,7 @@ FOUND: dict[str, tuple[dict[str, str], dict[str, str]]] = {
             "shop.py": app_of("shop", include=("orders.tasks",)),
             "orders/__init__.py": "",
             "orders/tasks.py": "",
-            "orders/holdfast_flows.py": flow("made"),
+            "orders/perdure_flows.py": flow("made"),
         },
         {},
     ),
@@ -90,20 +100,43 @@ def settings(own_server: CrashableServer) -> Settings:
 
 @pytest.fixture
 def broker(own_server: CrashableServer) -> str:
-    return broker_url(own_server.url).replace("holdfast+socket", "redis+socket")
+    return broker_url(own_server.url).replace("perdure+socket", "redis+socket")
 
 
 @pytest.fixture
-def celery(settings: Settings, broker: str, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+def celery(
+    settings: Settings, broker: str, tmp_path: Path
+) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     with ExitStack() as running:
 
         def start(**variables: str) -> subprocess.Popen[bytes]:
             said = running.enter_context((tmp_path / "said").open("w"))
-            bare = {name: text for name, text in os.environ.items() if not name.startswith(("HOLDFAST_", "CELERY_"))}
+            bare = {
+                name: text
+                for name, text in os.environ.items()
+                if not name.startswith(("PERDURE_", "CELERY_"))
+            }
             process = subprocess.Popen(
-                [sys.executable, "-m", "celery", "-A", "shop", "worker", "-P", "threads", "-c", "2"],
+                [
+                    sys.executable,
+                    "-m",
+                    "celery",
+                    "-A",
+                    "shop",
+                    "worker",
+                    "-P",
+                    "threads",
+                    "-c",
+                    "2",
+                ],
                 cwd=tmp_path,
-                env={**bare, "PYTHONPATH": str(ROOT), "BROKER": broker, "HOLDFAST_PREFIX": settings.prefix, **variables},
+                env={
+                    **bare,
+                    "PYTHONPATH": str(ROOT),
+                    "BROKER": broker,
+                    "PERDURE_PREFIX": settings.prefix,
+                    **variables,
+                },
                 stdout=subprocess.DEVNULL,
                 stderr=said,
             )
@@ -139,10 +172,18 @@ def test_the_submit_task_submits_once_however_often_its_message_comes(
     (tmp_path / "shop.py").write_text(app_of("shop", "['deeds']"))
     (tmp_path / "deeds.py").write_text(flow("made"))
     celery()
-    with closing(Client(settings=settings)) as client, Celery("sender", broker=broker, backend=broker, set_as_current=False) as app:
+    with (
+        closing(Client(settings=settings)) as client,
+        Celery("sender", broker=broker, backend=broker, set_as_current=False) as app,
+    ):
         app.conf.task_default_queue = "shop"
-        sent = [app.send_task("holdfast.submit", ("made", "g"), {"labels": {"by": "beat"}}, task_id="same") for _ in range(2)]
+        sent = [
+            app.send_task(
+                "perdure.submit", ("made", "g"), {"labels": {"by": "beat"}}, task_id="same"
+            )
+            for _ in range(2)
+        ]
         assert sent[0].get(60) == sent[1].get(60)
-        other = app.send_task("holdfast.submit", ("made", "g"), {"run_id": "mine"}).get(60)
+        other = app.send_task("perdure.submit", ("made", "g"), {"run_id": "mine"}).get(60)
         assert other == "mine" and {run.id for run in client.runs()} == {"mine", sent[0].get()}
         assert client.wait(sent[0].get(), 60).labels == {"by": "beat"}

@@ -1,4 +1,4 @@
-"""What a caller may get wrong in a call of Client or AsyncClient: a HoldfastError that names the argument, and nothing changes."""
+"""What a caller may get wrong in a call of Client or AsyncClient: a PerdureError that names the argument, and nothing changes."""
 
 from __future__ import annotations
 
@@ -13,28 +13,64 @@ from typing import Any
 import pytest
 import redis
 
+from perdure import (
+    AsyncClient,
+    Client,
+    InvalidInput,
+    InvalidSettings,
+    PerdureError,
+    RunNotFound,
+    Settings,
+)
 from tests.support.leaks import keys_under
-from worker import AsyncClient, Client, HoldfastError, InvalidInput, InvalidSettings, RunNotFound, Settings
 
 NOT_TEXTS: tuple[Any, ...] = (5, None, b"r", ["r"], True)
-ONE_RUN = ("get", "wait", "events", "transcript", "why", "request_stop", "resume", "retry", "delete")
+ONE_RUN = (
+    "get",
+    "wait",
+    "events",
+    "transcript",
+    "why",
+    "request_stop",
+    "resume",
+    "retry",
+    "delete",
+)
 
 #: Method, its arguments (by place, by name), and the argument that the error names.
 WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     *((method, (value,), {}, "run_id") for method in ONE_RUN for value in NOT_TEXTS),
     *(("submit", ("countdown", value), {}, "goal") for value in NOT_TEXTS),
     *(("submit", (value, "x"), {}, "flow") for value in NOT_TEXTS),
-    *(("submit", ("countdown", "x", value), {}, "inputs") for value in (["rounds"], "rounds", 5, {5: 1}, [("rounds", 1)])),
-    *(("submit", ("countdown", "x"), {"labels": value}, "labels") for value in (["a"], "a", 5, {"a": 5}, {5: "a"}, {"a": None})),
+    *(
+        ("submit", ("countdown", "x", value), {}, "inputs")
+        for value in (["rounds"], "rounds", 5, {5: 1}, [("rounds", 1)])
+    ),
+    *(
+        ("submit", ("countdown", "x"), {"labels": value}, "labels")
+        for value in (["a"], "a", 5, {"a": 5}, {5: "a"}, {"a": None})
+    ),
     *(
         ("submit", ("countdown", "x"), {option: value}, option)
         for option in ("interrupt_before", "interrupt_after")
         for value in ("Executor", 5, [5], {"Executor": 1}, b"Executor")
     ),
-    *(("submit", ("countdown", "x"), {"run_id": value}, "run id") for value in (5, "", "a b", "a:memory", b"a", "caf\xe9")),
-    *(("submit", ("countdown", "x"), {"idempotency_key": value}, "idempotency_key") for value in (5, "", b"k", ["k"])),
-    *(("submit", ("countdown", "x"), {"max_rounds": value}, "max_rounds") for value in (0, -1, "5", 1.5, True)),
-    *(("submit", ("countdown", "x"), {"thread_id": value}, "thread_id") for value in (5, b"t", ["t"])),
+    *(
+        ("submit", ("countdown", "x"), {"run_id": value}, "run id")
+        for value in (5, "", "a b", "a:memory", b"a", "caf\xe9")
+    ),
+    *(
+        ("submit", ("countdown", "x"), {"idempotency_key": value}, "idempotency_key")
+        for value in (5, "", b"k", ["k"])
+    ),
+    *(
+        ("submit", ("countdown", "x"), {"max_rounds": value}, "max_rounds")
+        for value in (0, -1, "5", 1.5, True)
+    ),
+    *(
+        ("submit", ("countdown", "x"), {"thread_id": value}, "thread_id")
+        for value in (5, b"t", ["t"])
+    ),
     *(
         ("submit", ("countdown", "x"), {option: value}, option)
         for option in ("not_before", "deadline")
@@ -50,14 +86,26 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
             timedelta(days=10**6),
         )
     ),
-    *(("runs", (value,), {}, "status") for value in ("nonsense", 5, "RUNNING", ["running"], True, "")),
+    *(
+        ("runs", (value,), {}, "status")
+        for value in ("nonsense", 5, "RUNNING", ["running"], True, "")
+    ),
     *(("runs", (), {"limit": value}, "limit") for value in (0, -1, "5", 1.5, None, True, 10**30)),
     *(("runs", (), {"flow": value}, "flow") for value in (5, ["f"])),
-    *(("runs", (), {"cursor": value}, "cursor") for value in ("", "xyz", "live|", "live|x:y", "|5.0:r", 5, "live|nan:r", "dead|5.0:r")),
+    *(
+        ("runs", (), {"cursor": value}, "cursor")
+        for value in ("", "xyz", "live|", "live|x:y", "|5.0:r", 5, "live|nan:r", "dead|5.0:r")
+    ),
     ("runs", ("completed",), {"cursor": "live|5.0:r"}, "cursor"),
-    *(("events", ("live",), {"after": value}, "after") for value in ("xyz", "", "5-", 5, "1-2-3", "-1", str(2**64), "$")),
+    *(
+        ("events", ("live",), {"after": value}, "after")
+        for value in ("xyz", "", "5-", 5, "1-2-3", "-1", str(2**64), "$")
+    ),
     *(("events", ("live",), {"follow": value}, "follow") for value in ("no", None, 0)),
-    *(("wait", ("live",), {"timeout": value}, "timeout") for value in ("5", float("nan"), True, [1])),
+    *(
+        ("wait", ("live",), {"timeout": value}, "timeout")
+        for value in ("5", float("nan"), True, [1])
+    ),
     *(("request_stop", ("live",), {"mode": value}, "mode") for value in ("soon", None, 5, ["now"])),
     *(
         (method, arguments, {option: value}, option)
@@ -65,8 +113,16 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
         for option in ("reason", "requested_by")
         for value in (5, b"me", {"by": "me"})
     ),
-    *((method, (value,), {}, "flow") for method in ("pause_flow", "unpause_flow") for value in NOT_TEXTS),
-    *((method, (), {"status": value}, "status") for method in ("matching", "request_stop_many") for value in ("nonsense", 5)),
+    *(
+        (method, (value,), {}, "flow")
+        for method in ("pause_flow", "unpause_flow")
+        for value in NOT_TEXTS
+    ),
+    *(
+        (method, (), {"status": value}, "status")
+        for method in ("matching", "request_stop_many")
+        for value in ("nonsense", 5)
+    ),
     *(("matching", (), {"older_than": value}, "older_than") for value in (5, "7d", timedelta.max)),
     *(("matching", (), {"now": value}, "now") for value in (5, "today", datetime(2026, 1, 1))),  # noqa: DTZ001  without a zone on purpose
     *(("delete_many", (value,), {}, "") for value in ("nonsense", None, 5, "running")),
@@ -77,12 +133,21 @@ WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("request_stop_many", (), {"flow": "nobody's", "reason": 5}, "reason"),
     ("request_stop_many", (), {}, "flow"),
     ("retry_many", (5,), {}, "flow"),
-    *(("submit", ("countdown", "x"), {"budgets": value}, "budgets") for value in ([5], "tokens", {5: 5}, {"token": 5}, {"tokens": "5"})),
-    *(("resume", ("live",), {"add": value}, "add") for value in ([5], "tokens", {5: 5}, {"token": 5}, {"tokens": 0}, {"tokens": 10**400})),
+    *(
+        ("submit", ("countdown", "x"), {"budgets": value}, "budgets")
+        for value in ([5], "tokens", {5: 5}, {"token": 5}, {"tokens": "5"})
+    ),
+    *(
+        ("resume", ("live",), {"add": value}, "add")
+        for value in ([5], "tokens", {5: 5}, {"token": 5}, {"tokens": 0}, {"tokens": 10**400})
+    ),
     ("resume", ("live",), {"add": {"tokens": 5}}, "tokens"),
     *(("resume", ("live",), {"interrupt": value}, "interrupt") for value in (5, ["0:0"])),
     *(("inbox", (), {"limit": value}, "limit") for value in (0, "5", None)),
-    *(("inbox", (), {"cursor": value}, "cursor") for value in ("", "xyz", "5:", "5:a b", 5, "live|5.0:r")),
+    *(
+        ("inbox", (), {"cursor": value}, "cursor")
+        for value in ("", "xyz", "5:", "5:a b", 5, "live|5.0:r")
+    ),
 ]
 
 
@@ -98,7 +163,9 @@ def everything(connection: redis.Redis, prefix: str) -> dict[bytes, bytes]:
     return {key: connection.dump(key) for key in keys_under(connection, prefix)}
 
 
-def test_a_wrong_argument_is_named_in_an_error_of_ours_and_changes_nothing(client: Client, stored: redis.Redis, prefix: str) -> None:
+def test_a_wrong_argument_is_named_in_an_error_of_ours_and_changes_nothing(
+    client: Client, stored: redis.Redis, prefix: str
+) -> None:
     before = everything(stored, prefix)
     faults = []
     for method, arguments, options, name in WRONG:
@@ -114,7 +181,9 @@ def test_a_wrong_argument_is_named_in_an_error_of_ours_and_changes_nothing(clien
     assert everything(stored, prefix) == before
 
 
-def test_the_async_client_refuses_the_same(settings: Settings, stored: redis.Redis, prefix: str) -> None:
+def test_the_async_client_refuses_the_same(
+    settings: Settings, stored: redis.Redis, prefix: str
+) -> None:
     before = everything(stored, prefix)
     faults: list[str] = []
 
@@ -137,9 +206,23 @@ def test_the_async_client_refuses_the_same(settings: Settings, stored: redis.Red
 
 
 @pytest.mark.parametrize(
-    "run_id", ["", "no body", "live:memory", "live:events", "live:artifacts", "caf\xe9", "\ud800", "x" * 100_000, "a\nb", "*"]
+    "run_id",
+    [
+        "",
+        "no body",
+        "live:memory",
+        "live:events",
+        "live:artifacts",
+        "caf\xe9",
+        "\ud800",
+        "x" * 100_000,
+        "a\nb",
+        "*",
+    ],
 )
-def test_an_id_that_no_run_can_have_is_not_found(client: Client, stored: redis.Redis, run_id: str) -> None:
+def test_an_id_that_no_run_can_have_is_not_found(
+    client: Client, stored: redis.Redis, run_id: str
+) -> None:
     for method in ONE_RUN:
         if method == "request_stop":
             assert client.request_stop(run_id).known is False
@@ -148,21 +231,42 @@ def test_an_id_that_no_run_can_have_is_not_found(client: Client, stored: redis.R
             getattr(client, method)(run_id)
 
 
-@pytest.mark.parametrize("option", ["goal", "reason", "requested_by", "thread_id", "idempotency_key"])
-def test_a_text_that_is_no_unicode_is_refused(client: Client, stored: redis.Redis, option: str) -> None:
+@pytest.mark.parametrize(
+    "option", ["goal", "reason", "requested_by", "thread_id", "idempotency_key"]
+)
+def test_a_text_that_is_no_unicode_is_refused(
+    client: Client, stored: redis.Redis, option: str
+) -> None:
     for text in ("\ud800", "caf\udce9"):
         of_a_stop = option in ("reason", "requested_by")
-        call = partial(client.request_stop, "live") if of_a_stop else partial(client.submit, "countdown", goal="x")
-        with pytest.raises(HoldfastError, match="surrogate"):
+        call = (
+            partial(client.request_stop, "live")
+            if of_a_stop
+            else partial(client.submit, "countdown", goal="x")
+        )
+        with pytest.raises(PerdureError, match="surrogate"):
             call(**{option: text})
     assert [run.id for run in client.runs()] == ["live"]
 
 
 @pytest.mark.parametrize(
-    "url", ["http://x", "", "localhost:6379", 5, b"redis://h", "redis://h/zero", "redis://h?colour=red", "redis://[::1", "unix://"]
+    "url",
+    [
+        "http://x",
+        "",
+        "localhost:6379",
+        5,
+        b"redis://h",
+        "redis://h/zero",
+        "redis://h?colour=red",
+        "redis://[::1",
+        "unix://",
+    ],
 )
 @pytest.mark.parametrize("made", [Client, AsyncClient])
-def test_a_url_that_can_be_no_server_is_refused_before_anything_is_asked(url: Any, made: Any) -> None:
+def test_a_url_that_can_be_no_server_is_refused_before_anything_is_asked(
+    url: Any, made: Any
+) -> None:
     with pytest.raises(InvalidSettings, match="redis://"):
         made(url)
     if url:
@@ -172,7 +276,7 @@ def test_a_url_that_can_be_no_server_is_refused_before_anything_is_asked(url: An
 
 @pytest.mark.parametrize("settings", [5, "redis://h", Path("config"), {"redis_url": "redis://h"}])
 def test_settings_that_are_none_are_refused(settings: Any) -> None:
-    with pytest.raises(InvalidSettings, match=r"worker\.Settings"):
+    with pytest.raises(InvalidSettings, match=r"perdure\.Settings"):
         Client(settings=settings)
 
 

@@ -6,12 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from flows import Command, ControllerExecutorFlow, Finish, RoundContext, command, register
-from flows.executors.artifacts import read_artifact
+from perdure import (
+    ArtifactNotFound,
+    Client,
+    Command,
+    ControllerExecutorFlow,
+    Finish,
+    RoundContext,
+    RunNotFound,
+    command,
+    register,
+)
+from perdure.flows.executors.files import read_artifact
+from perdure.worker.settings import Settings
 from tests.conftest import StartsWorkers
 from tests.support.command_line import CommandLine
-from worker import ArtifactNotFound, Client, RunNotFound
-from worker.settings import Settings
 
 LINE = "the till is wrong\n"
 
@@ -27,7 +36,10 @@ class Verbose(ControllerExecutorFlow):
             case 0:
                 return Command("report", {"lines": 5_000})
             case 1:
-                return Command("read_artifact", {"name": context.observation["artifact"], "offset": 5_000 * len(LINE) - 10})
+                return Command(
+                    "read_artifact",
+                    {"name": context.observation["artifact"], "offset": 5_000 * len(LINE) - 10},
+                )
             case _:
                 return Finish(context.observation["text"])
 
@@ -41,16 +53,19 @@ class Verbose(ControllerExecutorFlow):
 def test_a_long_result_is_cut_in_the_history_and_kept_whole(
     client: Client, worker_process: StartsWorkers, settings: Settings, tmp_path: Path
 ) -> None:
-    holdfast = CommandLine(tmp_path, settings)
-    worker_process(HOLDFAST_FLOW_MODULES=__name__)
+    perdure = CommandLine(tmp_path, settings)
+    worker_process(PERDURE_FLOW_MODULES=__name__)
     run = client.submit("verbose", "report")
     assert client.wait(run.id, timeout=60).answer == (LINE * 2)[-10:]
     [first, _] = client.transcript(run.id)["history"]
-    assert first["observation"]["artifact"] == "1-report" and "cut after 32000 of 90000 characters" in first["observation"]["note"]
+    assert (
+        first["observation"]["artifact"] == "1-report"
+        and "cut after 32000 of 90000 characters" in first["observation"]["note"]
+    )
     assert client.artifacts(run.id) == {"1-report": 90_000}
     assert client.artifact(run.id, "1-report") == LINE * 5_000
-    assert holdfast("show", run.id, "--artifact", "1-report").out == LINE * 5_000 + "\n"
-    refused = holdfast("show", run.id, "--artifact", "2-report")
+    assert perdure("show", run.id, "--artifact", "1-report").out == LINE * 5_000 + "\n"
+    refused = perdure("show", run.id, "--artifact", "2-report")
     assert (refused.code, "it has 1-report" in refused.err) == (3, True)
     with pytest.raises(ArtifactNotFound, match="it has 1-report"):
         client.artifact(run.id, "nothing")

@@ -9,17 +9,21 @@ import threading
 import pytest
 from celery.exceptions import WorkerShutdown
 
-from flows.executors.mcp.background import Background
-from flows.process_end import TOLD_TO_END, ProcessEnd, ends_process
-from tests.support.breaking_out import ERRORS
+from perdure import Client
+from perdure.flows.errors import TOLD_TO_END, ProcessEnd, ends_process
+from perdure.flows.executors.mcp.event_loop import BackgroundLoop
+from perdure.worker.settings import Settings
+from tests.support.example_flows.base_exceptions import ERRORS
 from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
 from tests.support.workers import workers
-from worker import Client
-from worker.settings import Settings
 
-MODULE = "tests.support.breaking_out"
+MODULE = "tests.support.example_flows.base_exceptions"
 #: Longer than the test waits: nothing here is owed to a lease that lapsed.
-ENVIRONMENT = {"HOLDFAST_FLOW_MODULES": MODULE, "HOLDFAST_LEASE_SECONDS": "120", "HOLDFAST_RETRY_DELAY_SECONDS": "0.05"}
+ENVIRONMENT = {
+    "PERDURE_FLOW_MODULES": MODULE,
+    "PERDURE_LEASE_SECONDS": "120",
+    "PERDURE_RETRY_DELAY_SECONDS": "0.05",
+}
 
 
 @pytest.fixture
@@ -28,23 +32,38 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
-def test_a_round_that_raises_no_exception_fails_and_its_place_is_free_again(client: Client, settings: Settings, pool: str) -> None:
+def test_a_round_that_raises_no_exception_fails_and_its_place_is_free_again(
+    client: Client, settings: Settings, pool: str
+) -> None:
     # On the main thread WorkerShutdown is Celery's way to end a worker, and stays so.
     goals = [goal for goal in ERRORS if pool == "threads" or goal != "shutdown"]
     with workers(1, settings, "--pool", pool, "--concurrency", "1", **ENVIRONMENT) as [worker]:
         runs = [client.submit("breaks_out", goal).id for goal in goals]
         for run_id in runs:
             assert client.wait(run_id, 30).answer == 2
-            assert [event.type for event in client.events(run_id, follow=False)].count("failed") == 1
+            assert [event.type for event in client.events(run_id, follow=False)].count(
+                "failed"
+            ) == 1
         assert worker.process.poll() is None
 
 
 def test_a_process_ends_by_what_celery_raises_in_the_main_thread_alone() -> None:
     told = SystemExit(TOLD_TO_END)
-    assert [ends_process(error) for error in (told, WorkerShutdown(0), ProcessEnd())] == [True, True, True]
-    assert not any(map(ends_process, (SystemExit(1), SystemExit("no"), GeneratorExit(), asyncio.CancelledError())))
+    assert [ends_process(error) for error in (told, WorkerShutdown(0), ProcessEnd())] == [
+        True,
+        True,
+        True,
+    ]
+    assert not any(
+        map(
+            ends_process,
+            (SystemExit(1), SystemExit("no"), GeneratorExit(), asyncio.CancelledError()),
+        )
+    )
     elsewhere: list[bool] = []
-    thread = threading.Thread(target=lambda: elsewhere.extend(map(ends_process, (told, WorkerShutdown(0), ProcessEnd()))))
+    thread = threading.Thread(
+        target=lambda: elsewhere.extend(map(ends_process, (told, WorkerShutdown(0), ProcessEnd())))
+    )
     thread.start()
     thread.join()
     assert elsewhere == [False, False, True]
@@ -62,7 +81,7 @@ def test_ctrl_c_ends_a_process_where_no_worker_has_taken_it() -> None:
 
 
 def test_the_loop_of_mcp_sessions_goes_on_when_a_task_raises_system_exit() -> None:
-    background = Background()
+    background = BackgroundLoop()
 
     async def leave() -> None:
         raise SystemExit(3)

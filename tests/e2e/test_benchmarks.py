@@ -12,13 +12,25 @@ import pytest
 from benchmarks.sides.registry import BASE
 
 ROOT = Path(__file__).parents[2]
-OURS = "Holdfast, threads, without fetch"
+OURS = "Perdure, threads, without fetch"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_rounds_are_measured_side_by_side_and_stored(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "benchmarks", "rounds", "--quick", "--only", OURS, "--only", BASE, "--into", str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks",
+        "rounds",
+        "--quick",
+        "--only",
+        OURS,
+        "--only",
+        BASE,
+        "--into",
+        str(tmp_path),
+    ]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     stored = json.loads((tmp_path / "rounds.json").read_text())

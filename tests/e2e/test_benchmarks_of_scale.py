@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import redis
 
-from benchmarks.driving import STAYS, Driven, carried
+from benchmarks.script_driver import STAYS, Driven, carried
 from benchmarks.scripts import MODES
+from perdure.worker.engine.sweeper import BATCH
 from tests.support.servers import server
-from worker.sweep import BATCH
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,8 +33,16 @@ def measured(part: str, into: Path, *options: str) -> dict[str, float]:
 def test_the_scripts_are_driven_in_each_way(tmp_path: Path) -> None:
     found = measured("scripts", tmp_path, "--only", "valkey*")
     for mode in MODES:
-        (rate,) = [value for name, value in found.items() if name.startswith("by the clock") and name.endswith(mode)]
-        (cost,) = [value for name, value in found.items() if name.startswith("server CPU") and name.endswith(mode)]
+        (rate,) = [
+            value
+            for name, value in found.items()
+            if name.startswith("by the clock") and name.endswith(mode)
+        ]
+        (cost,) = [
+            value
+            for name, value in found.items()
+            if name.startswith("server CPU") and name.endswith(mode)
+        ]
         assert rate > 0 and cost > 0
 
 
@@ -47,7 +55,9 @@ def test_of_runs_that_stay_nearly_every_round_is_one_script_that_pops_nothing() 
     assert 0 < done.rounds < calls["evalsha"] and calls["rpop"] < calls["evalsha"] / 4
 
 
-def test_a_round_of_a_long_run_sends_and_writes_no_more_than_one_of_a_short_run(tmp_path: Path) -> None:
+def test_a_round_of_a_long_run_sends_and_writes_no_more_than_one_of_a_short_run(
+    tmp_path: Path,
+) -> None:
     found = measured("growth", tmp_path)
     for bytes_ in ("bytes to the server", "bytes from the server", "bytes in the log of writes"):
         assert 0 < found[f"{bytes_}: round 100"] <= 1.2 * found[f"{bytes_}: round 10"]
@@ -74,19 +84,28 @@ def test_a_page_of_runs_is_asked_for_beside_few_and_many(tmp_path: Path) -> None
 
 def test_a_backlog_is_worked_through_and_swept(tmp_path: Path) -> None:
     found = measured("backlog", tmp_path)
-    assert found["rounds, 2,000 runs queued"] > 0 and found[f"sweep of {BATCH} runs in line, 2,000 runs queued"] > 0
+    assert (
+        found["rounds, 2,000 runs queued"] > 0
+        and found[f"sweep of {BATCH} runs in line, 2,000 runs queued"] > 0
+    )
 
 
-def test_a_kill_beside_a_wave_of_sleepers_and_one_under_a_supervisor_are_measured(tmp_path: Path) -> None:
+def test_a_kill_beside_a_wave_of_sleepers_and_one_under_a_supervisor_are_measured(
+    tmp_path: Path,
+) -> None:
     assert measured("wave", tmp_path)["kill to the next claim"] > 0
     found = measured("supervised", tmp_path)
-    assert found["kill to the next claim"] > 0 and any("that were claimed" in name for name in found)
+    assert found["kill to the next claim"] > 0 and any(
+        "that were claimed" in name for name in found
+    )
 
 
 def test_rounds_that_wait_do_so_at_once_and_without_errors(tmp_path: Path) -> None:
     found = measured("waiting", tmp_path)
     assert found["8 rounds of 1 s: errors"] == 0
-    assert found["8 rounds of 1 s: of the ideal rate"] > 2 / 8, "one after the other, it would be an eighth"
+    assert found["8 rounds of 1 s: of the ideal rate"] > 2 / 8, (
+        "one after the other, it would be an eighth"
+    )
 
 
 def test_the_memory_of_a_worker_is_measured_before_and_after_it_played(tmp_path: Path) -> None:
@@ -97,4 +116,6 @@ def test_the_memory_of_a_worker_is_measured_before_and_after_it_played(tmp_path:
 
 def test_a_fleet_is_simulated_on_what_the_server_really_needs(tmp_path: Path) -> None:
     found = measured("fleet", tmp_path)
-    assert found["rounds, 100 workers, model of 10 s"] == pytest.approx(100, rel=0.2), "a thousand slots, ten seconds each"
+    assert found["rounds, 100 workers, model of 10 s"] == pytest.approx(100, rel=0.2), (
+        "a thousand slots, ten seconds each"
+    )

@@ -1,4 +1,4 @@
-"""A module ``holdfast_flows`` that cannot be imported: the app's own tasks run, and the worker says why no rounds are played."""
+"""A module ``perdure_flows`` that cannot be imported: the app's own tasks run, and the worker says why no rounds are played."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 from celery import Celery
 
+from perdure.worker.app import broker_url
 from tests.support.command_line import ROOT
 from tests.support.servers import server
-from worker.app import broker_url
 
 APP = """
 import os
 from celery import Celery
-from worker import install
+from perdure import install
 
 app = Celery("shop", broker=os.environ["BROKER"], backend=os.environ["BROKER"])
 app.conf.task_default_queue = "shop"
@@ -34,10 +34,14 @@ def test_flows_that_cannot_be_imported_do_not_stop_the_apps_own_tasks(tmp_path: 
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "__init__.py").write_text("")
     (tmp_path / "shop" / "celery.py").write_text(APP)
-    (tmp_path / "shop" / "holdfast_flows.py").write_text("raise ValueError('not today')\n")
+    (tmp_path / "shop" / "perdure_flows.py").write_text("raise ValueError('not today')\n")
     with server("valkey", "everysec") as running:
-        broker = broker_url(running.url).replace("holdfast+socket", "redis+socket")
-        bare = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "CELERY_"))}
+        broker = broker_url(running.url).replace("perdure+socket", "redis+socket")
+        bare = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PERDURE_", "CELERY_"))
+        }
         with (tmp_path / "said").open("w") as said:
             process = subprocess.Popen(
                 [sys.executable, "-m", "celery", "-A", "shop", "worker", "-P", "threads", "-c", "2"],
@@ -52,5 +56,7 @@ def test_flows_that_cannot_be_imported_do_not_stop_the_apps_own_tasks(tmp_path: 
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait(10)
-    [line] = [line for line in (tmp_path / "said").read_text().splitlines() if "plays no rounds" in line]
+    [line] = [
+        line for line in (tmp_path / "said").read_text().splitlines() if "plays no rounds" in line
+    ]
     assert "not today" in line

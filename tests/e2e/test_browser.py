@@ -10,22 +10,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.browsing import Theme, browsing, chromium, grave_findings, keep_picture
+from perdure import Client
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store
+from tests.support.browser import Theme, browsing, chromium, grave_findings, keep_picture
 from tests.support.repositories import TEST, GeneratedRepository, Shape
 from tests.support.servers import CrashableServer, until
 from tests.support.servers import server as server_of_its_own
-from tests.support.web import serving
+from tests.support.threaded_server import serving
 from tests.support.workers import WorkerProcess
-from worker import Client
-from worker.settings import Settings
-from worker.store import Store
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 #: A worker that is killed is missed within two seconds.
-QUICK = {"HOLDFAST_LEASE_SECONDS": "1.5", "HOLDFAST_HEARTBEAT_SECONDS": "0.3", "HOLDFAST_SWEEP_SECONDS": "0.2"}
-FLOWS = {"HOLDFAST_FLOW_MODULES": "tests.support.rings,tests.support.thinking", "HOLDFAST_ENABLED_FLOWS": "bisect"}
+QUICK = {
+    "PERDURE_LEASE_SECONDS": "1.5",
+    "PERDURE_HEARTBEAT_SECONDS": "0.3",
+    "PERDURE_SWEEP_SECONDS": "0.2",
+}
+FLOWS = {
+    "PERDURE_FLOW_MODULES": "tests.support.example_flows.rings,tests.support.example_flows.thinking",
+    "PERDURE_ENABLED_FLOWS": "bisect",
+}
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +75,9 @@ class Fleet:
         self.worker = self._begin()
 
     def _begin(self) -> WorkerProcess:
-        return WorkerProcess(self.settings, "--pool", "threads", "--concurrency", "4", **QUICK, **FLOWS)
+        return WorkerProcess(
+            self.settings, "--pool", "threads", "--concurrency", "4", **QUICK, **FLOWS
+        )
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +124,12 @@ def test_a_bisect_from_the_form_is_seen_round_by_round_and_goes_on_when_its_work
     page.goto("/start?flow=bisect")
     assert grave_findings(page) == []
     page.get_by_label("Goal").fill("Who broke the till?")
-    for name, text in (("repo", repository.path), ("good", repository.good), ("bad", repository.bad), ("test", f"sleep 0.3; {TEST}")):
+    for name, text in (
+        ("repo", repository.path),
+        ("good", repository.good),
+        ("bad", repository.bad),
+        ("test", f"sleep 0.3; {TEST}"),
+    ):
         page.locator(f"[name='input.{name}']").fill(str(text))
     page.get_by_role("button", name="Submit").click()
     page.wait_for_url(re.compile(r"/runs/\w+$"))
@@ -146,7 +160,9 @@ def test_a_question_is_answered_and_what_is_being_typed_survives_that_the_page_r
     stays(page)
     page.get_by_label("Your answer").fill("the second")
     page.locator("#state summary").click()
-    with page.expect_response(lambda response: response.url.endswith(run.id) and response.request.resource_type == "xhr") as renewed:
+    with page.expect_response(
+        lambda response: response.url.endswith(run.id) and response.request.resource_type == "xhr"
+    ) as renewed:
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     assert renewed.value.status == 200
     expect(page.get_by_label("Your answer")).to_have_value("the second")
@@ -160,7 +176,9 @@ def test_a_question_is_answered_and_what_is_being_typed_survives_that_the_page_r
     assert stayed(page)
 
 
-def test_a_run_is_stopped_now_once_somebody_has_said_so_twice(page: Page, fleet: Fleet, client: Client) -> None:
+def test_a_run_is_stopped_now_once_somebody_has_said_so_twice(
+    page: Page, fleet: Fleet, client: Client
+) -> None:
     from playwright.sync_api import expect
 
     run = client.submit("countdown", "Wait for the night", {"rounds": 100, "seconds": 30})
@@ -176,7 +194,7 @@ def test_a_run_is_stopped_now_once_somebody_has_said_so_twice(page: Page, fleet:
     page.get_by_role("button", name="Resume").click()
     expect(page.locator("#in-flight")).to_contain_text("Executor")
     page.get_by_role("button", name="Stop", exact=True).click()
-    expect(page.locator("#main > .notice")).to_contain_text("stops when the round in flight has finished")
+    expect(page.locator("#main > .notice")).to_contain_text("will stop after the current round")
     client.request_stop(run.id, "now")
 
 
@@ -191,7 +209,9 @@ def test_an_errored_run_is_retried(page: Page, fleet: Fleet, client: Client) -> 
     expect(page.locator(".row.between.good", has_text="retried")).to_be_visible()
 
 
-def test_the_table_shows_what_happens_without_being_loaded_again_and_keeps_the_focus(page: Page, fleet: Fleet, client: Client) -> None:
+def test_the_table_shows_what_happens_without_being_loaded_again_and_keeps_the_focus(
+    page: Page, fleet: Fleet, client: Client
+) -> None:
     from playwright.sync_api import expect
 
     first = client.submit("question", "Is this one first?", labels={"test": "table"})
@@ -199,13 +219,17 @@ def test_the_table_shows_what_happens_without_being_loaded_again_and_keeps_the_f
     page.goto("/runs?label=test%3Dtable")
     stays(page)
     page.locator(f"#to-{first.id}").focus()
-    second = client.submit("countdown", "And this one second?", {"rounds": 0}, labels={"test": "table"})
+    second = client.submit(
+        "countdown", "And this one second?", {"rounds": 0}, labels={"test": "table"}
+    )
     expect(page.locator(f"#run-{second.id} .status")).to_have_text("completed")
     expect(page.locator(f"#to-{first.id}")).to_be_focused()
     assert stayed(page)
 
 
-def test_without_javascript_a_question_is_answered_too(browser: Browser, room: str, fleet: Fleet, client: Client) -> None:
+def test_without_javascript_a_question_is_answered_too(
+    browser: Browser, room: str, fleet: Fleet, client: Client
+) -> None:
     run = client.submit("question", "Even so?")
     client.wait(run.id, 20)
     with browsing(browser, room, java_script_enabled=False) as page:
@@ -217,33 +241,78 @@ def test_without_javascript_a_question_is_answered_too(browser: Browser, room: s
 
 
 @pytest.fixture(scope="module")
-def views(fleet: Fleet, client: Client, own_server: CrashableServer, repository: GeneratedRepository) -> dict[str, str]:
+def views(
+    fleet: Fleet, client: Client, own_server: CrashableServer, repository: GeneratedRepository
+) -> dict[str, str]:
     """Every view by its name: runs of every status among them, and of every kind of question."""
-    inputs = {"repo": str(repository.path), "good": repository.good, "bad": repository.bad, "test": TEST}
+    inputs = {
+        "repo": str(repository.path),
+        "good": repository.good,
+        "bad": repository.bad,
+        "test": TEST,
+    }
     ended = {
-        "run-completed": client.submit("bisect", "Which commit broke the till?", inputs, labels={"team": "till", "env": "staging"}).id,
-        "run-errored": client.submit("trouble", "Call the billing service until it answers", {"kind": "fatal"}).id,
-        "run-thinker": client.submit("thinker", "Think aloud", {"notes": 6, "tokens": 1_300, "money": 0.011}).id,
-        "run-question": client.submit("question", "Shall the old index be dropped?\nIt takes 40 GB.", labels={"team": "search"}).id,
+        "run-completed": client.submit(
+            "bisect",
+            "Which commit broke the till?",
+            inputs,
+            labels={"team": "till", "env": "staging"},
+        ).id,
+        "run-errored": client.submit(
+            "trouble", "Call the billing service until it answers", {"kind": "fatal"}
+        ).id,
+        "run-thinker": client.submit(
+            "thinker", "Think aloud", {"notes": 6, "tokens": 1_300, "money": 0.011}
+        ).id,
+        "run-question": client.submit(
+            "question",
+            "Shall the old index be dropped?\nIt takes 40 GB.",
+            labels={"team": "search"},
+        ).id,
         "run-approval": client.submit("careful", "/srv/old/build").id,
         "run-doubt": client.submit("doubter", "Pay ann").id,
-        "run-budget": client.submit("countdown", "Count too far", {"rounds": 9}, budgets={"cycles": 2}).id,
-        "run-hostile": client.submit("countdown", "<b>\u202e\x00" + "long" * 80, {"rounds": 1}, labels={"<i>" * 9: '"&' * 40}).id,
+        "run-budget": client.submit(
+            "countdown", "Count too far", {"rounds": 9}, budgets={"cycles": 2}
+        ).id,
+        "run-hostile": client.submit(
+            "countdown", "<b>\u202e\x00" + "long" * 80, {"rounds": 1}, labels={"<i>" * 9: '"&' * 40}
+        ).id,
     }
     for run_id in ended.values():
         client.wait(run_id, 30)
-    running = client.submit("countdown", "Count down, slowly", {"rounds": 500, "seconds": 0.5}, budgets={"cycles": 800, "seconds": 3600})
-    stopped = client.submit("countdown", "Wait for the nightly window", {"rounds": 50, "seconds": 0.2})
+    running = client.submit(
+        "countdown",
+        "Count down, slowly",
+        {"rounds": 500, "seconds": 0.5},
+        budgets={"cycles": 800, "seconds": 3600},
+    )
+    stopped = client.submit(
+        "countdown", "Wait for the nightly window", {"rounds": 50, "seconds": 0.2}
+    )
     client.request_stop(stopped.id, "now", "somebody does it by hand", "grace")
     damaged = client.submit("countdown", "damaged", not_before=86_400)
     queued = client.submit("countdown", "Not before tomorrow", not_before=86_400)
     store = Store(own_server.url)
     store.redis.hset(store.keys.run(damaged.id), "labels", "nonsense")
     store.redis.lpush(
-        store.keys.dead_letters, json.dumps({"at": store.time() / 1000, "list": "holdfast.controller", "why": "no round", "message": "?"})
+        store.keys.dead_letters,
+        json.dumps(
+            {
+                "at": store.time() / 1000,
+                "list": "perdure.controller",
+                "why": "no round",
+                "message": "?",
+            }
+        ),
     )
     store.close()
-    of_runs = {**ended, "run-running": running.id, "run-stopped": stopped.id, "run-damaged": damaged.id, "run-queued": queued.id}
+    of_runs = {
+        **ended,
+        "run-running": running.id,
+        "run-stopped": stopped.id,
+        "run-damaged": damaged.id,
+        "run-queued": queued.id,
+    }
     return {
         "runs": "/runs",
         "runs-filtered": "/runs?status=running&flow=countdown",
@@ -265,7 +334,9 @@ def views(fleet: Fleet, client: Client, own_server: CrashableServer, repository:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_view_can_be_used_by_everybody_and_fits(browser: Browser, room: str, views: dict[str, str], theme: Theme, width: int) -> None:
+def test_every_view_can_be_used_by_everybody_and_fits(
+    browser: Browser, room: str, views: dict[str, str], theme: Theme, width: int
+) -> None:
     faults: dict[str, list[str]] = {}
     with browsing(browser, room, theme, width) as page:
         for name, path in views.items():
@@ -289,4 +360,6 @@ def test_at_360_px_nothing_is_cut_off(browser: Browser, room: str, views: dict[s
 
 
 def test_pictures_are_no_part_of_the_repository() -> None:
-    assert ".pytest-artifacts/" in (Path(__file__).parents[2] / ".gitignore").read_text().splitlines()
+    assert (
+        ".pytest-artifacts/" in (Path(__file__).parents[2] / ".gitignore").read_text().splitlines()
+    )

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from perdure import Client, RunStatus
+from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
 from tests.support.servers import until
-from worker import Client, RunStatus
-from worker.settings import Settings
 
 FLOWS = """
-from flows import Command, ControllerExecutorFlow, FatalError, Finish, command, register
+from perdure import Command, ControllerExecutorFlow, FatalError, Finish, command, register
 
 class Broken(ControllerExecutorFlow):
     def decide(self, context):
@@ -38,14 +38,14 @@ register("cracked")(type("Cracked", (Broken,), {}))
 
 
 @pytest.fixture
-def holdfast(tmp_path: Path, settings: Settings) -> CommandLine:
+def perdure(tmp_path: Path, settings: Settings) -> CommandLine:
     (tmp_path / "my_flows.py").write_text(FLOWS)
-    return CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="my_flows")
+    return CommandLine(tmp_path, settings, PERDURE_FLOW_MODULES="my_flows")
 
 
 @pytest.fixture
-def worker(holdfast: CommandLine) -> Iterator[subprocess.Popen[str]]:
-    with holdfast.worker("--concurrency", "4") as process:
+def worker(perdure: CommandLine) -> Iterator[subprocess.Popen[str]]:
+    with perdure.worker("--concurrency", "4") as process:
         yield process
 
 
@@ -55,18 +55,18 @@ def retried(client: Client, run_id: str) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("worker")
-def test_errored_runs_are_retried_by_flow_or_all(holdfast: CommandLine, client: Client) -> None:
+def test_errored_runs_are_retried_by_flow_or_all(perdure: CommandLine, client: Client) -> None:
     for flow, run_id in (("broken", "b1"), ("broken", "b2"), ("cracked", "c1")):
-        assert holdfast("submit", flow, "x", "--id", run_id).code == 0
+        assert perdure("submit", flow, "x", "--id", run_id).code == 0
         client.wait(run_id, 20)
-    done = holdfast("retry", "--flow", "broken", "--json")
+    done = perdure("retry", "--flow", "broken", "--json")
     assert done.code == 0 and sorted(each["run_id"] for each in done.json) == ["b1", "b2"]
     assert all(each["why_not"] is None for each in done.json)
     assert [retried(client, run_id) for run_id in ("b1", "b2", "c1")] == [True, True, False]
     assert [client.wait(run_id, 20).status for run_id in ("b1", "b2")] == [RunStatus.ERRORED] * 2
-    said = holdfast("retry", "--all").out.splitlines()
-    assert sorted(said) == [f"{run_id} is tried again" for run_id in ("b1", "b2", "c1")]
-    assert holdfast("retry", "--flow", "countdown").out == "there are no such runs\n"
+    said = perdure("retry", "--all").out.splitlines()
+    assert sorted(said) == [f"{run_id} is retried" for run_id in ("b1", "b2", "c1")]
+    assert perdure("retry", "--flow", "countdown").out == "no matching runs\n"
 
 
 @pytest.mark.parametrize(
@@ -83,54 +83,70 @@ def test_errored_runs_are_retried_by_flow_or_all(holdfast: CommandLine, client: 
         ("delete", "--status", "stopped", "--older-than", "soon"),
     ],
 )
-def test_one_run_or_many_is_said_without_doubt(holdfast: CommandLine, arguments: tuple[str, ...]) -> None:
-    assert holdfast(*arguments).code == 2
+def test_one_run_or_many_is_said_without_doubt(
+    perdure: CommandLine, arguments: tuple[str, ...]
+) -> None:
+    assert perdure(*arguments).code == 2
 
 
 @pytest.mark.slow
-def test_ended_runs_are_deleted_by_status_flow_and_age(holdfast: CommandLine, client: Client) -> None:
+def test_ended_runs_are_deleted_by_status_flow_and_age(
+    perdure: CommandLine, client: Client
+) -> None:
     for run_id in ("a", "b"):
         client.submit("countdown", "x", run_id=run_id)
     client.submit("question", "x", run_id="c")
     client.submit("question", "x", run_id="live")
     for run_id in ("a", "b", "c"):
         client.request_stop(run_id)
-    assert holdfast("delete", "--status", "stopped", "--older-than", "7d", "--json").json == []
-    done = holdfast("delete", "--status", "stopped", "--flow", "countdown", "--json")
+    assert perdure("delete", "--status", "stopped", "--older-than", "7d", "--json").json == []
+    done = perdure("delete", "--status", "stopped", "--flow", "countdown", "--json")
     assert sorted(each["run_id"] for each in done.json) == ["a", "b"]
-    assert holdfast("delete", "--status", "stopped", "--older-than", "0s").out == "c is deleted\n"
+    assert perdure("delete", "--status", "stopped", "--older-than", "0s").out == "c is deleted\n"
     assert [run.id for run in client.runs()] == ["live"]
 
 
 @pytest.mark.slow
-def test_runs_of_a_paused_flow_wait_and_go_on_when_it_is_unpaused(holdfast: CommandLine, client: Client) -> None:
-    paused = holdfast("flows", "pause", "countdown", "--reason", "the model is down", "--by", "ann")
-    assert paused.code == 0 and "holdfast flows unpause countdown" in paused.out
-    assert "already" in holdfast("flows", "pause", "countdown", "--by", "bob").out
-    assert (client.paused_flows()["countdown"]["by"], client.paused_flows()["countdown"]["reason"]) == ("ann", "the model is down")
-    assert holdfast("flows", "countdown", "--json").json["paused"] is True
-    assert holdfast("flows", "pause", "cuntdown").code == 3
-    with holdfast.worker("--concurrency", "4"):
+def test_runs_of_a_paused_flow_wait_and_go_on_when_it_is_unpaused(
+    perdure: CommandLine, client: Client
+) -> None:
+    paused = perdure("flows", "pause", "countdown", "--reason", "the model is down", "--by", "ann")
+    assert paused.code == 0 and "perdure flows unpause countdown" in paused.out
+    assert "already" in perdure("flows", "pause", "countdown", "--by", "bob").out
+    assert (
+        client.paused_flows()["countdown"]["by"],
+        client.paused_flows()["countdown"]["reason"],
+    ) == ("ann", "the model is down")
+    assert perdure("flows", "countdown", "--json").json["paused"] is True
+    assert perdure("flows", "pause", "cuntdown").code == 3
+    with perdure.worker("--concurrency", "4"):
         for number in range(3):
             client.submit("countdown", "x", {"rounds": 1}, run_id=f"r{number}")
         client.submit("question", "x", run_id="other")
-        until(lambda: all(client.get(f"r{number}").phase == "waiting" for number in range(3)), "the runs to be held")
+        until(
+            lambda: all(client.get(f"r{number}").phase == "waiting" for number in range(3)),
+            "the runs to be held",
+        )
         assert client.wait("other", 20).status is RunStatus.INTERRUPTED
-        assert "holdfast flows unpause countdown" in holdfast("show", "r0").out
-        unpaused = holdfast("flows", "unpause", "countdown", "--json")
+        assert "perdure flows unpause countdown" in perdure("show", "r0").out
+        unpaused = perdure("flows", "unpause", "countdown", "--json")
         assert unpaused.json == {"flow": "countdown", "paused": False, "offered": 3}
-        assert {client.wait(f"r{number}", 20).status for number in range(3)} == {RunStatus.COMPLETED}
+        assert {client.wait(f"r{number}", 20).status for number in range(3)} == {
+            RunStatus.COMPLETED
+        }
     assert client.get("r0").details["attempt"] == 0
-    assert {event.attempt for event in client.events("r0", follow=False) if event.type == "committed"} == {1}
-    again = holdfast("flows", "unpause", "countdown")
+    assert {
+        event.attempt for event in client.events("r0", follow=False) if event.type == "committed"
+    } == {1}
+    again = perdure("flows", "unpause", "countdown")
     assert again.code == 8 and "countdown is not paused" in again.err and again.out == ""
-    unknown = holdfast("flows", "unpause", "countdwn")
-    assert unknown.code == 3 and "no flow is named 'countdwn'" in unknown.err
+    unknown = perdure("flows", "unpause", "countdwn")
+    assert unknown.code == 3 and "'countdwn'" in unknown.err
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("worker")
-def test_a_run_is_exported_whole(holdfast: CommandLine, client: Client, tmp_path: Path) -> None:
+def test_a_run_is_exported_whole(perdure: CommandLine, client: Client, tmp_path: Path) -> None:
     client.submit(
         "noting", "a goal", {"name": "Zoë"}, run_id="r", interrupt_before=["Executor"], max_rounds=7, idempotency_key="key",
         labels={"who": "me"}, thread_id="t",
@@ -140,17 +156,29 @@ def test_a_run_is_exported_whole(holdfast: CommandLine, client: Client, tmp_path
     assert client.get("r").status is RunStatus.COMPLETED, client.get("r").error
     file = tmp_path / "r.json"
     file.write_text("what stood there before")
-    assert holdfast("show", "r", "--output", str(file)).code == 0
+    assert perdure("show", "r", "--output", str(file)).code == 0
     found = json.loads(file.read_text())
     assert found == json.loads(json.dumps(client.transcript("r")))
     run = found["run"]
-    assert (run["goal"], run["inputs"], run["labels"], run["answer"]) == ("a goal", {"name": "Zoë"}, {"who": "me"}, "done")
-    assert run["options"] == {"interrupt_before": ["Executor"], "interrupt_after": [], "max_rounds": 7, "idempotency_key": "key"}
+    assert (run["goal"], run["inputs"], run["labels"], run["answer"]) == (
+        "a goal",
+        {"name": "Zoë"},
+        {"who": "me"},
+        "done",
+    )
+    assert run["options"] == {
+        "interrupt_before": ["Executor"],
+        "interrupt_after": [],
+        "max_rounds": 7,
+        "idempotency_key": "key",
+    }
     assert run["values"]["seen"] == [1, 2] and run["state"]["thread_id"] == "t"
     assert [turn["command"]["args"] for turn in found["history"]] == [{"number": 1}, {"number": 2}]
-    assert [event["step"] for event in found["events"] if event["type"] == "committed"] == list(range(5))
+    assert [event["step"] for event in found["events"] if event["type"] == "committed"] == list(
+        range(5)
+    )
     assert [entry.name for entry in tmp_path.iterdir() if entry.name.startswith(".")] == []
-    assert holdfast("show", "r", "--output", str(tmp_path / "none" / "r.json")).code == 2
+    assert perdure("show", "r", "--output", str(tmp_path / "none" / "r.json")).code == 2
 
 
 def test_a_client_stops_retries_and_deletes_many(client: Client) -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command_line import COMMAND, ROOT, CommandLine, wait_for_line
+from perdure import Client, RunStatus
+from perdure.worker.embedded import EmbeddedServer
+from perdure.worker.settings import Settings
+from tests.support.command_line import COMMAND, CommandLine, wait_for_line
 from tests.support.servers import until
-from worker import Client, RunStatus
-from worker.embedded import EmbeddedServer
-from worker.settings import Settings
 
 FLOWS = """
-from flows import ControllerExecutorFlow, FatalError, register
+from perdure import ControllerExecutorFlow, FatalError, register
 
 @register("broken")
 class Broken(ControllerExecutorFlow):
@@ -29,68 +29,88 @@ class Broken(ControllerExecutorFlow):
 
 
 @pytest.fixture
-def holdfast(tmp_path: Path, settings: Settings) -> CommandLine:
+def perdure(tmp_path: Path, settings: Settings) -> CommandLine:
     """With a module of flows in the working directory, as somebody has who tries things out."""
     (tmp_path / "my_flows.py").write_text(FLOWS)
-    return CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="my_flows")
+    return CommandLine(tmp_path, settings, PERDURE_FLOW_MODULES="my_flows")
 
 
 @pytest.fixture
-def worker(holdfast: CommandLine) -> Iterator[subprocess.Popen[str]]:
-    with holdfast.worker("--concurrency", "4") as process:
+def worker(perdure: CommandLine) -> Iterator[subprocess.Popen[str]]:
+    with perdure.worker("--concurrency", "4") as process:
         yield process
 
 
 @pytest.mark.usefixtures("worker")
-def test_submit_and_watch_tells_the_answer_and_by_its_exit_code_how_the_run_ended(holdfast: CommandLine, client: Client) -> None:
-    done = holdfast("submit", "countdown", "x", "--input", "rounds=2", "--label", "who=me", "--watch")
+def test_submit_and_watch_tells_the_answer_and_by_its_exit_code_how_the_run_ended(
+    perdure: CommandLine, client: Client
+) -> None:
+    done = perdure(
+        "submit", "countdown", "x", "--input", "rounds=2", "--label", "who=me", "--watch"
+    )
     assert done.code == 0 and "answer: counted down from 2" in done.out, done
     assert [line.split("  ")[1] for line in done.out.splitlines() if "  step " in line] == [
         "step 0", "step 0", "step 1", "step 2", "step 3", "step 4", "step 5",
     ]  # fmt: skip
     assert "\x1b" not in done.out
 
-    errored = holdfast("submit", "broken", "x", "--watch", "--id", "bad")
-    assert errored.code == 4 and "the till is on fire" in errored.out and "holdfast retry bad" in errored.out
+    errored = perdure("submit", "broken", "x", "--watch", "--id", "bad")
+    assert (
+        errored.code == 4
+        and "the till is on fire" in errored.out
+        and "perdure retry bad" in errored.out
+    )
 
-    asked = holdfast("submit", "question", "who?", "--watch", "--id", "ask")
-    assert asked.code == 6 and "holdfast resume ask --answer" in asked.out
-    assert holdfast("resume", "ask", "--answer", '"me"').code == 0
-    answered = holdfast("watch", "ask", "--json")
+    asked = perdure("submit", "question", "who?", "--watch", "--id", "ask")
+    assert asked.code == 6 and "perdure resume ask --answer" in asked.out
+    assert perdure("resume", "ask", "--answer", '"me"').code == 0
+    answered = perdure("watch", "ask", "--json")
     documents = [json.loads(line) for line in answered.out.splitlines()]
-    assert answered.code == 0 and documents[-1]["type"] == "end" and documents[-1]["run"]["answer"] == "me"
+    assert (
+        answered.code == 0
+        and documents[-1]["type"] == "end"
+        and documents[-1]["run"]["answer"] == "me"
+    )
 
-    assert holdfast("retry", "bad").code == 0
+    assert perdure("retry", "bad").code == 0
     assert client.wait("bad", 20).status is RunStatus.ERRORED
     assert "retried" in [event.type for event in client.events("bad")]
 
     client.submit("countdown", "x", {"rounds": 1, "seconds": 600}, run_id="long")
     next(event for event in client.events("long") if event.type == "committed")
-    stopped = holdfast("stop", "long", "--now", "--reason", "enough", "--by", "me")
+    stopped = perdure("stop", "long", "--now", "--reason", "enough", "--by", "me")
     assert stopped.code == 0 and "long is stopped" in stopped.out and "1/Executor/1" in stopped.out
-    assert "already stopped" in holdfast("stop", "long").out
-    watched = holdfast("watch", "long")
+    assert "already stopped" in perdure("stop", "long").out
+    watched = perdure("watch", "long")
     assert watched.code == 5 and "by me, because enough" in watched.out
-    assert holdfast("delete", "long").code == 0 and holdfast("show", "long").code == 3
+    assert perdure("delete", "long").code == 0 and perdure("show", "long").code == 3
 
 
 @pytest.mark.usefixtures("worker")
-def test_ctrl_c_on_watch_leaves_the_run_going_and_says_how_to_find_it(holdfast: CommandLine, client: Client) -> None:
+def test_ctrl_c_on_watch_leaves_the_run_going_and_says_how_to_find_it(
+    perdure: CommandLine, client: Client
+) -> None:
     client.submit("countdown", "x", {"rounds": 1, "seconds": 600}, run_id="long")
-    with holdfast.running("watch", "long") as watching:
+    with perdure.running("watch", "long") as watching:
         assert watching.stdout is not None
         assert "submitted" in watching.stdout.readline()
         watching.send_signal(signal.SIGINT)
         _, said = watching.communicate(timeout=20)
     assert watching.returncode == 130
-    assert "holdfast watch long" in said and "Traceback" not in said
+    assert "perdure watch long" in said and "Traceback" not in said
     assert not client.get("long").status.ended
     client.request_stop("long", "now")
 
 
-def test_sigterm_drains_the_round_and_not_the_run(holdfast: CommandLine, client: Client, worker: subprocess.Popen[str]) -> None:
+def test_sigterm_drains_the_round_and_not_the_run(
+    perdure: CommandLine, client: Client, worker: subprocess.Popen[str]
+) -> None:
     client.submit("countdown", "x", {"rounds": 1000, "seconds": 0.2}, run_id="long")
-    next(event for event in client.events("long") if event.type == "committed" and event.node == "Executor")
+    next(
+        event
+        for event in client.events("long")
+        if event.type == "committed" and event.node == "Executor"
+    )
     worker.send_signal(signal.SIGTERM)
     _, said = worker.communicate(timeout=30)
     assert worker.returncode == 0 and "Traceback" not in said, said
@@ -100,33 +120,42 @@ def test_sigterm_drains_the_round_and_not_the_run(holdfast: CommandLine, client:
 
 
 @pytest.mark.slow
-def test_results_are_documents_or_plain_lines_without_a_terminal(holdfast: CommandLine, client: Client) -> None:
+def test_results_are_documents_or_plain_lines_without_a_terminal(
+    perdure: CommandLine, client: Client
+) -> None:
     goal = "a goal\nof two lines, \x1b[31mred\x1b[0m and \ttabbed"
     client.submit("countdown", goal, {"rounds": 2}, run_id="one", labels={"who": "me"})
     client.submit("question", "two", run_id="two")
-    listed = holdfast("list", "--flow", "countdown")
+    listed = perdure("list", "--flow", "countdown")
     assert listed.out.count("\n") == 1 and "\x1b" not in listed.out
     assert listed.out.split("\t")[:4] == ["one", "queued", "countdown", "0"]
-    assert {run["id"] for run in holdfast("list", "--json", "--status", "queued").json} == {"one", "two"}
-    assert holdfast("show", "one", "--json").json["labels"] == {"who": "me"}
-    assert set(holdfast("show", "one", "--transcript", "--json").json) == {"run", "history", "events"}
-    assert "submitted" in holdfast("show", "one", "--transcript").out
-    assert holdfast("workers", "--json").json == [] and holdfast("workers").out == ""
-    assert {"bisect", "countdown", "question", "broken"} <= set(holdfast("flows", "--json").json)
-    assert holdfast("flows", "bisect", "--json").json["runs_shell"] is True
-    assert holdfast("flows", "bisct").code == 3
-    submitted = holdfast("submit", "question", "three", "--json")
+    assert {run["id"] for run in perdure("list", "--json", "--status", "queued").json} == {
+        "one",
+        "two",
+    }
+    assert perdure("show", "one", "--json").json["labels"] == {"who": "me"}
+    assert set(perdure("show", "one", "--transcript", "--json").json) == {
+        "run",
+        "history",
+        "events",
+    }
+    assert "submitted" in perdure("show", "one", "--transcript").out
+    assert perdure("workers", "--json").json == [] and perdure("workers").out == ""
+    assert {"bisect", "countdown", "question", "broken"} <= set(perdure("flows", "--json").json)
+    assert perdure("flows", "bisect", "--json").json["runs_shell"] is True
+    assert perdure("flows", "bisct").code == 3
+    submitted = perdure("submit", "question", "three", "--json")
     assert submitted.json["status"] == "queued" and "no worker" in submitted.err
-    stopped = holdfast("stop", "--flow", "question", "--json")
+    stopped = perdure("stop", "--flow", "question", "--json")
     assert [receipt["stopped"] for receipt in stopped.json] == [True, True]
-    assert holdfast("stop", "--status", "queued").out.splitlines() == ["one is stopped at step 0"]
-    assert holdfast("resume", "one", "--json").json["status"] == "queued"
+    assert perdure("stop", "--status", "queued").out.splitlines() == ["one is stopped at step 0"]
+    assert perdure("resume", "one", "--json").json["status"] == "queued"
 
 
-def test_a_reader_that_leaves_early_is_no_error(holdfast: CommandLine, client: Client) -> None:
+def test_a_reader_that_leaves_early_is_no_error(perdure: CommandLine, client: Client) -> None:
     for _ in range(40):
         client.submit("question", "x" * 4000)  # more than a pipe holds
-    with holdfast.running("list") as listing:
+    with perdure.running("list") as listing:
         assert listing.stdout is not None and listing.stderr is not None
         listing.stdout.readline()
         listing.stdout.close()
@@ -135,52 +164,63 @@ def test_a_reader_that_leaves_early_is_no_error(holdfast: CommandLine, client: C
 
 
 @pytest.mark.slow
-def test_a_relative_path_is_taken_from_where_it_is_submitted(holdfast: CommandLine) -> None:
-    inputs = [part for text in ("repo=till", "good=v1", "bad=main", "test=true") for part in ("--input", text)]
-    submitted = holdfast("submit", "bisect", "x", *inputs, "--json")
-    assert submitted.json["inputs"]["repo"] == str(holdfast.directory / "till")
-    assert "holdfast worker --enable bisect" in submitted.err
+def test_a_relative_path_is_taken_from_where_it_is_submitted(perdure: CommandLine) -> None:
+    inputs = [
+        part
+        for text in ("repo=till", "good=v1", "bad=main", "test=true")
+        for part in ("--input", text)
+    ]
+    submitted = perdure("submit", "bisect", "x", *inputs, "--json")
+    assert submitted.json["inputs"]["repo"] == str(perdure.directory / "till")
+    assert "perdure worker --enable bisect" in submitted.err
 
 
-@pytest.mark.parametrize("name", ["flows", "worker"])
-def test_another_package_of_our_name_is_told_if_it_comes_first_and_the_working_directory_comes_last(
-    holdfast: CommandLine, tmp_path: Path, name: str
+@pytest.mark.parametrize("name", ["config", "flows", "worker"])
+def test_packages_of_the_project_with_names_of_our_folders_change_nothing(
+    perdure: CommandLine, tmp_path: Path, name: str
 ) -> None:
     (tmp_path / name).mkdir()
-    (tmp_path / name / "__init__.py").write_text("")
-    script = [sys.executable, "-P", str(ROOT / "worker" / "cli" / "holdfast"), "list"]
-    path = holdfast.environment["PYTHONPATH"]
-    for first, code in ((path, 0), (f"{tmp_path}{os.pathsep}{path}", 2)):
-        done = subprocess.run(
-            script, cwd=tmp_path, env={**holdfast.environment, "PYTHONPATH": first}, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == code and "Traceback" not in done.stderr, done
-        assert (str(tmp_path / name) in done.stderr and "PYTHONPATH" in done.stderr) == bool(code)
+    (tmp_path / name / "__init__.py").write_text("raise AssertionError('this is not ours')")
+    path = f"{tmp_path}{os.pathsep}{perdure.environment['PYTHONPATH']}"
+    command = [sys.executable, "-P", "-m", "perdure", "list"]
+    environment = {**perdure.environment, "PYTHONPATH": path}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "Traceback" not in done.stderr, done
 
 
-def test_up_gives_a_server_and_a_worker_that_others_find_and_ctrl_c_ends_both(tmp_path: Path) -> None:
-    holdfast = CommandLine(tmp_path)
-    with holdfast.running("up", "--concurrency", "2", "--no-server") as up:
+def test_up_gives_a_server_and_a_worker_that_others_find_and_ctrl_c_ends_both(
+    tmp_path: Path,
+) -> None:
+    perdure = CommandLine(tmp_path)
+    with perdure.running("up", "--concurrency", "2", "--no-server") as up:
         wait_for_line(up, "worker ready")
-        first = holdfast("submit", "countdown", "x", "--watch")
+        first = perdure("submit", "countdown", "x", "--watch")
         assert first.code == 0 and "counted down" in first.out, first
-        [worker] = holdfast("workers", "--json").json
+        [worker] = perdure("workers", "--json").json
         assert "bisect" in worker["flows"] and worker["concurrency"] == 2
         os.kill(worker["pid"], signal.SIGKILL)
         wait_for_line(up, "starting another")
         wait_for_line(up, "worker ready")
-        [other] = [found for found in holdfast("workers", "--json").json if found["pid"] != worker["pid"]]
+        [other] = [
+            found for found in perdure("workers", "--json").json if found["pid"] != worker["pid"]
+        ]
         up.send_signal(signal.SIGINT)
         _, said = up.communicate(timeout=30)
-    assert up.returncode == 0 and "nothing is lost" in said and "Traceback" not in said
+    assert up.returncode == 0 and "worker and server stopped" in said and "Traceback" not in said
     until(lambda: not Path(f"/proc/{other['pid']}").exists(), "the worker's end")
-    assert not (tmp_path / "state" / "holdfast" / "server.sock").exists()
+    assert not (tmp_path / "state" / "perdure" / "server.sock").exists()
 
 
 @pytest.mark.slow
 def test_up_takes_no_broker_of_another_server(tmp_path: Path) -> None:
-    holdfast = CommandLine(tmp_path, HOLDFAST_REDIS_URL="redis://127.0.0.1:1/0", HOLDFAST_BROKER_URL="amqp://127.0.0.1:1//")
-    with holdfast.running("up", "--no-server") as up:
+    perdure = CommandLine(
+        tmp_path,
+        PERDURE_REDIS_URL="redis://127.0.0.1:1/0",
+        PERDURE_BROKER_URL="amqp://127.0.0.1:1//",
+    )
+    with perdure.running("up", "--no-server") as up:
         ready = wait_for_line(up, "worker ready")
         up.send_signal(signal.SIGINT)  # killed, it would leave its server behind
         up.communicate(timeout=30)
@@ -190,15 +230,25 @@ def test_up_takes_no_broker_of_another_server(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    ["HOLDFAST_BROKER_URL", *(pytest.param(name, marks=pytest.mark.slow) for name in ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND"))],
+    [
+        "PERDURE_BROKER_URL",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("CELERY_BROKER_URL", "CELERY_RESULT_BACKEND")
+        ),
+    ],
 )
-def test_up_and_who_finds_it_are_drawn_to_no_broker_or_result_backend_of_the_environment(tmp_path: Path, name: str) -> None:
-    holdfast = CommandLine(tmp_path, **{name: "amqp://me@127.0.0.1:1//" if "BROKER" in name else "django-db"})
-    with holdfast.running("up", "--no-server") as up:
+def test_up_and_who_finds_it_are_drawn_to_no_broker_or_result_backend_of_the_environment(
+    tmp_path: Path, name: str
+) -> None:
+    perdure = CommandLine(
+        tmp_path, **{name: "amqp://me@127.0.0.1:1//" if "BROKER" in name else "django-db"}
+    )
+    with perdure.running("up", "--no-server") as up:
         wait_for_line(up, "worker ready")
-        assert holdfast("submit", "countdown", "x", "--watch").code == 0
-        [worker] = holdfast("workers", "--json").json
-        [handover] = [row for row in holdfast("doctor", "--json").json if row["check"] == "handover"]
+        assert perdure("submit", "countdown", "x", "--watch").code == 0
+        [worker] = perdure("workers", "--json").json
+        [handover] = [row for row in perdure("doctor", "--json").json if row["check"] == "handover"]
         up.send_signal(signal.SIGINT)
         up.communicate(timeout=30)
     assert worker["handover"] == "fused" and handover["level"] == "ok"
@@ -206,17 +256,17 @@ def test_up_and_who_finds_it_are_drawn_to_no_broker_or_result_backend_of_the_env
 
 @pytest.mark.slow
 def test_the_worker_of_an_up_that_is_killed_leaves_by_itself(tmp_path: Path) -> None:
-    holdfast = CommandLine(tmp_path)
-    with holdfast.running("up", "--no-server") as up:
+    perdure = CommandLine(tmp_path)
+    with perdure.running("up", "--no-server") as up:
         wait_for_line(up, "worker ready")
-        [worker] = holdfast("workers", "--json").json
+        [worker] = perdure("workers", "--json").json
         up.kill()
         up.wait(20)
         until(lambda: not Path(f"/proc/{worker['pid']}").exists(), "the worker's end")
     # The server stays, as a daemon, with what was acknowledged; the next one to start it takes it over, and ends it.
-    with EmbeddedServer(tmp_path / "state" / "holdfast") as server:
+    with EmbeddedServer(tmp_path / "state" / "perdure") as server:
         assert server.owned
-        assert holdfast("list").code == 0
+        assert perdure("list").code == 0
 
 
 @pytest.mark.slow
@@ -232,14 +282,14 @@ def test_the_demo_kills_its_worker_in_a_round_and_finds_what_git_finds(tmp_path:
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told["same"] and told["holdfast"] == told["git"] and told["killed_step"] % 2 == 1
+    assert told["same"] and told["perdure"] == told["git"] and told["killed_step"] % 2 == 1
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
 def test_a_demo_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
-    holdfast = CommandLine(tmp_path, TMPDIR=str(tmp_path))
-    with holdfast.running("demo") as demo:
+    perdure = CommandLine(tmp_path, TMPDIR=str(tmp_path))
+    with perdure.running("demo") as demo:
         assert demo.stdout is not None
         next(line for line in demo.stdout if "step 1" in line)
         demo.send_signal(signal.SIGINT)
@@ -249,16 +299,20 @@ def test_a_demo_that_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_workers_play_their_role_on_the_pool_they_were_given(holdfast: CommandLine, client: Client) -> None:
+def test_workers_play_their_role_on_the_pool_they_were_given(
+    perdure: CommandLine, client: Client
+) -> None:
     with (
-        holdfast.worker("--role", "controller", "--pool", "solo"),
-        holdfast.worker("--role", "executor", "--pool", "prefork", "--concurrency", "2"),
+        perdure.worker("--role", "controller", "--pool", "solo"),
+        perdure.worker("--role", "executor", "--pool", "prefork", "--concurrency", "2"),
     ):
-        assert {(worker["role"], worker["pool"], worker["concurrency"]) for worker in client.workers()} == {
+        assert {
+            (worker["role"], worker["pool"], worker["concurrency"]) for worker in client.workers()
+        } == {
             ("controller", "solo", 1),
             ("executor", "prefork", 2),
         }
         run = client.submit("countdown", "x", {"rounds": 2})
         assert client.wait(run.id, 20).status is RunStatus.COMPLETED
-    refused = holdfast("worker", "--enable", "bisekt")
+    refused = perdure("worker", "--enable", "bisekt")
     assert refused.code == 2 and "bisekt" in refused.err and "bisect" in refused.err

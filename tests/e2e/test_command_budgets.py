@@ -7,11 +7,22 @@ from typing import Any
 
 import pytest
 
-from flows import Command, ControllerExecutorFlow, Finish, RetryableError, RoundContext, command, register
+from perdure import (
+    Client,
+    Command,
+    ControllerExecutorFlow,
+    Finish,
+    InvalidInput,
+    RetryableError,
+    RoundContext,
+    RunStatus,
+    Settings,
+    command,
+    register,
+)
+from perdure.worker.app import engine_of, make_app
+from perdure.worker.domain.budget import EXHAUSTED
 from tests.support.every_status import play
-from worker import Client, InvalidInput, RunStatus, Settings
-from worker.app import engine_of, make_app
-from worker.ledger import EXHAUSTED
 
 #: What the command of the test does when it is carried out; each call is noted.
 CALLS: list[int] = []
@@ -25,7 +36,11 @@ class Shopper(ControllerExecutorFlow):
 
     def decide(self, context: RoundContext) -> Command | Finish:
         prices = context.inputs["prices"]
-        return Finish(len(prices)) if len(context.history) == len(prices) else Command("buy", {"price": prices[len(context.history)]})
+        return (
+            Finish(len(prices))
+            if len(context.history) == len(prices)
+            else Command("buy", {"price": prices[len(context.history)]})
+        )
 
     @command(approval=lambda args: args["price"] > 10)
     def buy(self, context: RoundContext, price: int) -> str:
@@ -46,53 +61,79 @@ def bought(client: Client, run_id: str) -> float:
     return float(spent.get("commands.buy", 0))
 
 
-def test_asking_for_approval_and_a_refusal_are_not_counted_and_what_was_carried_out_is_once(client: Client, settings: Settings) -> None:
+def test_asking_for_approval_and_a_refusal_are_not_counted_and_what_was_carried_out_is_once(
+    client: Client, settings: Settings
+) -> None:
     run = client.submit("shopper", "g", {"prices": [5, 20, 30, 7]})
     play(settings, run.id)
-    assert client.inbox().waiting[0].kind == "approval" and bought(client, run.id) == 1, "the second one only asks yet"
+    assert client.inbox().waiting[0].kind == "approval" and bought(client, run.id) == 1, (
+        "the second one only asks yet"
+    )
     client.resume(run.id, {"refuse": "too dear"})
     play(settings, run.id)
-    assert client.inbox().waiting[0].args == {"price": 30} and bought(client, run.id) == 1, "a refusal buys nothing"
+    assert client.inbox().waiting[0].args == {"price": 30} and bought(client, run.id) == 1, (
+        "a refusal buys nothing"
+    )
     client.resume(run.id, {"edit": {"price": 29}})
     play(settings, run.id)
     assert (CALLS, bought(client, run.id)) == ([5, 29], 2)
-    assert client.get(run.id).state.interrupt_reason == EXHAUSTED, "the third purchase is one too many"
+    assert client.get(run.id).state.interrupt_reason == EXHAUSTED, (
+        "the third purchase is one too many"
+    )
     assert client.inbox().waiting[0].data == {"budget": "commands.buy", "limit": 2, "spent": 2}
     with pytest.raises(InvalidInput):
         client.resume(run.id)
     client.resume(run.id, add={"commands.buy": 1})
     play(settings, run.id)
-    assert (client.get(run.id).status, CALLS, bought(client, run.id)) == (RunStatus.COMPLETED, [5, 29, 7], 3)
+    assert (client.get(run.id).status, CALLS, bought(client, run.id)) == (
+        RunStatus.COMPLETED,
+        [5, 29, 7],
+        3,
+    )
 
 
-def test_an_attempt_that_says_itself_that_it_did_nothing_is_not_counted(client: Client, settings: Settings) -> None:
+def test_an_attempt_that_says_itself_that_it_did_nothing_is_not_counted(
+    client: Client, settings: Settings
+) -> None:
     run = client.submit("shopper", "g", {"prices": [-2, 5]})
     with closing(engine_of(make_app(settings))) as engine:
         for _ in range(40):
             now = client.get(run.id)
             if now.status.ended:
                 break
-            engine.rounds.play(run.id, now.details["epoch"], now.state.step)
-            engine.sweeper("all", "solo", 1).sweep()
-    assert (client.get(run.id).status, CALLS, bought(client, run.id)) == (RunStatus.COMPLETED, [-2, -2, -2, 5], 2)
+            engine.rounds.run(run.id, now.details["epoch"], now.state.step)
+            engine.new_sweeper("all", "solo", 1).sweep()
+    assert (client.get(run.id).status, CALLS, bought(client, run.id)) == (
+        RunStatus.COMPLETED,
+        [-2, -2, -2, 5],
+        2,
+    )
 
 
-def test_an_attempt_whose_worker_was_lost_is_counted_as_if_it_had_been_carried_out(client: Client, settings: Settings) -> None:
+def test_an_attempt_whose_worker_was_lost_is_counted_as_if_it_had_been_carried_out(
+    client: Client, settings: Settings
+) -> None:
     run = client.submit("shopper", "g", {"prices": [5]}, interrupt_before=["Executor"])
     play(settings, run.id)
     client.resume(run.id)
     _lose(client, run.id)
     play(settings, run.id)
-    assert (client.get(run.id).status, CALLS, bought(client, run.id)) == (RunStatus.COMPLETED, [5], 2)
+    assert (client.get(run.id).status, CALLS, bought(client, run.id)) == (
+        RunStatus.COMPLETED,
+        [5],
+        2,
+    )
 
 
 def _lose(client: Client, run_id: str) -> None:
     """A worker claims the round and dies; a sweep finds it."""
+    from perdure.worker.ids import process_name
     from tests.support.runs import try_claim
-    from worker.processes import process_name
 
     store: Any = client._store
-    assert try_claim(store, run_id, known=("shopper",), claim=f"{process_name()}.x").claim  # type: ignore[union-attr]
+    assert try_claim(store, run_id, known=("shopper",), claim=f"{process_name()}.x").id  # type: ignore[union-attr]
     fields = store.fields(run_id)
-    store.forfeit(run_id, epoch=int(fields["epoch"]), step=int(fields["step"]), process=process_name())
+    store.release_dead_lease(
+        run_id, epoch=int(fields["epoch"]), step=int(fields["step"]), process=process_name()
+    )
     store.sweep(lease=4_000, max_losses=3, jitter=0.0)

@@ -14,19 +14,19 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
+from perdure.worker.web.connections import BoundedConnection, most_connections
+from perdure.worker.web.serve import WebServer
 from tests.support.servers import until
-from worker.web.connections import Connection, most_connections
-from worker.web.serving import Serving
 
 PATIENCE = 30.0
 
 
-class Hasty(Connection):
+class Hasty(BoundedConnection):
     head_seconds = body_seconds = read_seconds = 0.3
     most = 12
 
 
-class Crowded(Connection):
+class Crowded(BoundedConnection):
     """Nothing times out; only the number is bounded."""
 
     head_seconds = body_seconds = read_seconds = 600.0
@@ -46,14 +46,22 @@ async def answering(scope: Scope, receive: Receive, send: Send) -> None:
         pass
     size = 50_000_000 if scope["path"] == "/much" else 2
     PORTS[scope["server"][1]] += 1
-    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(size).encode())]})
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [(b"content-length", str(size).encode())],
+        }
+    )
     await send({"type": "http.response.body", "body": b"o" * size})
 
 
 @contextmanager
-def serving(protocol: type[Connection]) -> Iterator[int]:
+def serving(protocol: type[BoundedConnection]) -> Iterator[int]:
     listening = socket.create_server(("127.0.0.1", 0), backlog=200)
-    server = uvicorn.Server(uvicorn.Config(answering, http=protocol, log_config=None, lifespan="off"))
+    server = uvicorn.Server(
+        uvicorn.Config(answering, http=protocol, log_config=None, lifespan="off")
+    )
     thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     try:
@@ -83,7 +91,11 @@ def is_closed(connection: socket.socket) -> bool:
 
 @pytest.mark.parametrize(
     "sent",
-    [b"", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc"],
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc",
+    ],
     ids=["nothing", "half a head", "half a body"],
 )
 def test_a_connection_whose_request_does_not_arrive_is_closed(sent: bytes) -> None:
@@ -137,5 +149,5 @@ def test_a_request_under_way_is_not_closed_for_a_new_connection() -> None:
 
 
 def test_the_control_room_is_served_so_within_its_descriptors() -> None:
-    assert Serving(FastAPI(), lambda: None, "").config.http is Connection  # type: ignore[arg-type]
-    assert most_connections() > 0 and Connection.most == most_connections()
+    assert WebServer(FastAPI(), lambda: None, "").config.http is BoundedConnection  # type: ignore[arg-type]
+    assert most_connections() > 0 and BoundedConnection.most == most_connections()

@@ -14,16 +14,16 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from perdure import Client, RunStatus, Settings
+from perdure.worker.app import broker_url, make_app
+from perdure.worker.doctor import examine
+from perdure.worker.store.tables import KEPT, KEPT_BYTES
 from tests.corpus.form import form_of
 from tests.corpus.messages import LIST, MESSAGES, carried_by
 from tests.corpus.posting import post_to
 from tests.corpus.stage import GROUNDS, POOLS, Stage, stage
 from tests.support.servers import server, until
 from tests.support.workers import workers
-from worker import Client, RunStatus, Settings
-from worker.app import broker_url, make_app
-from worker.doctor.examination import examine
-from worker.store.letters import KEPT, KEPT_BYTES
 
 #: The one ground and pool that the quick suite stands on.
 QUICK = ("fused", "threads")
@@ -34,7 +34,11 @@ LETTER_BYTES = 4 * KEPT_BYTES
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param((handover, pool), id=f"{handover}-{pool}", marks=() if (handover, pool) == QUICK else pytest.mark.slow)
+        pytest.param(
+            (handover, pool),
+            id=f"{handover}-{pool}",
+            marks=() if (handover, pool) == QUICK else pytest.mark.slow,
+        )
         for handover in GROUNDS
         for pool in POOLS
     ],
@@ -67,7 +71,7 @@ def test_no_message_of_the_corpus_ends_a_worker(on: Stage) -> None:
     assert len(corpus) >= 60
     on.plays()
     assert len(on.letters()) == letters
-    [finding] = [found for found in examine(on.client._engine) if found.check == "dead-letters"]
+    [finding] = [found for found in examine(on.client._connection) if found.check == "dead-letters"]
     assert str(letters) in finding.sentence
     on.unharmed()
 
@@ -82,7 +86,12 @@ def bystanders(client: Client) -> list[str]:
     later = client.submit("ledger", "g", rounds, not_before=3600.0).id
     stopped = client.submit("ledger", "g", rounds, not_before=3600.0).id
     client.request_stop(stopped)
-    wanted = {completed: RunStatus.COMPLETED, errored: RunStatus.ERRORED, asked: RunStatus.INTERRUPTED, stopped: RunStatus.STOPPED}
+    wanted = {
+        completed: RunStatus.COMPLETED,
+        errored: RunStatus.ERRORED,
+        asked: RunStatus.INTERRUPTED,
+        stopped: RunStatus.STOPPED,
+    }
     for run_id, status in wanted.items():
         assert client.wait(run_id, 30).status is status
     return [*wanted, later]
@@ -93,14 +102,24 @@ def bystanders(client: Client) -> list[str]:
 def test_replayed_and_forged_messages_change_nothing(on: Stage) -> None:
     store = on.client._store
     ids = bystanders(on.client)
-    before = {run_id: (store.fields(run_id), store.events(run_id), store.memory(run_id)) for run_id in ids}
+    before = {
+        run_id: (store.fields(run_id), store.events(run_id), store.memory(run_id)) for run_id in ids
+    }
     forged = 0
     for run_id in ids:
         fields = store.fields(run_id) or {}
         epoch, step = int(fields["epoch"]), int(fields["step"])
         # A run at rest keeps none.
-        replayed = form_of(fields["message"]) if fields["message"] else on.good(run_id).with_args(run_id, epoch, step)
-        hints = [replayed] * 5 + [on.good(run_id).with_args(run_id, epoch + e, step + s) for e in (0, 1, 7) for s in (0, 1, 7)]
+        replayed = (
+            form_of(fields["message"])
+            if fields["message"]
+            else on.good(run_id).with_args(run_id, epoch, step)
+        )
+        hints = [replayed] * 5 + [
+            on.good(run_id).with_args(run_id, epoch + e, step + s)
+            for e in (0, 1, 7)
+            for s in (0, 1, 7)
+        ]
         if step:
             hints += [on.good(run_id).with_args(run_id, epoch, past) for past in range(step)]
         for hint in hints:
@@ -108,7 +127,9 @@ def test_replayed_and_forged_messages_change_nothing(on: Stage) -> None:
             forged += 1
     on.plays()  # behind them on both lists
     print(f"{forged} replayed or forged messages")
-    assert {run_id: (store.fields(run_id), store.events(run_id), store.memory(run_id)) for run_id in ids} == before
+    assert {
+        run_id: (store.fields(run_id), store.events(run_id), store.memory(run_id)) for run_id in ids
+    } == before
     assert on.letters() == []
     on.unharmed()
 
@@ -117,7 +138,11 @@ def test_replayed_and_forged_messages_change_nothing(on: Stage) -> None:
 @pytest.mark.timeout(300)
 def test_a_flood_of_messages_leaves_a_bounded_list(on: Stage) -> None:
     chance = random.Random(1)
-    names = [name for name, entry in carried_by(on.post.transport).items() if entry.why is not None and "8 megabytes" not in name]
+    names = [
+        name
+        for name, entry in carried_by(on.post.transport).items()
+        if entry.why is not None and "8 megabytes" not in name
+    ]
     for _ in range(KEPT + 200):
         on.post.put(chance.choice(on.queues), MESSAGES[chance.choice(names)].make(on.good()))
     until(lambda: not any(map(on.post.waiting, on.queues)), "the flood to be over", 60)
@@ -138,8 +163,8 @@ def test_broadcasts_reach_no_worker(on: Stage) -> None:
         "pool_shrink": {"n": 100},
         "pool_restart": {"modules": ["os"]},
         "cancel_consumer": {"queue": on.queues[0]},
-        "rate_limit": {"task_name": "holdfast.controller_round", "rate_limit": "1/h"},
-        "time_limit": {"task_name": "holdfast.controller_round", "hard": 0.001},
+        "rate_limit": {"task_name": "perdure.controller_round", "rate_limit": "1/h"},
+        "time_limit": {"task_name": "perdure.controller_round", "hard": 0.001},
         "revoke": {"task_id": "x", "terminate": True},
         "made_up": {"x": 1},
     }.items():
@@ -165,17 +190,29 @@ def test_what_cannot_be_put_aside_ends_no_worker(on: Stage) -> None:
 @pytest.mark.timeout(300)
 def test_a_fuzzed_corpus_ends_no_worker(on: Stage) -> None:
     """Bits flipped, cut short, parts swapped: whatever comes out, the worker lives and plays."""
-    names = st.sampled_from([name for name in carried_by(on.post.transport) if "megabyte" not in name])
+    names = st.sampled_from(
+        [name for name in carried_by(on.post.transport) if "megabyte" not in name]
+    )
     sent = []
 
-    @given(names, st.binary(max_size=6), st.integers(0, 5000), st.sampled_from(["body", "headers", "raw"]))
+    @given(
+        names,
+        st.binary(max_size=6),
+        st.integers(0, 5000),
+        st.sampled_from(["body", "headers", "raw"]),
+    )
     @hypothesis_settings(max_examples=300, database=None, suppress_health_check=list(HealthCheck))
     def fuzz(name: str, bits: bytes, at: int, what: str) -> None:
         form = MESSAGES[name].make(on.good())
         if what == "raw" and on.post.transport == LIST:
             form = form.with_(raw=bent(form.listed(), at, bits))
         elif what == "headers" and isinstance(form.headers, dict):
-            form = form.with_headers(**{list(form.headers)[at % len(form.headers)] if form.headers else "x": bits.hex() or None})
+            form = form.with_headers(
+                **{
+                    list(form.headers)[at % len(form.headers)] if form.headers else "x": bits.hex()
+                    or None
+                }
+            )
         elif isinstance(form.body, bytes):
             form = form.with_(body=bent(form.body, at, bits))
         sent.append(name)
@@ -195,20 +232,34 @@ def bent(data: bytes, at: int, bits: bytes) -> bytes:
     at %= max(1, len(data))
     if not bits:
         return data[:at]
-    return data[:at] + bytes(a ^ b for a, b in zip(data[at:], bits, strict=False)) + data[at + len(bits) :]
+    return (
+        data[:at]
+        + bytes(a ^ b for a, b in zip(data[at:], bits, strict=False))
+        + data[at + len(bits) :]
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_on_an_app_of_ones_own_the_guard_stands_before_the_queues_of_rounds_alone(prefix: str) -> None:
+def test_on_an_app_of_ones_own_the_guard_stands_before_the_queues_of_rounds_alone(
+    prefix: str,
+) -> None:
     """What comes on the app's own queue is the app's business: Celery discards what it does not know, and plays what it knows."""
-    sets = {"broker_transport_options": {"guard_prefix": prefix}}  # the URL of a socket names the guard itself
-    with server("valkey", "everysec") as state:  # of its own: apps of others write outside the prefix
-        settings = Settings(redis_url=state.url, prefix=prefix, flow_modules=("tests.support.rings",))
+    sets = {
+        "broker_transport_options": {"guard_prefix": prefix}
+    }  # the URL of a socket names the guard itself
+    with server(
+        "valkey", "everysec"
+    ) as state:  # of its own: apps of others write outside the prefix
+        settings = Settings(
+            redis_url=state.url, prefix=prefix, flow_modules=("tests.support.example_flows.rings",)
+        )
         broker = broker_url(state.url)
         environment = {"THEIRS_BROKER": broker, "THEIRS_SETS": json.dumps(sets)}
         with (
-            workers(1, settings, app="tests.support.theirs_guarded", **environment) as [worker],
+            workers(1, settings, app="tests.support.apps.theirs_guarded", **environment) as [
+                worker
+            ],
             post_to(state.url, []) as post,
             Celery("stranger", broker=broker, set_as_current=False) as stranger,
         ):
@@ -218,10 +269,12 @@ def test_on_an_app_of_ones_own_the_guard_stands_before_the_queues_of_rounds_alon
                 post.put(on.queues[place % 2], entry.make(on.good()))
                 on.lives("the corpus")
             until(lambda: not any(map(post.waiting, on.queues)), "the corpus to be taken")
-            for task in ("nobodys.task", "celery.chord_unlock", "tests.support.theirs.add"):
+            for task in ("nobodys.task", "celery.chord_unlock", "tests.support.apps.theirs.add"):
                 stranger.send_task(task, (1, 2), queue="theirs")
             until(lambda: not post.waiting("theirs"), "theirs to be taken")
             on.plays()
             on.lives("all")
-            assert on.letters() == [], "no place for letters is set on this app: they are only told in the log"
+            assert on.letters() == [], (
+                "no place for letters is set on this app: they are only told in the log"
+            )
             on.client.close()

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import redis
 
-from flows import Command, Finish, Flow, InvalidFlow, InvalidInput, RoundContext
-from tests.support.leaks import keys_under
-from tests.support.planted import (
+from perdure import Command, Finish, Flow, InvalidFlow, InvalidInput, RoundContext, RunStatus
+from perdure.testing import CrashFound, Lab, LabError, NotDeterministic, Question, Story
+from perdure.worker.store import scripts
+from tests.support.example_flows.planted_faults import (
     AnswersByChance,
     Approved,
     AsyncShop,
@@ -32,11 +33,9 @@ from tests.support.planted import (
     by_chance,
     naive,
 )
-from tests.support.rings import Asker
+from tests.support.example_flows.rings import Asker
+from tests.support.leaks import keys_under
 from tests.support.servers import CrashableServer
-from worker import RunStatus
-from worker.store import scripts
-from worker.testing import CrashFound, Lab, LabError, NotDeterministic, Question, Story
 
 
 @pytest.fixture
@@ -77,7 +76,7 @@ def test_a_charge_without_a_key_is_found_and_told_line_by_line(lab: Lab) -> None
         "the run is completed",
         "What is wrong: the check returned False (test_crash_lab.py, line ",
         "The world afterwards: Bank(charges=[12, 12]",
-        "never looked at context.idempotency_key",
+        "never read context.idempotency_key",
         "To play this story alone: only='step 1: crash at point",
     ]
     places = [told.index(text) for text in order]
@@ -88,24 +87,36 @@ def test_a_charge_without_a_key_is_found_and_told_line_by_line(lab: Lab) -> None
 def test_a_key_made_anew_on_each_attempt_is_found(lab: Lab, flow: Any) -> None:
     error = found(lab, flow, world=Bank, check=charged_once, only="crash after charge_card")
     assert error.story.world.charges == [12, 12]
-    assert ("It did look at context.idempotency_key" in str(error)) == (flow is by_attempt)
+    assert ("It did read context.idempotency_key" in str(error)) == (flow is by_attempt)
 
 
 @pytest.mark.parametrize(
     ("flow", "kept"),
-    [(KeptOnClass, "KeptOnClass.words"), (KeptOnObject(), "KeptOnObject.words"), (KeptOnController, "Counting.turns")],
+    [
+        (KeptOnClass, "KeptOnClass.words"),
+        (KeptOnObject(), "KeptOnObject.words"),
+        (KeptOnController, "Counting.turns"),
+    ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_state_that_a_flow_keeps_in_its_process_is_found_and_named(lab: Lab, flow: Any, kept: str) -> None:
+def test_state_that_a_flow_keeps_in_its_process_is_found_and_named(
+    lab: Lab, flow: Any, kept: str
+) -> None:
     error = found(lab, flow, only="step 2: crash after loading")
     assert f"another process plays on; it does not have {kept} = " in str(error)
-    assert f"{kept} is kept in the process" in str(error)
+    assert f"{kept} exists only in the process" in str(error)
     assert found(lab, flow, only="each round on another worker").story.run.error is None
     lab(Three, only="each round on another worker")  # the same without
 
 
 def test_a_command_that_ignores_a_stop_is_found_where_that_is_asked_for(lab: Lab) -> None:
-    error = found(lab, lambda bank: Letters(bank, heeds=False), world=Bank, heeds_stop=True, only='stop now at point "a"')
+    error = found(
+        lab,
+        lambda bank: Letters(bank, heeds=False),
+        world=Bank,
+        heeds_stop=True,
+        only='stop now at point "a"',
+    )
     assert error.story.went_on == ["b", "c"]
     assert "raise_if_stopped" in str(error)
     lab(lambda bank: Letters(bank, heeds=False), world=Bank, only="stop now at point")
@@ -115,35 +126,53 @@ def test_a_command_that_ignores_a_stop_is_found_where_that_is_asked_for(lab: Lab
 def test_what_only_a_graceful_stop_brings_to_light_is_found(lab: Lab) -> None:
     error = found(lab, Skipping, world=Bank, check=charged_once, only="step 1:")
     assert all(": stop " in name for name in (error.story.name, *error.others))
-    assert "the run's answer is 'skipped', undisturbed it is 'paid'" in str(error)
+    assert "the run's answer is 'skipped', but undisturbed it is 'paid'" in str(error)
 
 
 def test_what_only_a_worker_that_wakes_too_late_brings_to_light_is_found(lab: Lab) -> None:
-    error = found(lab, Locking, world=Bank, check=lambda story: not story.world.locked, only="step 1:")
+    error = found(
+        lab, Locking, world=Bank, check=lambda story: not story.world.locked, only="step 1:"
+    )
     assert (error.story.name, error.others) == ("step 1: overtaken after loading", ())
     told = str(error)
-    assert told.index("FROZEN: worker 1") < told.index("worker 1 wakes") < told.index("its commit was refused")
+    assert (
+        told.index("FROZEN: worker 1")
+        < told.index("worker 1 wakes")
+        < told.index("its commit was refused")
+    )
 
 
 def test_a_death_that_the_flow_catches_is_a_death_all_the_same(lab: Lab) -> None:
     lab(Swallower, world=Bank, check=charged_once, only="crash")
-    error = found(lab, lambda bank: Swallower(bank, lambda context: None), world=Bank, check=charged_once, only="crash at point")
+    error = found(
+        lab,
+        lambda bank: Swallower(bank, lambda context: None),
+        world=Bank,
+        check=charged_once,
+        only="crash at point",
+    )
     assert "something caught the death of the process" in str(error)
 
 
 def test_an_engine_that_fences_nobody_is_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     real = scripts.source
-    fence = re.compile(r"if run.phase ~= 'leased' or run.token ~= arg.token .* then return \{ 'fenced' \} end\nif arg.claim .* end")
+    fence = re.compile(
+        r"if run.phase ~= 'leased' or run.token ~= arg.token .* then return \{ 'fenced' \} end\nif arg.claim .* end"
+    )
     assert fence.search(real("commit_round"))
     monkeypatch.setattr(scripts, "source", lambda name: fence.sub("", real(name)))
-    assert "Holdfast broke a promise" in str(found(lab, Three, only="step 4: overtaken after deciding"))
+    assert "This is a bug in Perdure" in str(
+        found(lab, Three, only="step 4: overtaken after deciding")
+    )
 
 
 # What it says where it cannot play.
 
 
 def test_a_flow_that_goes_another_way_each_time_is_told_so(lab: Lab) -> None:
-    with pytest.raises(NotDeterministic, match="went another way when the same run was played again with nothing done to it"):
+    with pytest.raises(
+        NotDeterministic, match="went another way when its run was repeated without a fault"
+    ):
         lab(ByAClock)
     with pytest.raises(NotDeterministic, match="pass same_answer=False"):
         lab(AnswersByChance)
@@ -162,7 +191,12 @@ def test_a_story_that_goes_another_way_before_its_fault_is_told_so(lab: Lab) -> 
 
     told = r"it came to step 2, after Controller ended the run; the first time it was step 2, after deciding say"
     with pytest.raises(NotDeterministic, match=told):
-        lab(shorter_in_the_end, world=world, same_answer=False, only="step 2: crash before the commit")
+        lab(
+            shorter_in_the_end,
+            world=world,
+            same_answer=False,
+            only="step 2: crash before the commit",
+        )
 
 
 class TakesTurns(Three):
@@ -176,25 +210,35 @@ class TakesTurns(Three):
 
 def test_a_world_that_is_not_made_anew_is_told(lab: Lab) -> None:
     bank = Bank()
-    with pytest.raises(CrashFound, match=r"undisturbed, again'(.|\n)*and nothing was done to the run"):
+    with pytest.raises(
+        CrashFound, match=r"undisturbed, again'(.|\n)*and nothing was done to the run"
+    ):
         lab(lambda: Shop(bank, lambda context: None), check=lambda story: bank.charges == [12])
 
 
 def test_a_question_that_nobody_answers_is_told(lab: Lab) -> None:
-    with pytest.raises(LabError, match=r"node Executor asks at step 1: 'may I\?', and nobody answers. Pass answers="):
+    with pytest.raises(
+        LabError,
+        match=r"node Executor asks at step 1: 'may I\?', and there is no answer. Pass answers=",
+    ):
         lab(Approved, world=Bank)
 
 
-def test_a_run_that_does_not_end_as_it_should_is_told_before_anything_is_done_to_it(lab: Lab) -> None:
+def test_a_run_that_does_not_end_as_it_should_is_told_before_anything_is_done_to_it(
+    lab: Lab,
+) -> None:
     with pytest.raises(LabError, match=r"ends errored, not completed \(run .*the bank is closed\)"):
         lab(closed, world=Bank)
     lab(closed, world=Bank, ends="errored", only="crash after loading")
-    with pytest.raises(LabError, match="no story's name contains 'crush'; there are each round on another worker; "):
+    with pytest.raises(
+        LabError,
+        match="no story's name contains 'crush'; the stories are each round on another worker; ",
+    ):
         lab(Three, only="crush")
 
 
 def closed(bank: Bank) -> Flow:
-    from flows import FatalError
+    from perdure import FatalError
 
     def key(context: Any) -> str:
         raise FatalError("the bank is closed")
@@ -223,7 +267,10 @@ def test_a_sound_flow_passes_every_story_and_the_report_counts_them(lab: Lab) ->
         r"\(1 moved, 16 crash, 6 delivered twice, 13 stop, 13 stop now, 6 overtaken\)",
         str(report),
     )
-    assert report.undisturbed.answer == "paid" and report.undisturbed.calls_of("charge_card")[0].key_read
+    assert (
+        report.undisturbed.answer == "paid"
+        and report.undisturbed.calls_of("charge_card")[0].key_read
+    )
 
 
 def test_coroutines_play_from_a_test_with_a_loop_of_its_own(lab: Lab) -> None:
@@ -231,13 +278,21 @@ def test_coroutines_play_from_a_test_with_a_loop_of_its_own(lab: Lab) -> None:
         return lab(AsyncShop, world=Bank, check=charged_once, only="step 1: crash").stories
 
     assert asyncio.run(in_a_loop()) == 6
-    naive_too = found(lab, lambda bank: AsyncShop(bank, lambda context: None), world=Bank, check=charged_once, only="crash at point")
+    naive_too = found(
+        lab,
+        lambda bank: AsyncShop(bank, lambda context: None),
+        world=Bank,
+        check=charged_once,
+        only="crash at point",
+    )
     assert naive_too.story.world.charges == [12, 12]
 
 
 def test_a_round_that_is_tried_again_has_boundaries_at_each_attempt(lab: Lab) -> None:
     report = lab(Busy, world=Bank, check=charged_once, only="crash after")
-    assert {"step 1: crash after loading", "step 1, attempt 2: crash after charge_card"} <= {str(fault) for fault in report.faults}
+    assert {"step 1: crash after loading", "step 1, attempt 2: crash after charge_card"} <= {
+        str(fault) for fault in report.faults
+    }
 
 
 def test_a_person_is_asked_and_answers_in_every_story(lab: Lab) -> None:
@@ -247,13 +302,25 @@ def test_a_person_is_asked_and_answers_in_every_story(lab: Lab) -> None:
         asked.append(question)
         return "yes" if question.data in ({"amount": 12}, None) else "no"
 
-    report = lab(Approved, world=Bank, check=charged_once, answers=answer, interrupt_after=["Controller"], only="stop now while")
-    assert report.undisturbed.answer == "paid" and {question.reason for question in asked} == {"may I?", "interrupt_after: Controller"}
+    report = lab(
+        Approved,
+        world=Bank,
+        check=charged_once,
+        answers=answer,
+        interrupt_after=["Controller"],
+        only="stop now while",
+    )
+    assert report.undisturbed.answer == "paid" and {question.reason for question in asked} == {
+        "may I?",
+        "interrupt_after: Controller",
+    }
     assert "step 1: stop now while a person is asked" in {str(fault) for fault in report.faults}
 
 
 def test_a_question_that_nobody_answers_in_time_is_answered_by_its_deadline(lab: Lab) -> None:
-    report = lab(Asker, inputs={"deadline": 86_400, "default": "later"}, only="while a person is asked")
+    report = lab(
+        Asker, inputs={"deadline": 86_400, "default": "later"}, only="while a person is asked"
+    )
     assert report.undisturbed.answer["said"] == "later" and report.stories == 2
 
 
@@ -272,7 +339,12 @@ def test_a_world_is_left_after_each_story(lab: Lab) -> None:
         yield Bank()
         open_worlds.pop()
 
-    stories = lab(Shop, world=world, check=lambda story: charged_once(story) and len(open_worlds) == 1, only="crash after").stories
+    stories = lab(
+        Shop,
+        world=world,
+        check=lambda story: charged_once(story) and len(open_worlds) == 1,
+        only="crash after",
+    ).stories
     assert stories == 9 and open_worlds == []
 
 
@@ -289,7 +361,15 @@ def test_a_limit_spreads_the_stories_and_says_what_it_left_out(lab: Lab) -> None
     [
         ("countdown", {}),
         ("question", {"answers": "forty-two"}),
-        (Approved, {"world": Bank, "check": charged_once, "answers": "yes", "interrupt_after": ["Controller"]}),
+        (
+            Approved,
+            {
+                "world": Bank,
+                "check": charged_once,
+                "answers": "yes",
+                "interrupt_after": ["Controller"],
+            },
+        ),
         (AsyncShop, {"world": Bank, "check": charged_once}),
         (Busy, {"world": Bank, "check": charged_once}),
     ],

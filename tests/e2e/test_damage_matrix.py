@@ -8,12 +8,23 @@ from typing import Any
 
 import pytest
 
-from tests.support.damaging import ANSWER, HURT, PHASES, SOUND, Held, Lab, damages, laboratory, transitions
+from perdure import PerdureError, RunStatus
+from perdure.worker.doctor import examine
+from perdure.worker.domain.record import pack_turn, unpack_turns
+from tests.support.damage import (
+    ANSWER,
+    HURT,
+    PHASES,
+    SOUND,
+    Held,
+    Lab,
+    damages,
+    laboratory,
+    transitions,
+)
 from tests.support.runs import LEASE
+from tests.support.runtimes import runtime_of
 from tests.support.servers import server
-from worker import HoldfastError, RunStatus
-from worker.doctor.examination import examine
-from worker.record import pack_turn, unpack_turns
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -28,7 +39,18 @@ WORDS = {
     "resent", "marked", "in_line", "freed", "delayed", "spared", "overran", "woken", "answered", "errored", "removed", "not due", "unmade",
 }  # fmt: skip
 #: After these nothing was written.
-REFUSALS = {"missing", "stale", "fenced", "lost", "not_held", "moved", "unknown_queue", "damaged", "leased", "early"}
+REFUSALS = {
+    "missing",
+    "stale",
+    "fenced",
+    "lost",
+    "not_held",
+    "moved",
+    "unknown_queue",
+    "damaged",
+    "leased",
+    "early",
+}
 #: What a sweep writes about itself.
 OF_SWEEPS = (b"lab:queues", b"lab:due", b"lab:line:controller", b"lab:line:executor")
 
@@ -42,20 +64,31 @@ def lab() -> Iterator[Lab]:
 def of_the_other(lab: Lab, held: Held) -> tuple[Any, ...]:
     """What belongs to the run beside it: its keys, and where it is listed."""
     names = lab.store.keys
-    keys = [names.run(SOUND), names.memory(SOUND), names.events(SOUND), names.artifacts(SOUND), names.idempotency("other")]
+    keys = [
+        names.run(SOUND),
+        names.memory(SOUND),
+        names.events(SOUND),
+        names.artifacts(SOUND),
+        names.idempotency("other"),
+    ]
     with lab.raw.pipeline() as pipe:
         for name in ("live", "interrupted", "stopped", "completed", "errored"):
             pipe.zscore(lab.store.keys.index(name), SOUND)
         pipe.zscore(lab.store.keys.due, SOUND)
         listed = pipe.execute(raise_on_error=False)
-    return tuple(held.get(key.encode()) for key in keys), [score if not isinstance(score, Exception) else None for score in listed]
+    return tuple(held.get(key.encode()) for key in keys), [
+        score if not isinstance(score, Exception) else None for score in listed
+    ]
 
 
 def judge(lab: Lab, name: str, call: Any, known: set[bytes], case: str, failures: list[str]) -> str:
     """Call it; its word. What should hold and does not is added to ``failures``."""
     if name == "sweep":
         lab.store.now = lab.start + LEASE
-        if lab.raw.type("lab:due") in (b"zset", b"none") and lab.raw.zscore("lab:due", HURT) is not None:
+        if (
+            lab.raw.type("lab:due") in (b"zset", b"none")
+            and lab.raw.zscore("lab:due", HURT) is not None
+        ):
             lab.raw.zadd("lab:due", {HURT: 1})
     before = lab.held()
     other = of_the_other(lab, before)
@@ -86,7 +119,14 @@ def judge(lab: Lab, name: str, call: Any, known: set[bytes], case: str, failures
 def known_keys(lab: Lab) -> set[bytes]:
     """The names of keys that may come to be."""
     keys = lab.store.keys
-    own = [keys.run(HURT), keys.memory(HURT), keys.events(HURT), keys.artifacts(HURT), *keys.shared, *map(keys.line, keys.queue_names)]
+    own = [
+        keys.run(HURT),
+        keys.memory(HURT),
+        keys.events(HURT),
+        keys.artifacts(HURT),
+        *keys.shared,
+        *map(keys.line, keys.queue_names),
+    ]
     return {key.encode() for key in own}
 
 
@@ -146,7 +186,7 @@ def test_every_key_gone_or_of_another_type(lab: Lab, phase: str) -> None:
 
 def goes_on(lab: Lab) -> None:
     """Workers play and sweep until nothing happens any more."""
-    sweeper = lab.client._engine.sweeper("all", "threads", 1)
+    sweeper = runtime_of(lab.client).new_sweeper("all", "threads", 1)
     store = lab.store
     assert store.now is not None
     for _ in range(10):
@@ -161,7 +201,9 @@ def goes_on(lab: Lab) -> None:
 
 
 def doctor_names(lab: Lab, what: str) -> bool:
-    [finding] = [found for found in examine(lab.client._engine) if found.check == "quarantined-runs"]
+    [finding] = [
+        found for found in examine(lab.client._connection) if found.check == "quarantined-runs"
+    ]
     return what in finding.sentence
 
 
@@ -204,12 +246,18 @@ def fate_of(lab: Lab, case: str) -> str:
         return "quarantined"
     try:
         run = lab.client.get(HURT)
-    except HoldfastError as error:
-        raise AssertionError(f"{case}: it does not read, and the doctor does not name it: {error}") from error
+    except PerdureError as error:
+        raise AssertionError(
+            f"{case}: it does not read, and the doctor does not name it: {error}"
+        ) from error
     if run.status is RunStatus.COMPLETED:
-        assert run.answer == ANSWER and [turn["observation"] for turn in lab.client.transcript(HURT)["history"]] == [3, 2, 1, 0], case
+        assert run.answer == ANSWER and [
+            turn["observation"] for turn in lab.client.transcript(HURT)["history"]
+        ] == [3, 2, 1, 0], case
         return "completed"
-    assert run.status in PLAUSIBLE or lab.raw.zscore("lab:due", HURT), f"{case}: it is {run.status.value} ({run.phase}) for ever"
+    assert run.status in PLAUSIBLE or lab.raw.zscore("lab:due", HURT), (
+        f"{case}: it is {run.status.value} ({run.phase}) for ever"
+    )
     return f"{run.status.value} {run.phase}"
 
 
@@ -225,7 +273,7 @@ def client_calls(lab: Lab) -> dict[str, Any]:
         "resume": lambda: client.resume(HURT, "yes"),
         "retry": lambda: client.retry(HURT),
         "delete": lambda: client.delete(HURT),
-        "examine": lambda: examine(lab.client._engine),
+        "examine": lambda: examine(lab.client._connection),
     }
 
 
@@ -247,10 +295,12 @@ def test_every_call_of_a_client_answers_or_raises_an_error_of_ours(lab: Lab, pha
                     lab.raw.hset(lab.key(), field, new)
                 try:
                     calls[name]()
-                except HoldfastError:
+                except PerdureError:
                     raised += 1
                 except Exception as error:
-                    failures.append(f"{phase}, {field.decode()} {how}: {name} raised {type(error).__name__}: {error}")
+                    failures.append(
+                        f"{phase}, {field.decode()} {how}: {name} raised {type(error).__name__}: {error}"
+                    )
                 lab.put_back(held, {key.encode() for key in lab.store.redis.keys("*")} | set(held))
     print(f"{phase}: {raised} errors of ours")
     assert not failures, "\n".join(failures)
@@ -258,7 +308,9 @@ def test_every_call_of_a_client_answers_or_raises_an_error_of_ours(lab: Lab, pha
 
 
 @pytest.mark.parametrize("part", ["memory", "events"])
-@pytest.mark.parametrize("how", ["cut short", "a bit flipped", "of another run", "no text", "doubled", "gone"])
+@pytest.mark.parametrize(
+    "how", ["cut short", "a bit flipped", "of another run", "no text", "doubled", "gone"]
+)
 def test_a_damaged_entry_is_an_error_of_ours_and_no_answer(lab: Lab, part: str, how: str) -> None:
     """An entry of the history quarantines the run when it is played; the events are only told, never played by."""
     lab.in_phase("queued")
@@ -275,8 +327,10 @@ def test_a_damaged_entry_is_an_error_of_ours_and_no_answer(lab: Lab, part: str, 
     else:
         lab.raw.delete(key)
         if how != "gone":
-            lab.raw.xadd(key, {"type": b"\xff", "at": "x" if how == "no text" else "9" * 30, "step": "s"})
-            with pytest.raises(HoldfastError):
+            lab.raw.xadd(
+                key, {"type": b"\xff", "at": "x" if how == "no text" else "9" * 30, "step": "s"}
+            )
+            with pytest.raises(PerdureError):
                 list(lab.client.events(HURT, follow=False))
         goes_on(lab)
         assert lab.client.get(HURT).answer == ANSWER

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import redis
 
+from perdure import Client, DamagedRun, InvalidTransition, RunNotFound, Settings, VerdictCode
+from perdure.worker.store.keys import Keys
 from tests.support.command_line import CommandLine
 from tests.support.leaks import keys_under
-from worker import Client, DamagedRun, InvalidTransition, RunNotFound, Settings, VerdictCode
-from worker.store.keys import Keys
 
 Damage = Callable[[redis.Redis, Keys], Any]
 
@@ -38,12 +38,27 @@ def overwritten(name: str) -> Damage:
 DAMAGES: dict[str, tuple[Damage, str]] = {
     **{
         f"no {field}": (without(field), field)
-        for field in ("epoch", "token", "id", "message", "queue", "retention", "phase", "current_node")
+        for field in (
+            "epoch",
+            "token",
+            "id",
+            "message",
+            "queue",
+            "retention",
+            "phase",
+            "current_node",
+        )
     },
-    **{f"garbled {field}": (garbled(field), field) for field in ("step", "attempt", "phase", "lease_until", "deadline")},
+    **{
+        f"garbled {field}": (garbled(field), field)
+        for field in ("step", "attempt", "phase", "lease_until", "deadline")
+    },
     **{f"another {name}": (overwritten(name), "hurt") for name in ("run", "memory", "events")},
     "no hash but a history": (lambda there, keys: there.delete(keys.run("hurt")), ""),
-    "neither idem nor step": (lambda there, keys: there.hdel(keys.run("hurt"), "idem", "step"), "step"),
+    "neither idem nor step": (
+        lambda there, keys: there.hdel(keys.run("hurt"), "idem", "step"),
+        "step",
+    ),
 }
 
 
@@ -54,26 +69,44 @@ def keys(prefix: str) -> Keys:
 
 def kept(client: Client, keys: Keys) -> list[Any]:
     there = client._store.redis
-    return sorted(name for name in keys_under(there, keys.prefix) if name not in (keys.queues, *keys.queue_names))
+    return sorted(
+        name
+        for name in keys_under(there, keys.prefix)
+        if name not in (keys.queues, *keys.queue_names)
+    )
 
 
 @pytest.mark.parametrize("phase", ["queued", "interrupted"])
 @pytest.mark.parametrize("case", DAMAGES)
-def test_a_damaged_run_is_named_and_can_be_removed_with_all_its_keys(client: Client, keys: Keys, case: str, phase: str) -> None:
+def test_a_damaged_run_is_named_and_can_be_removed_with_all_its_keys(
+    client: Client, keys: Keys, case: str, phase: str
+) -> None:
     there = client._store.redis
     client.submit("countdown", "x", run_id="sound", idempotency_key="other")
-    before = kept(client, keys), there.zrange(keys.index("live"), 0, -1), there.zrange(keys.due, 0, -1)
+    before = (
+        kept(client, keys),
+        there.zrange(keys.index("live"), 0, -1),
+        there.zrange(keys.due, 0, -1),
+    )
     options: dict[str, Any] = {"interrupt_before": ["Controller"]} if phase == "interrupted" else {}
     client.submit("countdown", "x", run_id="hurt", idempotency_key="mine", **options)
     damage, named = DAMAGES[case]
     damage(there, keys)
     if named:
         verdict = client.why("hurt")
-        assert verdict.code is VerdictCode.QUARANTINED and named in verdict.sentence and "holdfast delete hurt" in verdict.sentence
-        with pytest.raises(DamagedRun, match="holdfast why hurt"):
+        assert (
+            verdict.code is VerdictCode.QUARANTINED
+            and named in verdict.sentence
+            and "perdure delete hurt" in verdict.sentence
+        )
+        with pytest.raises(DamagedRun, match="perdure why hurt"):
             client.request_stop("hurt")
     client.delete("hurt")
-    assert (kept(client, keys), there.zrange(keys.index("live"), 0, -1), there.zrange(keys.due, 0, -1)) == before
+    assert (
+        kept(client, keys),
+        there.zrange(keys.index("live"), 0, -1),
+        there.zrange(keys.due, 0, -1),
+    ) == before
     assert client.submit("countdown", "y", run_id="hurt", idempotency_key="mine").goal == "y"
     assert client.get("sound").goal == "x"
     with pytest.raises(RunNotFound):
@@ -81,13 +114,18 @@ def test_a_damaged_run_is_named_and_can_be_removed_with_all_its_keys(client: Cli
 
 
 @pytest.mark.parametrize("damage", ["goal", "status"])
-def test_a_run_that_a_worker_could_still_claim_is_stopped_before_it_is_removed(client: Client, keys: Keys, damage: str) -> None:
+def test_a_run_that_a_worker_could_still_claim_is_stopped_before_it_is_removed(
+    client: Client, keys: Keys, damage: str
+) -> None:
     client.submit("countdown", "x", run_id="hurt")
     client._store.redis.hset(keys.run("hurt"), damage, "another one")
     with pytest.raises(InvalidTransition, match="hurt is queued; stop it"):
         client.delete("hurt")
     verdict = client.why("hurt")
-    assert verdict.code is VerdictCode.QUARANTINED and "holdfast stop hurt and holdfast delete hurt" in verdict.sentence
+    assert (
+        verdict.code is VerdictCode.QUARANTINED
+        and "perdure stop hurt and perdure delete hurt" in verdict.sentence
+    )
     assert client.request_stop("hurt").stopped
     client.delete("hurt")
     assert kept(client, keys) == []
@@ -105,7 +143,9 @@ def test_a_key_that_all_runs_share_is_no_reason_to_remove_one(client: Client, ke
     assert verdict.code is VerdictCode.QUARANTINED and keys.due in verdict.sentence
 
 
-def test_an_idempotency_key_that_is_another_runs_by_now_stays_with_it(client: Client, keys: Keys) -> None:
+def test_an_idempotency_key_that_is_another_runs_by_now_stays_with_it(
+    client: Client, keys: Keys
+) -> None:
     client.submit("countdown", "x", run_id="first", idempotency_key="k")
     client.request_stop("first")
     client._store.redis.delete(keys.idempotency("k"))
@@ -115,15 +155,17 @@ def test_an_idempotency_key_that_is_another_runs_by_now_stays_with_it(client: Cl
 
 
 @pytest.mark.slow
-def test_the_command_line_shows_why_and_removes(client: Client, keys: Keys, settings: Settings, tmp_path: Path) -> None:
-    holdfast = CommandLine(tmp_path, settings)
+def test_the_command_line_shows_why_and_removes(
+    client: Client, keys: Keys, settings: Settings, tmp_path: Path
+) -> None:
+    perdure = CommandLine(tmp_path, settings)
     client.submit("countdown", "x", run_id="hurt")
     overwritten("run")(client._store.redis, keys)
     for command in ("show", "stop", "resume", "watch"):
-        done = holdfast(command, "hurt")
-        assert done.code == 1 and "should not happen" not in done.err, (command, done)
-    why = holdfast("why", "hurt", "--json")
+        done = perdure(command, "hurt")
+        assert done.code == 1 and "internal error" not in done.err, (command, done)
+    why = perdure("why", "hurt", "--json")
     assert why.code == 0 and why.json["code"] == "quarantined"
-    assert "hurt" in holdfast("list").err
-    assert holdfast("delete", "hurt").code == 0
+    assert "hurt" in perdure("list").err
+    assert perdure("delete", "hurt").code == 0
     assert kept(client, keys) == []

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
+from perdure import Client, Settings
 from tests.support.history import exact
 from tests.support.servers import CrashableServer, available_binaries, server, until
 from tests.support.workers import workers
-from worker import Client, Settings
 
 ROUNDS = 6
 
@@ -27,7 +27,11 @@ def own_server(request: pytest.FixtureRequest) -> Iterator[CrashableServer]:
 
 @pytest.fixture
 def settings(own_server: CrashableServer) -> Settings:
-    return Settings(redis_url=own_server.url, prefix="delivery", flow_modules=("tests.support.rings",))
+    return Settings(
+        redis_url=own_server.url,
+        prefix="delivery",
+        flow_modules=("tests.support.example_flows.rings",),
+    )
 
 
 @pytest.fixture
@@ -38,9 +42,13 @@ def client(settings: Settings) -> Iterator[Client]:
 
 
 @pytest.mark.slow
-def test_every_message_delivered_five_times_out_of_order_and_after_the_end_leaves_the_log_exact(client: Client, settings: Settings) -> None:
-    with workers(2, settings, app="tests.support.unreliable", COPIES="4"):
-        ids = [client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": 0.02}).id for _ in range(20)]
+def test_every_message_delivered_five_times_out_of_order_and_after_the_end_leaves_the_log_exact(
+    client: Client, settings: Settings
+) -> None:
+    with workers(2, settings, app="tests.support.apps.unreliable", COPIES="4"):
+        ids = [
+            client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": 0.02}).id for _ in range(20)
+        ]
         for run_id in ids:
             client.wait(run_id, 60)
         rounds = sorted(f"{run_id} 0 {step}" for run_id in ids for step in range(ROUNDS))
@@ -49,10 +57,17 @@ def test_every_message_delivered_five_times_out_of_order_and_after_the_end_leave
             lambda: all(delivered(client).get(key, 0) >= 5 for key in rounds),
             "every copy, those of ended runs too, to have reached a worker",
         )
-        until(lambda: not any(client._store.counts()[name] for name in client._store.keys.queue_names), "the copies to be consumed")
+        until(
+            lambda: (
+                not any(client._store.counts()[name] for name in client._store.keys.queue_names)
+            ),
+            "the copies to be consumed",
+        )
         counts = delivered(client)
     assert sorted(counts) == rounds
-    print(f"{len(counts)} messages, {sum(counts.values())} deliveries, each at least {min(counts.values())} times")
+    print(
+        f"{len(counts)} messages, {sum(counts.values())} deliveries, each at least {min(counts.values())} times"
+    )
     assert min(counts.values()) >= 5
     assert [run_id for run_id in ids if not exact(client, run_id, ROUNDS)] == []
     assert client._store.counts()["due"] == 0
@@ -60,11 +75,16 @@ def test_every_message_delivered_five_times_out_of_order_and_after_the_end_leave
 
 def delivered(client: Client) -> dict[str, int]:
     """How often each round's message reached a worker."""
-    return {key: int(count) for key, count in client._store.redis.hgetall("delivery:test:delivered").items()}
+    return {
+        key: int(count)
+        for key, count in client._store.redis.hgetall("delivery:test:delivered").items()
+    }
 
 
 @pytest.mark.slow
-def test_with_the_broker_on_another_redis_the_dead_letters_are_kept_beside_the_state(client: Client, settings: Settings) -> None:
+def test_with_the_broker_on_another_redis_the_dead_letters_are_kept_beside_the_state(
+    client: Client, settings: Settings
+) -> None:
     with server() as other, Redis.from_url(other.url) as broker:
         with workers(1, settings.model_copy(update={"broker_url": other.url})):
             broker.lpush(client._store.keys.queue("controller"), "{")

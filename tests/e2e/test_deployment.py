@@ -1,7 +1,7 @@
 """docker-compose.yml without Docker: each service's exact command, health check and stop signal, as processes of this machine.
 
 What stands for the containers: host names become the address of a server of the test, paths in a volume become the files mounted
-there, and ``holdfast`` is this checkout's.
+there, and ``perdure`` is this checkout's.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pathlib import Path
 
 import pytest
 
+from perdure import Client, RunStatus
+from perdure.worker.settings import Settings
+from perdure.worker.store import StoreUnavailable
+from perdure.worker.store.urls import check_answers
 from tests.support.command_line import ROOT
-from tests.support.composing import DOCKERFILE, SERVICES, Container, instruction, program, seconds
+from tests.support.compose import DOCKERFILE, SERVICES, Container, instruction, program, seconds
 from tests.support.servers import available_binaries, until
-from worker import Client, RunStatus
-from worker.settings import Settings
-from worker.store import StoreUnavailable
-from worker.store.safety import check_answers
 
 WORKERS = ("controller", "executor")
 FLOWS = """
 from pathlib import Path
-from flows import Command, ControllerExecutorFlow, Finish, command, register
+from perdure import Command, ControllerExecutorFlow, Finish, command, register
 
 @register("slow")
 class Slow(ControllerExecutorFlow):
@@ -56,7 +56,9 @@ def directory(tmp_path: Path) -> Path:
 def containers(directory: Path, settings: Settings) -> Iterator[Mapping[str, Container]]:
     """The workers of the compose file, healthy."""
     assert settings.redis_url is not None
-    started = {name: Container(name, directory, settings.redis_url, settings.prefix) for name in WORKERS}
+    started = {
+        name: Container(name, directory, settings.redis_url, settings.prefix) for name in WORKERS
+    }
     try:
         for each in started.values():
             until(each.healthy, "a healthy worker")
@@ -67,7 +69,9 @@ def containers(directory: Path, settings: Settings) -> Iterator[Mapping[str, Con
 
 
 @pytest.mark.slow
-def test_the_services_play_a_run_and_each_drains_its_round_at_sigterm(directory: Path, settings: Settings, client: Client) -> None:
+def test_the_services_play_a_run_and_each_drains_its_round_at_sigterm(
+    directory: Path, settings: Settings, client: Client
+) -> None:
     with containers(directory, settings) as started:
         roles = sorted(worker["role"] for worker in client.workers())
         assert roles == ["controller", "executor"]
@@ -80,9 +84,15 @@ def test_the_services_play_a_run_and_each_drains_its_round_at_sigterm(directory:
         assert started["executor"].process.poll() is None, "it waits for the round in flight"
         (directory / "go-on").touch()
         assert started["executor"].process.wait(30) == 0
-        left = client.wait(run, 30)  # the controller alone can end it: the executor's round was committed
+        left = client.wait(
+            run, 30
+        )  # the controller alone can end it: the executor's round was committed
         assert left.status is RunStatus.COMPLETED and left.answer == "worked"
-        committed = [(event.step, event.node, event.attempt) for event in client.events(run, follow=False) if event.type == "committed"]
+        committed = [
+            (event.step, event.node, event.attempt)
+            for event in client.events(run, follow=False)
+            if event.type == "committed"
+        ]
         assert committed == [(0, "Controller", 1), (1, "Executor", 1), (2, "Controller", 1)]
         started["controller"].process.send_signal(signal.SIGTERM)
         assert started["controller"].process.wait(30) == 0
@@ -91,7 +101,7 @@ def test_the_services_play_a_run_and_each_drains_its_round_at_sigterm(directory:
 
 def _submit(directory: Path, settings: Settings, container: Container) -> str:
     done = subprocess.run(
-        program(["holdfast", "submit", "slow", "x", "--input", f"folder={directory}", "--id", "r"]),
+        program(["perdure", "submit", "slow", "x", "--input", f"folder={directory}", "--id", "r"]),
         cwd=directory,
         env=container.environment,
         capture_output=True,
@@ -109,24 +119,28 @@ def _draining(client: Client, container: Container) -> bool:
         status = Path(f"/proc/{container.process.pid}/status").read_text()
     except FileNotFoundError:
         return True
-    pending = [line.split()[1] for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
+    pending = [
+        line.split()[1] for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))
+    ]
     return all(int(mask, 16) & (1 << (signal.SIGTERM - 1)) == 0 for mask in pending)
 
 
 @pytest.mark.slow
-def test_a_worker_is_unhealthy_when_its_process_is_gone_or_it_cannot_reach_the_server(directory: Path, settings: Settings) -> None:
+def test_a_worker_is_unhealthy_when_its_process_is_gone_or_it_cannot_reach_the_server(
+    directory: Path, settings: Settings
+) -> None:
     with containers(directory, settings) as started:
         executor = started["executor"]
         healthy = executor.check()
         assert healthy.returncode == 0 and f"{socket.gethostname()}:" in healthy.stdout
-        away = executor.check(HOLDFAST_REDIS_URL=f"unix://{directory}/none.sock")
+        away = executor.check(PERDURE_REDIS_URL=f"unix://{directory}/none.sock")
         assert away.returncode == 7
         for each in started.values():
             os.killpg(each.process.pid, signal.SIGKILL)
             each.process.wait(10)
         gone = executor.check()
         assert gone.returncode == 1 and "its process is gone" in gone.stderr
-        assert executor.check(HOLDFAST_PREFIX="another").returncode == 1
+        assert executor.check(PERDURE_PREFIX="another").returncode == 1
 
 
 @pytest.mark.slow
@@ -134,25 +148,37 @@ def test_a_worker_that_stands_still_is_unhealthy(directory: Path, settings: Sett
     with containers(directory, settings) as started:
         for each in started.values():
             os.kill(each.process.pid, signal.SIGSTOP)
-        short = {"HOLDFAST_HEARTBEAT_SECONDS": "0.1"}
-        until(lambda: started["executor"].check(**short).returncode == 1, "the silence to be noticed")
-        assert "silent for" in started["executor"].check(**short).stderr
+        short = {"PERDURE_HEARTBEAT_SECONDS": "0.1"}
+        until(
+            lambda: started["executor"].check(**short).returncode == 1, "the silence to be noticed"
+        )
+        assert "no heartbeat for" in started["executor"].check(**short).stderr
 
 
 def test_the_image_starts_the_worker_without_a_shell_and_without_root() -> None:
-    assert instruction("ENTRYPOINT") == ["holdfast"] and instruction("CMD") == ["worker"]
+    assert instruction("ENTRYPOINT") == ["perdure"] and instruction("CMD") == ["worker"]
     users = re.findall(r"(?m)^USER (\S+)$", DOCKERFILE)
     assert users and users[-1] not in ("root", "0")
     assert re.findall(r"(?m)^STOPSIGNAL (\S+)$", DOCKERFILE) == ["SIGTERM"]
     assert len(re.findall(r"(?m)^FROM ", DOCKERFILE)) == 2
     assert all(SERVICES[name]["init"] for name in (*WORKERS, "server"))
-    assert all("container_name" not in SERVICES[name] and "ports" not in SERVICES[name] for name in WORKERS), "--scale needs that"
+    assert all(
+        "container_name" not in SERVICES[name] and "ports" not in SERVICES[name] for name in WORKERS
+    ), "--scale needs that"
     assert all(seconds(service["stop_grace_period"]) >= 10 for service in SERVICES.values())
 
 
 def test_what_the_image_is_built_from_reaches_the_builder() -> None:
-    copied = {word for line in re.findall(r"(?m)^COPY (?!--from)(.+) \S+$", DOCKERFILE) for word in line.split()}
-    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
+    copied = {
+        word
+        for line in re.findall(r"(?m)^COPY (?!--from)(.+) \S+$", DOCKERFILE)
+        for word in line.split()
+    }
+    kept = {
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+        if line.startswith("!")
+    }
     assert copied == kept and all((ROOT / name).exists() for name in copied)
 
 
@@ -160,7 +186,9 @@ def test_a_service_of_a_profile_needs_none_that_is_not_in_it() -> None:
     for name, service in SERVICES.items():
         for profile in service.get("profiles", [None]):
             for needed in service.get("depends_on", ()):
-                assert profile in SERVICES[needed].get("profiles", [profile]), f"{name} in {profile}"
+                assert profile in SERVICES[needed].get("profiles", [profile]), (
+                    f"{name} in {profile}"
+                )
 
 
 def test_what_runs_beside_the_workers_is_reached_from_this_machine_alone() -> None:
@@ -168,22 +196,31 @@ def test_what_runs_beside_the_workers_is_reached_from_this_machine_alone() -> No
     assert len(published) == 3 and all(port.startswith("127.0.0.1:") for port in published)
 
 
-def test_the_server_starts_with_its_command_answers_its_check_and_keeps_what_it_has(tmp_path: Path) -> None:
+def test_the_server_starts_with_its_command_answers_its_check_and_keeps_what_it_has(
+    tmp_path: Path,
+) -> None:
     service = SERVICES["valkey"]
-    binary, cli = available_binaries().get("valkey"), shutil.which("valkey-cli") or shutil.which("redis-cli")
+    binary, cli = (
+        available_binaries().get("valkey"),
+        shutil.which("valkey-cli") or shutil.which("redis-cli"),
+    )
     if binary is None and "CI" not in os.environ:
         pytest.skip("this machine has no valkey-server")
     mounts = dict(volume.split(":")[:2][::-1] for volume in service["volumes"])
     mounts["/data"] = str(tmp_path)
     words = [mounts.get(word, word) for word in service["command"]]
     assert words[0] == "valkey-server" and words[1] == "./config/redis.conf"
-    words[words.index("--bind") + 1] = "127.0.0.1"  # the container's network is its own, this machine's is not
+    words[words.index("--bind") + 1] = (
+        "127.0.0.1"  # the container's network is its own, this machine's is not
+    )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [str(binary), *words[1:], "--port", str(port)]
     for round_number in range(2):
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        with subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
             try:
                 with closing(Client(f"redis://127.0.0.1:{port}/0")) as client:
                     until(lambda: _answers(f"redis://127.0.0.1:{port}/0"), "the server")
@@ -193,7 +230,12 @@ def test_the_server_starts_with_its_command_answers_its_check_and_keeps_what_it_
                 if cli is not None:
                     kind, _, *arguments = service["healthcheck"]["test"]
                     assert kind == "CMD"
-                    assert subprocess.run([cli, "-p", str(port), *arguments], capture_output=True, check=False).stdout == b"PONG\n"
+                    assert (
+                        subprocess.run(
+                            [cli, "-p", str(port), *arguments], capture_output=True, check=False
+                        ).stdout
+                        == b"PONG\n"
+                    )
                 process.send_signal(signal.SIGTERM)
                 assert process.wait(30) == 0
             finally:

@@ -16,12 +16,12 @@ from urllib.parse import quote
 
 import pytest
 
+from perdure.worker.cli.commands.server import address_of, address_of_socket
+from perdure.worker.settings import Settings
 from tests.support import kustomize
 from tests.support.command_line import ROOT
-from tests.support.composing import COMPOSE, SERVICES, Container, program
+from tests.support.compose import COMPOSE, SERVICES, Container, program
 from tests.support.servers import until
-from worker.cli.listening import address_of, address_of_socket
-from worker.settings import Settings
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +33,9 @@ def free_port() -> str:
 
 def get(url: str, token: str = "") -> tuple[int, str]:
     """A status and what came with it; 0 where nothing answers."""
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+    request = urllib.request.Request(
+        url, headers={"Authorization": f"Bearer {token}"} if token else {}
+    )
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:
             return int(answer.status), answer.read().decode()
@@ -47,14 +49,22 @@ def get(url: str, token: str = "") -> tuple[int, str]:
 def exec_in(container: Container, *words: str) -> str:
     """``docker compose exec``; what it prints on standard output."""
     done = subprocess.run(
-        program(list(words)), cwd=container.directory, env=container.environment, capture_output=True, text=True, check=False, timeout=60
+        program(list(words)),
+        cwd=container.directory,
+        env=container.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 @contextmanager
-def running(name: str, directory: Path, settings: Settings, **elsewhere: str) -> Iterator[Container]:
+def running(
+    name: str, directory: Path, settings: Settings, **elsewhere: str
+) -> Iterator[Container]:
     assert settings.redis_url is not None
     started = Container(name, directory, settings.redis_url, settings.prefix, elsewhere)
     try:
@@ -73,17 +83,23 @@ def directory(tmp_path: Path) -> Path:
 def server_at(port: str, directory: Path, settings: Settings) -> Iterator[Container]:
     """The server with its command; a container's network is its own, so that there it may listen on all of it, and always at one port."""
     command = SERVICES["server"]["command"]
-    assert command == ["server", "--host", "0.0.0.0"] and SERVICES["server"]["ports"] == ["127.0.0.1:8787:8787"]
-    with running("server", directory, settings, **{"0.0.0.0": f"127.0.0.1\0--port\0{port}", "8787": port}) as started:
+    assert command == ["server", "--host", "0.0.0.0"] and SERVICES["server"]["ports"] == [
+        "127.0.0.1:8787:8787"
+    ]
+    with running(
+        "server", directory, settings, **{"0.0.0.0": f"127.0.0.1\0--port\0{port}", "8787": port}
+    ) as started:
         yield started
 
 
-def test_the_server_waits_for_its_first_token_and_then_lets_in_who_has_it(directory: Path, settings: Settings) -> None:
+def test_the_server_waits_for_its_first_token_and_then_lets_in_who_has_it(
+    directory: Path, settings: Settings
+) -> None:
     with running("server", directory, settings) as refused:
         assert refused.process.wait(30) == 2, "the restart policy tries it again"
-        assert "holdfast token create" in refused.log.read_text("utf-8")
+        assert "perdure token create" in refused.log.read_text("utf-8")
     with running("controller", directory, settings) as controller:
-        token = exec_in(controller, "holdfast", "token", "create", "me", "--scope", "admin")
+        token = exec_in(controller, "perdure", "token", "create", "me", "--scope", "admin")
     port = free_port()
     with server_at(port, directory, settings) as server:
         until(server.healthy, "a healthy server")
@@ -95,7 +111,9 @@ def test_the_server_waits_for_its_first_token_and_then_lets_in_who_has_it(direct
         assert not server.healthy()
 
 
-def test_prometheus_scrapes_the_server_and_knows_what_keda_will_ask_it(directory: Path, settings: Settings) -> None:
+def test_prometheus_scrapes_the_server_and_knows_what_keda_will_ask_it(
+    directory: Path, settings: Settings
+) -> None:
     binary = shutil.which("prometheus")
     if binary is None and "CI" not in os.environ:
         pytest.skip("this machine has no prometheus")
@@ -103,29 +121,56 @@ def test_prometheus_scrapes_the_server_and_knows_what_keda_will_ask_it(directory
     with running("controller", directory, settings) as controller:
         secret = directory / "secret"
         for scope in ("admin", "read"):
-            secret.write_text(exec_in(controller, "holdfast", "token", "create", f"prometheus-{scope}", "--scope", scope))
+            secret.write_text(
+                exec_in(
+                    controller,
+                    "perdure",
+                    "token",
+                    "create",
+                    f"prometheus-{scope}",
+                    "--scope",
+                    scope,
+                )
+            )
     mounts = dict(volume.split(":")[:2][::-1] for volume in service["volumes"])
-    assert service["secrets"] == list(COMPOSE["secrets"]) == ["prometheus_token"] and mounts["/etc/prometheus"] == "./config/prometheus"
+    assert (
+        service["secrets"] == list(COMPOSE["secrets"]) == ["prometheus_token"]
+        and mounts["/etc/prometheus"] == "./config/prometheus"
+    )
     mounted = directory / "prometheus"
     shutil.copytree(ROOT / mounts["/etc/prometheus"], mounted)
     configuration = (mounted / "prometheus.yml").read_text("utf-8")
-    for there, here in (("server:8787", f"127.0.0.1:{port}"), ("/run/secrets/prometheus_token", str(secret)), ("15s", "1s")):
+    for there, here in (
+        ("server:8787", f"127.0.0.1:{port}"),
+        ("/run/secrets/prometheus_token", str(secret)),
+        ("15s", "1s"),
+    ):
         assert there in configuration
         configuration = configuration.replace(there, here)
     (mounted / "prometheus.yml").write_text(configuration)
-    words = [word.replace("/etc/prometheus", str(mounted)).replace("=/prometheus", f"={directory}/data") for word in service["command"]]
+    words = [
+        word.replace("/etc/prometheus", str(mounted)).replace("=/prometheus", f"={directory}/data")
+        for word in service["command"]
+    ]
     command = [str(binary), *words, f"--web.listen-address=127.0.0.1:{own_port}"]
     with server_at(port, directory, settings) as server:
         until(server.healthy, "a healthy server")
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as prometheus:
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as prometheus:
             try:
                 check = service["healthcheck"]["test"][-1].replace(":9090", f":{own_port}")
                 until(lambda: get(check)[0] == 200, "a healthy Prometheus")
-                for query in ('up{job="holdfast"} == 1', *keda_queries()):
+                for query in ('up{job="perdure"} == 1', *keda_queries()):
                     url = f"http://127.0.0.1:{own_port}/api/v1/query?query={quote(query)}"
-                    until(lambda url=url: len(json.loads(get(url)[1])["data"]["result"]) == 1, f"an answer to {query}")  # type: ignore[misc]
-                rules = json.loads(get(f"http://127.0.0.1:{own_port}/api/v1/rules")[1])["data"]["groups"]
-                assert [group["name"] for group in rules] == ["holdfast"]
+                    until(
+                        lambda url=url: len(json.loads(get(url)[1])["data"]["result"]) == 1,
+                        f"an answer to {query}",
+                    )  # type: ignore[misc]
+                rules = json.loads(get(f"http://127.0.0.1:{own_port}/api/v1/rules")[1])["data"][
+                    "groups"
+                ]
+                assert [group["name"] for group in rules] == ["perdure"]
                 prometheus.terminate()
                 assert prometheus.wait(30) == 0
             finally:
@@ -134,5 +179,14 @@ def test_prometheus_scrapes_the_server_and_knows_what_keda_will_ask_it(directory
 
 def keda_queries() -> list[str]:
     """What the scaling of config/kubernetes/ asks of Prometheus."""
-    scalers = [each for each in kustomize.build(ROOT / "config/kubernetes/overlays/scaled") if each["kind"] == "ScaledObject"]
-    return [trigger["metadata"]["query"] for each in scalers for trigger in each["spec"]["triggers"] if trigger["type"] == "prometheus"]
+    scalers = [
+        each
+        for each in kustomize.build(ROOT / "config/kubernetes/overlays/scaled")
+        if each["kind"] == "ScaledObject"
+    ]
+    return [
+        trigger["metadata"]["query"]
+        for each in scalers
+        for trigger in each["spec"]["triggers"]
+        if trigger["type"] == "prometheus"
+    ]

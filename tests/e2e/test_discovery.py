@@ -1,4 +1,4 @@
-"""One discovery of the server: the command line, the clients and Celery's worker find the server of `holdfast up`."""
+"""One discovery of the server: the command line, the clients and Celery's worker find the server of `perdure up`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.servers import until
 
 README = (ROOT / "README.md").read_text("utf-8")
 GREETER = re.search(r"```python\n# greetings.py\n(.*?)```", README, re.DOTALL)
-SNIPPET = re.search(r"```python\n(from worker import Client\n.*?)```", README, re.DOTALL)
+SNIPPET = re.search(r"```python\n(from perdure import Client\n.*?)```", README, re.DOTALL)
 
 
 @pytest.fixture
@@ -25,24 +25,30 @@ def home(tmp_path: Path) -> Iterator[CommandLine]:
     """README's greeter, and README's `up`, in a directory of their own."""
     assert GREETER is not None
     (tmp_path / "greetings.py").write_text(GREETER[1])
-    holdfast = CommandLine(tmp_path, HOLDFAST_FLOW_MODULES="greetings", PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}")
+    perdure = CommandLine(
+        tmp_path, PERDURE_FLOW_MODULES="greetings", PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}"
+    )
     with subprocess.Popen(
-        [*COMMAND, "up", "--no-server", "--json"], cwd=tmp_path, env=holdfast.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [*COMMAND, "up", "--no-server", "--json"],
+        cwd=tmp_path,
+        env=perdure.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     ) as up:
         try:
             assert up.stdout is not None and up.stdout.readline()
-            until(lambda: "greeter" in holdfast("workers").out, "the worker", 60)
-            yield holdfast
+            until(lambda: "greeter" in perdure("workers").out, "the worker", 60)
+            yield perdure
         finally:
             up.terminate()
             up.wait(60)
 
 
-def python(holdfast: CommandLine, code: str) -> str:
+def python(perdure: CommandLine, code: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=holdfast.directory,
-        env=holdfast.environment,
+        cwd=perdure.directory,
+        env=perdure.environment,
         capture_output=True,
         text=True,
         timeout=100,
@@ -58,7 +64,7 @@ def test_readmes_python_works_behind_readmes_up(home: CommandLine) -> None:
     assert python(home, SNIPPET[1]).strip() == "['Hello, Ada!', 'Hello, Grace!']"
     listed = textwrap.dedent("""
         import asyncio
-        from worker import AsyncClient
+        from perdure import AsyncClient
 
         async def main():
             client = AsyncClient()
@@ -68,17 +74,19 @@ def test_readmes_python_works_behind_readmes_up(home: CommandLine) -> None:
         asyncio.run(main())
     """)
     assert python(home, listed).strip() == "1"
-    celery = "from worker.app import app; print(app.conf.broker_read_url)"
-    up = python(home, "from worker.embedded import EmbeddedServer; print(EmbeddedServer.running())").strip()
+    celery = "from perdure.app import app; print(app.conf.broker_read_url)"
+    up = python(
+        home, "from perdure.worker.embedded import EmbeddedServer; print(EmbeddedServer.running())"
+    ).strip()
     assert up.partition("://")[2].partition("?")[0] in python(home, celery)
 
 
 def test_settings_come_before_the_server_of_up_and_localhost_comes_last(home: CommandLine) -> None:
-    code = "from worker import Client; print(Client().settings.redis_url)"
+    code = "from perdure import Client; print(Client().settings.redis_url)"
     assert python(home, code).startswith("unix://")
-    named = {"HOLDFAST_REDIS_URL": "redis://localhost:1/0"}
+    named = {"PERDURE_REDIS_URL": "redis://localhost:1/0"}
     home.environment |= named
-    assert python(home, code).strip() == named["HOLDFAST_REDIS_URL"]
-    del home.environment["HOLDFAST_REDIS_URL"]
+    assert python(home, code).strip() == named["PERDURE_REDIS_URL"]
+    del home.environment["PERDURE_REDIS_URL"]
     home.environment["XDG_STATE_HOME"] = str(home.directory / "elsewhere")
     assert python(home, code).strip() == "None"  # localhost

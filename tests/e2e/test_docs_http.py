@@ -1,4 +1,4 @@
-"""docs/http.md: its calls can be made as they stand there, in this order, and its table knows every problem."""
+"""The calls of docs/guides/http.md work in their order, and its table has every problem."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from types import ModuleType
 import httpx2
 import pytest
 
-from tests.support.web import serving, serving_app
-from worker.settings import Settings, current
-from worker.web.access.permitted import LOOK
-from worker.web.problems import KNOWN, OF_REQUESTS
+from perdure.worker.errors import HTTP_ERRORS
+from perdure.worker.settings import Settings, current
+from perdure.worker.web.auth.permissions import RUNS_READ_PER_PAGE
+from perdure.worker.web.problems import REQUEST_PROBLEMS
+from tests.support.threaded_server import serving, serving_app
 
-TEXT = (Path(__file__).parents[2] / "docs" / "http.md").read_text("utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "guides" / "http.md").read_text("utf-8")
 CALLS = [
-    call.replace("\\\n", "") for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for call in re.split(r"\n(?=curl)", block.strip())
+    call.replace("\\\n", "")
+    for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+    for call in re.split(r"\n(?=curl)", block.strip())
 ]
 
 
@@ -33,27 +36,46 @@ def test_every_call_can_be_made_and_does_what_is_said(settings: Settings, prefix
     with serving(settings) as address:
         for call in calls:
             script = f"API={address}/api/v1\n{call}"
-            done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, timeout=30, check=True)
+            done = subprocess.run(
+                ["/bin/sh", "-c", script], capture_output=True, text=True, timeout=30, check=True
+            )
             answers[call] = json.loads(done.stdout)
-    problems = {call: answer for call, answer in answers.items() if isinstance(answer, dict) and "urn:holdfast" in answer.get("type", "")}
+    problems = {
+        call: answer
+        for call, answer in answers.items()
+        if isinstance(answer, dict) and "urn:perdure" in answer.get("type", "")
+    }
     assert list(problems) == ["curl -s $API/runs/nothing"]
-    assert [problems["curl -s $API/runs/nothing"]] == [json.loads(block) for block in re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)]
-    assert [run["id"] for run in next(answer for call, answer in answers.items() if "status=queued" in call)["runs"]] == ["nightly"]
+    assert [problems["curl -s $API/runs/nothing"]] == [
+        json.loads(block) for block in re.findall(r"```json\n(.*?)```", TEXT, re.DOTALL)
+    ]
+    assert [
+        run["id"]
+        for run in next(answer for call, answer in answers.items() if "status=queued" in call)[
+            "runs"
+        ]
+    ] == ["nightly"]
 
 
 def test_the_table_has_every_problem() -> None:
-    rows = {word for row in re.findall(r"^\| \d+ \| (.*?) \|", TEXT, re.MULTILINE) for word in re.findall(r"`([a-z-]+)`", row)}
-    assert rows == {row[2] for row in KNOWN} | {word for word, _ in OF_REQUESTS.values()}
+    rows = {
+        word
+        for row in re.findall(r"^\| \d+ \| (.*?) \|", TEXT, re.MULTILINE)
+        for word in re.findall(r"`([a-z-]+)`", row)
+    }
+    assert rows == HTTP_ERRORS.keys() | {word for word, _ in REQUEST_PROBLEMS.values()}
 
 
-def test_a_page_looks_at_as_many_runs_as_are_told() -> None:
-    assert f"at most {LOOK} runs are looked at for one page" in TEXT
+def test_a_page_reads_no_more_runs_than_the_guide_says() -> None:
+    assert f"reads at most {RUNS_READ_PER_PAGE} runs for one page" in " ".join(TEXT.split())
 
 
-def test_the_app_of_ones_own_works(settings: Settings, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_app_of_ones_own_works(
+    settings: Settings, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert settings.redis_url is not None
-    monkeypatch.setenv("HOLDFAST_REDIS_URL", settings.redis_url)
-    monkeypatch.setenv("HOLDFAST_PREFIX", settings.prefix)
+    monkeypatch.setenv("PERDURE_REDIS_URL", settings.redis_url)
+    monkeypatch.setenv("PERDURE_PREFIX", settings.prefix)
     current.cache_clear()
     example = ModuleType("example")
     [code] = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
@@ -62,7 +84,10 @@ def test_the_app_of_ones_own_works(settings: Settings, prefix: str, monkeypatch:
     finally:
         monkeypatch.undo()
         current.cache_clear()
-    with serving_app(example.app) as address, httpx2.Client(base_url=f"{address}/goals", headers={"X-User": "ann"}, timeout=60.0) as http:
+    with (
+        serving_app(example.app) as address,
+        httpx2.Client(base_url=f"{address}/goals", headers={"X-User": "ann"}, timeout=60.0) as http,
+    ):
         run = http.post("/runs", json={"flow": "countdown", "goal": "count down"}).json()
         assert run["details"]["submitted_by"] == "ann"
         assert http.get(f"/runs/{run['id']}", headers={"X-User": "bob"}).status_code == 404

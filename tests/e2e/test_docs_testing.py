@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md run as they stand there, and say what is said there that they say."""
+"""The examples of docs/guides/testing.md run as they stand there, and say what is said there that they say."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from typing import Any
 
 import pytest
 
-from flows import registry
+from perdure.flows import registry
+from perdure.testing import CrashFound, Lab
+from perdure.worker.embedded import EmbeddedServer
 from tests.support.servers import CrashableServer
-from worker.embedded import EmbeddedServer
-from worker.testing import CrashFound, Lab
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "docs" / "testing.md").read_text("utf-8")
+TEXT = (ROOT / "docs" / "guides" / "testing.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"```python\n# ([^\n]+)\n(.*?)```", TEXT, re.DOTALL))
 #: What the lab prints: of the naive shop, and without pytest.
 FOUND, REPORT = re.findall(r"```text\n(.*?)```", TEXT, re.DOTALL)
 #: Our own plugin by its module: this tree may be installed or not, and where it is, pytest has loaded it by its entry point.
-PLUGIN = ("-p", "no:holdfast", "-p", "holdfast_pytest")
+PLUGIN = ("-p", "no:perdure", "-p", "perdure.worker.testing.plugin")
 
 
 def mended(naive: str) -> str:
     """The shop with its last line as the page has it in the end."""
     lines = naive.rstrip().splitlines()
     assert lines[-1].strip() == "return bank.charge(amount)"
-    return "\n".join([*lines[:-1], EXAMPLES["the mended line"]])
+    return "\n".join([*lines[:-1], EXAMPLES["the corrected line"]])
 
 
 @pytest.fixture
@@ -69,7 +69,9 @@ def imported(project: Path) -> Iterator[Any]:
 
 
 @pytest.mark.slow
-def test_the_naive_shop_is_found_and_the_mended_one_is_not(project: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_naive_shop_is_found_and_the_mended_one_is_not(
+    project: Path, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with imported(project) as example, pytest.raises(CrashFound) as found:
         example.test_a_book_is_paid_once(lab, monkeypatch)
     assert FOUND.splitlines()[0] == str(found.value).splitlines()[0]
@@ -81,7 +83,11 @@ def test_the_naive_shop_is_found_and_the_mended_one_is_not(project: Path, lab: L
 
 def run(project: Path, *command: str, **environment: str) -> str:
     """What a command says, started in the project as its author would."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "PYTEST_")) and name != "CI"}
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PERDURE_", "PYTEST_")) and name != "CI"
+    }
     done = subprocess.run(
         [sys.executable, "-B", *command],
         cwd=project,
@@ -95,17 +101,32 @@ def run(project: Path, *command: str, **environment: str) -> str:
 
 
 def pytest_says(project: Path, *options: str, **environment: str) -> str:
-    return run(project, "-m", "pytest", "-q", "-p", "no:valkey", "-p", "no:cacheprovider", "-W", "error", *options, **environment)
+    return run(
+        project,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:valkey",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "error",
+        *options,
+        **environment,
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_pytest_prints_what_the_page_shows(project: Path) -> None:
     said = pytest_says(project, *PLUGIN, "test_shop.py")
-    told = "\n".join(line.removeprefix("E").strip() for line in said.splitlines() if line.startswith("E"))
-    assert told.removeprefix("worker.testing.failures.CrashFound: ") == "\n".join(line.strip() for line in FOUND.rstrip().splitlines()), (
-        said
+    told = "\n".join(
+        line.removeprefix("E").strip() for line in said.splitlines() if line.startswith("E")
     )
+    assert told.removeprefix("perdure.worker.testing.errors.CrashFound: ") == "\n".join(
+        line.strip() for line in FOUND.rstrip().splitlines()
+    ), said
     (project / "shop.py").write_text(mended(EXAMPLES["shop.py"]), "utf-8")
     assert "1 passed" in pytest_says(project, *PLUGIN, "test_shop.py")
 
@@ -122,7 +143,7 @@ def test_without_pytest_it_is_a_function_and_prints_a_report(project: Path) -> N
 def test_no_server_outlives_its_lab_for_long(project: Path) -> None:
     """Neither where the process ends by itself, nor, once another lab is made, where it was killed."""
     place = Path(tempfile.mkdtemp(prefix="hf-"))
-    a_lab = "from worker.testing import crash_lab; print(crash_lab('countdown', inputs={'rounds': 0}, limit=1))"
+    a_lab = "from perdure.testing import crash_lab; print(crash_lab('countdown', inputs={'rounds': 0}, limit=1))"
     try:
         assert "nothing found" in run(project, "-c", a_lab, TMPDIR=str(place))
         assert list(place.iterdir()) == []
@@ -144,27 +165,35 @@ def test_no_server_outlives_its_lab_for_long(project: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_server_can_be_named_and_is_left_as_it_was(project: Path, server: CrashableServer, prefix: str) -> None:
+def test_the_server_can_be_named_and_is_left_as_it_was(
+    project: Path, server: CrashableServer, prefix: str
+) -> None:
     # The fixture nothing_leaks looks at the server afterwards.
-    code = "import worker.testing.ground as ground; ground.Ground._start = None; import no_pytest"  # no server of its own
-    assert "nothing found" in run(project, "-c", code, HOLDFAST_TEST_URL=server.url)
+    code = "import perdure.worker.testing.server as ground; ground.LabServer._start = None; import no_pytest"  # no server of its own
+    assert "nothing found" in run(project, "-c", code, PERDURE_TEST_URL=server.url)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_the_plugin_is_found_where_holdfast_is_installed_and_imports_nothing_of_it_unasked(project: Path) -> None:
-    entry = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]["pytest11"]
+def test_the_plugin_is_found_where_perdure_is_installed_and_imports_nothing_of_it_unasked(
+    project: Path,
+) -> None:
+    entry = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"][
+        "pytest11"
+    ]
     installed = project / "somewhere" / "installed-1.dist-info"
     installed.mkdir(parents=True)
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: installed\nVersion: 1\n")
-    names = "".join(f"{name}_here = {value}\n" for name, value in entry.items())  # this tree may be installed under the plain name
+    names = "".join(
+        f"{name}_here = {value}\n" for name, value in entry.items()
+    )  # this tree may be installed under the plain name
     (installed / "entry_points.txt").write_text(f"[pytest11]\n{names}")
     (project / "test_lazy.py").write_text(
         textwrap.dedent("""
         import sys
 
         def test_lazy():
-            assert "holdfast_pytest" in sys.modules
+            assert "perdure.worker.testing.plugin" in sys.modules
             assert not {name for name in sys.modules if name.split(".")[0] in ("celery", "redis", "pydantic", "flows", "worker")}
 
         def test_fixture(crash_lab):
@@ -172,24 +201,37 @@ def test_the_plugin_is_found_where_holdfast_is_installed_and_imports_nothing_of_
         """)
     )
     path = f"{ROOT}{os.pathsep}{installed.parent}"
-    assert "2 passed" in pytest_says(project, "-p", "no:holdfast", "test_lazy.py", PYTHONPATH=path)
+    assert "2 passed" in pytest_says(project, "-p", "no:perdure", "test_lazy.py", PYTHONPATH=path)
 
 
 @pytest.mark.parametrize("name", ["worker.py", "flows.py", "worker/__init__.py"])
-def test_a_project_with_modules_of_these_names_is_tested_as_without_holdfast(tmp_path: Path, name: str) -> None:
+def test_a_project_with_modules_of_these_names_is_tested_as_without_perdure(
+    tmp_path: Path, name: str
+) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("queue = []\n")
     module = name.split("/")[0].removesuffix(".py")
     (tmp_path / "test_theirs.py").write_text(
         f"import {module}\n\ndef test_it():\n    assert {module}.queue == []\n\ndef test_lab(crash_lab):\n    pass\n"
     )
-    command = [sys.executable, "-m", "pytest", "-q", *PLUGIN, "-p", "no:cacheprovider", "test_theirs.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        *PLUGIN,
+        "-p",
+        "no:cacheprovider",
+        "test_theirs.py",
+    ]
     bare = {variable: text for variable, text in os.environ.items() if variable != "PYTHONPATH"}
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "holdfast_pytest.py").symlink_to(ROOT / "holdfast_pytest.py")
     done = subprocess.run(
-        command, check=False, cwd=tmp_path, env={**bare, "PYTHONPATH": str(tmp_path / "here")}, capture_output=True, text=True, timeout=100
+        command,
+        check=False,
+        cwd=tmp_path,
+        env={**bare, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
-    assert "1 passed" in done.stdout, done.stdout + done.stderr
-    if module == "worker":
-        assert "another module of that name comes first" in done.stdout
+    assert "2 passed" in done.stdout, done.stdout + done.stderr

@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 import redis
 
+from perdure import Client, Settings
+from perdure.worker.doctor import Finding, Level, examine
+from perdure.worker.doctor.app_checks import app_findings
+from perdure.worker.doctor.default_server import unsafe_because
+from perdure.worker.store import StoreUnavailable
 from tests.support.command_line import ROOT, CommandLine
+from tests.support.reply_proxy import server_that_says
 from tests.support.servers import CrashableServer, available_binaries, server, until
-from tests.support.telling import server_that_says
 from tests.support.workers import workers
-from worker import Client, Settings
-from worker.doctor import Finding, Level, examine
-from worker.doctor.app import app_findings
-from worker.doctor.unnamed import unsafe_because
-from worker.store import StoreUnavailable
 
 PREFIX = "doctor"
 
@@ -47,7 +47,14 @@ def settings(own_server: CrashableServer) -> Settings:
 def spoil(own_server: CrashableServer) -> Iterator[redis.Redis]:
     """A connection to change the server with; its configuration is put back afterwards, and its data removed."""
     with redis.Redis.from_url(own_server.url, decode_responses=True) as client:
-        names = ("maxmemory-policy", "appendonly", "appendfsync", "min-replicas-to-write", "port", "bind")
+        names = (
+            "maxmemory-policy",
+            "appendonly",
+            "appendfsync",
+            "min-replicas-to-write",
+            "port",
+            "bind",
+        )
         before: dict[str, Any] = {name: client.config_get(name)[name] for name in names}
         yield client
         for name, value in before.items():
@@ -74,15 +81,24 @@ def only(found: dict[str, Finding], level: Level) -> list[str]:
 
 def test_the_embedded_server_is_well_but_for_its_fsync(settings: Settings) -> None:
     found = rows(settings)
-    assert only(found, Level.WARNING) == ["fsync"] and not only(found, Level.REFUSED) and not only(found, Level.UNKNOWN)
+    assert (
+        only(found, Level.WARNING) == ["fsync"]
+        and not only(found, Level.REFUSED)
+        and not only(found, Level.UNKNOWN)
+    )
     assert "last second or two" in found["fsync"].sentence and "always" in found["fsync"].remedy
 
 
-def test_with_appendfsync_always_nothing_is_said_of_it(settings: Settings, spoil: redis.Redis) -> None:
+def test_with_appendfsync_always_nothing_is_said_of_it(
+    settings: Settings, spoil: redis.Redis
+) -> None:
     spoil.config_set("appendfsync", "always")
     assert row(settings, "fsync").level is Level.OK
     spoil.config_set("appendfsync", "no")
-    assert row(settings, "fsync").level is Level.WARNING and "half a minute" in row(settings, "fsync").sentence
+    assert (
+        row(settings, "fsync").level is Level.WARNING
+        and "half a minute" in row(settings, "fsync").sentence
+    )
 
 
 @pytest.mark.slow
@@ -100,17 +116,21 @@ def test_a_server_that_does_not_keep_runs_is_refused_by_doctor_and_workers(
     found = row(settings, check)
     assert found.level is Level.REFUSED and f"CONFIG SET {name}" in found.remedy
     assert (unsafe_because(settings.redis_url or "", settings) or "").count(found.sentence) == 1
-    holdfast = CommandLine(tmp_path, settings)
-    told = holdfast("doctor", "--json")
+    perdure = CommandLine(tmp_path, settings)
+    told = perdure("doctor", "--json")
     assert told.code == 1 and check in told.err
     assert [line["check"] for line in told.json if line["level"] == "refused"] == [check]
-    assert f"refused  {check}: {found.sentence}" in holdfast("doctor").out
-    for worker in (holdfast("worker", "--role", "controller"), _celery(settings)):
-        assert worker.code == 1 and found.sentence in worker.err and found.remedy in worker.err, worker
+    assert f"refused  {check}: {found.sentence}" in perdure("doctor").out
+    for worker in (perdure("worker", "--role", "controller"), _celery(settings)):
+        assert worker.code == 1 and found.sentence in worker.err and found.remedy in worker.err, (
+            worker
+        )
     assert spoil.exists(f"{PREFIX}:workers") == 0
 
 
-def test_a_server_that_is_too_old_is_refused(settings: Settings, own_server: CrashableServer, tmp_path: Path) -> None:
+def test_a_server_that_is_too_old_is_refused(
+    settings: Settings, own_server: CrashableServer, tmp_path: Path
+) -> None:
     with redis.Redis.from_url(own_server.url, decode_responses=True) as client:
         info: Any = client.info("server")
     kind = "valkey" if "valkey_version" in info else "redis"
@@ -119,12 +139,22 @@ def test_a_server_that_is_too_old_is_refused(settings: Settings, own_server: Cra
     words = {b"%s_version:%s" % (kind.encode(), real): b"%s_version:%s" % (kind.encode(), older)}
     with server_that_says(_socket(own_server), tmp_path / "old.sock", words) as url:
         found = row(settings.model_copy(update={"redis_url": url}), "server-version")
-    assert found.level is Level.REFUSED and older.decode() in found.sentence and "Upgrade" in found.remedy
+    assert (
+        found.level is Level.REFUSED
+        and older.decode() in found.sentence
+        and "Upgrade" in found.remedy
+    )
     assert row(settings, "server-version").level is Level.OK
 
 
-def test_a_disk_that_could_not_follow_is_told(settings: Settings, own_server: CrashableServer, tmp_path: Path) -> None:
-    with server_that_says(_socket(own_server), tmp_path / "slow.sock", {b"aof_delayed_fsync:0": b"aof_delayed_fsync:7"}) as url:
+def test_a_disk_that_could_not_follow_is_told(
+    settings: Settings, own_server: CrashableServer, tmp_path: Path
+) -> None:
+    with server_that_says(
+        _socket(own_server),
+        tmp_path / "slow.sock",
+        {b"aof_delayed_fsync:0": b"aof_delayed_fsync:7"},
+    ) as url:
         found = row(settings.model_copy(update={"redis_url": url}), "delayed-fsyncs")
     assert found.level is Level.WARNING and "7 times" in found.sentence and "disk" in found.remedy
     assert row(settings, "delayed-fsyncs").level is Level.OK
@@ -132,7 +162,14 @@ def test_a_disk_that_could_not_follow_is_told(settings: Settings, own_server: Cr
 
 def test_a_cluster_is_refused(own_server: CrashableServer, tmp_path: Path) -> None:
     there = tmp_path / "c.sock"
-    options = {"port": 0, "unixsocket": there, "dir": tmp_path, "cluster-enabled": "yes", "appendonly": "yes", "save": ""}
+    options = {
+        "port": 0,
+        "unixsocket": there,
+        "dir": tmp_path,
+        "cluster-enabled": "yes",
+        "appendonly": "yes",
+        "save": "",
+    }
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     with subprocess.Popen([_program(own_server), *arguments], stdout=subprocess.DEVNULL) as process:
         try:
@@ -146,16 +183,30 @@ def test_a_cluster_is_refused(own_server: CrashableServer, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("ahead", "word"), [(2.5, "behind"), (-2.5, "ahead of")])
-def test_a_clock_that_is_off_by_more_than_half_a_lease_is_refused(settings: Settings, ahead: float, word: str) -> None:
+def test_a_clock_that_is_off_by_more_than_half_a_lease_is_refused(
+    settings: Settings, ahead: float, word: str
+) -> None:
     client = Client(settings=settings)
-    findings = {finding.check: finding for finding in examine(client._engine, lambda: time.time() + ahead)}
-    within = {finding.check: finding for finding in examine(client._engine, lambda: time.time() + ahead * 0.6)}
+    findings = {
+        finding.check: finding
+        for finding in examine(client._connection, lambda: time.time() + ahead)
+    }
+    within = {
+        finding.check: finding
+        for finding in examine(client._connection, lambda: time.time() + ahead * 0.6)
+    }
     client.close()
-    assert findings["clock"].level is Level.REFUSED and word in findings["clock"].sentence and "NTP" in findings["clock"].remedy
+    assert (
+        findings["clock"].level is Level.REFUSED
+        and word in findings["clock"].sentence
+        and "NTP" in findings["clock"].remedy
+    )
     assert within["clock"].level is Level.OK
 
 
-def test_replicas_without_a_least_number_of_them_are_told(settings: Settings, spoil: redis.Redis, own_server: CrashableServer) -> None:
+def test_replicas_without_a_least_number_of_them_are_told(
+    settings: Settings, spoil: redis.Redis, own_server: CrashableServer
+) -> None:
     spoil.config_set("bind", "127.0.0.1")
     port = _free_port()
     spoil.config_set("port", port)
@@ -171,13 +222,18 @@ def test_replicas_without_a_least_number_of_them_are_told(settings: Settings, sp
         assert at_follower.level is Level.WARNING and "itself a replica" in at_follower.sentence
 
 
-def test_a_plain_connection_that_is_not_loopback_is_told(settings: Settings, spoil: redis.Redis) -> None:
+def test_a_plain_connection_that_is_not_loopback_is_told(
+    settings: Settings, spoil: redis.Redis
+) -> None:
     """0.0.0.0 reaches the server that listens on loopback, and is no loopback address."""
     spoil.config_set("bind", "127.0.0.1")
     port = _free_port()
     spoil.config_set("port", port)
     levels = {
-        host: row(settings.model_copy(update={"redis_url": f"redis://{host}:{port}/0"}), "connection") for host in ("0.0.0.0", "127.0.0.1")
+        host: row(
+            settings.model_copy(update={"redis_url": f"redis://{host}:{port}/0"}), "connection"
+        )
+        for host in ("0.0.0.0", "127.0.0.1")
     }
     assert levels["127.0.0.1"].level is Level.OK
     assert levels["0.0.0.0"].level is Level.WARNING and "rediss://" in levels["0.0.0.0"].remedy
@@ -186,20 +242,45 @@ def test_a_plain_connection_that_is_not_loopback_is_told(settings: Settings, spo
 @pytest.fixture
 def hidden(settings: Settings, spoil: redis.Redis) -> Iterator[Settings]:
     """The same server for a user who may not ask how it is set."""
-    spoil.execute_command("ACL", "SETUSER", "managed", "reset", "on", ">secret", "~*", "&*", "+@all", "-config", "-info")
-    yield settings.model_copy(update={"redis_url": f"{settings.redis_url}".replace("unix://", "unix://managed:secret@")})
+    spoil.execute_command(
+        "ACL",
+        "SETUSER",
+        "managed",
+        "reset",
+        "on",
+        ">secret",
+        "~*",
+        "&*",
+        "+@all",
+        "-config",
+        "-info",
+    )
+    yield settings.model_copy(
+        update={"redis_url": f"{settings.redis_url}".replace("unix://", "unix://managed:secret@")}
+    )
     spoil.execute_command("ACL", "DELUSER", "managed")
 
 
 def test_what_a_managed_server_hides_is_unknown(hidden: Settings, spoil: redis.Redis) -> None:
     found = rows(hidden)
-    unknown = ["server-version", "cluster", "eviction-policy", "append-only-file", "memory", "fsync", "delayed-fsyncs", "replicas"]
+    unknown = [
+        "server-version",
+        "cluster",
+        "eviction-policy",
+        "append-only-file",
+        "memory",
+        "fsync",
+        "delayed-fsyncs",
+        "replicas",
+    ]
     assert only(found, Level.UNKNOWN) == unknown and not only(found, Level.REFUSED)
     assert all(found[check].remedy for check in unknown)
-    assert "does not tell" in (unsafe_because(hidden.redis_url or "", hidden) or "")
+    assert "does not report" in (unsafe_because(hidden.redis_url or "", hidden) or "")
     spoil.execute_command("ACL", "SETUSER", "managed", "+info")
     found = rows(hidden)  # INFO tells what CONFIG does not
-    assert found["eviction-policy"].level is Level.OK and found["append-only-file"].level is Level.OK
+    assert (
+        found["eviction-policy"].level is Level.OK and found["append-only-file"].level is Level.OK
+    )
     spoil.execute_command("ACL", "SETUSER", "managed", "-time")
     assert row(hidden, "clock").level is Level.UNKNOWN
 
@@ -210,11 +291,21 @@ def test_a_worker_starts_on_a_server_that_hides_its_settings(hidden: Settings) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("check", ["prefetch", *(pytest.param(check, marks=pytest.mark.slow) for check in ("pickle", "remote-control"))])
-def test_what_an_app_sets_is_refused_on_our_own_and_a_warning_on_somebody_elses(settings: Settings, spoil: redis.Redis, check: str) -> None:
-    refused = _celery(settings, app="tests.support.careless", APP_SETS=check)
+@pytest.mark.parametrize(
+    "check",
+    [
+        "prefetch",
+        *(pytest.param(check, marks=pytest.mark.slow) for check in ("pickle", "remote-control")),
+    ],
+)
+def test_what_an_app_sets_is_refused_on_our_own_and_a_warning_on_somebody_elses(
+    settings: Settings, spoil: redis.Redis, check: str
+) -> None:
+    refused = _celery(settings, app="tests.support.apps.careless", APP_SETS=check)
     assert refused.code == 1 and f"{check}: " in refused.err, refused
-    with _worker(settings, "tests.support.careless", APP_SETS=check, APP_IS="theirs") as process:
+    with _worker(
+        settings, "tests.support.apps.careless", APP_SETS=check, APP_IS="theirs"
+    ) as process:
         client = Client(settings=settings)
         until(lambda: bool(client.workers()) or process.poll() is not None, "the worker to start")
         client.close()
@@ -226,14 +317,22 @@ def test_what_an_app_sets_is_refused_on_our_own_and_a_warning_on_somebody_elses(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["queue-names-steps", *(pytest.param(name, marks=pytest.mark.slow) for name in ("accept-content", "queue-names"))]
+    "name",
+    [
+        "queue-names-steps",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("accept-content", "queue-names")),
+    ],
 )
-def test_an_app_whose_workers_could_take_no_round_is_refused(settings: Settings, spoil: redis.Redis, name: str) -> None:
+def test_an_app_whose_workers_could_take_no_round_is_refused(
+    settings: Settings, spoil: redis.Redis, name: str
+) -> None:
     check = f"{name.removesuffix('-steps')}: "
-    ended = _celery(settings, app="tests.support.careless", APP_SETS=name, APP_IS="own")
+    ended = _celery(settings, app="tests.support.apps.careless", APP_SETS=name, APP_IS="own")
     assert ended.code == 1 and check in ended.err, ended
     # Somebody else's app goes on with its own tasks, and its worker says why it plays no rounds.
-    with _worker(settings, "tests.support.careless", APP_SETS=name, APP_IS="theirs") as process:
+    with _worker(
+        settings, "tests.support.apps.careless", APP_SETS=name, APP_IS="theirs"
+    ) as process:
         assert process.stderr is not None
         line = next(line for line in process.stderr if "plays no rounds" in line)
         assert process.poll() is None
@@ -243,9 +342,15 @@ def test_an_app_whose_workers_could_take_no_round_is_refused(settings: Settings,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("check", ["always-eager", pytest.param("prefetch-multiplier", marks=pytest.mark.slow)])
-def test_what_an_app_sets_at_the_cost_of_rounds_is_a_warning(settings: Settings, spoil: redis.Redis, check: str) -> None:
-    with _worker(settings, "tests.support.careless", APP_SETS=check, APP_IS="theirs") as process:
+@pytest.mark.parametrize(
+    "check", ["always-eager", pytest.param("prefetch-multiplier", marks=pytest.mark.slow)]
+)
+def test_what_an_app_sets_at_the_cost_of_rounds_is_a_warning(
+    settings: Settings, spoil: redis.Redis, check: str
+) -> None:
+    with _worker(
+        settings, "tests.support.apps.careless", APP_SETS=check, APP_IS="theirs"
+    ) as process:
         client = Client(settings=settings)
         until(lambda: bool(client.workers()) or process.poll() is not None, "the worker to start")
         client.close()
@@ -256,23 +361,36 @@ def test_what_an_app_sets_at_the_cost_of_rounds_is_a_warning(settings: Settings,
 
 def test_an_app_that_is_set_as_it_should_be_is_well(settings: Settings) -> None:
     client = Client(settings=settings)
-    assert {finding.level for finding in app_findings(client._engine.app, own=True)} == {Level.OK}
+    assert {finding.level for finding in app_findings(client._connection.app, own=True)} == {
+        Level.OK
+    }
     client.close()
 
 
 def test_dead_letters_and_damaged_runs_are_told(settings: Settings, spoil: redis.Redis) -> None:
-    assert {rows(settings)[check].level for check in ("dead-letters", "quarantined-runs")} == {Level.OK}
-    settings = settings.model_copy(update={"flow_modules": ("tests.support.rings",)})
+    assert {rows(settings)[check].level for check in ("dead-letters", "quarantined-runs")} == {
+        Level.OK
+    }
+    settings = settings.model_copy(update={"flow_modules": ("tests.support.example_flows.rings",)})
     client = Client(settings=settings)
     run = client.submit("ledger", "g", {"rounds": 1})
     spoil.hset(client._store.keys.run(run.id), "goal", "another one")
     spoil.lpush(client._store.keys.queue("controller"), "not a message")
     with workers(1, settings):
-        until(lambda: client.get(run.id).status.ended and bool(client._store.dead_letters()), "both to be found")
+        until(
+            lambda: client.get(run.id).status.ended and bool(client._store.dead_letters()),
+            "both to be found",
+        )
     client.close()
     found = rows(settings)
-    assert found["quarantined-runs"].level is Level.WARNING and run.id in found["quarantined-runs"].sentence
-    assert found["dead-letters"].level is Level.WARNING and f"{PREFIX}:dead" in found["dead-letters"].remedy
+    assert (
+        found["quarantined-runs"].level is Level.WARNING
+        and run.id in found["quarantined-runs"].sentence
+    )
+    assert (
+        found["dead-letters"].level is Level.WARNING
+        and f"{PREFIX}:dead" in found["dead-letters"].remedy
+    )
 
 
 @pytest.mark.slow
@@ -306,15 +424,41 @@ class _Ended:
 
 
 @contextmanager
-def _worker(settings: Settings, app: str = "worker.app", **variables: str) -> Iterator[subprocess.Popen[str]]:
+def _worker(
+    settings: Settings, app: str = "perdure.app", **variables: str
+) -> Iterator[subprocess.Popen[str]]:
     """``celery -A APP worker``, killed afterwards if it has not ended."""
     assert settings.redis_url is not None
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "CELERY_"))}
-    environment |= {"HOLDFAST_REDIS_URL": settings.redis_url, "HOLDFAST_PREFIX": settings.prefix}
-    environment |= {"C_FORCE_ROOT": "1", **variables}  # else Celery itself refuses pickle, to root alone
-    command = [sys.executable, "-m", "celery", "-A", app, "worker", "--pool", "threads", "--without-gossip", "--without-mingle"]
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PERDURE_", "CELERY_"))
+    }
+    environment |= {"PERDURE_REDIS_URL": settings.redis_url, "PERDURE_PREFIX": settings.prefix}
+    environment |= {
+        "C_FORCE_ROOT": "1",
+        **variables,
+    }  # else Celery itself refuses pickle, to root alone
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        app,
+        "worker",
+        "--pool",
+        "threads",
+        "--without-gossip",
+        "--without-mingle",
+    ]
     with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         try:
             yield process
@@ -323,7 +467,7 @@ def _worker(settings: Settings, app: str = "worker.app", **variables: str) -> It
                 os.killpg(process.pid, signal.SIGKILL)
 
 
-def _celery(settings: Settings, app: str = "worker.app", **variables: str) -> _Ended:
+def _celery(settings: Settings, app: str = "perdure.app", **variables: str) -> _Ended:
     """That command, run to its end."""
     with _worker(settings, app, **variables) as process:
         _, said = process.communicate(timeout=30)

@@ -11,18 +11,18 @@ import pytest
 import redis
 from kombu import Connection, Queue
 
+from perdure import Client, RunStatus, Settings, VerdictCode
+from perdure.worker.app import broker_url
 from tests.support.command_line import CommandLine
 from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
 from tests.support.processes import children
 from tests.support.servers import until
 from tests.support.workers import FLOWS as FLOWS_OF_WORKERS
 from tests.support.workers import workers
-from worker import Client, RunStatus, Settings, VerdictCode
-from worker.app import broker_url
 
 FLOWS = """
 from pathlib import Path
-from flows import CircularFlow, Node, register
+from perdure import CircularFlow, Node, register
 
 @register("patient")
 class Patient(CircularFlow):
@@ -43,18 +43,23 @@ def test_a_worker_that_ends_its_last_round_is_announced_as_draining_until_it_is_
     client: Client, settings: Settings, tmp_path: Path, pool: str
 ) -> None:
     (tmp_path / "patience.py").write_text(FLOWS)
-    holdfast = CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="patience")
-    with holdfast.worker("--pool", pool, "--concurrency", "1") as process:
+    perdure = CommandLine(tmp_path, settings, PERDURE_FLOW_MODULES="patience")
+    with perdure.worker("--pool", pool, "--concurrency", "1") as process:
         assert [worker["draining"] for worker in client.workers()] == [False]
         client.submit("patient", "x", {"folder": str(tmp_path)}, run_id="last")
         until((tmp_path / "begun").exists, "the round to begin")
         process.send_signal(signal.SIGTERM)
-        until(lambda: [worker["draining"] for worker in client.workers()] == [True], "the worker to be announced as draining")
-        assert holdfast("workers", "--alive").code == 0, "it is at work"
-        assert "\tdraining\t" in holdfast("workers").out
+        until(
+            lambda: [worker["draining"] for worker in client.workers()] == [True],
+            "the worker to be announced as draining",
+        )
+        assert perdure("workers", "--alive").code == 0, "it is at work"
+        assert "\tdraining\t" in perdure("workers").out
         client.submit("patient", "x", {"folder": str(tmp_path)}, run_id="next")
-        assert client.why("next").code is VerdictCode.NO_WORKER, "one that is leaving takes no new round"
-        assert "start one" in holdfast("submit", "patient", "x", "--input", f"folder={tmp_path}").err
+        assert client.why("next").code is VerdictCode.NO_WORKER, (
+            "one that is leaving takes no new round"
+        )
+        assert "start one" in perdure("submit", "patient", "x", "--input", f"folder={tmp_path}").err
         assert client.get("last").status is RunStatus.RUNNING and process.poll() is None
         (tmp_path / "go-on").touch()
         assert process.wait(30) == 0
@@ -63,27 +68,45 @@ def test_a_worker_that_ends_its_last_round_is_announced_as_draining_until_it_is_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pool", ["threads", pytest.param("prefork", marks=pytest.mark.slow)])  # solo pops nothing beside its round
-def test_a_worker_that_leaves_takes_no_message_along(client: Client, settings: Settings, pool: str) -> None:
+@pytest.mark.parametrize(
+    "pool", ["threads", pytest.param("prefork", marks=pytest.mark.slow)]
+)  # solo pops nothing beside its round
+def test_a_worker_that_leaves_takes_no_message_along(
+    client: Client, settings: Settings, pool: str
+) -> None:
     """What it popped would lie with it until its last round is over, or be sent again two seconds after it was pushed."""
-    own = workers(1, settings, "--pool", pool, "--concurrency", "2", app="tests.support.long_polling")
+    own = workers(
+        1, settings, "--pool", pool, "--concurrency", "2", app="tests.support.apps.long_polling"
+    )
     with own as [worker], redis.Redis.from_url(settings.redis_url) as server:
         playing = client.submit("ledger", "g", {"rounds": 1, "seconds": 600})
-        until(lambda: "beat_at" in (client._store.fields(playing.id) or {}), "the middle of the round")
-        until(lambda: server.info("clients")["blocked_clients"] == 1, "the worker to wait for another")
+        until(
+            lambda: "beat_at" in (client._store.fields(playing.id) or {}), "the middle of the round"
+        )
+        until(
+            lambda: server.info("clients")["blocked_clients"] == 1, "the worker to wait for another"
+        )
         worker.process.send_signal(signal.SIGTERM)
         until(lambda: server.info("clients")["blocked_clients"] == 0, "the worker to pop no more")
         coming = client.submit("ledger", "g", {"rounds": 1})
         assert client.request_stop(playing.id, mode="now").stopped
         assert worker.process.wait(30) == 0
         fields = client._store.fields(coming.id) or {}
-        assert server.lrange(fields["queue"], 0, -1) == [fields["message"].encode()], "still there for others, and never away"
+        assert server.lrange(fields["queue"], 0, -1) == [fields["message"].encode()], (
+            "still there for others, and never away"
+        )
 
 
 @pytest.mark.slow
-def test_a_worker_that_leaves_gives_back_at_once_what_no_process_of_its_pool_has_taken(settings: Settings) -> None:
-    settings = settings.model_copy(update={"resend_seconds": 600.0, "flow_modules": (FLOWS_OF_WORKERS,)})
-    own = workers(1, settings, "--pool", "prefork", "--concurrency", "1", HOLDFAST_RESEND_SECONDS="600")
+def test_a_worker_that_leaves_gives_back_at_once_what_no_process_of_its_pool_has_taken(
+    settings: Settings,
+) -> None:
+    settings = settings.model_copy(
+        update={"resend_seconds": 600.0, "flow_modules": (FLOWS_OF_WORKERS,)}
+    )
+    own = workers(
+        1, settings, "--pool", "prefork", "--concurrency", "1", PERDURE_RESEND_SECONDS="600"
+    )
     client = Client(settings=settings)
     with own as [worker], redis.Redis.from_url(settings.redis_url) as server, closing(client):
         [child] = children(worker.process.pid)
@@ -99,7 +122,9 @@ def test_a_worker_that_leaves_gives_back_at_once_what_no_process_of_its_pool_has
 
 
 @pytest.mark.parametrize(("own", "waiting"), [(False, 0), (True, 1)])
-def test_only_where_nothing_but_rounds_is_popped_the_popping_ends_with_the_consuming(settings: Settings, own: bool, waiting: int) -> None:
+def test_only_where_nothing_but_rounds_is_popped_the_popping_ends_with_the_consuming(
+    settings: Settings, own: bool, waiting: int
+) -> None:
     """A message that is on its way while the connection is closed is lost: the sweep sends a round again, nobody an app's own task."""
     options = {"guard_prefix": settings.prefix, "ack_emulation": False}
     names = [f"{settings.prefix}.controller", *([f"{settings.prefix}-theirs"] if own else [])]
@@ -108,12 +133,17 @@ def test_only_where_nothing_but_rounds_is_popped_the_popping_ends_with_the_consu
         redis.Redis.from_url(settings.redis_url) as server,
     ):
         consumer = connection.Consumer([Queue(name) for name in names], accept=["json"])
-        consumer.channel.brpop_timeout = 600  # so that nothing but the cancelling, or a message, ends it
+        consumer.channel.brpop_timeout = (
+            600  # so that nothing but the cancelling, or a message, ends it
+        )
         consumer.consume()
         with pytest.raises(TimeoutError):
             connection.drain_events(timeout=0.2)
         until(lambda: server.info("clients")["blocked_clients"] == 1, "the server to have it wait")
         consumer.cancel()
-        until(lambda: server.info("clients")["blocked_clients"] == waiting, "the server to have noticed")
+        until(
+            lambda: server.info("clients")["blocked_clients"] == waiting,
+            "the server to have noticed",
+        )
         if own:
             server.lpush(names[0], "no round's")  # kombu waits for an answer before it closes

@@ -16,19 +16,18 @@ import pytest
 import redis
 from celery import Celery
 
+from perdure import AsyncClient, Client
+from perdure.worker.app import broker_url
+from perdure.worker.client.connection import ClientConnection
+from perdure.worker.doctor.server_checks import memory, refusal, voids
+from perdure.worker.domain.verdict import Level
+from perdure.worker.errors import UnsafeServer
+from perdure.worker.settings import Settings
+from perdure.worker.store.inspection import Inspection, inspect
 from tests.support.command_line import CommandLine
+from tests.support.page_visitor import Visitor
 from tests.support.servers import CrashableServer, server, until
-from tests.support.visiting import Visitor
-from tests.support.web import serving
-from worker import AsyncClient, Client
-from worker.app import broker_url
-from worker.client.connection import Connected
-from worker.doctor.durability import refusal, voids
-from worker.doctor.finding import Level
-from worker.doctor.memory import memory
-from worker.errors import UnsafeServer
-from worker.settings import Settings
-from worker.store.inspection import Inspection, inspect
+from tests.support.threaded_server import serving
 
 ROOT = Path(__file__).parents[2]
 PREFIX = "durability"
@@ -45,7 +44,9 @@ def forgetful() -> Iterator[CrashableServer]:
 
 @pytest.fixture
 def strict(forgetful: CrashableServer) -> Settings:
-    return Settings(redis_url=forgetful.url, prefix=PREFIX, flow_modules=("tests.support.rings",))
+    return Settings(
+        redis_url=forgetful.url, prefix=PREFIX, flow_modules=("tests.support.example_flows.rings",)
+    )
 
 
 @pytest.fixture
@@ -54,21 +55,41 @@ def relaxed(strict: Settings) -> Settings:
 
 
 @contextmanager
-def host_worker(tmp_path: Path, broker: str, **variables: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """A worker of somebody's app with Holdfast on it, and its log."""
+def host_worker(
+    tmp_path: Path, broker: str, **variables: str
+) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A worker of somebody's app with Perdure on it, and its log."""
     log = tmp_path / "host.log"
-    bare = {name: text for name, text in os.environ.items() if not name.startswith(("HOLDFAST_", "CELERY_"))}
+    bare = {
+        name: text
+        for name, text in os.environ.items()
+        if not name.startswith(("PERDURE_", "CELERY_"))
+    }
     environment = {
         **bare,
         "PYTHONPATH": str(ROOT),
-        "HOLDFAST_PREFIX": PREFIX,
-        "HOLDFAST_FLOW_MODULES": "tests.support.rings",
+        "PERDURE_PREFIX": PREFIX,
+        "PERDURE_FLOW_MODULES": "tests.support.example_flows.rings",
         "THEIRS_BROKER": broker,
         "THEIRS_RESULTS": broker,
         **variables,
     }
-    command = [sys.executable, "-m", "celery", "-A", "tests.support.theirs", "worker", "-P", "threads", "-c", "2"]
-    with log.open("w") as said, subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=said) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "tests.support.apps.theirs",
+        "worker",
+        "-P",
+        "threads",
+        "-c",
+        "2",
+    ]
+    with (
+        log.open("w") as said,
+        subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=said) as process,
+    ):
         try:
             yield process, log
         finally:
@@ -78,16 +99,18 @@ def host_worker(tmp_path: Path, broker: str, **variables: str) -> Iterator[tuple
 
 
 def in_kombus_words(running: CrashableServer) -> str:
-    return broker_url(running.url).replace("holdfast+socket", "redis+socket")
+    return broker_url(running.url).replace("perdure+socket", "redis+socket")
 
 
 def its_own_task_runs(broker: str) -> None:
     with Celery("sender", broker=broker, backend=broker, set_as_current=False) as app:
         app.conf.task_default_queue = "theirs"
-        assert app.send_task("tests.support.theirs.add", (2, 1)).get(30) == 3
+        assert app.send_task("tests.support.apps.theirs.add", (2, 1)).get(30) == 3
 
 
-def test_the_hosts_worker_runs_its_own_tasks_and_plays_no_rounds(forgetful: CrashableServer, relaxed: Settings, tmp_path: Path) -> None:
+def test_the_hosts_worker_runs_its_own_tasks_and_plays_no_rounds(
+    forgetful: CrashableServer, relaxed: Settings, tmp_path: Path
+) -> None:
     broker = in_kombus_words(forgetful)
     accepted = Client(settings=relaxed)
     run = accepted.submit("ledger", "g", {"rounds": 2})
@@ -96,29 +119,35 @@ def test_the_hosts_worker_runs_its_own_tasks_and_plays_no_rounds(forgetful: Cras
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
         told = [line for line in log.read_text().splitlines() if "plays no rounds" in line]
-    assert len(told) == 1 and "appendonly" in told[0] and "HOLDFAST_DURABILITY=relaxed" in told[0]
+    assert len(told) == 1 and "appendonly" in told[0] and "PERDURE_DURABILITY=relaxed" in told[0]
     assert accepted.get(run.id).state.step == 0 and not accepted.workers()
     accepted.close()
 
 
-def test_relaxed_plays_says_what_may_be_lost_and_is_shown(forgetful: CrashableServer, relaxed: Settings, tmp_path: Path) -> None:
+def test_relaxed_plays_says_what_may_be_lost_and_is_shown(
+    forgetful: CrashableServer, relaxed: Settings, tmp_path: Path
+) -> None:
     with (
-        host_worker(tmp_path, in_kombus_words(forgetful), HOLDFAST_DURABILITY="relaxed") as (_, log),
+        host_worker(tmp_path, in_kombus_words(forgetful), PERDURE_DURABILITY="relaxed") as (_, log),
         closing(Client(settings=relaxed)) as client,
     ):
         until(lambda: bool(client.workers()), "the worker's announcement", 30)
         assert client.wait(client.submit("ledger", "g", {"rounds": 2}).id, 60).answer == [0, 1]
         assert [worker["durability"] for worker in client.workers()] == ["relaxed"]
-        holdfast = CommandLine(tmp_path, relaxed, HOLDFAST_DURABILITY="relaxed")
-        assert "durability is relaxed" in holdfast("workers").err
-        [row] = [row for row in holdfast("doctor", "--json").json if row["check"] == "append-only-file"]
+        perdure = CommandLine(tmp_path, relaxed, PERDURE_DURABILITY="relaxed")
+        assert "durability is relaxed" in perdure("workers").err
+        [row] = [
+            row for row in perdure("doctor", "--json").json if row["check"] == "append-only-file"
+        ]
         assert row["level"] == "warning" and "durability is relaxed" in row["sentence"]
         with serving(relaxed) as url, Visitor(url) as visitor:
             assert "Durability is relaxed" in visitor.see("/fleet").text
-    assert "accepted, as durability is relaxed" in log.read_text()
+    assert "accepted because durability is relaxed" in log.read_text()
 
 
-def test_submissions_and_the_readiness_probe_refuse_in_the_words_of_the_worker(strict: Settings, tmp_path: Path) -> None:
+def test_submissions_and_the_readiness_probe_refuse_in_the_words_of_the_worker(
+    strict: Settings, tmp_path: Path
+) -> None:
     url = strict.redis_url or ""
     words = refusal(url, voids(inspect(url, PREFIX, contents=False), strict))
     with closing(Client(settings=strict)) as client, pytest.raises(UnsafeServer) as refused:
@@ -135,16 +164,30 @@ def test_submissions_and_the_readiness_probe_refuse_in_the_words_of_the_worker(s
     with pytest.raises(UnsafeServer) as refused:
         asyncio.run(asked())
     assert str(refused.value) == words
-    done = CommandLine(tmp_path, strict, HOLDFAST_FLOW_MODULES="tests.support.rings")("submit", "ledger", "g")
+    done = CommandLine(tmp_path, strict, PERDURE_FLOW_MODULES="tests.support.example_flows.rings")(
+        "submit", "ledger", "g"
+    )
     assert done.code == 8 and words in done.err
     with serving(strict) as room:
-        for answer in (httpx2.get(f"{room}/api/v1/ready"), httpx2.post(f"{room}/api/v1/runs", json={"flow": "ledger", "goal": "g"})):
-            assert answer.status_code == 503 and answer.json()["type"] == "urn:holdfast:unsafe-server" and answer.json()["detail"] == words
+        for answer in (
+            httpx2.get(f"{room}/api/v1/ready"),
+            httpx2.post(f"{room}/api/v1/runs", json={"flow": "ledger", "goal": "g"}),
+        ):
+            assert (
+                answer.status_code == 503
+                and answer.json()["type"] == "urn:perdure:unsafe-server"
+                and answer.json()["detail"] == words
+            )
 
 
-def test_a_server_that_keeps_runs_is_asked_once_a_minute(server: CrashableServer, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_keeps_runs_is_asked_once_a_minute(
+    server: CrashableServer, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
-    monkeypatch.setattr("worker.doctor.durability.check_durability", lambda url, settings: asked.append(url))
+    monkeypatch.setattr(
+        "perdure.worker.doctor.server_checks.check_durability",
+        lambda url, settings: asked.append(url),
+    )
     settings = Settings(redis_url=server.url, prefix=prefix)
     with closing(Client(settings=settings)) as client:
         for _ in range(3):
@@ -152,14 +195,22 @@ def test_a_server_that_keeps_runs_is_asked_once_a_minute(server: CrashableServer
         assert len(asked) == 1
         client._durable_until = 0.0
         client.submit("countdown", "g", {"rounds": 1})
-        assert len(asked) == 2 and isinstance(client, Connected)
+        assert len(asked) == 2 and isinstance(client, ClientConnection)
 
 
 def test_no_setting_accepts_a_cluster() -> None:
-    told = Inspection(config={"appendonly": "no", "maxmemory-policy": "allkeys-lru"}, info={"cluster_enabled": 1})
-    assert [found.check for found in voids(told, Settings())] == ["cluster", "eviction-policy", "append-only-file"]
+    told = Inspection(
+        config={"appendonly": "no", "maxmemory-policy": "allkeys-lru"}, info={"cluster_enabled": 1}
+    )
+    assert [found.check for found in voids(told, Settings())] == [
+        "cluster",
+        "eviction-policy",
+        "append-only-file",
+    ]
     left = voids(told, Settings(durability="relaxed"))
-    assert [found.check for found in left] == ["cluster"] and "relaxed" not in refusal("redis://h:1/0", left)
+    assert [found.check for found in left] == ["cluster"] and "relaxed" not in refusal(
+        "redis://h:1/0", left
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,7 +222,9 @@ def test_no_setting_accepts_a_cluster() -> None:
         (120, 100, Level.WARNING, "is full"),
     ],
 )
-def test_the_doctor_tells_how_full_the_server_is(used: int, most: int, level: Level, word: str) -> None:
+def test_the_doctor_tells_how_full_the_server_is(
+    used: int, most: int, level: Level, word: str
+) -> None:
     found = memory(Inspection(info={"used_memory": used * 10**6, "maxmemory": most * 10**6}))
     assert found.level is level and word in found.sentence
 
@@ -179,19 +232,38 @@ def test_the_doctor_tells_how_full_the_server_is(used: int, most: int, level: Le
 def test_a_server_that_is_full_is_read_and_told_so(tmp_path: Path) -> None:
     with server("redis" if (Path("/usr/bin/redis-server")).exists() else "valkey", "no") as running:
         settings = Settings(redis_url=running.url, prefix=PREFIX)
-        with closing(Client(settings=settings)) as client, redis.Redis.from_url(running.url) as direct:
+        with (
+            closing(Client(settings=settings)) as client,
+            redis.Redis.from_url(running.url) as direct,
+        ):
             run = client.submit("countdown", "g", {"rounds": 1}, interrupt_before=["Controller"])
             direct.config_set("maxmemory", "100kb")
-            holdfast = CommandLine(tmp_path, settings)
-            for command in (("show", run.id), ("why", run.id), ("list",), ("workers",), ("inbox",), ("doctor",), ("flows",)):
-                assert holdfast(*command).code == 0, command
-            [row] = [row for row in holdfast("doctor", "--json").json if row["check"] == "memory"]
-            assert row["level"] == "warning" and "is full" in row["sentence"] and "holdfast delete" in row["remedy"]
-            refused = holdfast("submit", "countdown", "g")
-            assert refused.code == 7 and "is full (" in refused.err and "holdfast delete --status completed" in refused.err
+            perdure = CommandLine(tmp_path, settings)
+            for command in (
+                ("show", run.id),
+                ("why", run.id),
+                ("list",),
+                ("workers",),
+                ("inbox",),
+                ("doctor",),
+                ("flows",),
+            ):
+                assert perdure(*command).code == 0, command
+            [row] = [row for row in perdure("doctor", "--json").json if row["check"] == "memory"]
+            assert (
+                row["level"] == "warning"
+                and "is full" in row["sentence"]
+                and "perdure delete" in row["remedy"]
+            )
+            refused = perdure("submit", "countdown", "g")
+            assert (
+                refused.code == 7
+                and "is full (" in refused.err
+                and "perdure delete --status completed" in refused.err
+            )
             with serving(settings) as url, Visitor(url) as visitor:
                 for path in ("/runs", f"/runs/{run.id}", "/inbox", "/stuck", "/fleet", "/start"):
                     assert visitor.see(path).status == 200, path
                 answer = httpx2.post(f"{url}/api/v1/runs", json={"flow": "countdown", "goal": "g"})
-            assert answer.status_code == 503 and answer.json()["type"] == "urn:holdfast:server-full"
+            assert answer.status_code == 503 and answer.json()["type"] == "urn:perdure:server-full"
             direct.config_set("maxmemory", "0")

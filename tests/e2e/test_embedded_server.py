@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 import redis
 
+from perdure.worker.embedded import EmbeddedServer
+from perdure.worker.embedded import binary as embedded_binary
+from perdure.worker.embedded.binary import EmbeddedServerError, find_binary
+from perdure.worker.embedded.files import LONGEST_SOCKET_PATH, ServerFiles, state_directory
+from perdure.worker.embedded.launch import probe
 from tests.support.leaks import keys_outside, keys_under
 from tests.support.servers import CrashableServer, available_binaries, server, until
-from worker.embedded import EmbeddedServer
-from worker.embedded import binary as embedded_binary
-from worker.embedded.binary import EmbeddedServerError, find_binary
-from worker.embedded.files import LONGEST_SOCKET_PATH, ServerFiles, state_directory
-from worker.embedded.probe import probe
 
 ROOT = Path(__file__).parents[2]
 BINARIES = available_binaries()
@@ -33,7 +33,7 @@ BINARIES = available_binaries()
 STARTER = """
 import sys
 from pathlib import Path
-from worker.embedded import EmbeddedServer
+from perdure.worker.embedded import EmbeddedServer
 server = EmbeddedServer(Path(sys.argv[1]), sys.argv[2])
 print("ready", flush=True)
 for word in sys.stdin:
@@ -128,7 +128,12 @@ def test_a_started_server_answers_persists_and_never_evicts(directory: Path, bin
     with EmbeddedServer(directory / "state", binary) as running, connected(running) as client:
         assert client.ping() is True
         assert client.info("server")["process_id"] == running.pid
-        for name, value in {"appendonly": "yes", "maxmemory-policy": "noeviction", "port": "0", "appendfsync": "always"}.items():
+        for name, value in {
+            "appendonly": "yes",
+            "maxmemory-policy": "noeviction",
+            "port": "0",
+            "appendfsync": "always",
+        }.items():
             assert client.config_get(name) == {name: value}
     assert not running.alive()
 
@@ -147,7 +152,9 @@ def test_starting_twice_starts_one_server(directory: Path, binary: Path) -> None
         assert running.pid == first
 
 
-def test_running_tells_the_url_of_a_live_server_and_starts_nothing(directory: Path, binary: Path) -> None:
+def test_running_tells_the_url_of_a_live_server_and_starts_nothing(
+    directory: Path, binary: Path
+) -> None:
     state = directory / "state"
     assert EmbeddedServer.running(state) is None
     assert not state.exists()
@@ -156,7 +163,9 @@ def test_running_tells_the_url_of_a_live_server_and_starts_nothing(directory: Pa
     assert EmbeddedServer.running(state) is None
 
 
-def test_processes_that_start_at_once_get_one_server(directory: Path, binary: Path, starters: Any) -> None:
+def test_processes_that_start_at_once_get_one_server(
+    directory: Path, binary: Path, starters: Any
+) -> None:
     racers = [starters() for _ in range(4)]
     for racer in racers:
         racer.say("start")
@@ -178,7 +187,9 @@ def test_only_the_owner_stops_the_server(directory: Path, binary: Path, starters
     assert EmbeddedServer.running(directory) is None
 
 
-def test_a_server_outlives_its_killed_starter_and_the_next_starter_owns_it(directory: Path, binary: Path, starters: Any) -> None:
+def test_a_server_outlives_its_killed_starter_and_the_next_starter_owns_it(
+    directory: Path, binary: Path, starters: Any
+) -> None:
     first = starters()
     pid, _ = first.do("start")
     first.kill()
@@ -187,7 +198,9 @@ def test_a_server_outlives_its_killed_starter_and_the_next_starter_owns_it(direc
     assert heir.do("stop") == ["None", "False"]
 
 
-def test_ctrl_c_at_the_starters_terminal_does_not_reach_the_server(directory: Path, binary: Path, starters: Any) -> None:
+def test_ctrl_c_at_the_starters_terminal_does_not_reach_the_server(
+    directory: Path, binary: Path, starters: Any
+) -> None:
     starter = starters()
     pid, _ = starter.do("start")
     assert os.getsid(int(pid)) != os.getsid(starter.process.pid)
@@ -264,7 +277,9 @@ def test_ensure_leaves_a_server_that_is_only_silent(directory: Path, binary: Pat
 
 
 def test_stale_files_of_a_dead_server_do_not_hinder_the_next(directory: Path, binary: Path) -> None:
-    bystander = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    bystander = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    )
     try:
         (directory / "server.pid").write_text(f"{bystander.pid}\n")
         (directory / "server.sock").write_text("not a socket")
@@ -278,8 +293,12 @@ def test_stale_files_of_a_dead_server_do_not_hinder_the_next(directory: Path, bi
         bystander.communicate()
 
 
-def test_a_server_that_answers_under_another_process_id_is_not_taken_for_ours(directory: Path, binary: Path) -> None:
-    bystander = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+def test_a_server_that_answers_under_another_process_id_is_not_taken_for_ours(
+    directory: Path, binary: Path
+) -> None:
+    bystander = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    )
     try:
         with EmbeddedServer(directory, binary) as running:
             pid = running.pid
@@ -297,8 +316,10 @@ def test_a_server_that_answers_under_another_process_id_is_not_taken_for_ours(di
 
 
 @pytest.mark.slow
-def test_a_hung_server_is_stopped_by_its_owner(directory: Path, binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.embedded.server._PATIENCE_SECONDS", 0.5)
+def test_a_hung_server_is_stopped_by_its_owner(
+    directory: Path, binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perdure.worker.embedded.server._PATIENCE_SECONDS", 0.5)
     running = EmbeddedServer(directory, binary)
     running.start()
     assert running.pid is not None
@@ -309,7 +330,9 @@ def test_a_hung_server_is_stopped_by_its_owner(directory: Path, binary: Path, mo
         assert running.alive()
 
 
-def test_a_path_too_long_for_a_socket_gets_a_short_private_one_that_others_find(directory: Path, binary: Path) -> None:
+def test_a_path_too_long_for_a_socket_gets_a_short_private_one_that_others_find(
+    directory: Path, binary: Path
+) -> None:
     state = directory / "state" / ("long" * 25)
     with EmbeddedServer(state, binary) as running:
         assert len(os.fsencode(running.socket)) <= LONGEST_SOCKET_PATH
@@ -340,7 +363,9 @@ def test_a_recorded_short_path_that_others_may_write_is_not_used(directory: Path
     chosen.parent.rmdir()
 
 
-def test_a_log_of_writes_torn_at_its_end_loads_to_the_last_whole_command(directory: Path, binary: Path) -> None:
+def test_a_log_of_writes_torn_at_its_end_loads_to_the_last_whole_command(
+    directory: Path, binary: Path
+) -> None:
     with EmbeddedServer(directory, binary) as running, connected(running) as client:
         client.set("whole", "1")
         client.set("torn", "x" * 1000)
@@ -352,7 +377,9 @@ def test_a_log_of_writes_torn_at_its_end_loads_to_the_last_whole_command(directo
         assert client.get("torn") is None
 
 
-def test_damaged_data_is_an_error_with_the_end_of_the_servers_log(directory: Path, binary: Path) -> None:
+def test_damaged_data_is_an_error_with_the_end_of_the_servers_log(
+    directory: Path, binary: Path
+) -> None:
     with EmbeddedServer(directory, binary) as running, connected(running) as client:
         client.set("kept", "1")
     log = max((directory / "appendonlydir").glob("*.incr.aof"))
@@ -369,7 +396,10 @@ def test_either_program_reads_what_the_other_wrote(directory: Path) -> None:
         with EmbeddedServer(directory, program) as running, connected(running) as client:
             assert client.hincrby("run", "step", 1) == number
             client.bgrewriteaof()
-            until(lambda: not client.info("persistence")["aof_rewrite_in_progress"], "the end of the rewrite")
+            until(
+                lambda: not client.info("persistence")["aof_rewrite_in_progress"],
+                "the end of the rewrite",
+            )
 
 
 def test_a_program_that_is_no_server_is_a_clear_error(directory: Path) -> None:
@@ -390,7 +420,7 @@ def test_a_directory_that_cannot_be_made_is_a_clear_error(directory: Path) -> No
 def test_a_lock_held_by_a_silent_process_is_an_error_and_not_a_second_server(
     directory: Path, binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.embedded.server._PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("perdure.worker.embedded.server._PATIENCE_SECONDS", 0.3)
     with (directory / "server.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(EmbeddedServerError, match="does not answer"):
@@ -398,7 +428,9 @@ def test_a_lock_held_by_a_silent_process_is_an_error_and_not_a_second_server(
     assert not (directory / "appendonlydir").exists()
 
 
-def test_the_program_is_looked_for_on_the_path_then_in_the_wheel(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_is_looked_for_on_the_path_then_in_the_wheel(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def program(name: str, version: str) -> Path:
         path = directory / name
         path.write_text(f"#!/bin/sh\necho 'Server v={version} sha=0'\n")
@@ -417,14 +449,16 @@ def test_the_program_is_looked_for_on_the_path_then_in_the_wheel(directory: Path
     assert find_binary() != program("valkey-server", "10.0.1") == find_binary()
 
 
-def test_the_state_directory_follows_xdg_when_it_is_absolute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_directory_follows_xdg_when_it_is_absolute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("platform.system", lambda: "Linux")
     monkeypatch.setenv("XDG_STATE_HOME", "/somewhere")
-    assert state_directory() == Path("/somewhere/holdfast")
+    assert state_directory() == Path("/somewhere/perdure")
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
-    assert state_directory() == Path.home() / ".local" / "state" / "holdfast"
+    assert state_directory() == Path.home() / ".local" / "state" / "perdure"
     monkeypatch.setattr("platform.system", lambda: "Darwin")
-    assert state_directory() == Path.home() / "Library" / "Application Support" / "holdfast"
+    assert state_directory() == Path.home() / "Library" / "Application Support" / "perdure"
 
 
 def test_nobody_listening_is_no_answer(directory: Path) -> None:

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from perdure import Client, RunStatus, Settings, StoreUnavailable
+from perdure.worker.app import make_app
+from perdure.worker.doctor import Level
+from perdure.worker.doctor.server_checks import connection
+from perdure.worker.store import Store
+from perdure.worker.store.urls import check_answers
 from tests.support.command_line import CommandLine
 from tests.support.rabbit import rabbit_server
 from tests.support.servers import CrashableServer
 from tests.support.tls import NOT_IN_IT, TlsRabbit, TlsServer, tls_server
-from worker import Client, RunStatus, Settings, StoreUnavailable
-from worker.app import make_app
-from worker.doctor import Level
-from worker.doctor.server import connection
-from worker.store import Store
-from worker.store.safety import check_answers
 
 pytestmark = pytest.mark.slow
 
@@ -37,16 +37,20 @@ def rabbit_tls() -> Iterator[TlsRabbit]:
 def reach_broker(url: str) -> None:
     """Open a channel as a worker does, once."""
     app = make_app(Settings(redis_url="redis://localhost", broker_url=url))
-    with app.connection_for_read(transport_options={**app.conf.broker_transport_options, "max_retries": 0}, connect_timeout=5) as made:
+    with app.connection_for_read(
+        transport_options={**app.conf.broker_transport_options, "max_retries": 0}, connect_timeout=5
+    ) as made:
         made.connect()
         made.default_channel.close()
 
 
 @pytest.mark.timeout(120)
-def test_a_run_is_played_where_state_and_messages_are_encrypted(tls: TlsServer, tmp_path: Path) -> None:
+def test_a_run_is_played_where_state_and_messages_are_encrypted(
+    tls: TlsServer, tmp_path: Path
+) -> None:
     settings = Settings(redis_url=tls.url(tls.certificates.ca))
-    holdfast = CommandLine(tmp_path, settings)
-    with holdfast.worker():
+    perdure = CommandLine(tmp_path, settings)
+    with perdure.worker():
         client = Client(settings=settings)
         run = client.submit("countdown", "x", {"rounds": 2})
         assert client.wait(run.id, 60).status is RunStatus.COMPLETED
@@ -60,12 +64,14 @@ def test_a_run_is_played_where_state_and_messages_are_encrypted(tls: TlsServer, 
     [
         ("authority", "CERTIFICATE_VERIFY_FAILED.*name its authority"),
         ("no authority", "CERTIFICATE_VERIFY_FAILED.*name its authority"),
-        ("host name", "not valid for '127.0.0.1'.*the host as its certificate does"),
-        ("plain to an encrypted port", "begins with rediss://"),
-        ("encrypted to a plain port", "speak TLS on this port"),
+        ("host name", "not valid for '127.0.0.1'.*the host name that the certificate has"),
+        ("plain to an encrypted port", "must begin with rediss://"),
+        ("encrypted to a plain port", "Does this port use TLS"),
     ],
 )
-def test_another_server_than_the_one_meant_is_not_spoken_to(tls: TlsServer, wrong: str, told: str) -> None:
+def test_another_server_than_the_one_meant_is_not_spoken_to(
+    tls: TlsServer, wrong: str, told: str
+) -> None:
     ca = tls.certificates.ca
     url = {
         "authority": tls.url(tls.certificates.wrong_ca),
@@ -85,7 +91,9 @@ def test_another_server_than_the_one_meant_is_not_spoken_to(tls: TlsServer, wron
             reach_broker(url)
 
 
-def test_the_broker_is_reached_where_it_proves_itself(tls: TlsServer, rabbit_tls: TlsRabbit) -> None:
+def test_the_broker_is_reached_where_it_proves_itself(
+    tls: TlsServer, rabbit_tls: TlsRabbit
+) -> None:
     reach_broker(tls.url(tls.certificates.ca))
     reach_broker(rabbit_tls.tls_url(f"ssl_ca_certs={rabbit_tls.certificates.ca}"))
 
@@ -96,8 +104,8 @@ def test_a_run_is_played_where_messages_go_through_an_encrypted_rabbitmq(
 ) -> None:
     broker = rabbit_tls.tls_url(f"ssl_ca_certs={rabbit_tls.certificates.ca}")
     settings = Settings(redis_url=server.url, prefix=prefix, broker_url=broker)
-    holdfast = CommandLine(tmp_path, settings, HOLDFAST_BROKER_URL=broker)
-    with holdfast.worker():
+    perdure = CommandLine(tmp_path, settings, PERDURE_BROKER_URL=broker)
+    with perdure.worker():
         client = Client(settings=settings)
         run = client.submit("countdown", "x", {"rounds": 2})
         assert client.wait(run.id, 60).status is RunStatus.COMPLETED
@@ -107,7 +115,9 @@ def test_a_run_is_played_where_messages_go_through_an_encrypted_rabbitmq(
 
 
 @pytest.mark.parametrize("wrong", ["authority", "no authority", "host name"])
-def test_another_rabbitmq_than_the_one_meant_is_not_spoken_to(rabbit_tls: TlsRabbit, wrong: str) -> None:
+def test_another_rabbitmq_than_the_one_meant_is_not_spoken_to(
+    rabbit_tls: TlsRabbit, wrong: str
+) -> None:
     """kombu itself takes any host name with a certificate that is valid for some other."""
     ca = rabbit_tls.certificates.ca
     url = {
@@ -119,9 +129,15 @@ def test_another_rabbitmq_than_the_one_meant_is_not_spoken_to(rabbit_tls: TlsRab
         reach_broker(url)
 
 
-@pytest.mark.parametrize("query", ["ssl_cert_reqs=none", "ssl_check_hostname=false&ssl_ca_certs={ca}"])
-def test_who_says_so_in_the_url_takes_an_unproven_rabbitmq_and_the_doctor_says_it(rabbit_tls: TlsRabbit, query: str) -> None:
+@pytest.mark.parametrize(
+    "query", ["ssl_cert_reqs=none", "ssl_check_hostname=false&ssl_ca_certs={ca}"]
+)
+def test_who_says_so_in_the_url_takes_an_unproven_rabbitmq_and_the_doctor_says_it(
+    rabbit_tls: TlsRabbit, query: str
+) -> None:
     url = rabbit_tls.tls_url(query.format(ca=rabbit_tls.certificates.ca), NOT_IN_IT)
     reach_broker(url)
-    found: Any = connection(Settings(redis_url="redis://localhost", broker_url=url), "redis://localhost")
-    assert found.level is Level.WARNING and "anybody may answer" in found.sentence
+    found: Any = connection(
+        Settings(redis_url="redis://localhost", broker_url=url), "redis://localhost"
+    )
+    assert found.level is Level.WARNING and "any server could answer" in found.sentence

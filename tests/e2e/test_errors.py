@@ -11,13 +11,13 @@ from typing import Any
 import httpx2
 import pytest
 
+from perdure import Client, RemoteClient, RunStatus, VerdictCode
+from perdure.worker.cli.commands.show import described
+from perdure.worker.settings import Settings
 from tests.conftest import StartsWorkers
 from tests.support.command_line import CommandLine
 from tests.support.servers import until
-from tests.support.web import serving
-from worker import Client, RemoteClient, RunStatus, VerdictCode
-from worker.cli.show import described
-from worker.settings import Settings
+from tests.support.threaded_server import serving
 
 ALL = list(range(10))
 
@@ -34,11 +34,16 @@ def submit(client: Client, faults: Path, times: int, **inputs: str) -> str:
 
 @pytest.fixture
 def pages(worker_process: StartsWorkers) -> None:
-    worker_process(HOLDFAST_FLOW_MODULES="tests.support.failing", HOLDFAST_RETRY_DELAY_SECONDS="0.01")
+    worker_process(
+        PERDURE_FLOW_MODULES="tests.support.example_flows.failing_commands",
+        PERDURE_RETRY_DELAY_SECONDS="0.01",
+    )
 
 
 @pytest.mark.usefixtures("pages")
-def test_an_exception_of_a_command_that_code_decided_is_retried_and_no_page_is_lost(client: Client, faults: Path) -> None:
+def test_an_exception_of_a_command_that_code_decided_is_retried_and_no_page_is_lost(
+    client: Client, faults: Path
+) -> None:
     ended = client.wait(submit(client, faults, 2), 30)
     assert (ended.status, ended.answer) == (RunStatus.COMPLETED, ALL)
 
@@ -49,7 +54,9 @@ def test_a_command_that_code_decided_and_that_fails_for_good_ends_the_run_errore
 ) -> None:
     run = submit(client, faults, 3)
     errored = client.wait(run, 30)
-    assert errored.status is RunStatus.ERRORED and "ConnectionError: page 4 is not there" in (errored.error or "")
+    assert errored.status is RunStatus.ERRORED and "ConnectionError: page 4 is not there" in (
+        errored.error or ""
+    )
     step = errored.state.step
     client.retry(run)
     ended = client.wait(run, 30)
@@ -64,19 +71,28 @@ def test_a_command_that_must_not_happen_twice_is_not_repeated_after_its_exceptio
     run = submit(client, faults, 1, name="charge")
     errored = client.wait(run, 30)
     assert errored.status is RunStatus.ERRORED and "not idempotent" in (errored.error or "")
-    assert [event.type for event in client.events(run, follow=False) if event.type == "failed"] == []
+    assert [
+        event.type for event in client.events(run, follow=False) if event.type == "failed"
+    ] == []
     client.retry(run)
     assert client.wait(run, 30).answer == ALL
 
 
 @pytest.mark.usefixtures("pages")
-def test_a_command_whose_errors_are_observed_tells_them_to_code_too(client: Client, faults: Path) -> None:
+def test_a_command_whose_errors_are_observed_tells_them_to_code_too(
+    client: Client, faults: Path
+) -> None:
     ended = client.wait(submit(client, faults, 9, name="look"), 30)
-    assert (ended.status, ended.answer[4]) == (RunStatus.COMPLETED, {"error": "ConnectionError: page 4 is not there"})
+    assert (ended.status, ended.answer[4]) == (
+        RunStatus.COMPLETED,
+        {"error": "ConnectionError: page 4 is not there"},
+    )
 
 
 @pytest.mark.usefixtures("pages")
-def test_a_wrong_decision_of_code_is_a_bug_and_ends_the_run_at_once(client: Client, faults: Path) -> None:
+def test_a_wrong_decision_of_code_is_a_bug_and_ends_the_run_at_once(
+    client: Client, faults: Path
+) -> None:
     errored = client.wait(submit(client, faults, 0, name="fetsch"), 30)
     assert (errored.status, errored.state.step) == (RunStatus.ERRORED, 0)
     assert "did you mean 'fetch'" in (errored.error or "")
@@ -89,12 +105,18 @@ def test_a_busy_provider_is_waited_for_and_no_attempt_is_counted(client: Client)
     assert (ended.status, ended.answer, ended.details["failures"]) == (RunStatus.COMPLETED, 6, 0)
     events = list(client.events(run.id, follow=False))
     waits = [event for event in events if event.type == "waits"]
-    assert [event.data["waits"] for event in waits] == list("12345") and not [event for event in events if event.type == "failed"]
-    assert {event.data["since"] for event in waits} == {waits[0].data["since"]} and "answers 429" in waits[0].data["reason"]
+    assert [event.data["waits"] for event in waits] == list("12345") and not [
+        event for event in events if event.type == "failed"
+    ]
+    assert {event.data["since"] for event in waits} == {
+        waits[0].data["since"]
+    } and "answers 429" in waits[0].data["reason"]
 
 
 @pytest.mark.usefixtures("pages")
-def test_a_run_that_waits_for_its_provider_says_since_when_until_when_and_why(client: Client) -> None:
+def test_a_run_that_waits_for_its_provider_says_since_when_until_when_and_why(
+    client: Client,
+) -> None:
     run = client.submit("busy", "g", {"times": 1, "retry_after": 600})
     until(lambda: client.get(run.id).details.get("waiting_for") == "provider", "the run to wait")
     verdict = client.why(run.id)
@@ -117,14 +139,20 @@ def by_client(settings: Settings, directory: Path, inputs: dict[str, str]) -> st
 
 def by_command_line(settings: Settings, directory: Path, inputs: dict[str, str]) -> str:
     given = [text for name, value in inputs.items() for text in ("--input", f"{name}={value}")]
-    done = CommandLine(directory, settings)("submit", "pages", "ten", *given, "--retry", "max_attempts=2,within=10m", "--json")
+    done = CommandLine(directory, settings)(
+        "submit", "pages", "ten", *given, "--retry", "max_attempts=2,within=10m", "--json"
+    )
     assert done.code == 0, done.err
     return str(done.json["id"])
 
 
 def by_http(settings: Settings, directory: Path, inputs: dict[str, str]) -> str:
     with serving(settings) as url:
-        answer = httpx2.post(f"{url}/api/v1/runs", json={"flow": "pages", "goal": "ten", "inputs": inputs, "retry": TIGHT}, timeout=30)
+        answer = httpx2.post(
+            f"{url}/api/v1/runs",
+            json={"flow": "pages", "goal": "ten", "inputs": inputs, "retry": TIGHT},
+            timeout=30,
+        )
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])
 
@@ -137,11 +165,19 @@ def by_remote_client(settings: Settings, directory: Path, inputs: dict[str, str]
 @pytest.mark.usefixtures("pages")
 @pytest.mark.parametrize("submitted", [by_client, by_command_line, by_http, by_remote_client])
 def test_a_submission_may_tighten_how_often_its_rounds_are_tried(
-    client: Client, settings: Settings, faults: Path, tmp_path: Path, submitted: Callable[[Settings, Path, dict[str, str]], str]
+    client: Client,
+    settings: Settings,
+    faults: Path,
+    tmp_path: Path,
+    submitted: Callable[[Settings, Path, dict[str, str]], str],
 ) -> None:
     faults.write_text("fault\n" * 9)
     run = submitted(settings, tmp_path, {"faults": str(faults)})
     assert client.wait(run, 30).status is RunStatus.ERRORED
     assert len(faults.read_text().splitlines()) == 9 - TIGHT["max_attempts"]
-    tried = [event.attempt for event in client.events(run, follow=False) if event.type in ("failed", "errored")]
+    tried = [
+        event.attempt
+        for event in client.events(run, follow=False)
+        if event.type in ("failed", "errored")
+    ]
     assert tried == [1, 2]

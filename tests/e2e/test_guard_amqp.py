@@ -13,10 +13,10 @@ from typing import Any
 import amqp
 import pytest
 
+from perdure import Client, Settings
 from tests.support.rabbit import RabbitServer
 from tests.support.servers import CrashableServer, until
 from tests.support.workers import workers
-from worker import Client, Settings
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def settings(server: CrashableServer, prefix: str) -> Settings:
     """The client's: it publishes nothing, so that what the worker gets is the test's own."""
-    return Settings(redis_url=server.url, prefix=prefix, flow_modules=("tests.support.rings",))
+    return Settings(
+        redis_url=server.url, prefix=prefix, flow_modules=("tests.support.example_flows.rings",)
+    )
 
 
 @contextmanager
@@ -45,23 +47,54 @@ def publisher(rabbit: RabbitServer, queue: str) -> Iterator[amqp.Channel]:
 
 def good(client: Client, run_id: str = "nobody") -> tuple[str, dict[str, Any]]:
     """Body and properties of a round's message, as Celery builds them."""
-    message = json.loads(client._engine.dispatcher.message("controller", run_id, 0, 0).text)
+    message = json.loads(client._connection.publisher.message("controller", run_id, 0, 0).text)
     body = base64.b64decode(message["body"]).decode()
-    return body, {"content_type": "application/json", "content_encoding": "utf-8", "application_headers": message["headers"]}
+    return body, {
+        "content_type": "application/json",
+        "content_encoding": "utf-8",
+        "application_headers": message["headers"],
+    }
 
 
-@pytest.mark.parametrize("extra", [{"made_up": [1, 2]}, {"stamps": {}}, {"when": datetime(2030, 1, 1, tzinfo=UTC), "d": Decimal("1.5")}])
 @pytest.mark.parametrize(
-    "properties", [{}, {"priority": 9, "delivery_mode": 1}, {"expiration": "60000", "type": "t", "app_id": "a", "message_id": "m"}]
+    "extra",
+    [
+        {"made_up": [1, 2]},
+        {"stamps": {}},
+        {"when": datetime(2030, 1, 1, tzinfo=UTC), "d": Decimal("1.5")},
+    ],
+)
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"priority": 9, "delivery_mode": 1},
+        {"expiration": "60000", "type": "t", "app_id": "a", "message_id": "m"},
+    ],
 )
 def test_a_header_or_property_that_is_none_of_a_rounds_is_taken_off(
-    client: Client, settings: Settings, rabbit: RabbitServer, prefix: str, extra: dict[str, Any], properties: dict[str, Any]
+    client: Client,
+    settings: Settings,
+    rabbit: RabbitServer,
+    prefix: str,
+    extra: dict[str, Any],
+    properties: dict[str, Any],
 ) -> None:
     queue = f"{prefix}.controller"
-    with workers(1, settings.model_copy(update={"broker_url": rabbit.url})) as [worker], publisher(rabbit, queue) as channel:
+    with (
+        workers(1, settings.model_copy(update={"broker_url": rabbit.url})) as [worker],
+        publisher(rabbit, queue) as channel,
+    ):
         run = client.submit("ledger", "g", {"rounds": 1})
         body, plain = good(client, run.id)
-        message = amqp.Message(body, **{**plain, **properties, "application_headers": {**plain["application_headers"], **extra}})
+        message = amqp.Message(
+            body,
+            **{
+                **plain,
+                **properties,
+                "application_headers": {**plain["application_headers"], **extra},
+            },
+        )
         channel.basic_publish(message, routing_key=queue)
         assert client.wait(run.id, 20).answer == [0]
         assert worker.process.poll() is None

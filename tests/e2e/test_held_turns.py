@@ -6,18 +6,26 @@ from contextlib import ExitStack
 
 import pytest
 
+from perdure import Client, RunStatus
+from perdure.worker.settings import Settings
 from tests.e2e.test_model_flows import stored
-from tests.support.redacting import SECRET
+from tests.support.example_flows.redacting import SECRET
 from tests.support.servers import server as server_of_its_own
 from tests.support.servers import until
 from tests.support.workers import WorkerProcess
-from worker import Client, RunStatus
-from worker.settings import Settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
-SOON = {"HOLDFAST_LEASE_SECONDS": "2", "HOLDFAST_HEARTBEAT_SECONDS": "0.5", "HOLDFAST_SWEEP_SECONDS": "0.2", "HOLDFAST_RESEND_SECONDS": "1"}
-SOON |= {"HOLDFAST_RETRY_DELAY_SECONDS": "0.1", "HOLDFAST_FLOW_MODULES": "tests.support.redacting"}
+SOON = {
+    "PERDURE_LEASE_SECONDS": "2",
+    "PERDURE_HEARTBEAT_SECONDS": "0.5",
+    "PERDURE_SWEEP_SECONDS": "0.2",
+    "PERDURE_RESEND_SECONDS": "1",
+}
+SOON |= {
+    "PERDURE_RETRY_DELAY_SECONDS": "0.1",
+    "PERDURE_FLOW_MODULES": "tests.support.example_flows.redacting",
+}
 
 
 @pytest.mark.parametrize("dies", [False, True])

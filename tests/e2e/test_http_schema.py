@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from perdure.worker.settings import Settings
 from tests.support.every_status import MODULES, every_status
+from tests.support.named_callers import by_name
 from tests.support.servers import server
-from tests.support.telling_names import by_name
-from tests.support.web import serving
+from tests.support.threaded_server import serving
 from tests.support.workers import ROOT
-from worker.settings import Settings
 
 #: 404 and 422 say that a request as described is impossible; whether they say more is a check of our own. That U+0000 is refused, wherever
 #: a text may stand, is more than a schema can say.
@@ -54,12 +54,20 @@ def seeded() -> Iterator[tuple[str, list[str]]]:
             yield address, ids
 
 
-def requests_made(seeded: tuple[str, list[str]], directory: Path, options: Sequence[str], seconds: float) -> int:
+def requests_made(
+    seeded: tuple[str, list[str]], directory: Path, options: Sequence[str], seconds: float
+) -> int:
     """How many requests Schemathesis made; it must have found nothing."""
     address, ids = seeded
     (directory / "schemathesis.toml").write_text(CONFIG.format(runs=json.dumps(ids)), "utf-8")
     done = subprocess.run(
-        [Path(sys.executable).with_name("schemathesis"), "run", f"{address}/api/v1/openapi.json", "--no-color", *options],
+        [
+            Path(sys.executable).with_name("schemathesis"),
+            "run",
+            f"{address}/api/v1/openapi.json",
+            "--no-color",
+            *options,
+        ],
         cwd=directory,
         env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
         capture_output=True,
@@ -76,11 +84,18 @@ def requests_made(seeded: tuple[str, list[str]], directory: Path, options: Seque
 @pytest.mark.slow
 def test_nothing_is_found_at_a_glance(seeded: tuple[str, list[str]], tmp_path: Path) -> None:
     """A request or two of each kind."""
-    assert requests_made(seeded, tmp_path, ["--phases", "fuzzing", "--max-examples", "1", "--seed", "1"], 100) > 24
+    assert (
+        requests_made(
+            seeded, tmp_path, ["--phases", "fuzzing", "--max-examples", "1", "--seed", "1"], 100
+        )
+        > 24
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_nothing_is_found_by_all_that_it_knows(seeded: tuple[str, list[str]], tmp_path: Path) -> None:
+def test_nothing_is_found_by_all_that_it_knows(
+    seeded: tuple[str, list[str]], tmp_path: Path
+) -> None:
     """Every boundary of every field, what violates them, other methods, calls in sequence; another time other ones."""
     assert requests_made(seeded, tmp_path, ["--max-examples", "25"], 390) > 1_000

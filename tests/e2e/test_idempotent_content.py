@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from perdure import Client, Conflict, Settings
 from tests.support.command_line import CommandLine
-from worker import Client, Conflict, Settings
 
 SOON = datetime.now(UTC) + timedelta(hours=1)
 FLOWS = """
 from pydantic import BaseModel
-from flows import ControllerExecutorFlow, Finish, command, register
+from perdure import ControllerExecutorFlow, Finish, command, register
 
 @register("parcel")
 class Parcel(ControllerExecutorFlow):
@@ -31,11 +31,15 @@ class Parcel(ControllerExecutorFlow):
 
 
 @pytest.mark.slow
-def test_a_client_with_the_flows_code_and_one_without_submit_the_same(client: Client, settings: Settings, tmp_path: Path) -> None:
+def test_a_client_with_the_flows_code_and_one_without_submit_the_same(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
     (tmp_path / "parcels.py").write_text(FLOWS)
-    with_code = CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="parcels")
+    with_code = CommandLine(tmp_path, settings, PERDURE_FLOW_MODULES="parcels")
     with with_code.worker():
-        submitted = with_code("submit", "parcel", "x", "--input", "to=me", "--idempotency-key", "k", "--id", "one")
+        submitted = with_code(
+            "submit", "parcel", "x", "--input", "to=me", "--idempotency-key", "k", "--id", "one"
+        )
         assert submitted.code == 0, submitted.err
         assert client.submit("parcel", "x", {"to": "me"}, idempotency_key="k").id == "one"
         with pytest.raises(Conflict):
@@ -69,7 +73,9 @@ OTHER: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize(("first", "again"), SAME)
-def test_the_same_content_said_again_is_the_same_run(client: Client, first: dict[str, Any], again: dict[str, Any]) -> None:
+def test_the_same_content_said_again_is_the_same_run(
+    client: Client, first: dict[str, Any], again: dict[str, Any]
+) -> None:
     run = client.submit("question", "x", idempotency_key="k", **first)
     assert client.submit("question", "x", idempotency_key="k", **first).id == run.id
     assert client.submit("question", "x", idempotency_key="k", **again).id == run.id

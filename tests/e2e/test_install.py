@@ -1,4 +1,4 @@
-"""Holdfast on Celery apps that were there before: real workers play rounds and the app's own tasks, and the app stays what it was."""
+"""Perdure on Celery apps that were there before: real workers play rounds and the app's own tasks, and the app stays what it was."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ import redis
 from amqp.exceptions import NotFound
 from celery import Celery
 
-from tests.support.contrary import SETTINGS
-from tests.support.handovers import ground
+from perdure import Client, InvalidSettings, Settings, install
+from perdure.worker.app import broker_url
+from tests.support.apps.settings_of_theirs import SETTINGS
+from tests.support.brokers import ground
 from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
 from tests.support.rabbit import RabbitServer
 from tests.support.servers import CrashableServer, server, until
-from worker import Client, InvalidSettings, Settings, install
-from worker.app import broker_url
 
 ROOT = Path(__file__).parents[2]
 DJANGO_PROJECT = ROOT / "tests" / "support" / "django_project"
@@ -46,18 +46,24 @@ def settings(own_server: CrashableServer) -> Settings:
 @pytest.fixture
 def broker(own_server: CrashableServer) -> str:
     """The server as an ordinary app names it; nothing says `redis_url`, so the state goes there too."""
-    return broker_url(own_server.url).replace("holdfast+socket", "redis+socket")
+    return broker_url(own_server.url).replace("perdure+socket", "redis+socket")
 
 
 @pytest.fixture
 def client(settings: Settings) -> Iterator[Client]:
-    made = Client(settings=settings.model_copy(update={"flow_modules": ("tests.support.rings",)}))
+    made = Client(
+        settings=settings.model_copy(
+            update={"flow_modules": ("tests.support.example_flows.rings",)}
+        )
+    )
     yield made
     made.close()
 
 
 @pytest.fixture
-def celery(settings: Settings, broker: str, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def celery(
+    settings: Settings, broker: str, tmp_path: Path
+) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """``celery(*arguments, cwd=..., VARIABLE=...)``: the command in a process of its own, killed afterwards."""
     with ExitStack() as running:
         said = running.enter_context((tmp_path / "said").open("w"))
@@ -66,7 +72,9 @@ def celery(settings: Settings, broker: str, tmp_path: Path) -> Iterator[Callable
             process = subprocess.Popen(
                 [sys.executable, "-m", "celery", *arguments],
                 cwd=cwd,
-                env=_environment(settings) | {"THEIRS_BROKER": broker, "PROJECT_BROKER": broker} | variables,
+                env=_environment(settings)
+                | {"THEIRS_BROKER": broker, "PROJECT_BROKER": broker}
+                | variables,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
                 text=True,
@@ -79,12 +87,16 @@ def celery(settings: Settings, broker: str, tmp_path: Path) -> Iterator[Callable
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "CELERY_", "DJANGO_"))}
+    bare = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PERDURE_", "CELERY_", "DJANGO_"))
+    }
     return {
         **bare,
         "PYTHONPATH": str(ROOT),
-        "HOLDFAST_PREFIX": settings.prefix,
-        "HOLDFAST_FLOW_MODULES": "tests.support.rings",
+        "PERDURE_PREFIX": settings.prefix,
+        "PERDURE_FLOW_MODULES": "tests.support.example_flows.rings",
         "C_FORCE_ROOT": "1",  # else Celery itself refuses pickle, to root alone
     }
 
@@ -103,7 +115,11 @@ def _sender(broker: str, queue: str) -> Celery:
 
 
 def _announced(client: Client, process: subprocess.Popen[str]) -> dict[str, Any]:
-    until(lambda: bool(client.workers()) or process.poll() is not None, "the worker's announcement", 30)
+    until(
+        lambda: bool(client.workers()) or process.poll() is not None,
+        "the worker's announcement",
+        30,
+    )
     assert process.poll() is None
     [worker] = client.workers()
     assert worker["pid"] == process.pid
@@ -116,12 +132,16 @@ def _play(client: Client, rounds: int = 6) -> None:
 
 
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
-def test_rounds_and_the_apps_tasks_are_played_by_the_same_worker(celery: Any, client: Client, broker: str, pool: str) -> None:
-    process = celery("-A", "tests.support.theirs", "worker", "-P", pool, "-c", "2", THEIRS_RESULTS=broker)
+def test_rounds_and_the_apps_tasks_are_played_by_the_same_worker(
+    celery: Any, client: Client, broker: str, pool: str
+) -> None:
+    process = celery(
+        "-A", "tests.support.apps.theirs", "worker", "-P", pool, "-c", "2", THEIRS_RESULTS=broker
+    )
     assert _announced(client, process)["role"] == "all"
     with _sender(broker, "theirs") as app:
         for number in range(3):
-            assert app.send_task("tests.support.theirs.add", (number, 1)).get(30) == number + 1
+            assert app.send_task("tests.support.apps.theirs.add", (number, 1)).get(30) == number + 1
             _play(client)
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
@@ -138,15 +158,31 @@ def test_a_django_project_plays_both(celery: Any, client: Client, broker: str, p
 
 
 @pytest.mark.slow
-def test_a_django_projects_app_is_the_same_with_holdfast(settings: Settings, broker: str) -> None:
+def test_a_django_projects_app_is_the_same_with_perdure(settings: Settings, broker: str) -> None:
     told = []
     for has in "01":
-        environment = _environment(settings) | {"PROJECT_BROKER": broker, "WITH_HOLDFAST": has}
-        told.append(json.loads(subprocess.check_output([sys.executable, "tell.py"], cwd=DJANGO_PROJECT, env=environment)))
+        environment = _environment(settings) | {"PROJECT_BROKER": broker, "WITH_PERDURE": has}
+        told.append(
+            json.loads(
+                subprocess.check_output(
+                    [sys.executable, "tell.py"], cwd=DJANGO_PROJECT, env=environment
+                )
+            )
+        )
     bare, installed = told
-    assert bare["settings"] == installed["settings"] and bare["settings"]["task_default_queue"] == "'orders'"
-    assert bare["queues"] == installed["queues"] == ["orders"] and "orders.tasks.total" in bare["tasks"]
-    assert set(installed["tasks"]) - set(bare["tasks"]) == {"holdfast.controller_round", "holdfast.executor_round", "holdfast.submit"}
+    assert (
+        bare["settings"] == installed["settings"]
+        and bare["settings"]["task_default_queue"] == "'orders'"
+    )
+    assert (
+        bare["queues"] == installed["queues"] == ["orders"]
+        and "orders.tasks.total" in bare["tasks"]
+    )
+    assert set(installed["tasks"]) - set(bare["tasks"]) == {
+        "perdure.controller_round",
+        "perdure.executor_round",
+        "perdure.submit",
+    }
 
 
 ALL = ["theirs", "{}.controller", "{}.executor"]
@@ -161,17 +197,46 @@ SELECTIONS = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("options", "consumed"), SELECTIONS, ids=lambda value: " ".join(value) or "all")
-@pytest.mark.parametrize("missing", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["create missing", "declared only"])
+@pytest.mark.parametrize(
+    ("options", "consumed"), SELECTIONS, ids=lambda value: " ".join(value) or "all"
+)
+@pytest.mark.parametrize(
+    "missing",
+    [True, pytest.param(False, marks=pytest.mark.slow)],
+    ids=["create missing", "declared only"],
+)
 def test_a_worker_consumes_what_it_is_told_and_else_both(
-    celery: Any, client: Client, settings: Settings, broker: str, options: tuple[str, ...], consumed: list[str], missing: bool
+    celery: Any,
+    client: Client,
+    settings: Settings,
+    broker: str,
+    options: tuple[str, ...],
+    consumed: list[str],
+    missing: bool,
 ) -> None:
     named = [option.replace("{}", settings.prefix) for option in options]
     sets = json.dumps({"task_create_missing_queues": missing})
-    process = celery("-A", "tests.support.theirs", "worker", "-P", "solo", "-n", "one@here", *named, THEIRS_SETS=sets)
+    process = celery(
+        "-A",
+        "tests.support.apps.theirs",
+        "worker",
+        "-P",
+        "solo",
+        "-n",
+        "one@here",
+        *named,
+        THEIRS_SETS=sets,
+    )
     with _sender(broker, "theirs") as app:
         told: dict[str, Any] = {}
-        until(lambda: bool(told.update(app.control.inspect(["one@here"], timeout=0.5).active_queues() or {}) or told), "the worker", 30)
+        until(
+            lambda: bool(
+                told.update(app.control.inspect(["one@here"], timeout=0.5).active_queues() or {})
+                or told
+            ),
+            "the worker",
+            30,
+        )
     # Beside the queues of roles stand those of workers that play the same flows (decision 38).
     names = [queue["name"] for queue in told["one@here"] if ".flows-" not in queue["name"]]
     assert sorted(names) == sorted(name.format(settings.prefix) for name in consumed)
@@ -183,8 +248,10 @@ def test_a_worker_consumes_what_it_is_told_and_else_both(
         assert client.workers() == []
 
 
-#: Compatible with each other, and so on one worker; the forms of the messages are tested one by one (tests/unit/test_install.py).
-TOGETHER: dict[str, Any] = {name: value for settings in SETTINGS.values() for name, value in settings.items()} | {
+#: Compatible with each other, and so on one worker; the forms of the messages are tested one by one (tests/unit/runtime/test_install.py).
+TOGETHER: dict[str, Any] = {
+    name: value for settings in SETTINGS.values() for name, value in settings.items()
+} | {
     "task_time_limit": 1,
     "task_soft_time_limit": 1,
 }
@@ -192,41 +259,107 @@ TOGETHER: dict[str, Any] = {name: value for settings in SETTINGS.values() for na
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
-def test_nothing_an_app_sets_for_its_tasks_is_for_rounds(celery: Any, client: Client, pool: str) -> None:
-    process = celery("-A", "tests.support.theirs", "worker", "-P", pool, "-c", "4", THEIRS_SETS=json.dumps(TOGETHER))
+def test_nothing_an_app_sets_for_its_tasks_is_for_rounds(
+    celery: Any, client: Client, pool: str
+) -> None:
+    process = celery(
+        "-A",
+        "tests.support.apps.theirs",
+        "worker",
+        "-P",
+        pool,
+        "-c",
+        "4",
+        THEIRS_SETS=json.dumps(TOGETHER),
+    )
     _announced(client, process)
     _play(client, 8)
     run = client.submit("ledger", "longer than the app's time limit", {"rounds": 2, "seconds": 2})
     assert client.wait(run.id, 60).answer == [0, 1]
-    assert {event.type for event in client.events(run.id, follow=False)}.isdisjoint({"lost", "failed"})
+    assert {event.type for event in client.events(run.id, follow=False)}.isdisjoint(
+        {"lost", "failed"}
+    )
 
 
 @pytest.mark.slow
-def test_an_app_on_rabbitmq_plays_both_and_a_worker_of_its_queues_alone_knows_none_of_rounds(celery: Any, settings: Settings) -> None:
-    with ground("rabbit", settings.prefix, "everysec", flow_modules=("tests.support.rings",)) as (there, state, rabbit):
+def test_an_app_on_rabbitmq_plays_both_and_a_worker_of_its_queues_alone_knows_none_of_rounds(
+    celery: Any, settings: Settings
+) -> None:
+    with ground(
+        "rabbit", settings.prefix, "everysec", flow_modules=("tests.support.example_flows.rings",)
+    ) as (
+        there,
+        state,
+        rabbit,
+    ):
         assert isinstance(rabbit, RabbitServer) and there.redis_url is not None
-        results = broker_url(state.url).replace("holdfast+socket", "redis+socket")
-        variables = {"THEIRS_BROKER": rabbit.url, "THEIRS_RESULTS": results, "HOLDFAST_REDIS_URL": there.redis_url}
-        with Celery("sender", broker=rabbit.url, backend=results, set_as_current=False) as app, ExitStack() as closing:
+        results = broker_url(state.url).replace("perdure+socket", "redis+socket")
+        variables = {
+            "THEIRS_BROKER": rabbit.url,
+            "THEIRS_RESULTS": results,
+            "PERDURE_REDIS_URL": there.redis_url,
+        }
+        with (
+            Celery("sender", broker=rabbit.url, backend=results, set_as_current=False) as app,
+            ExitStack() as closing,
+        ):
             client = Client(settings=there)
             closing.callback(client.close)
             app.conf.task_default_queue = "theirs"
-            theirs = celery("-A", "tests.support.theirs", "worker", "-P", "threads", "-c", "2", "-Q", "theirs", **variables)
-            assert app.send_task("tests.support.theirs.add", (1, 1)).get(60) == 2
+            theirs = celery(
+                "-A",
+                "tests.support.apps.theirs",
+                "worker",
+                "-P",
+                "threads",
+                "-c",
+                "2",
+                "-Q",
+                "theirs",
+                **variables,
+            )
+            assert app.send_task("tests.support.apps.theirs.add", (1, 1)).get(60) == 2
             with rabbit.connection() as connection, pytest.raises(NotFound):
                 connection.channel().queue_declare("celery_delayed_27", passive=True)
             assert client.workers() == []
             theirs.send_signal(signal.SIGTERM)
             assert theirs.wait(30) == 0
-            _announced(client, celery("-A", "tests.support.theirs", "worker", "-P", "threads", "-c", "2", **variables))
+            _announced(
+                client,
+                celery(
+                    "-A",
+                    "tests.support.apps.theirs",
+                    "worker",
+                    "-P",
+                    "threads",
+                    "-c",
+                    "2",
+                    **variables,
+                ),
+            )
             _play(client)
-            assert app.send_task("tests.support.theirs.add", (2, 1)).get(30) == 3
+            assert app.send_task("tests.support.apps.theirs.add", (2, 1)).get(30) == 3
 
 
-def test_a_worker_that_cannot_tell_where_the_state_lives_says_so_and_plays_no_rounds(celery: Any, tmp_path: Path) -> None:
-    process = celery("-A", "tests.support.theirs", "worker", "-P", "solo", "-l", "INFO", THEIRS_BROKER="memory://")
+def test_a_worker_that_cannot_tell_where_the_state_lives_says_so_and_plays_no_rounds(
+    celery: Any, tmp_path: Path
+) -> None:
+    process = celery(
+        "-A",
+        "tests.support.apps.theirs",
+        "worker",
+        "-P",
+        "solo",
+        "-l",
+        "INFO",
+        THEIRS_BROKER="memory://",
+    )
     said = tmp_path / "said"
-    until(lambda: "ready." in said.read_text() or process.poll() is not None, "the app's own worker", 30)
+    until(
+        lambda: "ready." in said.read_text() or process.poll() is not None,
+        "the app's own worker",
+        30,
+    )
     assert "plays no rounds" in said.read_text() and "set redis_url" in said.read_text()
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0 and "Traceback" not in said.read_text()
@@ -237,16 +370,43 @@ def test_a_worker_that_cannot_tell_where_the_state_lives_says_so_and_plays_no_ro
 def test_the_suite_of_an_existing_app_stays_green(
     settings: Settings, client: Client, broker: str, own_server: CrashableServer, tmp_path: Path
 ) -> None:
-    """The shop's own tests, with a real worker and beat: bare, then with Holdfast on its app and runs being played beside them."""
+    """The shop's own tests, with a real worker and beat: bare, then with Perdure on its app and runs being played beside them."""
     counts = []
     for has in "01":
         with redis.Redis.from_url(own_server.url) as connection:
             connection.flushall()
-        runs = [client.submit("ledger", "beside the suite", {"rounds": 20, "seconds": 0.2}).id for _ in range(3)] if has == "1" else []
-        variables = {"SHOP_SERVER": broker, "SHOP_SCHEDULE": str(tmp_path / f"beat{has}"), "SHOP_HAS_HOLDFAST": has}
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "default", "tests/support/shop/suite.py"]
+        runs = (
+            [
+                client.submit("ledger", "beside the suite", {"rounds": 20, "seconds": 0.2}).id
+                for _ in range(3)
+            ]
+            if has == "1"
+            else []
+        )
+        variables = {
+            "SHOP_SERVER": broker,
+            "SHOP_SCHEDULE": str(tmp_path / f"beat{has}"),
+            "SHOP_HAS_PERDURE": has,
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-W",
+            "default",
+            "tests/support/shop/suite.py",
+        ]
         done = subprocess.run(
-            command, cwd=ROOT, env=_environment(settings) | variables, capture_output=True, text=True, timeout=110, check=False
+            command,
+            cwd=ROOT,
+            env=_environment(settings) | variables,
+            capture_output=True,
+            text=True,
+            timeout=110,
+            check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         counts.append(re.findall(r"(\d+) passed", done.stdout))
@@ -259,12 +419,16 @@ def test_the_suite_of_an_existing_app_stays_green(
 def test_a_client_on_the_app_goes_where_the_app_has_its_state_and_its_broker(
     celery: Any, client: Client, broker: str, settings: Settings
 ) -> None:
-    app = Celery("submits", broker=[broker], set_as_current=False)  # several to fail over between, which no setting of ours can tell
+    app = Celery(
+        "submits", broker=[broker], set_as_current=False
+    )  # several to fail over between, which no setting of ours can tell
     install(app, settings)
-    _announced(client, celery("-A", "tests.support.theirs", "worker", "-P", "threads", "-c", "2"))
+    _announced(
+        client, celery("-A", "tests.support.apps.theirs", "worker", "-P", "threads", "-c", "2")
+    )
     on_app = Client(app=app)
-    assert on_app._engine.dispatcher.name == "outbox"
+    assert on_app._connection.publisher.name == "outbox"
     assert on_app.wait(on_app.submit("ledger", "g", {"rounds": 3}).id, 60).answer == [0, 1, 2]
     on_app.close()
-    with pytest.raises(InvalidSettings, match="app stands alone"):
+    with pytest.raises(InvalidSettings, match="app cannot be combined with url or settings"):
         Client("redis://localhost", app=app)

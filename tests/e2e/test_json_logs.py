@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from perdure import Client
+from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
 from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
 from tests.support.servers import until
 from tests.support.workers import WorkerProcess
-from worker import Client
-from worker.settings import Settings
 
 FLOWS = """
 import logging, threading, warnings
-from flows import Command, ControllerExecutorFlow, Finish, RetryableError, command, register
+from perdure import Command, ControllerExecutorFlow, Finish, RetryableError, command, register
 
 @register("talker")
 class Talker(ControllerExecutorFlow):
@@ -59,11 +59,15 @@ def about(lines: list[dict[str, Any]], words: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
-def test_every_line_is_an_object_and_a_round_line_names_its_round(tmp_path: Path, settings: Settings, client: Client, pool: str) -> None:
+def test_every_line_is_an_object_and_a_round_line_names_its_round(
+    tmp_path: Path, settings: Settings, client: Client, pool: str
+) -> None:
     (tmp_path / "my_flows.py").write_text(FLOWS)
-    holdfast = CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="my_flows", HOLDFAST_RETRY_DELAY_SECONDS="0.01")
-    with holdfast.worker("--log-format", "json", "--pool", pool, "--concurrency", "1") as process:
-        assert holdfast("submit", "talker", "x", "--id", "r").code == 0
+    perdure = CommandLine(
+        tmp_path, settings, PERDURE_FLOW_MODULES="my_flows", PERDURE_RETRY_DELAY_SECONDS="0.01"
+    )
+    with perdure.worker("--log-format", "json", "--pool", pool, "--concurrency", "1") as process:
+        assert perdure("submit", "talker", "x", "--id", "r").code == 0
         assert client.wait("r", 30).answer == "said"
         owner = next(worker["name"] for worker in client.workers())
         lines = lines_of(process)
@@ -74,13 +78,24 @@ def test_every_line_is_an_object_and_a_round_line_names_its_round(tmp_path: Path
         assert line["worker"].partition(":")[0] == owner.partition(":")[0]
     assert about(lines, "by the context")["tokens"] == 5
     failed = about(lines, "the round failed")
-    assert (failed["run_id"], failed["step"], failed["attempt"], failed["node"]) == ("r", 0, 1, "Controller")
-    assert failed["error"] == "RetryableError: two\nlines" and "Traceback" in failed["traceback"] and failed["logger"] == "holdfast.rounds"
+    assert (failed["run_id"], failed["step"], failed["attempt"], failed["node"]) == (
+        "r",
+        0,
+        1,
+        "Controller",
+    )
+    assert (
+        failed["error"] == "RetryableError: two\nlines"
+        and "Traceback" in failed["traceback"]
+        and failed["logger"] == "perdure.rounds"
+    )
 
 
 @pytest.mark.slow
 def test_lines_outside_a_round_carry_no_run(tmp_path: Path, settings: Settings) -> None:
-    with CommandLine(tmp_path, settings, HOLDFAST_LOG_FORMAT="json").running("worker", "--concurrency", "1") as process:
+    with CommandLine(tmp_path, settings, PERDURE_LOG_FORMAT="json").running(
+        "worker", "--concurrency", "1"
+    ) as process:
         assert process.stderr is not None
         ready = json.loads(process.stderr.readline())
         assert "worker ready" in ready["message"] and "run_id" not in ready
@@ -88,24 +103,35 @@ def test_lines_outside_a_round_carry_no_run(tmp_path: Path, settings: Settings) 
 
 
 @pytest.mark.slow
-def test_the_sweep_says_which_run_it_speaks_of(tmp_path: Path, settings: Settings, client: Client) -> None:
+def test_the_sweep_says_which_run_it_speaks_of(
+    tmp_path: Path, settings: Settings, client: Client
+) -> None:
     client.submit("countdown", "x", {"rounds": 1, "seconds": 600}, run_id="long")
     with CommandLine(tmp_path, settings).worker("--concurrency", "1") as process:
-        until(lambda: (found := client.get("long")).phase == "leased" and found.state.step == 1, "the long round to begin")
+        until(
+            lambda: (found := client.get("long")).phase == "leased" and found.state.step == 1,
+            "the long round to begin",
+        )
         process.kill()
         process.wait(10)
-    with CommandLine(tmp_path, settings, HOLDFAST_LOG_FORMAT="json").worker("--concurrency", "1") as process:
+    with CommandLine(tmp_path, settings, PERDURE_LOG_FORMAT="json").worker(
+        "--concurrency", "1"
+    ) as process:
         next(event for event in client.events("long") if event.type == "lost")
         client.request_stop("long", "now")
         line = about(lines_of(process), "its worker died")
-    assert line["run_id"] == "long" and line["logger"] == "holdfast.sweep"
+    assert line["run_id"] == "long" and line["logger"] == "perdure.sweep"
 
 
 @pytest.mark.slow
 def test_celery_on_the_shipped_app_logs_the_same_way(settings: Settings, client: Client) -> None:
-    process = WorkerProcess(settings, "--loglevel", "INFO", HOLDFAST_LOG_FORMAT="json", SHOW="1").ready()
+    process = WorkerProcess(
+        settings, "--loglevel", "INFO", PERDURE_LOG_FORMAT="json", SHOW="1"
+    ).ready()
     with process.process:
-        client.wait(client.submit("countdown", "x", {"rounds": 1}).id, 30)  # so Celery has told that it received a task
+        client.wait(
+            client.submit("countdown", "x", {"rounds": 1}).id, 30
+        )  # so Celery has told that it received a task
         process.process.send_signal(signal.SIGTERM)
         _, said = process.process.communicate(timeout=30)
     spoken = [json.loads(line) for line in said.decode().splitlines() if line.startswith("{")]

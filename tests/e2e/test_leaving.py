@@ -1,4 +1,4 @@
-"""``holdfast worker`` and Ctrl-C: once it finishes its rounds, twice it leaves them to others, on every pool."""
+"""``perdure worker`` and Ctrl-C: once it finishes its rounds, twice it leaves them to others, on every pool."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from perdure import Client
+from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine
 from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
 from tests.support.servers import until
-from worker import Client
-from worker.settings import Settings
 
-MODULE = "tests.support.rings"
+MODULE = "tests.support.example_flows.rings"
 #: Longer than any test waits: who goes on within it was told that the lease was let go.
 LONG_LEASE = "120"
 
@@ -26,8 +26,10 @@ def settings(settings: Settings) -> Settings:
 
 
 @pytest.fixture
-def holdfast(tmp_path: Path, settings: Settings) -> CommandLine:
-    return CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES=MODULE, HOLDFAST_LEASE_SECONDS=LONG_LEASE)
+def perdure(tmp_path: Path, settings: Settings) -> CommandLine:
+    return CommandLine(
+        tmp_path, settings, PERDURE_FLOW_MODULES=MODULE, PERDURE_LEASE_SECONDS=LONG_LEASE
+    )
 
 
 def in_a_round(client: Client, seconds: float) -> str:
@@ -43,8 +45,10 @@ def control_c(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
-def test_ctrl_c_finishes_the_round_in_flight_and_is_no_error(holdfast: CommandLine, client: Client, pool: str) -> None:
-    with holdfast.worker("--pool", pool, "--concurrency", "1") as worker:
+def test_ctrl_c_finishes_the_round_in_flight_and_is_no_error(
+    perdure: CommandLine, client: Client, pool: str
+) -> None:
+    with perdure.worker("--pool", pool, "--concurrency", "1") as worker:
         run_id = in_a_round(client, seconds=2.5)
         control_c(worker)
         _, said = worker.communicate(timeout=30)
@@ -54,8 +58,10 @@ def test_ctrl_c_finishes_the_round_in_flight_and_is_no_error(holdfast: CommandLi
 
 
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
-def test_a_second_ctrl_c_does_not_wait_and_another_worker_goes_on_at_once(holdfast: CommandLine, client: Client, pool: str) -> None:
-    with holdfast.worker("--pool", pool, "--concurrency", "1") as worker:
+def test_a_second_ctrl_c_does_not_wait_and_another_worker_goes_on_at_once(
+    perdure: CommandLine, client: Client, pool: str
+) -> None:
+    with perdure.worker("--pool", pool, "--concurrency", "1") as worker:
         run_id = in_a_round(client, seconds=600)
         control_c(worker)
         until(lambda: told(worker), "the first to be heard")
@@ -63,20 +69,26 @@ def test_a_second_ctrl_c_does_not_wait_and_another_worker_goes_on_at_once(holdfa
         _, said = worker.communicate(timeout=30)
     assert worker.returncode == 130 and "Traceback" not in said
     assert client.workers() == []
-    with holdfast.worker("--concurrency", "1"):
+    with perdure.worker("--concurrency", "1"):
         until(lambda: client.get(run_id).details["attempt"] == 2, "the next attempt")
     assert [event.type for event in client.events(run_id, follow=False)] == ["submitted", "lost"]
 
 
 @pytest.mark.slow
 def test_many_sigterms_are_as_one(tmp_path: Path, settings: Settings, client: Client) -> None:
-    with CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="tests.support.slow_leaving").worker("--concurrency", "1") as worker:
+    with CommandLine(
+        tmp_path, settings, PERDURE_FLOW_MODULES="tests.support.apps.slow_shutdown"
+    ).worker("--concurrency", "1") as worker:
         run_id = in_a_round(client, seconds=1.5)
         for _ in range(1000):  # in the middle of what the first sets off
             worker.send_signal(signal.SIGTERM)
         _, said = worker.communicate(timeout=30)
     assert worker.returncode == 0 and "Traceback" not in said
-    assert (client.get(run_id).phase, client.get(run_id).state.step, client.workers()) == ("queued", 1, [])
+    assert (client.get(run_id).phase, client.get(run_id).state.step, client.workers()) == (
+        "queued",
+        1,
+        [],
+    )
 
 
 def told(worker: subprocess.Popen[str]) -> bool:

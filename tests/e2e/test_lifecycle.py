@@ -6,10 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from perdure import (
+    Client,
+    ExecutionStatus,
+    InvalidInput,
+    InvalidTransition,
+    RunStatus,
+    Settings,
+    StopRequestStatus,
+    UnknownFlow,
+)
 from tests.support.history import commits, exact
 from tests.support.servers import CrashableServer, server, until
 from tests.support.workers import WorkerProcess, workers
-from worker import Client, ExecutionStatus, InvalidInput, InvalidTransition, RunStatus, Settings, StopRequestStatus, UnknownFlow
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +29,11 @@ def own_server() -> Iterator[CrashableServer]:
 
 @pytest.fixture
 def settings(own_server: CrashableServer, request: pytest.FixtureRequest) -> Settings:
-    return Settings(redis_url=own_server.url, prefix=f"life{abs(hash(request.node.name))}", flow_modules=("tests.support.rings",))
+    return Settings(
+        redis_url=own_server.url,
+        prefix=f"life{abs(hash(request.node.name))}",
+        flow_modules=("tests.support.example_flows.rings",),
+    )
 
 
 @pytest.fixture
@@ -34,7 +47,9 @@ def leased(client: Client, run_id: str) -> bool:
     return client.get(run_id).phase == "leased"
 
 
-def test_stop_now_stops_a_sleeping_round_frees_its_thread_and_refuses_its_late_commit(client: Client, settings: Settings) -> None:
+def test_stop_now_stops_a_sleeping_round_frees_its_thread_and_refuses_its_late_commit(
+    client: Client, settings: Settings
+) -> None:
     with workers(1, settings, "--concurrency", "1"):
         run = client.submit("ledger", "sleep", {"rounds": 2, "seconds": 60})
         until(lambda: leased(client, run.id), "the round in flight")
@@ -43,7 +58,10 @@ def test_stop_now_stops_a_sleeping_round_frees_its_thread_and_refuses_its_late_c
         stopped = client.get(run.id)
         assert stopped.status is RunStatus.STOPPED
         assert stopped.state.stop_current_execution is StopRequestStatus.STOPPED
-        assert (stopped.state.status, stopped.state.interrupt_reason) == (ExecutionStatus.INTERRUPTED_AFTER, "stop_requested")
+        assert (stopped.state.status, stopped.state.interrupt_reason) == (
+            ExecutionStatus.INTERRUPTED_AFTER,
+            "stop_requested",
+        )
         # The only thread is free again when the round has looked at its token.
         other = client.submit("ledger", "quick", {"rounds": 1})
         assert client.wait(other.id, 10).status is RunStatus.COMPLETED
@@ -51,7 +69,9 @@ def test_stop_now_stops_a_sleeping_round_frees_its_thread_and_refuses_its_late_c
 
 
 @pytest.mark.slow
-def test_the_late_commit_of_a_round_that_cannot_be_hurried_is_refused(client: Client, settings: Settings) -> None:
+def test_the_late_commit_of_a_round_that_cannot_be_hurried_is_refused(
+    client: Client, settings: Settings
+) -> None:
     with workers(1, settings, "--concurrency", "1"):
         run = client.submit("deaf", "sleep", {"seconds": 2.5})
         until(lambda: leased(client, run.id), "the round in flight")
@@ -62,7 +82,9 @@ def test_the_late_commit_of_a_round_that_cannot_be_hurried_is_refused(client: Cl
     assert commits(client, run.id) == []
 
 
-def test_a_graceful_stop_keeps_the_round_in_flight_and_starts_no_other(client: Client, settings: Settings) -> None:
+def test_a_graceful_stop_keeps_the_round_in_flight_and_starts_no_other(
+    client: Client, settings: Settings
+) -> None:
     with workers(1, settings):
         run = client.submit("ledger", "g", {"rounds": 4, "seconds": 1.5})
         until(lambda: leased(client, run.id), "the round in flight")
@@ -77,7 +99,9 @@ def test_a_graceful_stop_keeps_the_round_in_flight_and_starts_no_other(client: C
         assert client.get(run.id).state.stop_current_execution is StopRequestStatus.NONE
 
 
-def test_a_stop_before_the_first_round_lets_no_round_run(client: Client, settings: Settings) -> None:
+def test_a_stop_before_the_first_round_lets_no_round_run(
+    client: Client, settings: Settings
+) -> None:
     run = client.submit("ledger", "g", {"rounds": 2})
     assert client.request_stop(run.id).stopped
     with workers(1, settings):
@@ -87,20 +111,27 @@ def test_a_stop_before_the_first_round_lets_no_round_run(client: Client, setting
     assert commits(client, run.id) == []
 
 
-def test_a_stopped_run_that_waited_for_an_answer_waits_again_after_resume(client: Client, settings: Settings) -> None:
+def test_a_stopped_run_that_waited_for_an_answer_waits_again_after_resume(
+    client: Client, settings: Settings
+) -> None:
     with workers(1, settings):
         run = client.submit("asker", "g")
         assert client.wait(run.id, 20).status is RunStatus.INTERRUPTED
         assert client.request_stop(run.id).stopped
         assert client.resume(run.id).status is RunStatus.INTERRUPTED
         asked = client.get(run.id)
-        assert asked.state.interrupt_reason == "may I?" and asked.state.status is ExecutionStatus.INTERRUPTED_BEFORE
+        assert (
+            asked.state.interrupt_reason == "may I?"
+            and asked.state.status is ExecutionStatus.INTERRUPTED_BEFORE
+        )
         client.resume(run.id, answer={"yes": True})
         ended = client.wait(run.id, 20)
     assert ended.answer["said"] == {"yes": True}
 
 
-def test_an_answer_goes_to_the_node_that_asked_under_the_same_key(client: Client, settings: Settings) -> None:
+def test_an_answer_goes_to_the_node_that_asked_under_the_same_key(
+    client: Client, settings: Settings
+) -> None:
     with workers(1, settings):
         run = client.submit("asker", "g")
         asked = client.wait(run.id, 20)
@@ -111,14 +142,18 @@ def test_an_answer_goes_to_the_node_that_asked_under_the_same_key(client: Client
 
 
 @pytest.mark.slow
-def test_an_interrupt_with_a_deadline_is_answered_by_its_default(client: Client, settings: Settings) -> None:
+def test_an_interrupt_with_a_deadline_is_answered_by_its_default(
+    client: Client, settings: Settings
+) -> None:
     with workers(1, settings):
         run = client.submit("asker", "g", {"deadline": 0.5, "default": "nobody came"})
         until(lambda: client.get(run.id).status is RunStatus.COMPLETED, "the default answer")
         assert client.get(run.id).answer["said"] == "nobody came"
 
 
-def test_a_loop_pauses_at_every_visit_of_a_node_in_interrupt_before_and_resume_keeps_the_step(client: Client, settings: Settings) -> None:
+def test_a_loop_pauses_at_every_visit_of_a_node_in_interrupt_before_and_resume_keeps_the_step(
+    client: Client, settings: Settings
+) -> None:
     with workers(1, settings):
         run = client.submit("ledger", "g", {"rounds": 4}, interrupt_before=["Executor"])
         visits = []
@@ -128,27 +163,38 @@ def test_a_loop_pauses_at_every_visit_of_a_node_in_interrupt_before_and_resume_k
             visits.append(paused.state.step)
             client.resume(run.id)
         assert visits == [1, 3]
-        assert [event.step for event in client.events(run.id) if event.type == "resumed"] == visits, "resume keeps the step"
+        assert [
+            event.step for event in client.events(run.id) if event.type == "resumed"
+        ] == visits, "resume keeps the step"
         assert exact(client, run.id, 4)
 
 
 @pytest.mark.slow
-def test_interrupt_after_pauses_behind_the_node_and_never_runs_it_twice(client: Client, settings: Settings) -> None:
+def test_interrupt_after_pauses_behind_the_node_and_never_runs_it_twice(
+    client: Client, settings: Settings
+) -> None:
     with workers(1, settings):
         run = client.submit("ledger", "g", {"rounds": 3}, interrupt_after=["Controller"])
         paused = client.wait(run.id, 20)
-        assert (paused.state.interrupt_reason, paused.state.interrupted_node) == ("interrupt_after: Controller", "Controller")
+        assert (paused.state.interrupt_reason, paused.state.interrupted_node) == (
+            "interrupt_after: Controller",
+            "Controller",
+        )
         assert paused.state.status is ExecutionStatus.INTERRUPTED_AFTER
         client.resume(run.id)
         last = client.wait(run.id, 20)
-        assert (last.state.interrupt_reason, last.state.step, last.answer) == ("interrupt_after: Controller", 3, None), (
-            "before the answer goes out"
-        )
+        assert (last.state.interrupt_reason, last.state.step, last.answer) == (
+            "interrupt_after: Controller",
+            3,
+            None,
+        ), "before the answer goes out"
         client.resume(run.id)
         assert client.wait(run.id, 20).answer == [0, 1, 2]
 
 
-def test_an_interrupt_before_the_first_node_pauses_before_any_round(client: Client, settings: Settings) -> None:
+def test_an_interrupt_before_the_first_node_pauses_before_any_round(
+    client: Client, settings: Settings
+) -> None:
     run = client.submit("ledger", "g", {"rounds": 1}, interrupt_before=["Controller"])
     assert run.status is RunStatus.INTERRUPTED and run.state.step == 0
     with workers(1, settings):
@@ -157,27 +203,45 @@ def test_an_interrupt_before_the_first_node_pauses_before_any_round(client: Clie
 
 
 @pytest.mark.slow
-def test_a_retryable_error_is_tried_again_by_the_due_set_until_it_works(client: Client, settings: Settings) -> None:
+def test_a_retryable_error_is_tried_again_by_the_due_set_until_it_works(
+    client: Client, settings: Settings
+) -> None:
     with workers(1, settings):
         run = client.submit("trouble", "g", {"kind": "retryable", "times": 2, "retry_after": 0.1})
         assert client.wait(run.id, 20).answer == 3
     assert [event.type for event in client.events(run.id, follow=False)].count("failed") == 2
 
 
-@pytest.mark.parametrize(("kind", "text"), [("fatal", "this can never work"), ("plain", "ValueError: an ordinary exception")])
-def test_an_error_ends_the_run_errored_with_its_words(client: Client, settings: Settings, kind: str, text: str) -> None:
-    with workers(1, settings, HOLDFAST_RETRY_DELAY_SECONDS="0.1"):
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("fatal", "this can never work"), ("plain", "ValueError: an ordinary exception")],
+)
+def test_an_error_ends_the_run_errored_with_its_words(
+    client: Client, settings: Settings, kind: str, text: str
+) -> None:
+    with workers(1, settings, PERDURE_RETRY_DELAY_SECONDS="0.1"):
         run = client.submit("trouble", "g", {"kind": kind})
         ended = client.wait(run.id, 20)
     assert ended.status is RunStatus.ERRORED
     assert ended.error is not None and ended.error.endswith(text) and run.id in ended.error
-    assert ended.state.status is ExecutionStatus.ERROR and ended.state.internal_data["error"] == ended.error
-    tries = len([event for event in client.events(run.id, follow=False) if event.type in ("failed", "errored")])
+    assert (
+        ended.state.status is ExecutionStatus.ERROR
+        and ended.state.internal_data["error"] == ended.error
+    )
+    tries = len(
+        [
+            event
+            for event in client.events(run.id, follow=False)
+            if event.type in ("failed", "errored")
+        ]
+    )
     assert tries == (1 if kind == "fatal" else 3)
 
 
 @pytest.mark.slow
-def test_a_retried_run_is_running_can_be_stopped_and_keeps_the_error_in_its_history(client: Client, settings: Settings) -> None:
+def test_a_retried_run_is_running_can_be_stopped_and_keeps_the_error_in_its_history(
+    client: Client, settings: Settings
+) -> None:
     with workers(1, settings) as [worker]:
         run = client.submit("trouble", "g", {"kind": "fatal", "times": 1})
         assert client.wait(run.id, 20).status is RunStatus.ERRORED
@@ -199,19 +263,25 @@ def test_a_retried_run_is_running_can_be_stopped_and_keeps_the_error_in_its_hist
 def test_a_round_over_its_time_limit_is_cancelled_and_tried_again(client: Client) -> None:
     limited = client.settings.model_copy(update={"round_timeout_seconds": 0.3, "max_attempts": 2})
     submitter = Client(settings=limited)
-    with workers(1, limited, HOLDFAST_MAX_ATTEMPTS="2", HOLDFAST_RETRY_DELAY_SECONDS="0.1"):
+    with workers(1, limited, PERDURE_MAX_ATTEMPTS="2", PERDURE_RETRY_DELAY_SECONDS="0.1"):
         run = submitter.submit("ledger", "g", {"rounds": 1, "seconds": 30})
         ended = submitter.wait(run.id, 20)
-    assert ended.status is RunStatus.ERRORED and ended.error is not None and "longer than its limit (0.3 s)" in ended.error
+    assert (
+        ended.status is RunStatus.ERRORED
+        and ended.error is not None
+        and "longer than its limit (0.3 s)" in ended.error
+    )
     submitter.close()
 
 
 @pytest.mark.slow
 def test_a_run_over_its_deadline_ends_errored(client: Client, settings: Settings) -> None:
-    with workers(1, settings, HOLDFAST_RETRY_DELAY_SECONDS="0.1"):
+    with workers(1, settings, PERDURE_RETRY_DELAY_SECONDS="0.1"):
         run = client.submit("ledger", "g", {"rounds": 1, "seconds": 30}, deadline=1.0)
         ended = client.wait(run.id, 20)
-    assert ended.status is RunStatus.ERRORED and ended.error is not None and "deadline" in ended.error
+    assert (
+        ended.status is RunStatus.ERRORED and ended.error is not None and "deadline" in ended.error
+    )
 
 
 def test_a_run_does_not_start_before_its_time(client: Client, settings: Settings) -> None:
@@ -219,26 +289,38 @@ def test_a_run_does_not_start_before_its_time(client: Client, settings: Settings
     assert (run.status, run.phase) == (RunStatus.QUEUED, "waiting")
     with workers(1, settings):
         client.wait(run.id, 20)
-    claimed = next(event.at for event in client.events(run.id, follow=False) if event.type == "committed")
+    claimed = next(
+        event.at for event in client.events(run.id, follow=False) if event.type == "committed"
+    )
     assert (claimed - run.created_at).total_seconds() >= 1.0
 
 
 @pytest.mark.slow
-def test_a_worker_that_does_not_know_a_flow_gives_the_run_back(client: Client, settings: Settings) -> None:
-    with workers(1, settings, HOLDFAST_FLOW_MODULES=""):
+def test_a_worker_that_does_not_know_a_flow_gives_the_run_back(
+    client: Client, settings: Settings
+) -> None:
+    with workers(1, settings, PERDURE_FLOW_MODULES=""):
         run = client.submit("ledger", "g", {"rounds": 2})
-        until(lambda: client.get(run.id).details.get("waiting_for") == "flow", "the run to be given back")
+        until(
+            lambda: client.get(run.id).details.get("waiting_for") == "flow",
+            "the run to be given back",
+        )
     # The first has gone: which of two takes a message would be chance, and each wrong one doubles the wait.
     with workers(1, settings):
         assert client.wait(run.id, 60).answer == [0, 1]
     assert client.get(run.id).details["losses"] == 0
 
 
-def test_a_warm_shutdown_drains_one_round_and_nothing_waits_for_a_lease(client: Client, settings: Settings) -> None:
+def test_a_warm_shutdown_drains_one_round_and_nothing_waits_for_a_lease(
+    client: Client, settings: Settings
+) -> None:
     """The round in flight is committed, the next one is for others, and no lease lapses."""
     with workers(1, settings) as [first]:
         run = client.submit("ledger", "g", {"rounds": 2, "seconds": 4.0})
-        until(lambda: "progress" in (client._store.fields(run.id) or {}), "the round to be under way: one merely claimed is given back")
+        until(
+            lambda: "progress" in (client._store.fields(run.id) or {}),
+            "the round to be under way: one merely claimed is given back",
+        )
         first.terminate()
         first.process.wait(20)
         after = client.get(run.id)
@@ -250,7 +332,9 @@ def test_a_warm_shutdown_drains_one_round_and_nothing_waits_for_a_lease(client: 
 
 
 @pytest.mark.slow
-def test_roles_share_a_run_between_controller_workers_and_executor_workers(client: Client, settings: Settings) -> None:
+def test_roles_share_a_run_between_controller_workers_and_executor_workers(
+    client: Client, settings: Settings
+) -> None:
     prefix = settings.prefix
     thinker = WorkerProcess(settings, "-Q", f"{prefix}.controller").ready()
     doer = WorkerProcess(settings, "-Q", f"{prefix}.executor").ready()
@@ -268,22 +352,39 @@ def test_roles_share_a_run_between_controller_workers_and_executor_workers(clien
 
 
 @pytest.mark.slow
-def test_children_of_prefork_and_the_solo_pool_play_rounds_and_keep_their_leases(client: Client, settings: Settings) -> None:
+def test_children_of_prefork_and_the_solo_pool_play_rounds_and_keep_their_leases(
+    client: Client, settings: Settings
+) -> None:
     for pool in ("prefork", "solo"):
-        with workers(1, settings, "--pool", pool, "--concurrency", "2", HOLDFAST_LEASE_SECONDS="1", HOLDFAST_HEARTBEAT_SECONDS="0.25"):
+        with workers(
+            1,
+            settings,
+            "--pool",
+            pool,
+            "--concurrency",
+            "2",
+            PERDURE_LEASE_SECONDS="1",
+            PERDURE_HEARTBEAT_SECONDS="0.25",
+        ):
             run = client.submit("ledger", pool, {"rounds": 2, "seconds": 2.0})
             assert client.wait(run.id, 30).answer == [0, 1]
         assert "lost" not in [event.type for event in client.events(run.id, follow=False)]
 
 
-def test_a_client_without_the_flows_code_submits_by_the_workers_announcement(client: Client, settings: Settings) -> None:
+def test_a_client_without_the_flows_code_submits_by_the_workers_announcement(
+    client: Client, settings: Settings
+) -> None:
     """The worker fills in the defaults, and checks what the client could not."""
     with pytest.raises(UnknownFlow, match="no live worker"):
         client.submit("unseen", "g", {"count": 3})
-    with workers(1, settings, HOLDFAST_FLOW_MODULES="tests.support.unseen"):
+    with workers(1, settings, PERDURE_FLOW_MODULES="tests.support.example_flows.worker_only"):
         assert client.flows()["unseen"]["inputs"]["required"] == ["count"]
         with pytest.raises(InvalidInput, match="missing: count; unknown: amount"):
             client.submit("unseen", "g", {"amount": 3})
         assert client.wait(client.submit("unseen", "g", {"count": 3}).id, 20).answer == "3 pieces"
         run = client.wait(client.submit("unseen", "g", {"count": "many"}).id, 20)
-    assert run.status is RunStatus.ERRORED and run.error is not None and "count: Input should be a valid integer" in run.error
+    assert (
+        run.status is RunStatus.ERRORED
+        and run.error is not None
+        and "count: Input should be a valid integer" in run.error
+    )

@@ -10,10 +10,10 @@ import pytest
 from starlette.testclient import TestClient
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from tests.support.room import Room, csrf_of, room_on
+from perdure.worker.web.auth.sessions import AGE, WebSession, WebSessions
+from perdure.worker.web.json_body import most_bytes
+from tests.support.in_process_server import Room, csrf_of, room_on
 from tests.support.servers import CrashableServer
-from worker.web.access.sessions import AGE, Session, Sessions
-from worker.web.bodies import most_bytes
 
 LOGIN = "/login?next=%2Fruns"
 
@@ -35,24 +35,34 @@ def room(shared: Room) -> Room:
 def is_in(browser: TestClient) -> bool:
     """Whether somebody is signed in."""
     answer = browser.get("/runs")
-    assert answer.status_code == 200 or (answer.status_code, answer.headers["location"]) == (303, LOGIN)
+    assert answer.status_code == 200 or (answer.status_code, answer.headers["location"]) == (
+        303,
+        LOGIN,
+    )
     return answer.status_code == 200
 
 
-def cookie_of(browser: TestClient, name: str = "holdfast") -> str:
+def cookie_of(browser: TestClient, name: str = "perdure") -> str:
     value = browser.cookies.get(name)
     assert value is not None
     return value
 
 
 def with_cookie(room: Room, cookie: str) -> TestClient:
-    return room.asking(cookie=f"holdfast={cookie}")
+    return room.asking(cookie=f"perdure={cookie}")
 
 
 def test_who_has_a_token_signs_in_and_is_led_to_where_they_wanted_to_go(room: Room) -> None:
     browser = room.asking()
     assert browser.get("/runs").headers["location"] == LOGIN
-    answer = browser.post("/login", data={"csrf": csrf_of(browser, LOGIN), "token": f" {room.token('ann', 'read')}\n", "next": "/runs"})
+    answer = browser.post(
+        "/login",
+        data={
+            "csrf": csrf_of(browser, LOGIN),
+            "token": f" {room.token('ann', 'read')}\n",
+            "next": "/runs",
+        },
+    )
     assert (answer.status_code, answer.headers["location"]) == (303, "/runs")
     assert is_in(browser) and "Sign out" in browser.get("/runs").text
 
@@ -74,7 +84,12 @@ def test_the_cookie_is_for_this_server_alone_and_no_script_reads_it(room: Room) 
     browser = room.asking()
     answer = browser.post("/login", data={"csrf": csrf_of(browser), "token": token})
     name, *flags = answer.headers["set-cookie"].split("; ")
-    assert name.startswith("holdfast=") and sorted(flags) == ["HttpOnly", f"Max-Age={AGE}", "Path=/", "SameSite=lax"]
+    assert name.startswith("perdure=") and sorted(flags) == [
+        "HttpOnly",
+        f"Max-Age={AGE}",
+        "Path=/",
+        "SameSite=lax",
+    ]
     assert "strict-transport-security" not in answer.headers
     payload = cookie_of(browser).split(".")[0]
     told = base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)).decode()
@@ -82,19 +97,31 @@ def test_the_cookie_is_for_this_server_alone_and_no_script_reads_it(room: Room) 
 
 
 def test_behind_an_encrypting_proxy_the_cookie_is_sent_encrypted_only(room: Room) -> None:
-    behind = ProxyHeadersMiddleware(room.app, trusted_hosts="*")  # as uvicorn has it, for proxies on this machine
+    behind = ProxyHeadersMiddleware(
+        room.app, trusted_hosts="*"
+    )  # as uvicorn has it, for proxies on this machine
     browser = room.asking(app=behind, base_url="http://hf.example", x_forwarded_proto="https")
     token = room.token("ann", "read")
     page = browser.get("/login")
     name, *flags = page.headers["set-cookie"].split("; ")
-    assert name.startswith("__Host-holdfast=") and "Secure" in flags and page.headers["strict-transport-security"]
+    assert (
+        name.startswith("__Host-perdure=")
+        and "Secure" in flags
+        and page.headers["strict-transport-security"]
+    )
     headers = {"cookie": name}
     csrf = page.text.partition('name="csrf" value="')[2].partition('"')[0]
-    signed_in = browser.post("/login", data={"csrf": csrf, "token": token}, headers=headers).headers["set-cookie"].split("; ")
+    signed_in = (
+        browser.post("/login", data={"csrf": csrf, "token": token}, headers=headers)
+        .headers["set-cookie"]
+        .split("; ")
+    )
     assert "Secure" in signed_in
     assert browser.get("/runs", headers={"cookie": signed_in[0]}).status_code == 200
     plain = signed_in[0].replace("__Host-", "")
-    assert browser.get("/runs", headers={"cookie": plain}).status_code == 303, "one that was set over http, by whomever, is not taken"
+    assert browser.get("/runs", headers={"cookie": plain}).status_code == 303, (
+        "one that was set over http, by whomever, is not taken"
+    )
 
 
 def test_a_cookie_that_was_changed_in_any_place_is_worthless(room: Room) -> None:
@@ -108,24 +135,35 @@ def test_a_cookie_that_was_changed_in_any_place_is_worthless(room: Room) -> None
         if cookie[place + 1 : place + 2] not in ("", "."):
             assert not is_in(with_cookie(room, cookie[:place] + other + cookie[place + 1 :])), place
     payload, signature = cookie.split(".")
-    for forged in ("", ".", payload, f"{payload}.", f".{signature}", "é", "x" * 5000, f"{signature}.{payload}"):
+    for forged in (
+        "",
+        ".",
+        payload,
+        f"{payload}.",
+        f".{signature}",
+        "é",
+        "x" * 5000,
+        f"{signature}.{payload}",
+    ):
         assert not is_in(with_cookie(room, forged)), forged
 
 
 def test_a_cookie_that_another_key_has_signed_is_worthless(room: Room) -> None:
     token = room.token("ann", "admin")
-    session = Session.new(room.door._clock(), token[3:19])
-    assert is_in(with_cookie(room, Sessions(room.tokens.signing_key()).signed(session)))
-    assert not is_in(with_cookie(room, Sessions("x" * 43).signed(session)))
+    session = WebSession.new(room.authenticator._clock(), token[3:19])
+    assert is_in(with_cookie(room, WebSessions(room.tokens.signing_key()).signed(session)))
+    assert not is_in(with_cookie(room, WebSessions("x" * 43).signed(session)))
 
 
 def test_after_its_time_one_has_to_sign_in_again(room: Room) -> None:
     browser = room.signed_in(room.token("ann", "read"))
-    begun = Sessions(room.tokens.signing_key()).read(cookie_of(browser), room.door._clock())
+    begun = WebSessions(room.tokens.signing_key()).read(
+        cookie_of(browser), room.authenticator._clock()
+    )
     assert begun is not None
     cookie = cookie_of(browser)
     for seconds, good in ((0, True), (AGE - 1, True), (AGE, False), (-1, False)):
-        room.door._clock = lambda seconds=seconds: begun.begun + seconds
+        room.authenticator._clock = lambda seconds=seconds: begun.begun + seconds
         assert is_in(with_cookie(room, cookie)) is good, seconds
 
 
@@ -141,7 +179,10 @@ def test_signing_out_ends_it_in_this_browser_and_elsewhere_for_everybody(room: R
     token = room.token("ann", "read")
     here, there = room.signed_in(token), room.signed_in(token)
     answer = here.post("/logout", data={"csrf": csrf_of(here, "/runs")})
-    assert (answer.status_code, answer.headers["location"]) == (303, "/login") and "Max-Age=0" in answer.headers["set-cookie"]
+    assert (answer.status_code, answer.headers["location"]) == (
+        303,
+        "/login",
+    ) and "Max-Age=0" in answer.headers["set-cookie"]
     assert not is_in(here) and is_in(there)
     room.tokens.sign_everybody_out()
     assert not is_in(there)
@@ -158,9 +199,19 @@ def test_signing_in_begins_a_session_that_nobody_could_have_prepared(room: Room)
 
 def test_nobody_is_led_to_another_server_after_signing_in(room: Room) -> None:
     token = room.token("ann", "read")
-    for elsewhere in ("https://evil.example", "//evil.example", "/\\evil.example", "evil", "/\tx", "javascript:alert(1)", ""):
+    for elsewhere in (
+        "https://evil.example",
+        "//evil.example",
+        "/\\evil.example",
+        "evil",
+        "/\tx",
+        "javascript:alert(1)",
+        "",
+    ):
         browser = room.asking()
-        answer = browser.post("/login", data={"csrf": csrf_of(browser), "token": token, "next": elsewhere})
+        answer = browser.post(
+            "/login", data={"csrf": csrf_of(browser), "token": token, "next": elsewhere}
+        )
         assert (answer.status_code, answer.headers["location"]) == (303, "/"), elsewhere
 
 
@@ -170,13 +221,18 @@ def test_nobody_is_signed_in_by_a_form_of_another_site(room: Room) -> None:
     for headers in ({}, {"origin": "https://evil.example"}, {"sec-fetch-site": "cross-site"}):
         browser = room.asking()
         answer = browser.post("/login", data={"token": token}, headers=headers)
-        assert answer.status_code in (303, 403) and answer.headers.get("location") in (None, "/login")
+        assert answer.status_code in (303, 403) and answer.headers.get("location") in (
+            None,
+            "/login",
+        )
         assert not is_in(browser)
 
 
 def test_a_form_that_is_too_large_is_not_read_to_its_end(room: Room) -> None:
     form = "token=" + "x" * most_bytes(room.client.settings)
-    answer = room.asking().post("/login", content=form, headers={"content-type": "application/x-www-form-urlencoded"})
+    answer = room.asking().post(
+        "/login", content=form, headers={"content-type": "application/x-www-form-urlencoded"}
+    )
     assert answer.status_code == 413
 
 
@@ -186,8 +242,12 @@ def test_a_form_that_is_too_large_is_not_read_to_its_end(room: Room) -> None:
 def change(browser: TestClient, csrf: str | None = None, **headers: str) -> int:
     """A form that changes something, sent."""
     given = {name.replace("_", "-"): value for name, value in headers.items()}
-    answer = browser.post("/theme", data={"theme": "dark"} | ({} if csrf is None else {"csrf": csrf}), headers=given)
-    assert ("holdfast_theme" in answer.headers.get("set-cookie", "")) is (answer.status_code == 303), "it was done, or refused"
+    answer = browser.post(
+        "/theme", data={"theme": "dark"} | ({} if csrf is None else {"csrf": csrf}), headers=given
+    )
+    assert ("perdure_theme" in answer.headers.get("set-cookie", "")) is (
+        answer.status_code == 303
+    ), "it was done, or refused"
     return answer.status_code
 
 
@@ -197,9 +257,21 @@ def test_a_form_without_what_our_pages_carry_changes_nothing(room: Room) -> None
     mine = csrf_of(browser, "/runs")
     assert change(browser, mine) == 303
     assert change(browser, x_csrf_token=mine) == 303, "as a script of ours sends it"
-    for wrong in (None, "", "x", mine[:-1], mine.upper(), mine + "0", csrf_of(other, "/runs"), csrf_of(room.asking()), "é"):
+    for wrong in (
+        None,
+        "",
+        "x",
+        mine[:-1],
+        mine.upper(),
+        mine + "0",
+        csrf_of(other, "/runs"),
+        csrf_of(room.asking()),
+        "é",
+    ):
         assert change(browser, wrong) == 403, wrong
-    assert change(browser, mine, x_csrf_token="x") == 403, "one that is wrong is not made good by another"
+    assert change(browser, mine, x_csrf_token="x") == 403, (
+        "one that is wrong is not made good by another"
+    )
 
 
 def test_what_was_given_to_a_form_before_signing_in_is_no_longer_good(room: Room) -> None:
@@ -224,7 +296,9 @@ def test_a_page_of_another_site_changes_nothing_even_if_it_knew_everything(room:
         assert change(browser, csrf, **elsewhere) == 403, elsewhere
     assert change(browser, csrf, origin="http://localhost") == 303
     assert change(browser, csrf, sec_fetch_site="same-origin", origin="http://localhost") == 303
-    assert change(browser, csrf, sec_fetch_site="same-origin", origin="https://hf.example") == 303, "behind a proxy that renames the host"
+    assert (
+        change(browser, csrf, sec_fetch_site="same-origin", origin="https://hf.example") == 303
+    ), "behind a proxy that renames the host"
 
 
 def test_a_proxys_own_login_does_not_open_a_way_round_what_forms_carry(room: Room) -> None:
@@ -238,7 +312,9 @@ def test_who_shows_a_token_is_nobody_else_and_needs_nothing_more(room: Room) -> 
     token = room.token("bob", "read")
     browser = room.signed_in(room.token("ann", "read"))
     assert change(browser, authorization=f"Bearer {token}") == 303
-    assert browser.get("/runs", headers={"authorization": "Bearer x"}).status_code == 303, "a bad one is not made good by a cookie"
+    assert browser.get("/runs", headers={"authorization": "Bearer x"}).status_code == 303, (
+        "a bad one is not made good by a cookie"
+    )
     assert "bob" in browser.get("/runs", headers={"authorization": f"bearer  {token}"}).text
 
 
@@ -257,5 +333,9 @@ def test_no_secret_is_logged(room: Room, caplog: pytest.LogCaptureFixture) -> No
     is_in(browser)
     room.tokens._store.redis.hset(room.tokens._store.keys.tokens, token[3:19], "{")
     assert room.asking(token).get("/metrics").status_code == 401
-    assert "does not read" in caplog.text
-    assert token[20:] not in caplog.text and room.tokens.signing_key() not in caplog.text and cookie_of(browser) not in caplog.text
+    assert "cannot be read" in caplog.text
+    assert (
+        token[20:] not in caplog.text
+        and room.tokens.signing_key() not in caplog.text
+        and cookie_of(browser) not in caplog.text
+    )

@@ -16,17 +16,24 @@ from pathlib import Path
 
 import pytest
 
-from flows import Command, ControllerExecutorFlow
-from flows.context import RoundContext
-from flows.errors import BadReply, FatalError, OutcomeUnknown, RetryableError, RoundStopped
-from flows.executors.mcp import mcp_commands
-from flows.executors.mcp.background import background
-from flows.executors.mcp.results import ToolFailed
+from perdure import Client, Command, ControllerExecutorFlow, RunStatus
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import BadReply, FatalError, OutcomeUnknown, RetryableError, RoundStopped
+from perdure.flows.executors.mcp import mcp_commands
+from perdure.flows.executors.mcp.event_loop import background
+from perdure.flows.executors.mcp.results import ToolFailed
 from tests.conftest import StartsWorkers
-from tests.support.mcp_servers import TIME, free_port, git_over_http, needs_servers, refusing, servers_of, time_command
+from tests.support.mcp_servers import (
+    TIME,
+    free_port,
+    git_over_http,
+    needs_servers,
+    refusing,
+    servers_of,
+    time_command,
+)
 from tests.support.processes import children, ended
 from tests.support.servers import until
-from worker import Client, RunStatus
 
 pytestmark = needs_servers
 ROOT = Path(__file__).parents[2]
@@ -87,7 +94,10 @@ def unread(port: int) -> int:
 def test_a_tool_is_a_command_with_the_schema_and_words_of_its_server(context: RoundContext) -> None:
     command = time_command()
     schema = command.schema()
-    assert (schema["name"], schema["description"]) == ("time.get_current_time", "Get current time in a specific timezone")
+    assert (schema["name"], schema["description"]) == (
+        "time.get_current_time",
+        "Get current time in a specific timezone",
+    )
     assert schema["parameters"]["required"] == ["timezone"]
     assert command.carry_out(UTC, context)["timezone"] == "UTC"
     # What the tool itself says is told, and is no failure of the round.
@@ -102,14 +112,21 @@ def test_a_tool_is_a_command_with_the_schema_and_words_of_its_server(context: Ro
 
 
 def test_a_description_of_the_flows_own_wins() -> None:
-    [command] = mcp_commands("time", command=TIME, tools={"get_current_time": {"description": "what time it is", "idempotent": True}})
+    [command] = mcp_commands(
+        "time",
+        command=TIME,
+        tools={"get_current_time": {"description": "what time it is", "idempotent": True}},
+    )
     assert command.schema()["description"] == "what time it is" and command.idempotent
 
 
 def test_rounds_at_once_share_a_session(context: RoundContext) -> None:
     command = time_command()
     command.check(UTC)
-    with stopped(the_server()), ThreadPoolExecutor(8) as rounds:  # so that all of them wait at the same time
+    with (
+        stopped(the_server()),
+        ThreadPoolExecutor(8) as rounds,
+    ):  # so that all of them wait at the same time
         asked = [rounds.submit(command.carry_out, UTC, context) for _ in range(8)]
         until(lambda: in_flight() == 8, "eight calls in flight")
         os.kill(the_server(), signal.SIGCONT)
@@ -117,7 +134,9 @@ def test_rounds_at_once_share_a_session(context: RoundContext) -> None:
     assert len(servers_of(os.getpid())) == 1
 
 
-def test_a_round_that_nobody_wants_stops_waiting_and_the_session_lives_on(context: RoundContext) -> None:
+def test_a_round_that_nobody_wants_stops_waiting_and_the_session_lives_on(
+    context: RoundContext,
+) -> None:
     command = time_command()
     command.check(UTC)
     before = the_server()
@@ -133,14 +152,21 @@ def test_a_call_has_a_time_limit_and_the_session_lives_on(context: RoundContext)
     command = time_command(timeout_seconds=0.3)
     command.check(UTC)
     before = the_server()
-    with stopped(before), pytest.raises(OutcomeUnknown, match=r"MCP server 'time' .*'get_current_time': no answer within 0.3 s"):
+    with (
+        stopped(before),
+        pytest.raises(
+            OutcomeUnknown, match=r"MCP server 'time' .*'get_current_time': no answer within 0.3 s"
+        ),
+    ):
         command.carry_out(UTC, context)
     assert time_command().carry_out(UTC, context)["timezone"] == "UTC"
     assert the_server() == before
 
 
 @pytest.mark.slow
-def test_a_server_killed_in_the_middle_of_a_call_is_retryable_and_the_next_attempt_starts_it_anew(context: RoundContext) -> None:
+def test_a_server_killed_in_the_middle_of_a_call_is_retryable_and_the_next_attempt_starts_it_anew(
+    context: RoundContext,
+) -> None:
     command = time_command()
     command.check(UTC)
     before = the_server()
@@ -160,7 +186,10 @@ def test_a_server_that_died_between_calls_costs_no_attempt(context: RoundContext
     command.check(UTC)
     before = the_server()
     os.kill(before, signal.SIGKILL)
-    until(lambda: all(session.ended for session in background._sessions.values()), "the session to notice")
+    until(
+        lambda: all(session.ended for session in background._sessions.values()),
+        "the session to notice",
+    )
     assert command.carry_out(UTC, context)["timezone"] == "UTC"
     assert the_server() != before
 
@@ -169,10 +198,10 @@ def test_a_server_that_died_between_calls_costs_no_attempt(context: RoundContext
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ([*TIME[:-1], "Nowhere/Else"], "it said: Error: invalid --local-timezone"),
+        ([*TIME[:-1], "Nowhere/Else"], "Error: invalid --local-timezone"),
         (["/nowhere/mcp-server"], "No such file"),
         (["false"], "Connection closed"),
-        (["sleep", "1000"], "did not start within its time"),
+        (["sleep", "1000"], "start_seconds"),
     ],
 )
 def test_a_server_that_does_not_start_is_retryable_and_its_last_words_are_told(
@@ -181,7 +210,9 @@ def test_a_server_that_does_not_start_is_retryable_and_its_last_words_are_told(
     [command] = mcp_commands("bad", command=program, tools=["a"], start_seconds=1.5)
     with pytest.raises(RetryableError, match=message) as failed:
         command.carry_out({}, context)
-    assert not isinstance(failed.value, OutcomeUnknown), "nothing was called, so nothing is in doubt"
+    assert not isinstance(failed.value, OutcomeUnknown), (
+        "nothing was called, so nothing is in doubt"
+    )
 
 
 @pytest.mark.slow
@@ -199,38 +230,57 @@ def test_a_round_that_nobody_wants_does_not_wait_for_a_server_to_start() -> None
 
 
 @pytest.mark.slow
-def test_a_program_sees_the_harmless_variables_and_those_declared(context: RoundContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "HOLDFAST_REDIS_URL", "ANYTHING"):
+def test_a_program_sees_the_harmless_variables_and_those_declared(
+    context: RoundContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "PERDURE_REDIS_URL", "ANYTHING"):
         monkeypatch.setenv(name, f"{CANARY}-{name}")
-    [command] = mcp_commands("own", command=TIME, env={"A_TOKEN": "env:ANYTHING", "PLAIN": "text"}, tools=["get_current_time"])
+    [command] = mcp_commands(
+        "own",
+        command=TIME,
+        env={"A_TOKEN": "env:ANYTHING", "PLAIN": "text"},
+        tools=["get_current_time"],
+    )
     before = servers_of(os.getpid())
     command.carry_out(UTC, context)
     [pid] = set(servers_of(os.getpid())) - set(before)
-    seen = dict(item.split("=", 1) for item in Path(f"/proc/{pid}/environ").read_text().split("\0") if item)
+    seen = dict(
+        item.split("=", 1) for item in Path(f"/proc/{pid}/environ").read_text().split("\0") if item
+    )
     assert (seen["A_TOKEN"], seen["PLAIN"]) == (f"{CANARY}-ANYTHING", "text")
-    assert "PATH" in seen and not {"OPENAI_API_KEY", "HOLDFAST_REDIS_URL", "ANYTHING"} & set(seen)
+    assert "PATH" in seen and not {"OPENAI_API_KEY", "PERDURE_REDIS_URL", "ANYTHING"} & set(seen)
 
 
 @pytest.mark.slow
-def test_a_secret_is_in_no_error_no_log_and_no_result(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_secret_is_in_no_error_no_log_and_no_result(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """Also where the server itself says it: on stderr, in an error, in a result."""
     monkeypatch.setenv("ANYTHING", CANARY)
     caplog.set_level(logging.DEBUG)
     shout = "import os, sys; sys.exit('I was given ' + os.environ['A_TOKEN'])"
-    [command] = mcp_commands("loud", command=[sys.executable, "-c", shout], env={"A_TOKEN": "env:ANYTHING"}, tools=["a"])
+    [command] = mcp_commands(
+        "loud", command=[sys.executable, "-c", shout], env={"A_TOKEN": "env:ANYTHING"}, tools=["a"]
+    )
     with pytest.raises(RetryableError, match=r"I was given \[secret\]") as failed:
         command.check({})
     told = [repr(failed.value), repr(failed.value.__cause__), caplog.text]
-    assert "MCP server loud says: I was given [secret]" in caplog.text
+    assert "stderr of MCP server loud: I was given [secret]" in caplog.text
     # The time server repeats a zone that it does not know.
-    [command] = mcp_commands("own", command=TIME, env={"A_TOKEN": "env:ANYTHING"}, tools=["get_current_time"])
+    [command] = mcp_commands(
+        "own", command=TIME, env={"A_TOKEN": "env:ANYTHING"}, tools=["get_current_time"]
+    )
     with pytest.raises(ToolFailed, match=r"\[secret\]") as refused:
         command.carry_out({"timezone": CANARY}, RoundContext("g"))
     assert not any(CANARY in text for text in [*told, repr(refused.value)])
     # And one that it knows, in its result.
     monkeypatch.setenv("ANOTHER", "Europe/Paris")
-    [command] = mcp_commands("own", command=TIME, env={"A_TOKEN": "env:ANOTHER"}, tools=["get_current_time"])
-    assert command.carry_out({"timezone": "Europe/Paris"}, RoundContext("g"))["timezone"] == "[secret]"
+    [command] = mcp_commands(
+        "own", command=TIME, env={"A_TOKEN": "env:ANOTHER"}, tools=["get_current_time"]
+    )
+    assert (
+        command.carry_out({"timezone": "Europe/Paris"}, RoundContext("g"))["timezone"] == "[secret]"
+    )
 
 
 def test_a_service_that_refuses_us_ends_the_run_and_is_sent_what_was_declared(
@@ -238,8 +288,10 @@ def test_a_service_that_refuses_us_ends_the_run_and_is_sent_what_was_declared(
 ) -> None:
     monkeypatch.setenv("ANYTHING", CANARY)
     with refusing(401) as (url, seen):
-        [command] = mcp_commands("docs", url=url, headers={"Authorization": "Bearer env:ANYTHING"}, tools=["a"])
-        with pytest.raises(FatalError, match=r"refuses us \(HTTP 401\)") as failed:
+        [command] = mcp_commands(
+            "docs", url=url, headers={"Authorization": "Bearer env:ANYTHING"}, tools=["a"]
+        )
+        with pytest.raises(FatalError, match=r"HTTP 401") as failed:
             command.carry_out({}, context)
     assert seen and all(headers["authorization"] == f"Bearer {CANARY}" for headers in seen)
     assert CANARY not in repr(failed.value)
@@ -260,7 +312,9 @@ def test_a_service_that_nobody_offers_is_retryable(context: RoundContext) -> Non
 
 
 @pytest.mark.slow
-def test_a_service_is_spoken_to_over_http_and_met_again_after_its_death(context: RoundContext, repository: str) -> None:
+def test_a_service_is_spoken_to_over_http_and_met_again_after_its_death(
+    context: RoundContext, repository: str
+) -> None:
     port = free_port()
     [command] = mcp_commands("git", url=f"http://127.0.0.1:{port}/mcp", tools=["git_log"])
     log = {"repo_path": repository}
@@ -284,8 +338,8 @@ def test_a_service_is_spoken_to_over_http_and_met_again_after_its_death(context:
 
 ASKING = """
 import os, sys, time
-from flows import Command, ControllerExecutorFlow
-from flows.context import RoundContext
+from perdure import Command, ControllerExecutorFlow
+from perdure.flows.context import RoundContext
 from tests.support.mcp_servers import time_command
 command = time_command()
 print(command.carry_out({"timezone": "UTC"}, RoundContext("g"))["timezone"], flush=True)
@@ -296,7 +350,12 @@ print(command.carry_out({"timezone": "UTC"}, RoundContext("g"))["timezone"], flu
 @pytest.mark.parametrize("end", [signal.SIGKILL, None], ids=["killed", "of its own"])
 def test_servers_end_with_the_process_that_started_them(end: signal.Signals | None) -> None:
     wait = "sys.stdin.read()\n"
-    asking = subprocess.Popen([sys.executable, "-c", ASKING + wait], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    asking = subprocess.Popen(
+        [sys.executable, "-c", ASKING + wait],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     assert asking.stdin is not None and asking.stdout is not None
     try:
         assert asking.stdout.readline() == b"UTC\n"
@@ -325,7 +384,14 @@ assert os.waitpid(child, 0)[1] == 0
 assert command.carry_out({"timezone": "UTC"}, RoundContext("g"))["timezone"] == "UTC"
 print("both")
 """
-    done = subprocess.run([sys.executable, "-c", ASKING + forked], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", ASKING + forked],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.stdout == "UTC\nboth\n", done.stderr
 
 
@@ -334,11 +400,23 @@ print("both")
 def test_a_run_asks_for_the_time_and_the_log_of_a_repository(
     client: Client, worker_process: StartsWorkers, pool: str, repository: str
 ) -> None:
-    worker = worker_process("--pool", pool, "--concurrency", "2", HOLDFAST_FLOW_MODULES="tests.support.remote")
-    run = client.wait(client.submit("remote", "when, and what?", {"repository": repository}).id, timeout=60)
+    worker = worker_process(
+        "--pool",
+        pool,
+        "--concurrency",
+        "2",
+        PERDURE_FLOW_MODULES="tests.support.example_flows.mcp_tools",
+    )
+    run = client.wait(
+        client.submit("remote", "when, and what?", {"repository": repository}).id, timeout=60
+    )
     assert run.status is RunStatus.COMPLETED, run.error
     turns = client.transcript(run.id)["history"]
-    assert [turn["command"]["name"] for turn in turns] == ["time.get_current_time", "time.get_current_time", "git.git_log"]
+    assert [turn["command"]["name"] for turn in turns] == [
+        "time.get_current_time",
+        "time.get_current_time",
+        "git.git_log",
+    ]
     assert turns[0]["observation"]["timezone"] == "UTC"
     assert "No time zone found with key Nowhere" in turns[1]["observation"]["error"]
     assert WORDS in turns[2]["observation"]

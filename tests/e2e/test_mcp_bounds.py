@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from flows.context import RoundContext
-from flows.errors import BadReply, FatalError, OutcomeUnknown
-from flows.executors.mcp import mcp_commands
-from flows.executors.mcp.background import background
-from flows.executors.mcp.bounds import MOST_BYTES
-from flows.executors.mcp.results import ToolFailed
-from flows.executors.mcp.tool import Tool
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import BadReply, FatalError, OutcomeUnknown
+from perdure.flows.executors.mcp import mcp_commands
+from perdure.flows.executors.mcp.bounds import MOST_BYTES
+from perdure.flows.executors.mcp.event_loop import background
+from perdure.flows.executors.mcp.results import Tool, ToolFailed
 from tests.support.endless_mcp_server import endless_service
 from tests.support.mcp_servers import needs_servers, servers_of
 from tests.support.servers import until
@@ -62,7 +61,12 @@ def test_a_compressed_answer_is_not_unpacked() -> None:
 
 def test_an_endless_line_of_a_program_ends_its_session() -> None:
     before = peak()
-    [command] = mcp_commands("endless", command=[sys.executable, "-m", "tests.support.endless_mcp_server"], env=HERE, tools=["big"])
+    [command] = mcp_commands(
+        "endless",
+        command=[sys.executable, "-m", "tests.support.endless_mcp_server"],
+        env=HERE,
+        tools=["big"],
+    )
     with pytest.raises(OutcomeUnknown, match="more than 8 MiB"):
         command.carry_out({}, RoundContext("g"))
     assert peak() - before < FACTOR * MOST_BYTES
@@ -88,12 +92,17 @@ QUERY = {"query": "what is the weather in Berlin today and tomorrow"}
     ids=["pattern", "names", "unevaluated", "property names"],
 )
 def test_patterns_of_a_schema_are_left_to_its_server(schema: dict[str, Any]) -> None:
-    Tool("search", "", schema).check({**QUERY, "a fairly long name of a property, with words": ""}, "search")
+    Tool("search", "", schema).check(
+        {**QUERY, "a fairly long name of a property, with words": ""}, "search"
+    )
 
 
 @pytest.mark.timeout(60)
 def test_a_schema_that_nests_into_billions_of_checks_is_refused() -> None:
-    doubled = {str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}, {"$ref": f"#/$defs/{n + 1}"}]} for n in range(40)}
+    doubled = {
+        str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}, {"$ref": f"#/$defs/{n + 1}"}]}
+        for n in range(40)
+    }
     schema = {"$ref": "#/$defs/0", "$defs": {**doubled, "40": {"type": "object"}}}
     with pytest.raises(FatalError, match="too many steps"):
         Tool("search", "", schema).check(QUERY, "search")
@@ -113,7 +122,9 @@ def test_items_are_not_compared_each_with_each() -> None:
 
 def test_what_a_schema_says_otherwise_is_checked_as_before() -> None:
     properties = {f"p{n}": {"type": "integer", "minimum": 0} for n in range(1_000)}
-    tool = Tool("put", "", {"properties": properties, "additionalProperties": False, "required": ["p0"]})
+    tool = Tool(
+        "put", "", {"properties": properties, "additionalProperties": False, "required": ["p0"]}
+    )
     tool.check({f"p{n}": n for n in range(1_000)}, "put")
     with pytest.raises(BadReply, match="'other' was unexpected"):
         tool.check({"p0": 1, "other": 2}, "put")

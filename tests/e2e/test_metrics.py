@@ -9,19 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from perdure import Client
+from perdure.worker.metrics import exposition
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store
+from perdure.worker.store.keys import INDEXES
 from tests.conftest import StartsWorkers
-from tests.support import paying
-from tests.support import rings as rings  # registers
+from tests.support.example_flows import (
+    paying,
+    rings,  # noqa: F401 -- registers flows
+)
 from tests.support.monitor import monitored
+from tests.support.prometheus import promtool, read, scrape
 from tests.support.rabbit import RabbitServer
 from tests.support.runs import claim, commit_end, new_run, pause_here, stop
-from tests.support.scraping import promtool, read, scrape
+from tests.support.runtimes import runtime_of
 from tests.support.servers import CrashableServer, until
-from worker import Client
-from worker.metrics import exposition
-from worker.settings import Settings
-from worker.store import Store
-from worker.store.keys import INDEXES
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = 'a"b\\c\nd{e="f"} 1'
@@ -30,8 +33,8 @@ HOSTILE = 'a"b\\c\nd{e="f"} 1'
 def played(client: Client, *run_ids: str) -> None:
     """Play the first round of each, in this process, and write its figures as the heartbeat would."""
     for run_id in run_ids:
-        client._engine.rounds.play(run_id, 0, 0)
-    client._engine.write_figures()
+        runtime_of(client).rounds.run(run_id, 0, 0)
+    runtime_of(client).write_stats()
 
 
 def test_promtool_finds_nothing_to_complain_of(client: Client) -> None:
@@ -42,23 +45,44 @@ def test_promtool_finds_nothing_to_complain_of(client: Client) -> None:
 
 
 def test_promtool_would_complain() -> None:
-    assert "counter metrics should have" in promtool("check", "metrics", given="# TYPE a counter\na 1\n").stderr
+    assert (
+        "counter metrics should have"
+        in promtool("check", "metrics", given="# TYPE a counter\na 1\n").stderr
+    )
 
 
 def families(text: str) -> set[str]:
     """The names in the table of the documentation, in the alerts, or on the lines of type in what is told."""
-    found = set(re.findall(r"\bholdfast_[a-z_]+", text))
+    found = set(re.findall(r"\bperdure_[a-z_]+", text))
     return {re.sub(r"_(bucket|count|sum)$", "", name) for name in found}
 
 
 def test_the_documentation_lists_what_is_told_and_nothing_else(client: Client) -> None:
-    told = set(families("\n".join(line for line in exposition(client)[0].decode().splitlines() if line.startswith("# TYPE"))))
-    listed = families("\n".join(line for line in (ROOT / "docs" / "metrics.md").read_text("utf-8").splitlines() if line.startswith("|")))
-    assert listed == told | {"holdfast_sweep_age_seconds"}, "that one is told once somebody has swept"
+    told = set(
+        families(
+            "\n".join(
+                line
+                for line in exposition(client)[0].decode().splitlines()
+                if line.startswith("# TYPE")
+            )
+        )
+    )
+    listed = families(
+        "\n".join(
+            line
+            for line in (ROOT / "docs" / "operations" / "metrics.md")
+            .read_text("utf-8")
+            .splitlines()
+            if line.startswith("|")
+        )
+    )
+    assert listed == told | {"perdure_sweep_age_seconds"}, (
+        "that one is told once somebody has swept"
+    )
 
 
 def test_alerts_ask_for_nothing_that_is_not_told() -> None:
-    listed = families((ROOT / "docs" / "metrics.md").read_text("utf-8"))
+    listed = families((ROOT / "docs" / "operations" / "metrics.md").read_text("utf-8"))
     assert families((ROOT / "config" / "prometheus" / "alerts.yml").read_text("utf-8")) <= listed
 
 
@@ -71,12 +95,12 @@ def test_runs_are_told_by_flow_and_status(store: Store, client: Client) -> None:
     commit_end(store, claim(store, "completed"))
     told = scrape(client)
     for status in ("queued", "running", "interrupted", "stopped"):
-        assert told.value("holdfast_runs", flow="ring", status=status) == 1, status
-    assert told.value("holdfast_runs_ended_total", flow="ring", status="completed") == 1
-    assert told.value("holdfast_runs_ended_total", flow="ring", status="errored") == 0
-    assert told.value("holdfast_runs_stopped_total", flow="ring", mode="now") == 1
-    assert told.value("holdfast_runs_submitted_total", flow="ring") == 5
-    assert [told.value("holdfast_runs_listed", index=index) for index in INDEXES] == [2, 1, 1, 1, 0]
+        assert told.value("perdure_runs", flow="ring", status=status) == 1, status
+    assert told.value("perdure_runs_ended_total", flow="ring", status="completed") == 1
+    assert told.value("perdure_runs_ended_total", flow="ring", status="errored") == 0
+    assert told.value("perdure_runs_stopped_total", flow="ring", mode="now") == 1
+    assert told.value("perdure_runs_submitted_total", flow="ring") == 5
+    assert [told.value("perdure_runs_listed", index=index) for index in INDEXES] == [2, 1, 1, 1, 0]
 
 
 def test_rounds_are_told_by_what_came_of_them_with_their_durations(client: Client) -> None:
@@ -84,29 +108,34 @@ def test_rounds_are_told_by_what_came_of_them_with_their_durations(client: Clien
     played(client, *runs)
     told = scrape(client)
     of = {"flow": "ledger", "node": "Controller"}
-    assert told.value("holdfast_rounds_total", **of, outcome="continued") == 1
-    assert told.value("holdfast_rounds_total", **of, outcome="completed") == 1
-    assert told.value("holdfast_round_duration_seconds_count", **of) == 2
-    assert told.value("holdfast_round_duration_seconds_bucket", **of, le="+Inf") == 2
-    assert told.value("holdfast_round_wait_seconds_count", queue="controller") == 2
+    assert told.value("perdure_rounds_total", **of, outcome="continued") == 1
+    assert told.value("perdure_rounds_total", **of, outcome="completed") == 1
+    assert told.value("perdure_round_duration_seconds_count", **of) == 2
+    assert told.value("perdure_round_duration_seconds_bucket", **of, le="+Inf") == 2
+    assert told.value("perdure_round_wait_seconds_count", queue="controller") == 2
 
 
 def test_tokens_and_money_are_told(client: Client, tmp_path: Path) -> None:
     run = client.submit("payer", "3", {"account": str(tmp_path / "account")})
     played(client, run.id)
     told = scrape(client)
-    assert told.value("holdfast_tokens_total", flow="payer", kind="unspecified") == paying.TOKENS
-    assert told.value("holdfast_cost_dollars_total", flow="payer") == pytest.approx(0.01)
+    assert told.value("perdure_tokens_total", flow="payer", kind="unspecified") == paying.TOKENS
+    assert told.value("perdure_cost_dollars_total", flow="payer") == pytest.approx(0.01)
 
 
 def test_queues_are_told_with_the_age_of_the_oldest_message(client: Client) -> None:
     client.submit("ledger", "go", {"rounds": 9})
     client.submit("ledger", "go", {"rounds": 9})
-    until(lambda: (scrape(client).value("holdfast_queue_oldest_seconds", queue="controller") or 0) > 0.05, "the message to grow old")
+    until(
+        lambda: (
+            (scrape(client).value("perdure_queue_oldest_seconds", queue="controller") or 0) > 0.05
+        ),
+        "the message to grow old",
+    )
     told = scrape(client)
-    assert told.value("holdfast_queue_messages", queue="controller") == 2
-    assert told.value("holdfast_queue_pushed_total", queue="controller") == 2
-    assert told.value("holdfast_queue_oldest_seconds", queue="executor") == 0
+    assert told.value("perdure_queue_messages", queue="controller") == 2
+    assert told.value("perdure_queue_pushed_total", queue="controller") == 2
+    assert told.value("perdure_queue_oldest_seconds", queue="executor") == 0
 
 
 def test_a_message_that_is_none_has_no_age(client: Client) -> None:
@@ -118,8 +147,8 @@ def test_a_message_that_is_none_has_no_age(client: Client) -> None:
     for text in (message, "x", "[]", '{"body": "x"}', '{"body": "W10="}', '{"body": "W1tdXQ=="}'):
         redis.lpush(keys.queue("controller"), text)
         told = scrape(client)
-        assert told.value("holdfast_queue_messages", queue="controller") == 1
-        assert told.value("holdfast_queue_oldest_seconds", queue="controller") == 0
+        assert told.value("perdure_queue_messages", queue="controller") == 1
+        assert told.value("perdure_queue_oldest_seconds", queue="controller") == 0
         redis.delete(keys.queue("controller"))
 
 
@@ -128,57 +157,79 @@ def test_what_is_overdue_is_told(client: Client) -> None:
     seconds, _ = client._store.redis.time()
     client._store.redis.zadd(client._store.keys.due, {run.id: (seconds - 100) * 1000})
     told = scrape(client)
-    assert told.value("holdfast_due_runs") == 1
-    assert 100 <= (told.value("holdfast_due_oldest_seconds") or 0) < 160
+    assert told.value("perdure_due_runs") == 1
+    assert 100 <= (told.value("perdure_due_oldest_seconds") or 0) < 160
 
 
 def test_workers_are_told_by_role_and_state(client: Client) -> None:
     now = client._store.time()
     for name, at, info in (
         ("one", now, {"role": "executor", "concurrency": 4, "rounds": 3, "flows": {"mine": {}}}),
-        ("two", now, {"role": "executor", "concurrency": 4, "rounds": 1, "draining": True, "flows": {}}),
-        ("gone", now - 60_000, {"role": "executor", "concurrency": 4, "rounds": 4, "flows": {"theirs": {}}}),
+        (
+            "two",
+            now,
+            {"role": "executor", "concurrency": 4, "rounds": 1, "draining": True, "flows": {}},
+        ),
+        (
+            "gone",
+            now - 60_000,
+            {"role": "executor", "concurrency": 4, "rounds": 4, "flows": {"theirs": {}}},
+        ),
     ):
         client._store.announce(name, info, at, 0)
     told = scrape(client)
-    states = [told.value("holdfast_workers", role="executor", state=state) for state in ("playing", "draining", "silent")]
+    states = [
+        told.value("perdure_workers", role="executor", state=state)
+        for state in ("playing", "draining", "silent")
+    ]
     assert states == [1, 1, 1]
-    assert told.value("holdfast_worker_slots", role="executor") == 8
-    assert told.value("holdfast_rounds_in_flight", role="executor") == 4
-    assert told.value("holdfast_runs_submitted_total", flow="mine") == 0, "what living workers play is told before it happens"
-    assert told.value("holdfast_runs_submitted_total", flow="theirs") is None
+    assert told.value("perdure_worker_slots", role="executor") == 8
+    assert told.value("perdure_rounds_in_flight", role="executor") == 4
+    assert told.value("perdure_runs_submitted_total", flow="mine") == 0, (
+        "what living workers play is told before it happens"
+    )
+    assert told.value("perdure_runs_submitted_total", flow="theirs") is None
 
 
 def test_paused_flows_and_dead_letters_are_told(client: Client) -> None:
     client._store.pauses.add("mine")
     client._store.redis.lpush(client._store.keys.dead_letters, "a", "b")
     told = scrape(client)
-    assert told.value("holdfast_flow_paused", flow="mine") == 1
-    assert told.value("holdfast_dead_letters") == 2
+    assert told.value("perdure_flow_paused", flow="mine") == 1
+    assert told.value("perdure_dead_letters") == 2
 
 
 def test_a_hostile_name_of_a_flow_stays_a_label(store: Store, client: Client) -> None:
     new_run(store, fields={"flow": HOSTILE})
     store.redis.hset(store.keys.metrics, json.dumps(["rounds", HOSTILE, "n\n", "continued"]), 1)
     told = scrape(client)
-    assert told.value("holdfast_runs", flow=HOSTILE, status="queued") == 1
-    assert told.value("holdfast_rounds_total", flow=HOSTILE, node="n\n", outcome="continued") == 1
+    assert told.value("perdure_runs", flow=HOSTILE, status="queued") == 1
+    assert told.value("perdure_rounds_total", flow=HOSTILE, node="n\n", outcome="continued") == 1
     assert promtool("check", "metrics", given=told.text).stderr == ""
 
 
 def test_bytes_that_are_no_text_are_told_all_the_same(store: Store, client: Client) -> None:
     store.redis.hset(store.keys.queues, b"runs:queued:\xff\xfe", 1)  # type: ignore[arg-type]
     store.redis.hset(store.keys.paused, b"\xff", "{}")  # type: ignore[arg-type]
-    assert scrape(client).values("holdfast_runs", status="queued") == 1
+    assert scrape(client).values("perdure_runs", status="queued") == 1
 
 
 DAMAGED = ["x", "", "-1", "nan", "inf", "1e400", "9" * 400, "٣"]
 
 
 @pytest.mark.parametrize("text", DAMAGED)
-def test_a_damaged_figure_is_left_out_and_the_others_are_told(store: Store, client: Client, text: str) -> None:
+def test_a_damaged_figure_is_left_out_and_the_others_are_told(
+    store: Store, client: Client, text: str
+) -> None:
     new_run(store)
-    for name in ("runs:queued:other", "runs:queued", "runs", "moves:freed:other", f"{store.keys.queue('executor')}:pushed", "swept_at"):
+    for name in (
+        "runs:queued:other",
+        "runs:queued",
+        "runs",
+        "moves:freed:other",
+        f"{store.keys.queue('executor')}:pushed",
+        "swept_at",
+    ):
         store.redis.hset(store.keys.queues, name, text)
     figures = [
         ["rounds", "other", "n", "x"],
@@ -192,8 +243,8 @@ def test_a_damaged_figure_is_left_out_and_the_others_are_told(store: Store, clie
     for name in [*map(json.dumps, figures), "x", "{}", "[" * 5_000]:
         store.redis.hset(store.keys.metrics, name, text)
     told = scrape(client)
-    assert told.value("holdfast_runs", flow="ring", status="queued") == 1
-    assert told.values("holdfast_runs", flow="other") == told.values("holdfast_rounds_total") == 0
+    assert told.value("perdure_runs", flow="ring", status="queued") == 1
+    assert told.values("perdure_runs", flow="other") == told.values("perdure_rounds_total") == 0
 
 
 def test_a_scrape_reads_the_same_however_many_runs_there_are(store: Store, client: Client) -> None:
@@ -211,23 +262,32 @@ def test_a_scrape_reads_the_same_however_many_runs_there_are(store: Store, clien
 
 
 @pytest.mark.slow
-def test_where_the_broker_is_another_server_lengths_come_from_it(server: CrashableServer, rabbit: RabbitServer, prefix: str) -> None:
+def test_where_the_broker_is_another_server_lengths_come_from_it(
+    server: CrashableServer, rabbit: RabbitServer, prefix: str
+) -> None:
     settings = Settings(redis_url=server.url, broker_url=rabbit.url, prefix=prefix)
     with closing(Client(settings=settings)) as client:
         client.submit("ledger", "go", {"rounds": 9})
-        until(lambda: scrape(client).value("holdfast_queue_messages", queue="controller") == 1, "the message")
+        until(
+            lambda: scrape(client).value("perdure_queue_messages", queue="controller") == 1,
+            "the message",
+        )
         told = scrape(client)
-        assert told.value("holdfast_broker_up") == 1
-        assert told.value("holdfast_queue_oldest_seconds", queue="controller") is None, "nobody can tell"
+        assert told.value("perdure_broker_up") == 1
+        assert told.value("perdure_queue_oldest_seconds", queue="controller") is None, (
+            "nobody can tell"
+        )
 
 
-def test_a_broker_that_does_not_answer_is_told_and_its_queues_are_not(server: CrashableServer, prefix: str, tmp_path: Path) -> None:
+def test_a_broker_that_does_not_answer_is_told_and_its_queues_are_not(
+    server: CrashableServer, prefix: str, tmp_path: Path
+) -> None:
     settings = Settings(redis_url=server.url, broker_url=f"unix://{tmp_path}/nobody", prefix=prefix)
     with closing(Client(settings=settings)) as client:
         told = scrape(client)
-        assert told.value("holdfast_broker_up") == 0
-        assert told.value("holdfast_queue_messages", queue="controller") is None
-        assert told.value("holdfast_due_runs") == 0
+        assert told.value("perdure_broker_up") == 0
+        assert told.value("perdure_queue_messages", queue="controller") is None
+        assert told.value("perdure_due_runs") == 0
 
 
 def test_prometheus_may_ask_for_the_other_format(client: Client) -> None:
@@ -237,26 +297,35 @@ def test_prometheus_may_ask_for_the_other_format(client: Client) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", ["threads", "solo", "prefork"])
-def test_a_worker_writes_its_figures_while_it_works_and_when_it_leaves(client: Client, worker_process: StartsWorkers, pool: str) -> None:
+def test_a_worker_writes_its_figures_while_it_works_and_when_it_leaves(
+    client: Client, worker_process: StartsWorkers, pool: str
+) -> None:
     """The beat is a minute apart, so what is told at the end was written by a worker that left in good order."""
     busy = worker_process("-P", pool, "-c", "2")
     client.wait(client.submit("ledger", "go", {"rounds": 6}).id, 30)
-    until(lambda: scrape(client).values("holdfast_rounds_total", flow="ledger") == 6, "the figures of the beat")
-    assert scrape(client).values("holdfast_worker_slots") == 2
+    until(
+        lambda: scrape(client).values("perdure_rounds_total", flow="ledger") == 6,
+        "the figures of the beat",
+    )
+    assert scrape(client).values("perdure_worker_slots") == 2
     busy.terminate()
     busy.process.wait(30)
-    leaving = worker_process("-P", pool, "-c", "2", HOLDFAST_HEARTBEAT_SECONDS="60", HOLDFAST_LEASE_SECONDS="300")
+    leaving = worker_process(
+        "-P", pool, "-c", "2", PERDURE_HEARTBEAT_SECONDS="60", PERDURE_LEASE_SECONDS="300"
+    )
     client.wait(client.submit("ledger", "go", {"rounds": 6}).id, 30)
-    assert scrape(client).values("holdfast_rounds_total", flow="ledger") == 6
+    assert scrape(client).values("perdure_rounds_total", flow="ledger") == 6
     leaving.terminate()
     leaving.process.wait(30)
     told = scrape(client)
-    assert told.values("holdfast_rounds_total", flow="ledger", outcome="continued") == 10
-    assert told.values("holdfast_rounds_total", flow="ledger", outcome="completed") == 2
+    assert told.values("perdure_rounds_total", flow="ledger", outcome="continued") == 10
+    assert told.values("perdure_rounds_total", flow="ledger", outcome="completed") == 2
 
 
 @pytest.mark.slow
-def test_a_killed_worker_shows_in_the_metrics(client: Client, worker_process: StartsWorkers) -> None:
+def test_a_killed_worker_shows_in_the_metrics(
+    client: Client, worker_process: StartsWorkers
+) -> None:
     doomed = worker_process()
     run = client.submit("ledger", "go", {"rounds": 2, "seconds": 2})
     until(lambda: client.get(run.id).details.get("owner") is not None, "the claim")
@@ -264,17 +333,20 @@ def test_a_killed_worker_shows_in_the_metrics(client: Client, worker_process: St
     worker_process()
     client.wait(run.id, 60)
     told = scrape(client)
-    assert told.value("holdfast_recoveries_total", flow="ledger", kind="freed") == 1
-    assert told.value("holdfast_runs_ended_total", flow="ledger", status="completed") == 1
-    assert told.value("holdfast_runs", flow="ledger", status="running") == 0
+    assert told.value("perdure_recoveries_total", flow="ledger", kind="freed") == 1
+    assert told.value("perdure_runs_ended_total", flow="ledger", status="completed") == 1
+    assert told.value("perdure_runs", flow="ledger", status="running") == 0
 
 
 def test_the_route_answers_as_prometheus_asks(client: Client) -> None:
     from starlette.testclient import TestClient
 
-    from worker.web import create_app
+    from perdure.worker.web import create_app
 
     with TestClient(create_app(client.settings, client), base_url="http://localhost") as browser:
         answer = browser.get("/metrics")
-        assert answer.status_code == 200 and answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
-        assert read(answer.text).value("holdfast_broker_up") == 1
+        assert (
+            answer.status_code == 200
+            and answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        )
+        assert read(answer.text).value("perdure_broker_up") == 1

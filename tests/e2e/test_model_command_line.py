@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from perdure.worker.settings import Settings
 from tests.support.chat_server import ChatServer, Says, chat_server
 from tests.support.command_line import CommandLine, wait_for_line
-from worker.settings import Settings
 
-SCRIPT = [Says("I look.", [("list_files", {})]), Says("", [("finish", {"answer": "nothing there"})])]
+SCRIPT = [
+    Says("I look.", [("list_files", {})]),
+    Says("", [("finish", {"answer": "nothing there"})]),
+]
 
 
 @pytest.mark.slow
@@ -19,10 +22,13 @@ SCRIPT = [Says("I look.", [("list_files", {})]), Says("", [("finish", {"answer":
 def test_up_with_the_url_of_a_server_plays_react(tmp_path: Path) -> None:
     work = tmp_path / "workspace"
     work.mkdir()
-    holdfast = CommandLine(tmp_path, HOLDFAST_WORKSPACE=str(work))
-    with chat_server(SCRIPT) as chat, holdfast.running("up", "--no-server", "--model-url", chat.url) as up:
+    perdure = CommandLine(tmp_path, PERDURE_WORKSPACE=str(work))
+    with (
+        chat_server(SCRIPT) as chat,
+        perdure.running("up", "--no-server", "--model-url", chat.url) as up,
+    ):
         wait_for_line(up, "worker ready")
-        done = holdfast("submit", "react", "What is there?", "--watch")
+        done = perdure("submit", "react", "What is there?", "--watch")
         assert done.code == 0 and "nothing there" in done.out + done.err, done
         assert [each.body["model"] for each in chat.play.asked] == ["scripted", "scripted"]
         up.send_signal(signal.SIGINT)  # killed, it would leave its server behind
@@ -31,11 +37,24 @@ def test_up_with_the_url_of_a_server_plays_react(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_a_worker_is_told_model_and_url_by_flags_and_so_are_its_processes(tmp_path: Path, settings: Settings) -> None:
-    holdfast = CommandLine(tmp_path, settings, HOLDFAST_WORKSPACE=str(tmp_path), HOLDFAST_MODEL="not-this-one")
+def test_a_worker_is_told_model_and_url_by_flags_and_so_are_its_processes(
+    tmp_path: Path, settings: Settings
+) -> None:
+    perdure = CommandLine(
+        tmp_path, settings, PERDURE_WORKSPACE=str(tmp_path), PERDURE_MODEL="not-this-one"
+    )
     with chat_server(SCRIPT) as chat:
-        with holdfast.worker("--pool", "prefork", "--concurrency", "1", "--model", "llama3:8b", "--model-url", chat.url):
-            done = holdfast("submit", "react", "What is there?", "--watch")
+        with perdure.worker(
+            "--pool",
+            "prefork",
+            "--concurrency",
+            "1",
+            "--model",
+            "llama3:8b",
+            "--model-url",
+            chat.url,
+        ):
+            done = perdure("submit", "react", "What is there?", "--watch")
         assert done.code == 0, done
         assert asked_models(chat) == ["llama3:8b"] * 2 and chat.named == 0
 
@@ -46,9 +65,17 @@ def asked_models(chat: ChatServer) -> list[str]:
 
 @pytest.mark.slow
 def test_a_url_or_a_key_that_will_not_do_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    holdfast = CommandLine(tmp_path)
-    for words, told in ((("--model-url", "localhost:11434"), "model_url"), (("--model", ""), "model")):
-        done = holdfast("worker", *words)
+    perdure = CommandLine(tmp_path)
+    for words, told in (
+        (("--model-url", "localhost:11434"), "model_url"),
+        (("--model", ""), "model"),
+    ):
+        done = perdure("worker", *words)
         assert done.code == 2 and told in done.err, done
-    done = holdfast("worker", variables={"HOLDFAST_MODEL_KEY": "sk-canary-0123456789"})
-    assert done.code == 2 and "model_key" in done.err and "env:NAME" in done.err and "canary" not in done.err + done.out
+    done = perdure("worker", variables={"PERDURE_MODEL_KEY": "sk-canary-0123456789"})
+    assert (
+        done.code == 2
+        and "model_key" in done.err
+        and "env:NAME" in done.err
+        and "canary" not in done.err + done.out
+    )

@@ -19,16 +19,16 @@ from uuid import uuid4
 import pytest
 from celery import Celery, chain, chord, signature
 
-from tests.support.mortal import Player
+from perdure import AsyncClient, Client, Conflict, InvalidInput
+from perdure.worker.app import broker_url, engine_of, make_app
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store
+from tests.support.kill_points import Player
 from tests.support.servers import CrashableServer, server, until
 from tests.support.workers import ROOT, workers
-from worker import AsyncClient, Client, Conflict, InvalidInput
-from worker.app import broker_url, engine_of, make_app
-from worker.settings import Settings
-from worker.store import Store
 
-LISTED = "tests.support.theirs.listed"
-SOON = {"HOLDFAST_SWEEP_SECONDS": "0.5"}
+LISTED = "tests.support.apps.theirs.listed"
+SOON = {"PERDURE_SWEEP_SECONDS": "0.5"}
 
 
 def waiting(store: Store, queue: str) -> list[Any]:
@@ -39,7 +39,11 @@ def waiting(store: Store, queue: str) -> list[Any]:
 
 @pytest.fixture
 def settings(server: CrashableServer, prefix: str) -> Settings:
-    return Settings(redis_url=server.url, prefix=prefix, flow_modules=("tests.support.rings", "tests.support.mortal"))
+    return Settings(
+        redis_url=server.url,
+        prefix=prefix,
+        flow_modules=("tests.support.example_flows.rings", "tests.support.kill_points"),
+    )
 
 
 @pytest.fixture
@@ -59,12 +63,16 @@ def to(queue: str, *args: Any, **options: Any) -> Any:
     return signature("somebodys.task", args=args, options={"queue": queue}, **options)
 
 
-def test_each_kind_of_end_calls_with_what_became_of_the_run(client: Client, settings: Settings, calls: str, real: Store) -> None:
+def test_each_kind_of_end_calls_with_what_became_of_the_run(
+    client: Client, settings: Settings, calls: str, real: Store
+) -> None:
     with workers(1, settings, "--concurrency", "2", **SOON):
         on_end = to(calls, "own")
         done = client.submit("ledger", "g", {"rounds": 2}, labels={"team": "a"}, on_end=on_end)
         bad = client.submit("trouble", "g", {"kind": "fatal", "times": 1}, on_end=dict(on_end))
-        gone = client.submit("ledger", "g", {"rounds": 2}, not_before=3600, on_end=json.dumps(on_end))
+        gone = client.submit(
+            "ledger", "g", {"rounds": 2}, not_before=3600, on_end=json.dumps(on_end)
+        )
         client.request_stop(gone.id)
         until(lambda: len(waiting(real, calls)) == 3, "three calls", 40)
         told: dict[str, Mapping[str, Any]] = {}
@@ -75,33 +83,51 @@ def test_each_kind_of_end_calls_with_what_became_of_the_run(client: Client, sett
             "run_id": done.id, "flow": "ledger", "status": "completed", "finished": True, "answer": [0, 1],
             "output": client.get(done.id).output, "error": None, "labels": {"team": "a"}, "epoch": 0,
         }  # fmt: skip
-        assert told[bad.id]["status"] == "errored" and told[bad.id]["error"] == client.get(bad.id).error
+        assert (
+            told[bad.id]["status"] == "errored"
+            and told[bad.id]["error"] == client.get(bad.id).error
+        )
         assert told[gone.id]["status"] == "stopped" and told[gone.id]["answer"] is None
         until(lambda: not real.redis.exists(real.keys.endings), "all to be struck off", 10)
 
 
-def test_an_immutable_signature_gets_its_own_arguments_alone(client: Client, settings: Settings, calls: str, real: Store) -> None:
+def test_an_immutable_signature_gets_its_own_arguments_alone(
+    client: Client, settings: Settings, calls: str, real: Store
+) -> None:
     with workers(1, settings):
         client.submit("ledger", "g", {"rounds": 1}, on_end=to(calls, 1, 2, immutable=True))
         until(lambda: waiting(real, calls) == [[1, 2]], "the call", 20)
 
 
-def test_a_run_that_is_retried_calls_at_each_of_its_ends(client: Client, settings: Settings, calls: str, real: Store) -> None:
+def test_a_run_that_is_retried_calls_at_each_of_its_ends(
+    client: Client, settings: Settings, calls: str, real: Store
+) -> None:
     with workers(1, settings):
         run = client.submit("trouble", "g", {"kind": "fatal", "times": 1}, on_end=to(calls))
         until(lambda: len(waiting(real, calls)) == 1, "the first call", 20)
         client.retry(run.id)
         until(lambda: len(waiting(real, calls)) == 2, "the second", 20)
-        assert [(told["status"], told["epoch"]) for [told] in waiting(real, calls)] == [("errored", 0), ("completed", 1)]
+        assert [(told["status"], told["epoch"]) for [told] in waiting(real, calls)] == [
+            ("errored", 0),
+            ("completed", 1),
+        ]
 
 
 @pytest.mark.parametrize(("point", "most"), [("ended", 1), ("called", 2)])
 def test_a_worker_may_die_between_the_end_and_the_call(
-    client: Client, settings: Settings, calls: str, real: Store, tmp_path: Path, point: str, most: int
+    client: Client,
+    settings: Settings,
+    calls: str,
+    real: Store,
+    tmp_path: Path,
+    point: str,
+    most: int,
 ) -> None:
     player = Player(settings)
     try:
-        run = client.submit("mortal", "g", {"ledger": str(tmp_path / "ledger"), "policy": "tell"}, on_end=to(calls))
+        run = client.submit(
+            "mortal", "g", {"ledger": str(tmp_path / "ledger"), "policy": "tell"}, on_end=to(calls)
+        )
         assert player.play(run.id, point)[1], "it was to die"
     finally:
         player.close()
@@ -118,16 +144,27 @@ def test_a_call_that_names_no_queue_is_told_by_a_worker_that_knows_none_and_stay
     run = client.submit("ledger", "g", {"rounds": 1}, on_end=signature("somebodys.task"))
     client.request_stop(run.id)
     engine = engine_of(make_app(settings))
-    with closing(engine), caplog.at_level(logging.ERROR, "holdfast.calls"):
-        engine.calls.make(run.id, 0)
+    with closing(engine), caplog.at_level(logging.ERROR, "perdure.calls"):
+        engine.callbacks.make(run.id, 0)
     assert "names no queue" in caplog.text and run.id in caplog.text
     assert real.redis.zrange(real.keys.endings, 0, -1) == [f"{run.id} 0"]
 
 
 @pytest.mark.parametrize(
-    "wrong", ["no json", "[]", {}, {"task": ""}, {"task": "t", "args": [object()]}, {"task": "t", "args": ["a" * 20_000]}, 7]
+    "wrong",
+    [
+        "no json",
+        "[]",
+        {},
+        {"task": ""},
+        {"task": "t", "args": [object()]},
+        {"task": "t", "args": ["a" * 20_000]},
+        7,
+    ],
 )
-def test_what_is_no_signature_is_refused_and_nothing_is_stored(client: Client, real: Store, wrong: Any) -> None:
+def test_what_is_no_signature_is_refused_and_nothing_is_stored(
+    client: Client, real: Store, wrong: Any
+) -> None:
     with pytest.raises(InvalidInput, match="on_end"):
         client.submit("ledger", "g", {"rounds": 1}, on_end=wrong)
     assert not real.redis.keys(f"{real.keys.prefix}:run:*")
@@ -135,7 +172,12 @@ def test_what_is_no_signature_is_refused_and_nothing_is_stored(client: Client, r
 
 def test_who_is_called_is_part_of_what_was_submitted(client: Client, calls: str) -> None:
     first = client.submit("ledger", "g", {"rounds": 1}, idempotency_key="k", on_end=to(calls, 1))
-    assert client.submit("ledger", "g", {"rounds": 1}, idempotency_key="k", on_end=json.dumps(to(calls, 1))).id == first.id
+    assert (
+        client.submit(
+            "ledger", "g", {"rounds": 1}, idempotency_key="k", on_end=json.dumps(to(calls, 1))
+        ).id
+        == first.id
+    )
     for other in (None, to(calls, 2)):
         with pytest.raises(Conflict):
             client.submit("ledger", "g", {"rounds": 1}, idempotency_key="k", on_end=other)
@@ -164,19 +206,38 @@ def own_server() -> Iterator[CrashableServer]:
 
 @pytest.fixture
 def theirs(own_server: CrashableServer, tmp_path: Path) -> Iterator[tuple[Client, Celery]]:
-    """A worker of somebody's app with Holdfast on it; a client of its runs, and their app as others publish with it."""
-    broker = broker_url(own_server.url).replace("holdfast+socket", "redis+socket")
-    settings = Settings(redis_url=own_server.url, prefix=f"t{uuid4().hex[:8]}", flow_modules=("tests.support.rings",))
-    bare = {name: text for name, text in os.environ.items() if not name.startswith(("HOLDFAST_", "CELERY_"))}
+    """A worker of somebody's app with Perdure on it; a client of its runs, and their app as others publish with it."""
+    broker = broker_url(own_server.url).replace("perdure+socket", "redis+socket")
+    settings = Settings(
+        redis_url=own_server.url,
+        prefix=f"t{uuid4().hex[:8]}",
+        flow_modules=("tests.support.example_flows.rings",),
+    )
+    bare = {
+        name: text
+        for name, text in os.environ.items()
+        if not name.startswith(("PERDURE_", "CELERY_"))
+    }
     named = {
         "THEIRS_BROKER": broker,
         "THEIRS_RESULTS": broker,
-        "HOLDFAST_PREFIX": settings.prefix,
-        "HOLDFAST_FLOW_MODULES": "tests.support.rings",
+        "PERDURE_PREFIX": settings.prefix,
+        "PERDURE_FLOW_MODULES": "tests.support.example_flows.rings",
     }
     with (tmp_path / "said").open("w") as said:
         process = subprocess.Popen(
-            [sys.executable, "-m", "celery", "-A", "tests.support.theirs", "worker", "-P", "threads", "-c", "2"],
+            [
+                sys.executable,
+                "-m",
+                "celery",
+                "-A",
+                "tests.support.apps.theirs",
+                "worker",
+                "-P",
+                "threads",
+                "-c",
+                "2",
+            ],
             cwd=ROOT,
             env={**bare, **named, **SOON, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.DEVNULL,
@@ -194,16 +255,25 @@ def theirs(own_server: CrashableServer, tmp_path: Path) -> Iterator[tuple[Client
 
 
 def _chained(app: Celery) -> Any:
-    return chain(app.signature(LISTED, args=("first",)), app.signature(LISTED, args=("second",)), app=app)
+    return chain(
+        app.signature(LISTED, args=("first",)), app.signature(LISTED, args=("second",)), app=app
+    )
 
 
 def _chord(app: Celery) -> Any:
-    return chord([app.signature(LISTED, args=(text,)) for text in "ab"], app.signature(LISTED, args=("then",)), app=app)
+    return chord(
+        [app.signature(LISTED, args=(text,)) for text in "ab"],
+        app.signature(LISTED, args=("then",)),
+        app=app,
+    )
 
 
 @pytest.mark.parametrize(
     ("canvas", "come"),
-    [(_chained, lambda run: [[run, "first"], "second"]), (_chord, lambda run: [[[run, "a"], [run, "b"]], "then"])],
+    [
+        (_chained, lambda run: [[run, "first"], "second"]),
+        (_chord, lambda run: [[[run, "a"], [run, "b"]], "then"]),
+    ],
     ids=["chain", "chord"],
 )
 def test_on_a_teams_app_a_canvas_follows(
@@ -211,7 +281,9 @@ def test_on_a_teams_app_a_canvas_follows(
 ) -> None:
     client, app = theirs
     made = canvas(app)
-    last = made.tasks[-1] if "tasks" in made.kwargs and made["subtask_type"] == "chain" else made.body
+    last = (
+        made.tasks[-1] if "tasks" in made.kwargs and made["subtask_type"] == "chain" else made.body
+    )
     last.set(task_id=f"last-{uuid4().hex}")
     run = client.submit("ledger", "g", {"rounds": 1}, on_end=made)
     told = app.AsyncResult(last.options["task_id"]).get(60)
@@ -220,4 +292,6 @@ def test_on_a_teams_app_a_canvas_follows(
 
 
 def _dicts(value: Any) -> list[Any]:
-    return [found for each in value for found in _dicts(each)] if isinstance(value, list) else [value]
+    return (
+        [found for each in value for found in _dicts(each)] if isinstance(value, list) else [value]
+    )

@@ -7,12 +7,22 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
-from tests.support.room import Room, csrf_of, room_on
+from perdure.worker.web import Caller, Scope
+from perdure.worker.web.auth.origin import is_loopback
+from tests.support.in_process_server import Room, csrf_of, room_on
 from tests.support.servers import CrashableServer
-from worker.web import Caller, Scope
-from worker.web.access.origin import is_loopback
 
-GOOD = {"localhost", "localhost:8787", "LOCALHOST", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8787", "127.1.2.3", "localhost."}
+GOOD = {
+    "localhost",
+    "localhost:8787",
+    "LOCALHOST",
+    "127.0.0.1",
+    "127.0.0.1:1",
+    "[::1]",
+    "[::1]:8787",
+    "127.1.2.3",
+    "localhost.",
+}
 BAD = {
     "evil.example", "evil.example:8787", "localhost.evil.example", "127.0.0.1.evil.example", "10.0.0.1", "[::2]", "0.0.0.0", "", "[",
     "127.0.0.1@evil.example", "evil.example#localhost", "[::ffff:10.0.0.1]",
@@ -34,7 +44,9 @@ def room(shared: Room) -> Room:
 
 def asked(who: TestClient, method: str = "GET", **headers: str) -> int:
     return who.request(
-        method, "/metrics" if method == "GET" else "/theme", headers={k.replace("_", "-"): v for k, v in headers.items()}
+        method,
+        "/metrics" if method == "GET" else "/theme",
+        headers={k.replace("_", "-"): v for k, v in headers.items()},
     ).status_code
 
 
@@ -50,18 +62,31 @@ def test_it_answers_to_this_machines_own_names_alone(room: Room, host: str) -> N
     assert host in GOOD or "no tokens" in answer.text
 
 
-@pytest.mark.parametrize("address", ["10.0.0.7", "192.168.1.2", "2001:db8::1", "0.0.0.0", "/run/holdfast.sock", "::ffff:10.0.0.7"])
-def test_who_does_not_come_over_loopback_is_asked_for_a_token_however_he_calls_it(room: Room, address: str) -> None:
-    base = f"http://[{address}]" if ":" in address else f"http://{address.replace('/', '.').strip('.')}"
+@pytest.mark.parametrize(
+    "address",
+    ["10.0.0.7", "192.168.1.2", "2001:db8::1", "0.0.0.0", "/run/perdure.sock", "::ffff:10.0.0.7"],
+)
+def test_who_does_not_come_over_loopback_is_asked_for_a_token_however_he_calls_it(
+    room: Room, address: str
+) -> None:
+    base = (
+        f"http://[{address}]"
+        if ":" in address
+        else f"http://{address.replace('/', '.').strip('.')}"
+    )
     assert room.asking(base_url=base, host="localhost").get("/metrics").status_code == 401
 
 
-@pytest.mark.parametrize("header", ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"])
+@pytest.mark.parametrize(
+    "header", ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip"]
+)
 def test_who_comes_through_a_proxy_is_asked_for_a_token(room: Room, header: str) -> None:
     assert room.asking().get("/metrics", headers={header: "127.0.0.1"}).status_code == 401
 
 
-def test_the_first_token_closes_it_at_the_next_request_and_the_last_one_that_goes_opens_it(room: Room) -> None:
+def test_the_first_token_closes_it_at_the_next_request_and_the_last_one_that_goes_opens_it(
+    room: Room,
+) -> None:
     who = room.asking()
     assert asked(who) == 200
     token = room.token("ann", "read")
@@ -97,7 +122,9 @@ def test_a_program_needs_nothing(room: Room) -> None:
         {"sec_fetch_mode": "navigate"},
     ],
 )
-def test_what_a_browser_may_have_sent_carries_what_only_our_pages_know(room: Room, mark: dict[str, str]) -> None:
+def test_what_a_browser_may_have_sent_carries_what_only_our_pages_know(
+    room: Room, mark: dict[str, str]
+) -> None:
     assert asked(room.asking(), "POST", **mark) in (400, 403)
     browser = room.asking()
     csrf = csrf_of(browser)
@@ -105,13 +132,18 @@ def test_what_a_browser_may_have_sent_carries_what_only_our_pages_know(room: Roo
         assert asked(browser, "POST", x_csrf_token=csrf, **mark) in (303, 400, 422)
 
 
-@pytest.mark.parametrize("elsewhere", [{"origin": "https://evil.example"}, {"origin": "null"}, {"sec_fetch_site": "cross-site"}])
+@pytest.mark.parametrize(
+    "elsewhere",
+    [{"origin": "https://evil.example"}, {"origin": "null"}, {"sec_fetch_site": "cross-site"}],
+)
 def test_a_page_of_another_site_changes_nothing(room: Room, elsewhere: dict[str, str]) -> None:
     browser = room.asking()
     csrf = csrf_of(browser)
     assert asked(browser, "POST", x_csrf_token=csrf) == 303
     assert asked(browser, "POST", x_csrf_token=csrf, **elsewhere) == 403
-    assert asked(browser, **elsewhere) == 200, "looking changes nothing, and no other site can read what it is shown"
+    assert asked(browser, **elsewhere) == 200, (
+        "looking changes nothing, and no other site can read what it is shown"
+    )
 
 
 def test_what_one_browsers_pages_carry_is_no_good_in_another(room: Room) -> None:
@@ -121,7 +153,10 @@ def test_what_one_browsers_pages_carry_is_no_good_in_another(room: Room) -> None
 
 
 def test_an_app_of_ones_own_says_who_asks(room: Room) -> None:
-    room = Room(room.client, caller=lambda request: Caller(request.headers["x-user"], frozenset({Scope.READ})))
+    room = Room(
+        room.client,
+        caller=lambda request: Caller(request.headers["x-user"], frozenset({Scope.READ})),
+    )
     assert "mia" in room.asking(x_user="mia", base_url="http://hf.example").get("/runs").text
     assert asked(room.asking(x_user="mia"), "POST", origin="https://evil.example") == 403
     browser = room.asking(x_user="mia")
@@ -132,5 +167,18 @@ def test_loopback_is_told_from_everything_else() -> None:
     good = ("localhost", "127.0.0.1", "127.255.0.9", "::1", "[::1]", "::ffff:127.0.0.1")
     assert all(map(is_loopback, good))
     assert not any(
-        map(is_loopback, ("", "0.0.0.0", "::", "10.0.0.1", "128.0.0.1", "example.org", "127.1", "2130706433", "::ffff:10.0.0.1"))
+        map(
+            is_loopback,
+            (
+                "",
+                "0.0.0.0",
+                "::",
+                "10.0.0.1",
+                "128.0.0.1",
+                "example.org",
+                "127.1",
+                "2130706433",
+                "::ffff:10.0.0.1",
+            ),
+        )
     )

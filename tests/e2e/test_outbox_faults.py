@@ -10,10 +10,10 @@ import pytest
 import redis
 from celery import Celery
 
+from perdure import Settings, install
+from perdure.worker.app import engine_of, make_app
+from perdure.worker.messaging.outbox import CONNECTIONS, OutboxPublisher
 from tests.support.servers import CrashableServer, available_binaries, server
-from worker import Settings, install
-from worker.app import engine_of, make_app
-from worker.outbox import CONNECTIONS, Outbox
 
 STATE = "redis://localhost:1/0"  # never asked
 
@@ -24,9 +24,9 @@ def broker() -> Iterator[CrashableServer]:
         yield running
 
 
-def outbox_of(settings: Settings) -> Outbox:
-    found = engine_of(make_app(settings)).dispatcher
-    assert isinstance(found, Outbox)
+def outbox_of(settings: Settings) -> OutboxPublisher:
+    found = engine_of(make_app(settings)).publisher
+    assert isinstance(found, OutboxPublisher)
     return found
 
 
@@ -35,33 +35,53 @@ def waiting(broker: CrashableServer, queue: str) -> int:
         return int(asked.llen(queue))
 
 
-def test_a_damaged_message_keeps_no_other_from_being_published(broker: CrashableServer, prefix: str) -> None:
+def test_a_damaged_message_keeps_no_other_from_being_published(
+    broker: CrashableServer, prefix: str
+) -> None:
     outbox = outbox_of(Settings(redis_url=STATE, broker_url=broker.url, prefix=prefix))
     good = outbox.message("controller", "r", 0, 0)
-    for damaged in ("", "no JSON", "{}", "[]", "null", good.text.replace('"body"', '"bad"'), good.text.replace("base64", "\udcff")):
-        outbox.hand_over([(good.queue, damaged), (good.queue, good.text)])
+    for damaged in (
+        "",
+        "no JSON",
+        "{}",
+        "[]",
+        "null",
+        good.text.replace('"body"', '"bad"'),
+        good.text.replace("base64", "\udcff"),
+    ):
+        outbox.publish([(good.queue, damaged), (good.queue, good.text)])
     outbox.close()
     assert waiting(broker, good.queue) >= 7
 
 
-def test_an_idle_connection_that_broke_costs_no_message(broker: CrashableServer, prefix: str) -> None:
+def test_an_idle_connection_that_broke_costs_no_message(
+    broker: CrashableServer, prefix: str
+) -> None:
     outbox = outbox_of(Settings(redis_url=STATE, broker_url=broker.url, prefix=prefix))
     message = outbox.message("controller", "r", 0, 0)
-    outbox.hand_over([(message.queue, message.text)])
+    outbox.publish([(message.queue, message.text)])
     broker.restart()
     before = waiting(broker, message.queue)
-    outbox.hand_over([(message.queue, message.text)] * 3)
+    outbox.publish([(message.queue, message.text)] * 3)
     outbox.close()
     assert waiting(broker, message.queue) == before + 3
 
 
-def test_who_waited_for_others_that_found_the_broker_silent_does_not_try_it_again(prefix: str) -> None:
+def test_who_waited_for_others_that_found_the_broker_silent_does_not_try_it_again(
+    prefix: str,
+) -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
-        outbox = outbox_of(Settings(redis_url=STATE, broker_url=f"redis://127.0.0.1:{silent.getsockname()[1]}/0", prefix=prefix))
+        outbox = outbox_of(
+            Settings(
+                redis_url=STATE,
+                broker_url=f"redis://127.0.0.1:{silent.getsockname()[1]}/0",
+                prefix=prefix,
+            )
+        )
         message = outbox.message("controller", "r", 0, 0)
         with ThreadPoolExecutor(4 * CONNECTIONS) as rounds:
             for _ in range(4 * CONNECTIONS):
-                rounds.submit(outbox.hand_over, [(message.queue, message.text)])
+                rounds.submit(outbox.publish, [(message.queue, message.text)])
         silent.setblocking(False)
         tries = 0
         while True:
@@ -76,13 +96,16 @@ def test_who_waited_for_others_that_found_the_broker_silent_does_not_try_it_agai
 
 @pytest.mark.parametrize("as_list", [True, False])
 def test_brokers_to_fail_over_between_are_all_tried(prefix: str, as_list: bool) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone, socket.create_server(("127.0.0.1", 0)) as there:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as gone,
+        socket.create_server(("127.0.0.1", 0)) as there,
+    ):
         urls = [f"redis://127.0.0.1:{each.getsockname()[1]}/0" for each in (gone, there)]
         gone.close()
         app = Celery("theirs", set_as_current=False)
         app.conf.broker_url = urls if as_list else ";".join(urls)
-        outbox = engine_of(install(app, Settings(redis_url=STATE, prefix=prefix))).dispatcher
+        outbox = engine_of(install(app, Settings(redis_url=STATE, prefix=prefix))).publisher
         message = outbox.message("controller", "r", 0, 0)
-        outbox.hand_over([(message.queue, message.text)])
+        outbox.publish([(message.queue, message.text)])
         there.setblocking(False)
         there.accept()[0].close()  # raises BlockingIOError where nobody came

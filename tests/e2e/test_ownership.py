@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
-from tests.support.room import Room, room_on
+from perdure import RunExists
+from perdure.worker.web import Caller, Scope
+from perdure.worker.web.auth import AuthorizedClient
+from tests.support.in_process_server import Room, room_on
 from tests.support.servers import CrashableServer
-from worker import RunExists
-from worker.web import Caller, Scope
-from worker.web.access import Permitted
 
 API = "/api/v1"
 PERSON = ("read", "submit", "answer", "stop")
@@ -46,7 +46,9 @@ def root(room: Room) -> TestClient:
 
 def submitted(who: TestClient, **given: object) -> str:
     headers = {"idempotency-key": str(key)} if (key := given.pop("key", None)) else {}
-    answer = who.post(f"{API}/runs", json={"flow": "countdown", "goal": "g", **given}, headers=headers)
+    answer = who.post(
+        f"{API}/runs", json={"flow": "countdown", "goal": "g", **given}, headers=headers
+    )
     assert answer.status_code == 201, answer.text
     return str(answer.json()["id"])
 
@@ -65,7 +67,9 @@ def test_several_tokens_of_one_name_are_one_person(room: Room, ann: TestClient) 
     assert room.asking(room.token("ann", "read")).get(f"{API}/runs/{run_id}").status_code == 200
 
 
-def test_lists_inboxes_and_pages_show_ones_own(ann: TestClient, bob: TestClient, root: TestClient) -> None:
+def test_lists_inboxes_and_pages_show_ones_own(
+    ann: TestClient, bob: TestClient, root: TestClient
+) -> None:
     mine, theirs = submitted(ann), submitted(bob)
     asks, they_ask = (submitted(who, interrupt_before=["Controller"]) for who in (ann, bob))
     for status in (None, "queued", "interrupted"):
@@ -73,12 +77,24 @@ def test_lists_inboxes_and_pages_show_ones_own(ann: TestClient, bob: TestClient,
         assert found <= {mine, asks} and found
     assert ids(root.get(f"{API}/runs")) == {mine, theirs, asks, they_ask}
     assert [each["run_id"] for each in ann.get(f"{API}/inbox").json()["waiting"]] == [asks]
-    for path in ("/runs", "/inbox", "/stuck", "/fleet", f"{API}/stuck", f"{API}/workers", f"{API}/queues", f"{API}/flows", "/metrics"):
+    for path in (
+        "/runs",
+        "/inbox",
+        "/stuck",
+        "/fleet",
+        f"{API}/stuck",
+        f"{API}/workers",
+        f"{API}/queues",
+        f"{API}/flows",
+        "/metrics",
+    ):
         text = ann.get(path).text
         assert theirs not in text and they_ask not in text, path
 
 
-def test_a_cursor_that_somebody_else_was_given_leads_to_nobody_elses_runs(ann: TestClient, bob: TestClient, root: TestClient) -> None:
+def test_a_cursor_that_somebody_else_was_given_leads_to_nobody_elses_runs(
+    ann: TestClient, bob: TestClient, root: TestClient
+) -> None:
     mine = {submitted(ann, interrupt_before=["Controller"]) for _ in range(3)}
     for _ in range(3):
         submitted(bob, interrupt_before=["Controller"])
@@ -90,10 +106,15 @@ def test_a_cursor_that_somebody_else_was_given_leads_to_nobody_elses_runs(ann: T
         answer = ann.get(f"{API}/runs", params={"cursor": cursor})
         assert answer.status_code == 422 or ids(answer) <= mine
     for cursor in cursors["inbox"]:
-        assert {each["run_id"] for each in ann.get(f"{API}/inbox", params={"cursor": cursor}).json()["waiting"]} <= mine
+        assert {
+            each["run_id"]
+            for each in ann.get(f"{API}/inbox", params={"cursor": cursor}).json()["waiting"]
+        } <= mine
 
 
-def test_what_is_done_to_many_is_done_to_ones_own(room: Room, ann: TestClient, bob: TestClient) -> None:
+def test_what_is_done_to_many_is_done_to_ones_own(
+    room: Room, ann: TestClient, bob: TestClient
+) -> None:
     mine, theirs = submitted(ann), submitted(bob)
     told = ann.post(f"{API}/stops", json={"flow": "countdown"}).json()
     assert [receipt["run_id"] for receipt in told] == [mine]
@@ -104,36 +125,70 @@ def test_what_is_done_to_many_is_done_to_ones_own(room: Room, ann: TestClient, b
 def test_an_idempotency_key_is_its_owners(room: Room, ann: TestClient, bob: TestClient) -> None:
     mine, theirs = submitted(ann, key="nightly"), submitted(bob, key="nightly", goal="another")
     assert mine != theirs
-    assert submitted(ann, key="nightly") == mine and submitted(bob, key="nightly", goal="another") == theirs
-    assert bob.post(f"{API}/runs", json={"flow": "countdown", "goal": "g"}, headers={"idempotency-key": "nightly"}).status_code == 409
+    assert (
+        submitted(ann, key="nightly") == mine
+        and submitted(bob, key="nightly", goal="another") == theirs
+    )
+    assert (
+        bob.post(
+            f"{API}/runs",
+            json={"flow": "countdown", "goal": "g"},
+            headers={"idempotency-key": "nightly"},
+        ).status_code
+        == 409
+    )
     assert submitted(bob, key="ann/nightly") not in (mine, theirs)
 
 
 def test_an_empty_idempotency_key_is_refused_and_not_passed_over(room: Room) -> None:
-    permitted = Permitted(room.client, Caller("ann", frozenset({Scope.SUBMIT})))
+    permitted = AuthorizedClient(room.client, Caller("ann", frozenset({Scope.SUBMIT})))
     with pytest.raises(Exception, match="idempotency_key"):
         permitted.submit("countdown", "g", idempotency_key="")
 
 
-def test_who_knows_anothers_run_id_and_nonce_is_not_shown_the_run(ann: TestClient, bob: TestClient, room: Room) -> None:
+def test_who_knows_anothers_run_id_and_nonce_is_not_shown_the_run(
+    ann: TestClient, bob: TestClient, room: Room
+) -> None:
     nonce = "a1" * 8
-    assert submitted(ann, run_id="r", nonce=nonce, goal="secret") == "r" == submitted(ann, run_id="r", nonce=nonce, goal="secret")
-    answer = bob.post(f"{API}/runs", json={"flow": "countdown", "goal": "g", "run_id": "r", "nonce": nonce})
+    assert (
+        submitted(ann, run_id="r", nonce=nonce, goal="secret")
+        == "r"
+        == submitted(ann, run_id="r", nonce=nonce, goal="secret")
+    )
+    answer = bob.post(
+        f"{API}/runs", json={"flow": "countdown", "goal": "g", "run_id": "r", "nonce": nonce}
+    )
     assert answer.status_code == 409 and "secret" not in answer.text
     with pytest.raises(RunExists):
-        Permitted(room.client, Caller("bob", frozenset({Scope.SUBMIT}))).submit("countdown", "g", run_id="r", nonce=nonce)
+        AuthorizedClient(room.client, Caller("bob", frozenset({Scope.SUBMIT}))).submit(
+            "countdown", "g", run_id="r", nonce=nonce
+        )
 
 
-def test_a_run_of_nobody_is_seen_by_administrators_alone(room: Room, ann: TestClient, root: TestClient) -> None:
+def test_a_run_of_nobody_is_seen_by_administrators_alone(
+    room: Room, ann: TestClient, root: TestClient
+) -> None:
     run_id = room.client.submit("countdown", "g").id
-    assert ann.get(f"{API}/runs/{run_id}").status_code == 404 and root.get(f"{API}/runs/{run_id}").status_code == 200
+    assert (
+        ann.get(f"{API}/runs/{run_id}").status_code == 404
+        and root.get(f"{API}/runs/{run_id}").status_code == 200
+    )
 
 
-def test_ones_own_damaged_run_is_told_as_damaged(room: Room, ann: TestClient, bob: TestClient) -> None:
+def test_ones_own_damaged_run_is_told_as_damaged(
+    room: Room, ann: TestClient, bob: TestClient
+) -> None:
     run_id = submitted(ann)
     room.client._store.redis.hset(room.client._store.keys.run(run_id), "step", "x")
-    assert ann.get(f"{API}/runs/{run_id}").status_code == 409 and ann.get(f"{API}/runs/{run_id}/why").status_code == 200
-    assert bob.get(f"{API}/runs/{run_id}").status_code == bob.get(f"{API}/runs/{run_id}/why").status_code == 404
+    assert (
+        ann.get(f"{API}/runs/{run_id}").status_code == 409
+        and ann.get(f"{API}/runs/{run_id}/why").status_code == 200
+    )
+    assert (
+        bob.get(f"{API}/runs/{run_id}").status_code
+        == bob.get(f"{API}/runs/{run_id}/why").status_code
+        == 404
+    )
 
 
 def test_what_is_not_even_a_run_is_not_there(room: Room, ann: TestClient) -> None:

@@ -10,16 +10,25 @@ from typing import Any
 
 import pytest
 
-from tests.support import thinking as thinking  # it registers flows
-from tests.support.asking import ASKED
+from perdure import (
+    Client,
+    Conflict,
+    DamagedRun,
+    InvalidInput,
+    InvalidTransition,
+    RunStatus,
+    Settings,
+    Stale,
+)
+from perdure.worker.cli.commands.resume import asked_for_approval
+from perdure.worker.cli.main import run as perdure
+from perdure.worker.domain.record import Record
 from tests.support.command_line import CommandLine
+from tests.support.example_flows import thinking  # noqa: F401 -- registers its flows
+from tests.support.pending_interrupts import ASKED
 from tests.support.runs import claim, hash_of, pause_here
 from tests.support.servers import until
 from tests.support.workers import WorkerProcess
-from worker import Client, Conflict, DamagedRun, InvalidInput, InvalidTransition, RunStatus, Settings, Stale
-from worker.cli.main import run as holdfast
-from worker.cli.resume import asked_for_approval
-from worker.record import Record
 
 #: What the run in a test is given to spend.
 LIMITS = {"tokens": 2_000, "money": 0.5}
@@ -37,7 +46,13 @@ def again(client: Client, kind: str, run_id: str = "r", **changed: str) -> None:
     granted = claim(client._store, run_id, known=("countdown",))
     asked = ASKED[kind]
     data = {} if asked["data"] is None else {"i_data": json.dumps(asked["data"])}
-    fields = {"i_kind": asked["kind"], "i_reason": asked["reason"], "i_default": "null", **data, **changed}
+    fields = {
+        "i_kind": asked["kind"],
+        "i_reason": asked["reason"],
+        "i_default": "null",
+        **data,
+        **changed,
+    }
     assert pause_here(client._store, granted, **fields) == ("ok", "interrupted")
 
 
@@ -47,13 +62,20 @@ def stored(client: Client, run_id: str = "r") -> Record:
     return record
 
 
-def test_the_inbox_holds_what_waits_for_people_those_that_waited_longest_first(client: Client) -> None:
+def test_the_inbox_holds_what_waits_for_people_those_that_waited_longest_first(
+    client: Client,
+) -> None:
     names = ["c", "a", "d", "b"]
     for run_id in sorted(names):
         client.submit("countdown", "x", run_id=run_id)
     for run_id in names:
         again(client, "question", run_id)
-        until(lambda run_id=run_id: client._store.time() > int(hash_of(client._store, run_id)["updated_at"]), "the next millisecond")  # type: ignore[misc]
+        until(
+            lambda run_id=run_id: (
+                client._store.time() > int(hash_of(client._store, run_id)["updated_at"])
+            ),
+            "the next millisecond",
+        )  # type: ignore[misc]
     client.submit("countdown", "x", run_id="e")
     assert [waiting.run_id for waiting in client.inbox()] == names
     pages = [client.inbox(3), client.inbox(3, client.inbox(3).cursor)]
@@ -75,7 +97,9 @@ def test_a_page_of_the_inbox_goes_on_where_it_ended_though_runs_have_left(client
     assert len(client.inbox(5, cursor)) == 2
 
 
-def test_a_run_that_was_stopped_while_the_inbox_was_read_is_not_in_it(client: Client, settings: Settings) -> None:
+def test_a_run_that_was_stopped_while_the_inbox_was_read_is_not_in_it(
+    client: Client, settings: Settings
+) -> None:
     class Meanwhile(Client):
         def _interrupted(self, submitted_by: str | None) -> list[tuple[int, str]]:
             found = super()._interrupted(submitted_by)
@@ -89,15 +113,33 @@ def test_a_run_that_was_stopped_while_the_inbox_was_read_is_not_in_it(client: Cl
 
 
 def test_budgets_given_at_submission_are_stored_over_the_flows_own(client: Client) -> None:
-    run = client.submit("thinker", "x", {"notes": 1, "tokens": 1}, run_id="r", budgets={"tokens": 5, "commands.note": 2})
-    assert run.details["budgets"] == {"tokens": 5, "money": 1.0, "commands.note": 2} and "spent" not in run.details
+    run = client.submit(
+        "thinker",
+        "x",
+        {"notes": 1, "tokens": 1},
+        run_id="r",
+        budgets={"tokens": 5, "commands.note": 2},
+    )
+    assert (
+        run.details["budgets"] == {"tokens": 5, "money": 1.0, "commands.note": 2}
+        and "spent" not in run.details
+    )
     assert stored(client).budgets == run.details["budgets"]
     assert client.flows()["thinker"]["budgets"] == {"tokens": 10_000, "money": 1.0}
     assert "budgets" not in hash_of(client._store, client.submit("countdown", "x").id)
 
 
 @pytest.mark.parametrize(
-    "budgets", [{"token": 5}, {"tokens": 0}, {"tokens": True}, {"tokens": 10**400}, {"tokens": float("nan")}, [5], {5: 5}]
+    "budgets",
+    [
+        {"token": 5},
+        {"tokens": 0},
+        {"tokens": True},
+        {"tokens": 10**400},
+        {"tokens": float("nan")},
+        [5],
+        {5: 5},
+    ],
 )
 def test_a_budget_that_is_none_is_refused_and_nothing_stored(client: Client, budgets: Any) -> None:
     with pytest.raises(InvalidInput, match="budgets"):
@@ -107,23 +149,35 @@ def test_a_budget_that_is_none_is_refused_and_nothing_stored(client: Client, bud
 
 def test_budgets_are_part_of_what_an_idempotency_key_stands_for(client: Client) -> None:
     first = client.submit("countdown", "x", idempotency_key="k", budgets={"tokens": 5})
-    assert client.submit("countdown", "x", idempotency_key="k", budgets={"tokens": 5}).id == first.id
+    assert (
+        client.submit("countdown", "x", idempotency_key="k", budgets={"tokens": 5}).id == first.id
+    )
     for other in ({"tokens": 6}, None):
         with pytest.raises(Conflict):
             client.submit("countdown", "x", idempotency_key="k", budgets=other)
-    assert client.submit("countdown", "x", idempotency_key="n").id == client.submit("countdown", "x", idempotency_key="n", budgets={}).id
+    assert (
+        client.submit("countdown", "x", idempotency_key="n").id
+        == client.submit("countdown", "x", idempotency_key="n", budgets={}).id
+    )
 
 
-def test_more_is_added_to_the_limits_of_a_run_that_waits_and_its_content_stays_sound(client: Client) -> None:
+def test_more_is_added_to_the_limits_of_a_run_that_waits_and_its_content_stays_sound(
+    client: Client,
+) -> None:
     asking(client, "budget")
     run = client.resume("r", add={"tokens": 1_000, "money": 0.25})
-    assert run.status is RunStatus.RUNNING and run.details["budgets"] == {"tokens": 3_000, "money": 0.75} == stored(client).budgets
-    assert [event.data for event in client.events("r", follow=False) if event.type == "resumed"] == [
-        {"added": {"tokens": 1_000, "money": 0.25}}
-    ]
+    assert (
+        run.status is RunStatus.RUNNING
+        and run.details["budgets"] == {"tokens": 3_000, "money": 0.75} == stored(client).budgets
+    )
+    assert [
+        event.data for event in client.events("r", follow=False) if event.type == "resumed"
+    ] == [{"added": {"tokens": 1_000, "money": 0.25}}]
 
 
-def test_more_for_a_stopped_run_whose_budget_was_exhausted_lets_it_go_on_and_it_asks_no_more(client: Client) -> None:
+def test_more_for_a_stopped_run_whose_budget_was_exhausted_lets_it_go_on_and_it_asks_no_more(
+    client: Client,
+) -> None:
     asking(client, "budget")
     client.request_stop("r")
     assert client.resume("r").status is RunStatus.INTERRUPTED, "without more it asks again"
@@ -142,15 +196,20 @@ def test_more_may_come_with_an_answer_or_for_a_run_that_was_stopped(client: Clie
 @pytest.mark.parametrize(
     ("add", "words"),
     [
-        ({"cycles": 5}, "no limit of 'cycles'.*it has: money, tokens"),
+        ({"cycles": 5}, "no budget 'cycles' to raise.*it has: money, tokens"),
         ({"token": 5}, "did you mean 'tokens'"),
         ({"tokens": -5}, "above 0"),
-        ({"tokens": 100}, "would stop here again with a limit of 2,100; add more than 100: .*--add tokens=2000"),
+        (
+            {"tokens": 100},
+            "would stop here again with a limit of 2,100; add more than 100: .*--add tokens=2000",
+        ),
         ({}, "would stop here again"),
         ({"tokens": 1e15}, "above 0"),
     ],
 )
-def test_what_cannot_be_added_is_refused_and_the_run_stays_as_it_is(client: Client, add: dict[str, float], words: str) -> None:
+def test_what_cannot_be_added_is_refused_and_the_run_stays_as_it_is(
+    client: Client, add: dict[str, float], words: str
+) -> None:
     asking(client, "budget")
     before = hash_of(client._store)
     with pytest.raises(InvalidInput, match=words):
@@ -165,7 +224,9 @@ def test_a_run_that_runs_gets_no_more(client: Client) -> None:
     assert stored(client).budgets == LIMITS
 
 
-def test_raising_a_budget_does_not_vouch_for_content_that_was_damaged_before(client: Client) -> None:
+def test_raising_a_budget_does_not_vouch_for_content_that_was_damaged_before(
+    client: Client,
+) -> None:
     asking(client, "budget")
     client._store.redis.hset(client._store.keys.run("r"), "goal", "another")
     with pytest.raises(DamagedRun, match="digest"):
@@ -189,23 +250,35 @@ def test_of_many_who_add_at_once_one_does_and_the_others_are_told(client: Client
     assert stored(client).budgets == {"tokens": 3_000, "money": 0.5}
 
 
-def test_a_charge_that_comes_between_the_look_and_the_resume_is_not_lost(client: Client, settings: Settings) -> None:
+def test_a_charge_that_comes_between_the_look_and_the_resume_is_not_lost(
+    client: Client, settings: Settings
+) -> None:
     asking(client, "budget")
 
     class Late(Client):
         def _message(self, record: Record, epochs: int) -> str:
-            self._store.redis.hset(self._store.keys.run("r"), mapping={"spent": '{"tokens":1}', "digest": "of that"})
+            self._store.redis.hset(
+                self._store.keys.run("r"), mapping={"spent": '{"tokens":1}', "digest": "of that"}
+            )
             return super()._message(record, epochs)
 
     late = Late(settings=settings)
     with pytest.raises(Stale):
         late.resume("r", add={"tokens": 1_000})
     late.close()
-    assert hash_of(client._store)["spent"] == '{"tokens":1}' and hash_of(client._store)["budgets"] == '{"money":0.5,"tokens":2000}'
+    assert (
+        hash_of(client._store)["spent"] == '{"tokens":1}'
+        and hash_of(client._store)["budgets"] == '{"money":0.5,"tokens":2000}'
+    )
 
 
-@pytest.mark.parametrize(("kind", "good"), [("approval", {"edit": {"path": "a"}}), ("in_doubt", {"tell": "it has happened"})])
-def test_an_answer_that_is_none_is_refused_before_it_is_sent(client: Client, kind: str, good: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "good"),
+    [("approval", {"edit": {"path": "a"}}), ("in_doubt", {"tell": "it has happened"})],
+)
+def test_an_answer_that_is_none_is_refused_before_it_is_sent(
+    client: Client, kind: str, good: Any
+) -> None:
     asking(client, kind)
     for answer in ("maybe", {"approve": "yes", "x": 1}, 5, None):
         with pytest.raises(InvalidInput, match=r"run r.*expected"):
@@ -215,7 +288,9 @@ def test_an_answer_that_is_none_is_refused_before_it_is_sent(client: Client, kin
 
 
 def test_why_tells_a_count_of_commands_as_a_whole_number(client: Client) -> None:
-    asking(client, "budget", i_data=json.dumps({"budget": "commands.buy", "limit": 2, "spent": 2.0}))
+    asking(
+        client, "budget", i_data=json.dumps({"budget": "commands.buy", "limit": 2, "spent": 2.0})
+    )
     assert "commands.buy is exhausted: 2 of 2 are spent" in client.why("r").sentence
 
 
@@ -227,10 +302,13 @@ def test_an_answer_that_names_its_question_answers_no_other(client: Client) -> N
     with pytest.raises(Stale):
         client.resume("r", "approve", interrupt=seen.id)
     again(client, "approval")
-    with pytest.raises(Stale, match="look at it again"):
+    with pytest.raises(Stale, match="no open interrupt"):
         client.resume("r", "approve", interrupt=seen.id)
     [now] = client.inbox()
-    assert now.id != seen.id and client.resume("r", "approve", interrupt=now.id).status is RunStatus.RUNNING
+    assert (
+        now.id != seen.id
+        and client.resume("r", "approve", interrupt=now.id).status is RunStatus.RUNNING
+    )
 
 
 @pytest.mark.parametrize(
@@ -238,9 +316,12 @@ def test_an_answer_that_names_its_question_answers_no_other(client: Client) -> N
     [
         ("approval", "approval of remove {"),
         ("in_doubt", "--answer '\"retry\"'"),
-        ("budget", "2,100 of 2,000 are spent. To let it go on with as much again: holdfast resume r --add tokens=2000"),
-        ("pause", "let it go on: holdfast resume r"),
-        ("question", "holdfast resume r --answer JSON"),
+        (
+            "budget",
+            "2,100 of 2,000 are spent. To continue with as much again: perdure resume r --add tokens=2000",
+        ),
+        ("pause", "let it continue: perdure resume r"),
+        ("question", "perdure resume r --answer JSON"),
     ],
 )
 def test_why_names_the_command_that_answers(client: Client, kind: str, told: str) -> None:
@@ -252,15 +333,19 @@ def test_why_names_the_command_that_answers(client: Client, kind: str, told: str
 @pytest.fixture
 def here(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command line in this process, on the test's server."""
-    monkeypatch.setenv("HOLDFAST_REDIS_URL", str(settings.redis_url))
-    monkeypatch.setenv("HOLDFAST_PREFIX", settings.prefix)
+    monkeypatch.setenv("PERDURE_REDIS_URL", str(settings.redis_url))
+    monkeypatch.setenv("PERDURE_PREFIX", settings.prefix)
 
 
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("kind", "arguments", "words"),
     [
-        ("question", ["--approve"], "--approve answers an approval; run r asks: which of the two?. Answer it: holdfast resume r --answer"),
+        (
+            "question",
+            ["--approve"],
+            "--approve answers an approval; run r asks: which of the two?. To answer: perdure resume r --answer",
+        ),
         ("budget", ["--refuse"], "--refuse answers an approval; run r asks: its budget is spent"),
         ("pause", ["--edit", "{}"], "--edit answers an approval"),
         ("approval", ["--approve", "--refuse", "no"], "two answers"),
@@ -270,7 +355,7 @@ def here(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
         ("approval", [], 'expected "approve"'),
         ("budget", ["--add", "tokens"], "KEY=VALUE"),
         ("budget", ["--add", "tokens=many"], "expects a number"),
-        ("budget", ["--add", "cycles=1"], "no limit of 'cycles'"),
+        ("budget", ["--add", "cycles=1"], "no budget 'cycles'"),
         ("budget", [], "add more than 100"),
     ],
 )
@@ -279,7 +364,7 @@ def test_an_answer_that_does_not_fit_is_a_usage_error_and_changes_nothing(
 ) -> None:
     asking(client, kind)
     before = hash_of(client._store)
-    assert holdfast(["resume", "r", *arguments]) == 2
+    assert perdure(["resume", "r", *arguments]) == 2
     assert words in capsys.readouterr().err and hash_of(client._store) == before
 
 
@@ -294,31 +379,44 @@ def test_an_answer_that_does_not_fit_is_a_usage_error_and_changes_nothing(
         (["--answer", '{"refuse": "no"}'], {"refuse": "no"}),
     ],
 )
-def test_an_approval_is_answered_from_the_command_line(client: Client, arguments: list[str], answer: Any) -> None:
+def test_an_approval_is_answered_from_the_command_line(
+    client: Client, arguments: list[str], answer: Any
+) -> None:
     asking(client, "approval")
-    assert holdfast(["resume", "r", *arguments, "--interrupt", "0:9"]) == 8, "it asks something else"
-    assert holdfast(["resume", "r", *arguments]) == 0
+    assert perdure(["resume", "r", *arguments, "--interrupt", "0:9"]) == 8, "it asks something else"
+    assert perdure(["resume", "r", *arguments]) == 0
     assert json.loads(hash_of(client._store)["i_answer"]) == answer
 
 
-def test_an_approval_from_the_command_line_names_the_question_that_was_looked_at(client: Client) -> None:
+def test_an_approval_from_the_command_line_names_the_question_that_was_looked_at(
+    client: Client,
+) -> None:
     asking(client, "approval")
     assert asked_for_approval(client, "r", "--approve", None) == "0:0"
     assert asked_for_approval(client, "r", "--approve", "9:9") == "9:9"
 
 
 @pytest.mark.usefixtures("here")
-def test_the_inbox_is_plain_lines_in_a_pipe_and_a_document_on_demand(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_inbox_is_plain_lines_in_a_pipe_and_a_document_on_demand(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
     for kind in ASKED:
         asking(client, kind, kind)
-    assert holdfast(["inbox"]) == 0
+    assert perdure(["inbox"]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert [(row[0], row[1], row[2]) for row in rows] == [(kind, "countdown", kind) for kind in ASKED] and {len(row) for row in rows} == {7}
+    assert [(row[0], row[1], row[2]) for row in rows] == [
+        (kind, "countdown", kind) for kind in ASKED
+    ] and {len(row) for row in rows} == {7}
     [approval] = [row for row in rows if row[2] == "approval"]
-    assert approval[5].startswith("remove {") and approval[6] == "holdfast resume approval --approve --interrupt 0:0"
-    assert holdfast(["inbox", "--json", "--limit", "2"]) == 0
+    assert (
+        approval[5].startswith("remove {")
+        and approval[6] == "perdure resume approval --approve --interrupt 0:0"
+    )
+    assert perdure(["inbox", "--json", "--limit", "2"]) == 0
     told = capsys.readouterr()
-    assert [each["kind"] for each in json.loads(told.out)] == list(ASKED)[:2] and "there are more" in told.err
+    assert [each["kind"] for each in json.loads(told.out)] == list(ASKED)[
+        :2
+    ] and "there are more" in told.err
 
 
 @pytest.mark.usefixtures("here")
@@ -326,10 +424,14 @@ def test_what_is_to_be_approved_is_shown_whole_on_a_terminal_too(
     client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     args = {"text": "x" * 5_000, "then": "rm -rf"}
-    asking(client, "approval", i_data=json.dumps({"approval": {"command": "write", "args": args, "digest": "d"}}))
+    asking(
+        client,
+        "approval",
+        i_data=json.dumps({"approval": {"command": "write", "args": args, "digest": "d"}}),
+    )
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     for command in ("show", "inbox"):
-        assert holdfast([command] + ["r"] * (command == "show")) == 0
+        assert perdure([command] + ["r"] * (command == "show")) == 0
         assert f"write {json.dumps(args)}" in capsys.readouterr().out
 
 
@@ -341,14 +443,19 @@ def test_a_run_tells_how_long_it_has_waited_for_people(client: Client) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_totals_are_listed_only_where_some_run_on_the_page_has_any(client: Client, capsys: pytest.CaptureFixture[str]) -> None:
+def test_totals_are_listed_only_where_some_run_on_the_page_has_any(
+    client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
     client.submit("countdown", "x", run_id="a")
-    assert holdfast(["list"]) == 0
+    assert perdure(["list"]) == 0
     assert capsys.readouterr().out.splitlines()[0].split("\t")[5:] == ["x"]
     client.submit("countdown", "x", run_id="b")
     client._store.redis.hset(client._store.keys.run("b"), "spent", '{"tokens":1234}')
-    assert holdfast(["list"]) == 0
-    assert [line.split("\t")[5:] for line in capsys.readouterr().out.splitlines()] == [["x", "1234"], ["x", ""]]
+    assert perdure(["list"]) == 0
+    assert [line.split("\t")[5:] for line in capsys.readouterr().out.splitlines()] == [
+        ["x", "1234"],
+        ["x", ""],
+    ]
 
 
 @pytest.mark.slow
@@ -356,28 +463,49 @@ def test_totals_are_listed_only_where_some_run_on_the_page_has_any(client: Clien
 def test_a_person_approves_refuses_changes_and_pays_for_more(
     tmp_path: Path, settings: Settings, client: Client, worker_process: Callable[..., WorkerProcess]
 ) -> None:
-    worker_process(HOLDFAST_FLOW_MODULES="tests.support.thinking")
+    worker_process(PERDURE_FLOW_MODULES="tests.support.example_flows.thinking")
     command = CommandLine(tmp_path, settings)
 
     def asks(run_id: str) -> dict[str, Any]:
-        until(lambda: run_id in [waiting.run_id for waiting in client.inbox()], f"{run_id} in the inbox")
+        until(
+            lambda: run_id in [waiting.run_id for waiting in client.inbox()],
+            f"{run_id} in the inbox",
+        )
         [found] = [each for each in command("inbox", "--json").json if each["run_id"] == run_id]
         return dict(found)
 
     answers: dict[str, tuple[list[str], Any]] = {
         "yes": (["--approve"], "removed build/ and all in it"),
         "no": (["--refuse", "it is needed"], {"refused": "it is needed", "by": "ann"}),
-        "other": (["--edit", '{"path": "tmp/"}'], {"result": "removed tmp/", "edited": {"by": "ann", "args": {"path": "tmp/"}}}),
+        "other": (
+            ["--edit", '{"path": "tmp/"}'],
+            {"result": "removed tmp/", "edited": {"by": "ann", "args": {"path": "tmp/"}}},
+        ),
     }
     for run_id, (options, answer) in answers.items():
         assert command("submit", "careful", "build/", "--id", run_id).code == 0
         asked = asks(run_id)
-        assert (asked["command"], asked["args"]) == ("remove", {"path": "build/", "recursive": True})
-        assert command("resume", run_id, *options, "--interrupt", asked["id"], "--by", "ann").code == 0
+        assert (asked["command"], asked["args"]) == (
+            "remove",
+            {"path": "build/", "recursive": True},
+        )
+        assert (
+            command("resume", run_id, *options, "--interrupt", asked["id"], "--by", "ann").code == 0
+        )
         assert client.wait(run_id, 20).answer == answer
 
-    spending = ["--input-json", "notes=4", "--input-json", "tokens=700", "--input-json", "money=0.01"]
-    assert command("submit", "thinker", "x", "--id", "much", *spending, "--budget", "tokens=2000").code == 0
+    spending = [
+        "--input-json",
+        "notes=4",
+        "--input-json",
+        "tokens=700",
+        "--input-json",
+        "money=0.01",
+    ]
+    assert (
+        command("submit", "thinker", "x", "--id", "much", *spending, "--budget", "tokens=2000").code
+        == 0
+    )
     assert asks("much")["data"] == {"budget": "tokens", "limit": 2000, "spent": 2100}
     shown = command("show", "much").out
     assert (
@@ -387,10 +515,18 @@ def test_a_person_approves_refuses_changes_and_pays_for_more(
     )
     assert command("resume", "much", "--add", "tokens=1400").code == 0
     ended = command("watch", "much")
-    assert ended.code == 0 and "resumed with 1,400 more tokens" in ended.out and "before I forget it · note number 3" in ended.out
+    assert (
+        ended.code == 0
+        and "resumed with 1,400 more tokens" in ended.out
+        and "before I forget it · note number 3" in ended.out
+    )
     listed = command("list", "--flow", "thinker").out
     assert "\t3500\t" in listed
     rounds = command("show", "much", "--transcript").out
-    assert "note number 3  observation " in rounds and "parrot-1  700 tokens" in rounds and "attempt 2" in rounds
+    assert (
+        "note number 3  observation " in rounds
+        and "parrot-1  700 tokens" in rounds
+        and "attempt 2" in rounds
+    )
     flow = command("flows", "thinker").out
     assert "budgets: tokens 10,000, money $1.00" in flow

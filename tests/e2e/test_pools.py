@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from perdure import Client, RunStatus, Settings
 from tests.support.history import commits
 from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS, POOLS
 from tests.support.processes import ended, kill_process_of, process_of
 from tests.support.servers import CrashableServer, server, until
 from tests.support.workers import WorkerProcess, workers
-from worker import Client, RunStatus, Settings
 
-MODULES = ("tests.support.rings", "tests.support.sleepers")
+MODULES = ("tests.support.example_flows.rings", "tests.support.example_flows.sleepers")
 #: Longer than any test waits: a recovery within it is owed to the parent, which tells that its child died.
 LONG_LEASE = "120"
 
@@ -33,10 +33,22 @@ def settings(own_server: CrashableServer, prefix: str) -> Settings:
     return Settings(redis_url=own_server.url, prefix=prefix, flow_modules=MODULES)
 
 
-def one_place(settings: Settings, pool: str, app: str = "worker.app", **environment: str) -> AbstractContextManager[list[WorkerProcess]]:
+def one_place(
+    settings: Settings, pool: str, app: str = "perdure.app", **environment: str
+) -> AbstractContextManager[list[WorkerProcess]]:
     """A worker that can play one round at a time."""
     modules = ",".join(MODULES)
-    return workers(1, settings, "--pool", pool, "--concurrency", "1", app=app, HOLDFAST_FLOW_MODULES=modules, **environment)
+    return workers(
+        1,
+        settings,
+        "--pool",
+        pool,
+        "--concurrency",
+        "1",
+        app=app,
+        PERDURE_FLOW_MODULES=modules,
+        **environment,
+    )
 
 
 def leased(client: Client, run_id: str, attempt: int = 1) -> bool:
@@ -48,8 +60,12 @@ def events(client: Client, run_id: str) -> list[str]:
     return [event.type for event in client.events(run_id, follow=False)]
 
 
-@pytest.mark.parametrize("pool", ["threads", "solo", pytest.param("prefork", marks=pytest.mark.slow)])
-def test_each_pool_plays_runs_and_says_how_many_rounds_are_in_flight(client: Client, settings: Settings, pool: str) -> None:
+@pytest.mark.parametrize(
+    "pool", ["threads", "solo", pytest.param("prefork", marks=pytest.mark.slow)]
+)
+def test_each_pool_plays_runs_and_says_how_many_rounds_are_in_flight(
+    client: Client, settings: Settings, pool: str
+) -> None:
     with one_place(settings, pool) as [worker]:
         (told,) = client.workers()
         assert (told["pool"], told["concurrency"], told["rounds"]) == (pool, 1, 0)
@@ -64,7 +80,9 @@ def test_each_pool_plays_runs_and_says_how_many_rounds_are_in_flight(client: Cli
 
 @pytest.mark.parametrize("flow", ["ledger", pytest.param("coroutine", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
-def test_stop_now_frees_the_only_place_of_a_round_that_looks_or_awaits(client: Client, settings: Settings, pool: str, flow: str) -> None:
+def test_stop_now_frees_the_only_place_of_a_round_that_looks_or_awaits(
+    client: Client, settings: Settings, pool: str, flow: str
+) -> None:
     with one_place(settings, pool):
         run = client.submit(flow, "g", {"rounds": 1, "seconds": 600})
         until(lambda: leased(client, run.id), "the round in flight")
@@ -79,19 +97,25 @@ def test_stop_now_frees_the_only_place_of_a_round_that_looks_or_awaits(client: C
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
-def test_a_time_limit_frees_the_only_place_of_a_coroutine(client: Client, settings: Settings, pool: str) -> None:
+def test_a_time_limit_frees_the_only_place_of_a_coroutine(
+    client: Client, settings: Settings, pool: str
+) -> None:
     submitter = Client(settings=settings.model_copy(update={"round_timeout_seconds": 0.5}))
-    with one_place(settings, pool, HOLDFAST_MAX_ATTEMPTS="1"):
+    with one_place(settings, pool, PERDURE_MAX_ATTEMPTS="1"):
         run = submitter.submit("coroutine", "g", {"seconds": 600})
         ended = submitter.wait(run.id, 20)
-        assert ended.status is RunStatus.ERRORED and "longer than its limit (0.5 s)" in (ended.error or "")
+        assert ended.status is RunStatus.ERRORED and "longer than its limit (0.5 s)" in (
+            ended.error or ""
+        )
         assert client.wait(client.submit("ledger", "behind it", {"rounds": 1}).id, 20).answer == [0]
     submitter.close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", POOLS[1:])  # threads: test_lifecycle.py
-def test_a_warm_shutdown_commits_the_round_in_flight_and_leaves_the_rest_to_others(client: Client, settings: Settings, pool: str) -> None:
+def test_a_warm_shutdown_commits_the_round_in_flight_and_leaves_the_rest_to_others(
+    client: Client, settings: Settings, pool: str
+) -> None:
     with one_place(settings, pool) as [worker]:
         run = client.submit("ledger", "g", {"rounds": 2, "seconds": 3.0})
         until(lambda: "beat_at" in (client._store.fields(run.id) or {}), "the middle of the round")
@@ -106,10 +130,18 @@ def test_a_warm_shutdown_commits_the_round_in_flight_and_leaves_the_rest_to_othe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("app", ["worker.app", pytest.param("tests.support.spawning", marks=pytest.mark.slow)], ids=["fork", "spawn"])
-def test_a_killed_child_is_noticed_by_its_parent_and_its_lease_freed_at_once(client: Client, settings: Settings, app: str) -> None:
+@pytest.mark.parametrize(
+    "app",
+    ["perdure.app", pytest.param("tests.support.apps.spawning", marks=pytest.mark.slow)],
+    ids=["fork", "spawn"],
+)
+def test_a_killed_child_is_noticed_by_its_parent_and_its_lease_freed_at_once(
+    client: Client, settings: Settings, app: str
+) -> None:
     """The lease would go on for two minutes, and the next sweep is far away: nothing but the parent's word explains it."""
-    with one_place(settings, "prefork", app, HOLDFAST_LEASE_SECONDS=LONG_LEASE, HOLDFAST_SWEEP_SECONDS="3600") as [worker]:
+    with one_place(
+        settings, "prefork", app, PERDURE_LEASE_SECONDS=LONG_LEASE, PERDURE_SWEEP_SECONDS="3600"
+    ) as [worker]:
         run = client.submit("ledger", "g", {"rounds": 2, "seconds": 1.5})
         until(lambda: leased(client, run.id), "the round in flight")
         assert client.get(run.id).details["owner"] == worker.name
@@ -120,21 +152,31 @@ def test_a_killed_child_is_noticed_by_its_parent_and_its_lease_freed_at_once(cli
 
 
 @pytest.mark.slow
-def test_two_children_killed_one_after_the_other_are_two_losses(client: Client, settings: Settings) -> None:
-    with one_place(settings, "prefork", HOLDFAST_LEASE_SECONDS=LONG_LEASE):
+def test_two_children_killed_one_after_the_other_are_two_losses(
+    client: Client, settings: Settings
+) -> None:
+    with one_place(settings, "prefork", PERDURE_LEASE_SECONDS=LONG_LEASE):
         run = client.submit("ledger", "g", {"rounds": 1, "seconds": 1.5})
         for attempt in (1, 2):
             until(lambda attempt=attempt: leased(client, run.id, attempt), "the round in flight")
             assert kill_process_of(client, run.id)
-            until(lambda attempt=attempt: client.get(run.id).details["losses"] == attempt, "the loss to be counted")
+            until(
+                lambda attempt=attempt: client.get(run.id).details["losses"] == attempt,
+                "the loss to be counted",
+            )
         assert client.wait(run.id, 20).answer == [0]
     assert events(client, run.id).count("lost") == 2
 
 
 @pytest.mark.slow
 def test_a_killed_child_costs_no_other_round(client: Client, settings: Settings) -> None:
-    with workers(1, settings, "--pool", "prefork", "--concurrency", "2", HOLDFAST_LEASE_SECONDS=LONG_LEASE):
-        runs = [client.submit("ledger", name, {"rounds": 1, "seconds": 4}).id for name in ("spared", "struck")]
+    with workers(
+        1, settings, "--pool", "prefork", "--concurrency", "2", PERDURE_LEASE_SECONDS=LONG_LEASE
+    ):
+        runs = [
+            client.submit("ledger", name, {"rounds": 1, "seconds": 4}).id
+            for name in ("spared", "struck")
+        ]
         until(lambda: all(leased(client, run_id) for run_id in runs), "both rounds in flight")
         assert kill_process_of(client, runs[1])
         assert [client.wait(run_id, 30).answer for run_id in runs] == [[0], [0]]
@@ -142,8 +184,10 @@ def test_a_killed_child_costs_no_other_round(client: Client, settings: Settings)
 
 
 @pytest.mark.slow
-def test_a_stop_asked_gracefully_holds_when_the_child_is_killed(client: Client, settings: Settings) -> None:
-    with one_place(settings, "prefork", HOLDFAST_LEASE_SECONDS=LONG_LEASE):
+def test_a_stop_asked_gracefully_holds_when_the_child_is_killed(
+    client: Client, settings: Settings
+) -> None:
+    with one_place(settings, "prefork", PERDURE_LEASE_SECONDS=LONG_LEASE):
         run = client.submit("ledger", "g", {"rounds": 1, "seconds": 600})
         until(lambda: leased(client, run.id), "the round in flight")
         client.request_stop(run.id)
@@ -153,9 +197,11 @@ def test_a_stop_asked_gracefully_holds_when_the_child_is_killed(client: Client, 
 
 
 @pytest.mark.slow
-def test_a_child_told_to_end_is_a_loss_and_no_failure_of_its_round(client: Client, settings: Settings) -> None:
+def test_a_child_told_to_end_is_a_loss_and_no_failure_of_its_round(
+    client: Client, settings: Settings
+) -> None:
     """Service managers send SIGTERM to all processes of a service."""
-    with one_place(settings, "prefork", HOLDFAST_LEASE_SECONDS=LONG_LEASE):
+    with one_place(settings, "prefork", PERDURE_LEASE_SECONDS=LONG_LEASE):
         run = client.submit("ledger", "g", {"rounds": 1, "seconds": 1.5})
         until(lambda: "beat_at" in (client._store.fields(run.id) or {}), "the middle of the round")
         child = process_of(client, run.id)
@@ -167,8 +213,10 @@ def test_a_child_told_to_end_is_a_loss_and_no_failure_of_its_round(client: Clien
 
 
 @pytest.mark.slow
-def test_the_process_of_a_round_that_does_not_return_though_nobody_wants_it_is_ended(client: Client, settings: Settings) -> None:
-    with one_place(settings, "prefork", app="tests.support.impatient") as [worker]:
+def test_the_process_of_a_round_that_does_not_return_though_nobody_wants_it_is_ended(
+    client: Client, settings: Settings
+) -> None:
+    with one_place(settings, "prefork", app="tests.support.apps.impatient") as [worker]:
         run = client.submit("deaf", "g", {"seconds": 600})
         until(lambda: leased(client, run.id), "the round in flight")
         assert client.request_stop(run.id, mode="now").stopped
@@ -190,8 +238,10 @@ def test_no_child_outlives_its_parent(client: Client, settings: Settings) -> Non
 
 
 @pytest.mark.slow
-def test_where_children_outlive_their_parent_they_finish_their_round_and_end(client: Client, settings: Settings) -> None:
-    with one_place(settings, "prefork", "tests.support.orphaning") as [worker]:
+def test_where_children_outlive_their_parent_they_finish_their_round_and_end(
+    client: Client, settings: Settings
+) -> None:
+    with one_place(settings, "prefork", "tests.support.apps.orphaning") as [worker]:
         run = client.submit("ledger", "g", {"rounds": 1, "seconds": 3})
         until(lambda: leased(client, run.id), "the round in flight")
         child = process_of(client, run.id)

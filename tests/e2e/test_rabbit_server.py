@@ -29,9 +29,19 @@ def own_rabbit() -> Iterator[RabbitServer]:
 
 def addresses(process: int) -> list[tuple[str, int]]:
     """Where a process listens: address, port."""
-    files = [os.readlink(path) for path in Path(f"/proc/{process}/fd").iterdir() if path.is_symlink()]
-    lines = [line.split() for table in ("tcp", "tcp6") for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]]
-    found = [line[1].split(":") for line in lines if line[3] == LISTENING and f"socket:[{line[9]}]" in files]
+    files = [
+        os.readlink(path) for path in Path(f"/proc/{process}/fd").iterdir() if path.is_symlink()
+    ]
+    lines = [
+        line.split()
+        for table in ("tcp", "tcp6")
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+    ]
+    found = [
+        line[1].split(":")
+        for line in lines
+        if line[3] == LISTENING and f"socket:[{line[9]}]" in files
+    ]
     return [(address, int(port, 16)) for address, port in found]
 
 
@@ -47,7 +57,9 @@ def test_broker_and_epmd_listen_on_loopback_alone(rabbit: RabbitServer) -> None:
 def test_a_killed_broker_comes_back_with_what_it_confirmed(own_rabbit: RabbitServer) -> None:
     connection = own_rabbit.connection(confirm_publish=True)
     channel = connection.channel()
-    channel.queue_declare("kept", durable=True, auto_delete=False, arguments={"x-queue-type": "quorum"})
+    channel.queue_declare(
+        "kept", durable=True, auto_delete=False, arguments={"x-queue-type": "quorum"}
+    )
     channel.basic_publish(amqp.Message("text", delivery_mode=2), routing_key="kept")
     until(lambda: own_rabbit.settled("kept"), "the queue's name on disk")
     own_rabbit.kill()

@@ -8,13 +8,24 @@ from collections.abc import Iterator
 
 import pytest
 
-from flows import CircularFlow, Node, RoundContext, UnstorableValue, register
+from perdure import (
+    CircularFlow,
+    Client,
+    InvalidInput,
+    InvalidSettings,
+    InvalidTransition,
+    Node,
+    RoundContext,
+    RunStatus,
+    Settings,
+    UnstorableValue,
+    register,
+)
+from perdure.worker.settings import load_settings
+from perdure.worker.urls import place_of
 from tests.conftest import StartsWorkers
 from tests.support.servers import CrashableServer, server
 from tests.support.workers import WorkerProcess
-from worker import Client, InvalidInput, InvalidSettings, InvalidTransition, RunStatus, Settings
-from worker.places import place_of
-from worker.settings import load_settings
 
 
 @register("impolite")
@@ -60,8 +71,14 @@ def test_a_progress_that_is_no_json_is_refused_where_it_is_made() -> None:
 
 
 @pytest.mark.slow
-def test_a_full_server_ends_no_worker_and_a_malformed_message_is_dropped(small_server: CrashableServer) -> None:
-    settings = Settings(redis_url=small_server.url, prefix="full", flow_modules=("tests.support.rings",))
+def test_a_full_server_ends_no_worker_and_a_malformed_message_is_dropped(
+    small_server: CrashableServer,
+) -> None:
+    settings = Settings(
+        redis_url=small_server.url,
+        prefix="full",
+        flow_modules=("tests.support.example_flows.rings",),
+    )
     client = Client(settings=settings)
     running = WorkerProcess(settings).ready()
     try:
@@ -83,9 +100,14 @@ def test_a_full_server_ends_no_worker_and_a_malformed_message_is_dropped(small_s
 
 
 @pytest.mark.slow
-def test_a_round_that_ignores_its_limit_fails_and_loses_no_worker(client: Client, worker_process: StartsWorkers) -> None:
+def test_a_round_that_ignores_its_limit_fails_and_loses_no_worker(
+    client: Client, worker_process: StartsWorkers
+) -> None:
     worker_process(
-        HOLDFAST_FLOW_MODULES=__name__, HOLDFAST_LEASE_SECONDS="1", HOLDFAST_HEARTBEAT_SECONDS="0.25", HOLDFAST_RETRY_DELAY_SECONDS="0.1"
+        PERDURE_FLOW_MODULES=__name__,
+        PERDURE_LEASE_SECONDS="1",
+        PERDURE_HEARTBEAT_SECONDS="0.25",
+        PERDURE_RETRY_DELAY_SECONDS="0.1",
     )
     run = client.wait(client.submit("impolite", "g").id, 30)
     types = [event.type for event in client.events(run.id, follow=False)]
@@ -93,19 +115,24 @@ def test_a_round_that_ignores_its_limit_fails_and_loses_no_worker(client: Client
     assert "lost" not in types and "failed" in types
 
 
-def test_a_damaged_history_is_quarantined_though_the_node_swallows_the_error(client: Client, worker_process: StartsWorkers) -> None:
+def test_a_damaged_history_is_quarantined_though_the_node_swallows_the_error(
+    client: Client, worker_process: StartsWorkers
+) -> None:
     run = client.submit("reader", "g")
     entries = [f"{'0' * 16} {{}}"] + ["x"] * 9
     client._store.redis.rpush(client._store.keys.memory(run.id), *entries)
     client._store.redis.hset(client._store.keys.run(run.id), "turns", "10")
-    worker_process(HOLDFAST_FLOW_MODULES=__name__)
+    worker_process(PERDURE_FLOW_MODULES=__name__)
     ended = client.wait(run.id, 30)
     assert ended.status is RunStatus.ERRORED and "quarantined" in str(ended.error)
 
 
 def test_a_retry_that_must_wait_says_what_it_did(client: Client) -> None:
     run = client.submit("countdown", "g", {"rounds": 1}, not_before=3600)
-    client._store.redis.hset(client._store.keys.run(run.id), mapping={"phase": "errored", "status": "error", "error": "x"})
+    client._store.redis.hset(
+        client._store.keys.run(run.id),
+        mapping={"phase": "errored", "status": "error", "error": "x"},
+    )
     assert client.retry(run.id).phase == "waiting"
 
 
@@ -120,7 +147,9 @@ def test_one_damaged_run_keeps_no_other_from_being_stopped(client: Client) -> No
     for run_id in ("aa", "bb", "cc"):
         client.submit("countdown", "g", {"rounds": 1}, run_id=run_id)
     client._store.redis.hset(client._store.keys.run("bb"), "number", "x")
-    receipts = {receipt.run_id: receipt.stopped for receipt in client.request_stop_many(flow="countdown")}
+    receipts = {
+        receipt.run_id: receipt.stopped for receipt in client.request_stop_many(flow="countdown")
+    }
     assert receipts == {"aa": True, "bb": False, "cc": True}
 
 
@@ -142,9 +171,9 @@ def test_far_times_and_huge_labels_are_refused(client: Client) -> None:
 def test_no_password_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert place_of("redis://u:hunter2@localhost:1/0?password=hunter2") == "redis://localhost:1/0"
     assert place_of("unix:///s.sock?db=1&password=hunter2") == "unix:///s.sock?db=1"
-    monkeypatch.setenv("HOLDFAST_REDIS_URL", "redis://u:hunter2@localhost")
-    monkeypatch.setenv("HOLDFAST_LEASE_SECONDS", "1")
+    monkeypatch.setenv("PERDURE_REDIS_URL", "redis://u:hunter2@localhost")
+    monkeypatch.setenv("PERDURE_LEASE_SECONDS", "1")
     with pytest.raises(InvalidSettings) as caught:
         load_settings()
     assert "hunter2" not in str(caught.value) and "lease_seconds" in str(caught.value)
-    assert "HOLDFAST_REDIS_URL" in os.environ
+    assert "PERDURE_REDIS_URL" in os.environ

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from perdure import AccessDenied, Client, RunStatus, Settings, StoreUnavailable
+from perdure.worker.cli.main import run as perdure
+from perdure.worker.client.tokens import Tokens
+from perdure.worker.doctor import Level
 from tests.support.command_line import CommandLine
 from tests.support.roles import ROLES, LockedServer, locked_server, password
 from tests.support.servers import until
-from worker import AccessDenied, Client, RunStatus, Settings, StoreUnavailable
-from worker.cli.main import run as holdfast
-from worker.client.tokens import Tokens
-from worker.doctor import Level
 
-FLOWS = "tests.support.rings"
+FLOWS = "tests.support.example_flows.rings"
 #: What is asked of a server, and done without where it refuses: by the doctor, and by redis-py when it connects.
 DONE_WITHOUT = {"config|get", "client|setinfo", "client|maint_notifications"}
 
@@ -47,15 +47,21 @@ def refused(locked: LockedServer) -> set[tuple[str, str]]:
     with locked.login("operator") as operator:
         log: Any = operator.acl_log(100)
         operator.acl_log_reset()
-    return {(entry["username"], entry["object"]) for entry in log} - {(role, what) for role in ROLES for what in DONE_WITHOUT}
+    return {(entry["username"], entry["object"]) for entry in log} - {
+        (role, what) for role in ROLES for what in DONE_WITHOUT
+    }
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_each_role_can_do_all_that_it_is_for(locked: LockedServer, as_role: Any, tmp_path: Path) -> None:
+def test_each_role_can_do_all_that_it_is_for(
+    locked: LockedServer, as_role: Any, tmp_path: Path
+) -> None:
     producer, reader, admin = as_role("producer"), as_role("reader"), as_role("admin")
     pool = {"valkey": "threads", "redis": "prefork"}[locked.binary]
-    command_line = CommandLine(tmp_path, Settings(redis_url=locked.url("worker")), HOLDFAST_FLOW_MODULES=FLOWS)
+    command_line = CommandLine(
+        tmp_path, Settings(redis_url=locked.url("worker")), PERDURE_FLOW_MODULES=FLOWS
+    )
     refused(locked)
     with command_line.worker() as killed:
         lost = producer.submit("ledger", "g", {"rounds": 2, "seconds": 0.5})
@@ -75,7 +81,9 @@ def test_each_role_can_do_all_that_it_is_for(locked: LockedServer, as_role: Any,
         assert producer.request_stop(long.id, "now").stopped
         asks = producer.submit("asker", "g", not_before=0.1, budgets={"tokens": 5})
         assert producer.wait(asks.id, 60).status is RunStatus.INTERRUPTED
-        assert [[each.run_id for each in person.inbox()] for person in (producer, reader, admin)] == [[asks.id]] * 3
+        assert [
+            [each.run_id for each in person.inbox()] for person in (producer, reader, admin)
+        ] == [[asks.id]] * 3
         producer.resume(asks.id, "yes", {"tokens": 5})
         assert producer.wait(asks.id, 60).status is RunStatus.COMPLETED
         fails = producer.submit("trouble", "g", {"kind": "fatal", "times": 1})
@@ -90,7 +98,9 @@ def test_each_role_can_do_all_that_it_is_for(locked: LockedServer, as_role: Any,
             assert True in [worker["alive"] for worker in onlooker.workers()]
             assert onlooker.flows() and onlooker.paused_flows() == {}
             findings = {finding.check: finding.level for finding in onlooker.doctor()}
-            assert {check for check, level in findings.items() if level is Level.UNKNOWN} == {"fsync"}
+            assert {check for check, level in findings.items() if level is Level.UNKNOWN} == {
+                "fsync"
+            }
             assert Level.REFUSED not in findings.values()
         assert admin.pause_flow("ledger")
         held = producer.submit("ledger", "g", {"rounds": 1})
@@ -98,12 +108,12 @@ def test_each_role_can_do_all_that_it_is_for(locked: LockedServer, as_role: Any,
         admin.unpause_flow("ledger")
         assert producer.wait(held.id, 60).status is RunStatus.COMPLETED
         with locked.login("worker") as stranger:
-            stranger.lpush("holdfast.controller", "no message")
+            stranger.lpush("perdure.controller", "no message")
         until(lambda: len(reader._store.dead_letters()) == 1, "a dead letter")
         admin.delete(long.id)
         assert not [each for each in admin.delete_many("completed") if each.why_not]
         with locked.login("admin") as client:
-            client.delete("holdfast:dead")
+            client.delete("perdure:dead")
     assert refused(locked) == set()
 
 
@@ -122,7 +132,10 @@ def asked(client: Client, run_id: str) -> dict[str, Callable[[], object]]:
 
 @pytest.mark.parametrize(
     ("role", "denied"),
-    [("reader", {"submit", "stop", "stop now", "resume", "delete", "pause", "unpause"}), ("producer", {"delete", "pause", "unpause"})],
+    [
+        ("reader", {"submit", "stop", "stop now", "resume", "delete", "pause", "unpause"}),
+        ("producer", {"delete", "pause", "unpause"}),
+    ],
 )
 def test_what_a_role_may_not_do_changes_nothing_and_is_a_clear_error(
     locked: LockedServer, as_role: Any, role: str, denied: set[str]
@@ -135,29 +148,45 @@ def test_what_a_role_may_not_do_changes_nothing_and_is_a_clear_error(
     with locked.login("operator") as operator:
         before = {key: operator.dump(key) for key in operator.scan_iter()}
         for name in denied:
-            with pytest.raises(AccessDenied, match=f"refuses the user '{role}'.*docs/security.md") as error:
+            with pytest.raises(
+                AccessDenied, match=f"refuses the user '{role}'.*docs/operations/security.md"
+            ) as error:
                 actions[name]()
-            assert isinstance(error.value, StoreUnavailable) and password(role) not in str(error.value)
+            assert isinstance(error.value, StoreUnavailable) and password(role) not in str(
+                error.value
+            )
             assert {key: operator.dump(key) for key in operator.scan_iter()} == before, name
     admin.unpause_flow("ledger")
     admin.delete(run_id)
 
 
-def test_the_command_line_says_what_the_server_refuses(locked: LockedServer, monkeypatch: Any, capsys: Any) -> None:
+def test_the_command_line_says_what_the_server_refuses(
+    locked: LockedServer, monkeypatch: Any, capsys: Any
+) -> None:
     def said(role: str, *arguments: str) -> tuple[int, str]:
-        monkeypatch.setenv("HOLDFAST_REDIS_URL", locked.url(role))
-        code = holdfast(list(arguments))
+        monkeypatch.setenv("PERDURE_REDIS_URL", locked.url(role))
+        code = perdure(list(arguments))
         told = capsys.readouterr()
         assert password(role) not in told.out + told.err and "Traceback" not in told.err
         return code, told.out + told.err
 
-    monkeypatch.setenv("HOLDFAST_FLOW_MODULES", FLOWS)
+    monkeypatch.setenv("PERDURE_FLOW_MODULES", FLOWS)
     assert said("producer", "submit", "ledger", "g", "--input", "rounds=1", "--id", "r")[0] == 0
     simple = (["list"], ["inbox"], ["doctor"], ["workers"], ["flows"])
-    for looks in (*simple, ["show", "r"], ["why", "r"], ["doctor", "--json"], ["show", "r", "--json"]):
+    for looks in (
+        *simple,
+        ["show", "r"],
+        ["why", "r"],
+        ["doctor", "--json"],
+        ["show", "r", "--json"],
+    ):
         for role in ("reader", "producer"):
             assert said(role, *looks)[0] == 0, looks
-    for changes in (["stop", "r"], ["submit", "ledger", "g", "--input", "rounds=1"], ["flows", "pause", "ledger"]):
+    for changes in (
+        ["stop", "r"],
+        ["submit", "ledger", "g", "--input", "rounds=1"],
+        ["flows", "pause", "ledger"],
+    ):
         code, text = said("reader", *changes)
         assert code == 8 and "refuses the user 'reader'" in text
     assert said("producer", "stop", "r")[0] == 0
@@ -168,10 +197,12 @@ def test_the_command_line_says_what_the_server_refuses(locked: LockedServer, mon
 
 @pytest.mark.slow
 @pytest.mark.parametrize("login", ["reader:wrong", "nobody:x", ":x", ""])
-def test_a_wrong_login_is_a_clear_error_and_not_a_missing_server(locked: LockedServer, monkeypatch: Any, capsys: Any, login: str) -> None:
+def test_a_wrong_login_is_a_clear_error_and_not_a_missing_server(
+    locked: LockedServer, monkeypatch: Any, capsys: Any, login: str
+) -> None:
     url = f"unix://{login}@{locked.socket}" if login else f"unix://{locked.socket}"
-    monkeypatch.setenv("HOLDFAST_REDIS_URL", url)
-    assert holdfast(["list"]) == 8
+    monkeypatch.setenv("PERDURE_REDIS_URL", url)
+    assert perdure(["list"]) == 8
     assert f"refuses the user '{login.partition(':')[0] or 'default'}'" in capsys.readouterr().err
     client = Client(url)
     with pytest.raises(AccessDenied):
@@ -195,24 +226,40 @@ def test_a_login_taken_away_is_an_error_at_once(locked: LockedServer, as_role: A
             operator.execute_command("ACL", "SETUSER", "producer", "+hgetall")
 
 
-def test_who_may_only_look_lists_a_submitters_runs_though_some_are_gone(locked: LockedServer, as_role: Any) -> None:
+def test_who_may_only_look_lists_a_submitters_runs_though_some_are_gone(
+    locked: LockedServer, as_role: Any
+) -> None:
     producer, reader, admin = as_role("producer"), as_role("reader"), as_role("admin")
-    gone, stays = (producer.submit("ledger", "g", {"rounds": 1}, submitted_by="ann").id for _ in range(2))
+    gone, stays = (
+        producer.submit("ledger", "g", {"rounds": 1}, submitted_by="ann").id for _ in range(2)
+    )
     producer.request_stop(gone)
     admin.delete(gone)
     for each in (reader, producer, admin):
         assert [run.id for run in each.runs(submitted_by="ann")] == [stays]
 
 
-def test_tokens_are_for_the_login_of_the_control_room_alone(locked: LockedServer, as_role: Any) -> None:
+def test_tokens_are_for_the_login_of_the_control_room_alone(
+    locked: LockedServer, as_role: Any
+) -> None:
     refused(locked)
     tokens = Tokens(as_role("admin"))
     made = tokens.create("ann", ["read"])
-    assert tokens.find(made.text) == made.token and tokens.all() == [made.token] and tokens.any() and tokens.signing_key()
+    assert (
+        tokens.find(made.text) == made.token
+        and tokens.all() == [made.token]
+        and tokens.any()
+        and tokens.signing_key()
+    )
     assert refused(locked) == set()
     for role in ("producer", "worker", "reader"):
         theirs = Tokens(as_role(role))
-        for look in (theirs.all, theirs.any, theirs.signing_key, lambda theirs=theirs: theirs.create("eve", ["admin"])):
+        for look in (
+            theirs.all,
+            theirs.any,
+            theirs.signing_key,
+            lambda theirs=theirs: theirs.create("eve", ["admin"]),
+        ):
             with pytest.raises(AccessDenied):
                 look()
     tokens.sign_everybody_out()

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 import redis
 
+from perdure import Client, PerdureError, Settings
+from perdure.worker.cli.main import run as perdure
+from perdure.worker.settings import load_settings
 from tests.support.roles import LockedServer, locked_server, password
 from tests.support.servers import until
 from tests.support.workers import ROOT
-from worker import Client, HoldfastError, Settings
-from worker.cli.main import run as holdfast
-from worker.settings import load_settings
 
 CANARY = password("worker")
-FLOWS = "tests.support.rings"
+FLOWS = "tests.support.example_flows.rings"
 #: URLs that cannot be used, each for another reason.
 UNUSABLE = [
     f"redis://me:{CANARY}@127.0.0.1:1/0",
@@ -55,20 +55,31 @@ def locked() -> Iterator[LockedServer]:
 
 
 def test_settings_show_their_urls_without_passwords() -> None:
-    settings = Settings(redis_url=f"redis://me:{CANARY}@h/1?password={CANARY}", broker_url=f"amqp://me:{CANARY}@a//;amqp://me:{CANARY}@b//")
-    shown = [repr(settings), str(settings), f"{settings}", settings.model_dump_json(), repr([settings])]
+    settings = Settings(
+        redis_url=f"redis://me:{CANARY}@h/1?password={CANARY}",
+        broker_url=f"amqp://me:{CANARY}@a//;amqp://me:{CANARY}@b//",
+    )
+    shown = [
+        repr(settings),
+        str(settings),
+        f"{settings}",
+        settings.model_dump_json(),
+        repr([settings]),
+    ]
     for text in [*shown, repr(settings.model_copy(update={"redis_url": f"redis://:{CANARY}@h"}))]:
         assert CANARY not in text and "redis://h" in text
     assert settings.redis_url is not None and CANARY in settings.redis_url
 
 
-@pytest.mark.parametrize("given", [{"lease_seconds": 0.1}, {"prefix": "no prefix"}, {"redis_url": [CANARY]}, {"what": 1}])
+@pytest.mark.parametrize(
+    "given", [{"lease_seconds": 0.1}, {"prefix": "no prefix"}, {"redis_url": [CANARY]}, {"what": 1}]
+)
 def test_no_fault_of_the_settings_repeats_their_passwords(given: dict[str, Any]) -> None:
     given = {"redis_url": f"redis://me:{CANARY}@h", **given}
     with pytest.raises(ValueError) as wrong:
         Settings(**given)
     assert CANARY not in str(wrong.value)
-    with pytest.raises(HoldfastError) as told:
+    with pytest.raises(PerdureError) as told:
         load_settings(**given)
     assert CANARY not in everything_of(told.value)
 
@@ -82,13 +93,15 @@ def everything_of(error: BaseException) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("url", UNUSABLE)
-def test_no_error_repeats_the_password_of_a_state_server(url: str, monkeypatch: Any, capfd: Any, caplog: Any, tmp_path: Path) -> None:
+def test_no_error_repeats_the_password_of_a_state_server(
+    url: str, monkeypatch: Any, capfd: Any, caplog: Any, tmp_path: Path
+) -> None:
     caplog.set_level(logging.DEBUG)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOLDFAST_DEBUG", "1")  # tracebacks, too
+    monkeypatch.setenv("PERDURE_DEBUG", "1")  # tracebacks, too
     for arguments in (["list"], ["doctor", "--json"], ["worker"]):
-        assert holdfast([*arguments, "--url", url]) in (2, 7)
-    with pytest.raises(HoldfastError) as error:
+        assert perdure([*arguments, "--url", url]) in (2, 7)
+    with pytest.raises(PerdureError) as error:
         Client(url).runs()
     said = capfd.readouterr()
     assert CANARY not in said.out + said.err + caplog.text + everything_of(error.value)
@@ -96,13 +109,15 @@ def test_no_error_repeats_the_password_of_a_state_server(url: str, monkeypatch: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("url", BROKERS)
-def test_no_error_repeats_the_password_of_a_broker(url: str, locked: LockedServer, monkeypatch: Any, capfd: Any, caplog: Any) -> None:
+def test_no_error_repeats_the_password_of_a_broker(
+    url: str, locked: LockedServer, monkeypatch: Any, capfd: Any, caplog: Any
+) -> None:
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setenv("HOLDFAST_REDIS_URL", locked.url("producer"))
-    monkeypatch.setenv("HOLDFAST_BROKER_URL", url)
-    monkeypatch.setenv("HOLDFAST_DEBUG", "1")
+    monkeypatch.setenv("PERDURE_REDIS_URL", locked.url("producer"))
+    monkeypatch.setenv("PERDURE_BROKER_URL", url)
+    monkeypatch.setenv("PERDURE_DEBUG", "1")
     for arguments in (["submit", "countdown", "x"], ["doctor"], ["doctor", "--json"]):
-        assert holdfast(arguments) in (0, 2)
+        assert perdure(arguments) in (0, 2)
     said = capfd.readouterr()
     assert CANARY not in said.out + said.err + caplog.text
 
@@ -110,12 +125,16 @@ def test_no_error_repeats_the_password_of_a_broker(url: str, locked: LockedServe
 @contextmanager
 def spoken(log: Path, *command: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process whose every word goes to ``log``."""
-    bare = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "CELERY_"))}
+    bare = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PERDURE_", "CELERY_"))
+    }
     with log.open("wb") as file:
         process = subprocess.Popen(
             [sys.executable, *command],
             cwd=ROOT,
-            env={**bare, "PYTHONPATH": str(ROOT), "HOLDFAST_FLOW_MODULES": FLOWS, **environment},
+            env={**bare, "PYTHONPATH": str(ROOT), "PERDURE_FLOW_MODULES": FLOWS, **environment},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
@@ -141,10 +160,22 @@ def command_lines(pid: int) -> str:
 def test_a_worker_at_debug_never_writes_its_password(locked: LockedServer, tmp_path: Path) -> None:
     """Neither to its log nor to the server, nor into the list of processes; nor does Celery's own banner."""
     log = tmp_path / "log"
-    command = ["-m", "celery", "-A", "worker.app", "worker", "--loglevel", "DEBUG", "--pool", "prefork", "--concurrency", "2"]
+    command = [
+        "-m",
+        "celery",
+        "-A",
+        "perdure.app",
+        "worker",
+        "--loglevel",
+        "DEBUG",
+        "--pool",
+        "prefork",
+        "--concurrency",
+        "2",
+    ]
     command += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
     producer = Client(settings=Settings(redis_url=locked.url("producer"), flow_modules=(FLOWS,)))
-    with spoken(log, *command, HOLDFAST_REDIS_URL=locked.url("worker")) as process:
+    with spoken(log, *command, PERDURE_REDIS_URL=locked.url("worker")) as process:
         assert producer.wait(producer.submit("ledger", "g", {"rounds": 2}).id, 60).answer == [0, 1]
         producer.wait(producer.submit("trouble", "g", {"kind": "plain"}).id, 60)
         seen = command_lines(process.pid)
@@ -152,7 +183,11 @@ def test_a_worker_at_debug_never_writes_its_password(locked: LockedServer, tmp_p
             operator.execute_command("CLIENT", "KILL", "USER", "worker")
             operator.execute_command("ACL", "SETUSER", "worker", "off")
             operator.execute_command("CLIENT", "KILL", "USER", "worker")
-            until(lambda: "refuses the user" in log.read_text() and "consumer:" in log.read_text(), "the refusals", 60)
+            until(
+                lambda: "refuses the user" in log.read_text() and "consumer:" in log.read_text(),
+                "the refusals",
+                60,
+            )
             operator.execute_command("ACL", "SETUSER", "worker", "on")
             stored = contents(operator)
     said = log.read_text()
@@ -165,11 +200,19 @@ def test_a_worker_at_debug_never_writes_its_password(locked: LockedServer, tmp_p
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("broker", [None, f"amqp://me:{CANARY}@127.0.0.1:1//"])
-def test_a_worker_that_is_refused_says_so_without_its_password(locked: LockedServer, tmp_path: Path, broker: str | None) -> None:
+def test_a_worker_that_is_refused_says_so_without_its_password(
+    locked: LockedServer, tmp_path: Path, broker: str | None
+) -> None:
     log = tmp_path / "log"
-    url = locked.url("worker") if broker else locked.url("worker").replace("unix://worker", "unix://nobody")
-    variables = {"HOLDFAST_REDIS_URL": url, "HOLDFAST_LOG_FORMAT": "json"} | ({"HOLDFAST_BROKER_URL": broker} if broker else {})
-    with spoken(log, "-P", "-m", "worker.cli", "worker", **variables) as process:
+    url = (
+        locked.url("worker")
+        if broker
+        else locked.url("worker").replace("unix://worker", "unix://nobody")
+    )
+    variables = {"PERDURE_REDIS_URL": url, "PERDURE_LOG_FORMAT": "json"} | (
+        {"PERDURE_BROKER_URL": broker} if broker else {}
+    )
+    with spoken(log, "-P", "-m", "perdure", "worker", **variables) as process:
         until(lambda: "refuse" in log.read_text(), "a refusal", 60)
         if broker:
             until(lambda: "the broker at" in log.read_text(), "a refusal by the broker", 60)
@@ -180,11 +223,20 @@ def test_a_worker_that_is_refused_says_so_without_its_password(locked: LockedSer
 
 def contents(operator: redis.Redis) -> str:
     """Everything the server holds."""
-    read = {"hash": "hgetall", "string": "get", "zset": "zrange KEY 0 -1", "list": "lrange KEY 0 -1", "stream": "xrange KEY - +"}
+    read = {
+        "hash": "hgetall",
+        "string": "get",
+        "zset": "zrange KEY 0 -1",
+        "list": "lrange KEY 0 -1",
+        "stream": "xrange KEY - +",
+    }
     found = {}
     for key in operator.scan_iter():
         call = read[str(operator.type(key))]
         found[key] = operator.execute_command(
-            *[key if word == "KEY" else word for word in (call if " " in call else f"{call} KEY").split()]
+            *[
+                key if word == "KEY" else word
+                for word in (call if " " in call else f"{call} KEY").split()
+            ]
         )
     return json.dumps(found, default=str)

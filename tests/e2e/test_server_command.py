@@ -1,4 +1,4 @@
-"""``holdfast server``, and the one that ``holdfast up`` starts."""
+"""``perdure server``, and the one that ``perdure up`` starts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from perdure import Client
+from perdure.worker.cli.commands import server as control_room
+from perdure.worker.cli.commands import up as dashboard
+from perdure.worker.cli.commands.server import address_of, address_of_socket
+from perdure.worker.cli.main import run as perdure_here
+from perdure.worker.settings import Settings
 from tests.support.command_line import CommandLine, wait_for_line
 from tests.support.processes import ended
 from tests.support.servers import until
-from worker import Client
-from worker.cli import control_room, dashboard
-from worker.cli.listening import address_of, address_of_socket
-from worker.cli.main import run as holdfast_here
-from worker.settings import Settings
 
 
 def status_of(url: str) -> int | None:
@@ -44,17 +45,28 @@ def the_document(process: subprocess.Popen[str]) -> Any:
     return json.loads(process.stdout.readline())
 
 
-def test_beyond_loopback_it_does_not_listen_without_tokens(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+def test_beyond_loopback_it_does_not_listen_without_tokens(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
     for host in ("0.0.0.0", "::"):
-        assert holdfast_here(["server", "--host", host, "--port", "0", "--url", str(settings.redis_url)]) == 2
+        assert (
+            perdure_here(
+                ["server", "--host", host, "--port", "0", "--url", str(settings.redis_url)]
+            )
+            == 2
+        )
         said = capsys.readouterr()
-        assert "holdfast token create" in said.err and "anybody" in said.err and said.out == ""
+        assert (
+            "perdure token create" in said.err and "no token exists" in said.err and said.out == ""
+        )
 
 
-def test_without_its_extra_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_its_extra_it_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(control_room, "NEEDED", ("no_such_package_anywhere",))
-    assert holdfast_here(["server"]) == 2
-    assert "pip install 'holdfast[server]'" in capsys.readouterr().err
+    assert perdure_here(["server"]) == 2
+    assert "pip install 'perdure[server]'" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -63,25 +75,33 @@ def test_it_serves_the_runs_and_leaves_with_zero_when_told_to(
     tmp_path: Path, settings: Settings, client: Client, number: signal.Signals
 ) -> None:
     client.submit("countdown", "x", run_id="r")
-    holdfast = CommandLine(tmp_path, settings)
-    with holdfast.running("server", "--port", "0", "--json") as server:
+    perdure = CommandLine(tmp_path, settings)
+    with perdure.running("server", "--port", "0", "--json") as server:
         told = the_document(server)
         assert told["pid"] == server.pid
         with urllib.request.urlopen(f"{told['url']}/api/v1/runs/r", timeout=10) as answer:
             assert json.load(answer)["goal"] == "x"
-        second = holdfast("server", "--port", str(urlsplit(told["url"]).port))
-        assert second.code == 1 and "another process listens there" in second.err and len(second.err.splitlines()) == 1
+        second = perdure("server", "--port", str(urlsplit(told["url"]).port))
+        assert (
+            second.code == 1
+            and "the port is in use" in second.err
+            and len(second.err.splitlines()) == 1
+        )
         server.send_signal(number)
         out, said = server.communicate(timeout=30)
     assert (server.returncode, out, said) == (0, "", "")
 
 
 @pytest.mark.slow
-def test_who_follows_a_run_sees_the_stream_end_whole_when_the_server_leaves(tmp_path: Path, settings: Settings, client: Client) -> None:
+def test_who_follows_a_run_sees_the_stream_end_whole_when_the_server_leaves(
+    tmp_path: Path, settings: Settings, client: Client
+) -> None:
     client.submit("countdown", "x", run_id="r")  # nobody plays it: its events never end
-    holdfast = CommandLine(tmp_path, settings)
-    with holdfast.running("server", "--port", "0", "--json") as server:
-        stream = http.client.HTTPConnection(urlsplit(the_document(server)["url"]).netloc, timeout=30)
+    perdure = CommandLine(tmp_path, settings)
+    with perdure.running("server", "--port", "0", "--json") as server:
+        stream = http.client.HTTPConnection(
+            urlsplit(the_document(server)["url"]).netloc, timeout=30
+        )
         stream.request("GET", "/api/v1/runs/r/events", headers={"Accept": "text/event-stream"})
         answer = stream.getresponse()
         while answer.readline() != b"event: submitted\n":
@@ -95,28 +115,34 @@ def test_who_follows_a_run_sees_the_stream_end_whole_when_the_server_leaves(tmp_
 
 @pytest.mark.slow
 def test_up_serves_the_dashboard_at_one_address_for_as_long_as_it_lives(tmp_path: Path) -> None:
-    holdfast = CommandLine(tmp_path)
+    perdure = CommandLine(tmp_path)
     with closing(address_of("127.0.0.1", 0).listen()) as free:
         port = address_of_socket(free).port
-    with holdfast.running("up", "--concurrency", "2", "--port", str(port), "--json") as up:
+    with perdure.running("up", "--concurrency", "2", "--port", str(port), "--json") as up:
         url = the_document(up)["dashboard"]
         assert url == f"http://127.0.0.1:{port}"
         wait_for_line(up, "serving at")
         assert status_of(f"{url}/api/v1/runs/none") == 404
-        with holdfast.running("up", "--concurrency", "2", "--json") as second:
+        with perdure.running("up", "--concurrency", "2", "--json") as second:
             assert the_document(second)["dashboard"] == url
             second.send_signal(signal.SIGINT)
             second.communicate(timeout=30)
-        [pid] = [int(each) for each in Path(f"/proc/{up.pid}/task/{up.pid}/children").read_text().split() if _is_a_server(each)]
+        [pid] = [
+            int(each)
+            for each in Path(f"/proc/{up.pid}/task/{up.pid}/children").read_text().split()
+            if _is_a_server(each)
+        ]
         os.kill(pid, signal.SIGKILL)
         until(lambda: ended(pid), "its end")
-        assert status_of(f"{url}/api/v1/runs/none") == 404, "what is asked meanwhile waits for the next one"
+        assert status_of(f"{url}/api/v1/runs/none") == 404, (
+            "what is asked meanwhile waits for the next one"
+        )
         wait_for_line(up, "the dashboard ended (signal 9); starting another")
         up.send_signal(signal.SIGINT)
         _, said = up.communicate(timeout=30)
-    assert up.returncode == 0 and "nothing is lost" in said
+    assert up.returncode == 0 and "worker and server stopped" in said
     assert status_of(f"{url}/api/v1/runs/none") is None
-    assert not (tmp_path / "state" / "holdfast" / dashboard.FILE).exists()
+    assert not (tmp_path / "state" / "perdure" / dashboard.FILE).exists()
 
 
 def _is_a_server(pid: str) -> bool:
@@ -125,8 +151,8 @@ def _is_a_server(pid: str) -> bool:
 
 @pytest.mark.slow
 def test_an_up_without_a_dashboard_says_so(tmp_path: Path) -> None:
-    holdfast = CommandLine(tmp_path)
-    with holdfast.running("up", "--no-server", "--json") as up:
+    perdure = CommandLine(tmp_path)
+    with perdure.running("up", "--no-server", "--json") as up:
         assert the_document(up)["dashboard"] is None
         up.send_signal(signal.SIGINT)
         up.communicate(timeout=30)

@@ -12,18 +12,19 @@ import httpx2
 import pytest
 from fastapi import FastAPI
 
+from perdure import Client
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store
+from perdure.worker.web import Caller, Scope, create_app
+from perdure.worker.web import event_hub as hubs
+from perdure.worker.web import event_stream as watching
 from tests.support import runs as play
-from tests.support.control_rooms import server_processes
+from tests.support.event_sockets import Watched, connect, listen, watch
+from tests.support.server_processes import server_processes
 from tests.support.servers import server as server_of_its_own
 from tests.support.servers import until
-from tests.support.watching import Watched, connect, listen, watch
-from tests.support.web import serving, serving_app
+from tests.support.threaded_server import serving, serving_app
 from tests.support.workers import WorkerProcess
-from worker import Client
-from worker.settings import Settings
-from worker.store import Store
-from worker.web import Caller, Scope, create_app, watching
-from worker.web import hub as hubs
 
 STREAM = {"accept": "text/event-stream"}
 
@@ -43,13 +44,20 @@ def ids_of(store: Store, run_id: str = "r") -> list[str]:
 
 def add(store: Store, step: int, run_id: str = "r", padding: str = "") -> None:
     """An event, without what it belongs to."""
-    entry = {"type": "committed", "at": "1", "step": str(step), "attempt": "1", "node": "Controller", "padding": padding}
+    entry = {
+        "type": "committed",
+        "at": "1",
+        "step": str(step),
+        "attempt": "1",
+        "node": "Controller",
+        "padding": padding,
+    }
     store.redis.xadd(store.keys.events(run_id), entry)  # type: ignore[arg-type]
 
 
 async def joined(app: FastAPI, count: int) -> None:
     """So many have caught up, and hear what happens from now on."""
-    watching = lambda: sum(map(len, app.state.hub._watchers.values())) == count  # noqa: E731
+    watching = lambda: sum(map(len, app.state.hub._subscribers.values())) == count  # noqa: E731
     await asyncio.to_thread(until, watching, f"{count} watchers")
 
 
@@ -71,7 +79,9 @@ def test_a_client_cut_fifty_times_at_any_server_ends_with_the_exact_list(
         seen: list[str] = []
         cuts, end = 0, None
         for room in cycle(rooms):
-            came = asyncio.run(watch(room.url, run.id, seen[-1] if seen else None, most=chance.randint(1, 5)))
+            came = asyncio.run(
+                watch(room.url, run.id, seen[-1] if seen else None, most=chance.randint(1, 5))
+            )
             seen += came.ids
             if came.status == 204 or came.end is not None:
                 end = came
@@ -83,7 +93,9 @@ def test_a_client_cut_fifty_times_at_any_server_ends_with_the_exact_list(
         assert cuts >= 50 and end is not None
 
 
-def test_who_joins_while_events_are_written_misses_nothing_and_gets_nothing_twice(settings: Settings, real_time: Store) -> None:
+def test_who_joins_while_events_are_written_misses_nothing_and_gets_nothing_twice(
+    settings: Settings, real_time: Store
+) -> None:
     """The gap between what was there and what is heard: they join one after the other, while something happens all the time."""
     play.new_run(real_time)
     enough, pace = threading.Event(), threading.Event()
@@ -124,18 +136,22 @@ def test_who_joins_further_back_than_the_others_hears_from_there_and_the_others_
     for step in range(4):
         add(real_time, step)
 
-    async def hear(watcher: hubs.Watcher, count: int) -> list[str]:
+    async def hear(watcher: hubs.Subscriber, count: int) -> list[str]:
         heard: list[str] = []
         while len(heard) < count:
             heard += [event.id for event in await watcher.heard(10)] or [""]
         return heard
 
     async def story() -> None:
-        hub = hubs.Hub(client)
+        hub = hubs.EventHub(client)
         for step in range(4, 9):
             before = ids_of(real_time)
             front = hub.join("r", before[-1])
-            await asyncio.to_thread(until, lambda: int(real_time.redis.info("clients")["blocked_clients"]) == 1, "a read under way")
+            await asyncio.to_thread(
+                until,
+                lambda: int(real_time.redis.info("clients")["blocked_clients"]) == 1,
+                "a read under way",
+            )
             back = hub.join("r", before[1])
             await asyncio.to_thread(add, real_time, step)
             whole = ids_of(real_time)
@@ -151,7 +167,9 @@ def test_who_joins_further_back_than_the_others_hears_from_there_and_the_others_
 
 
 @pytest.mark.slow
-def test_two_hundred_watchers_of_a_run_and_those_of_fifty_cost_redis_one_blocked_read(prefix: str) -> None:
+def test_two_hundred_watchers_of_a_run_and_those_of_fifty_cost_redis_one_blocked_read(
+    prefix: str,
+) -> None:
     with server_of_its_own("valkey", "everysec") as running:
         settings = Settings(redis_url=running.url, prefix=prefix)
         store = Store(running.url, prefix)
@@ -171,20 +189,27 @@ def test_two_hundred_watchers_of_a_run_and_those_of_fifty_cost_redis_one_blocked
             for name in names:
                 await asyncio.to_thread(finish, store, name)
             assert {tuple((await each).ids) for each in one} == {tuple(ids_of(store))}
-            assert [(await each).types for each in many] == [["submitted", "committed", "completed"]] * 50
+            assert [(await each).types for each in many] == [
+                ["submitted", "committed", "completed"]
+            ] * 50
 
         counted: set[int] = set()
         app = create_app(settings)
         with serving_app(app) as url:
             asyncio.run(story(url))
             assert counted <= {0, 1} and 1 in counted
-            until(lambda: app.state.hub._thread is None, "the end of the reads, as nobody watches any more")
+            until(
+                lambda: app.state.hub._thread is None,
+                "the end of the reads, as nobody watches any more",
+            )
             assert blocked() == 0
         store.close()
 
 
 @pytest.mark.slow
-def test_who_does_not_read_holds_no_memory_and_holds_up_nobody(settings: Settings, real_time: Store) -> None:
+def test_who_does_not_read_holds_no_memory_and_holds_up_nobody(
+    settings: Settings, real_time: Store
+) -> None:
     """What is sent to them goes on, when they read on, where it stopped."""
     play.new_run(real_time)
     most = 0
@@ -197,7 +222,9 @@ def test_who_does_not_read_holds_no_memory_and_holds_up_nobody(settings: Setting
         await joined(app, 2)
         for step in range(700):
             await asyncio.to_thread(add, real_time, step, padding="x" * 20_000)
-            slow = [watcher for watchers in app.state.hub._watchers.values() for watcher in watchers]
+            slow = [
+                watcher for watchers in app.state.hub._subscribers.values() for watcher in watchers
+            ]
             most = max(most, *(len(watcher._waiting) for watcher in slow), 0)
         await asyncio.to_thread(finish, real_time)
         promptly = await quick
@@ -214,11 +241,13 @@ def test_who_does_not_read_holds_no_memory_and_holds_up_nobody(settings: Setting
 
 
 @pytest.mark.slow
-def test_who_falls_behind_is_told_so_and_the_others_hear_all(settings: Settings, real_time: Store, client: Client) -> None:
+def test_who_falls_behind_is_told_so_and_the_others_hear_all(
+    settings: Settings, real_time: Store, client: Client
+) -> None:
     play.new_run(real_time)
 
     async def story() -> None:
-        hub = hubs.Hub(client)
+        hub = hubs.EventHub(client)
         lazy, keen = hub.join("r", None), hub.join("r", None)
         heard = []
         while len(heard) < 1 + 2 * hubs.MOST_WAITING:
@@ -233,7 +262,9 @@ def test_who_falls_behind_is_told_so_and_the_others_hear_all(settings: Settings,
 
 
 @pytest.mark.slow
-def test_while_redis_is_away_watchers_stay_connected_and_go_on_when_it_is_back(prefix: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_while_redis_is_away_watchers_stay_connected_and_go_on_when_it_is_back(
+    prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with server_of_its_own() as running:
         settings = Settings(redis_url=running.url, prefix=prefix)
         store = Store(running.url, prefix)
@@ -243,7 +274,9 @@ def test_while_redis_is_away_watchers_stay_connected_and_go_on_when_it_is_back(p
             watching = asyncio.create_task(watch(url, "r"))
             await joined(app, 1)
             await asyncio.to_thread(running.kill)
-            await asyncio.to_thread(until, lambda: "stay connected" in caplog.text, "the hub to notice")
+            await asyncio.to_thread(
+                until, lambda: "stay connected" in caplog.text, "the hub to notice"
+            )
             assert not watching.done()
             await asyncio.to_thread(running.restart)
             await asyncio.to_thread(finish, store)
@@ -257,7 +290,9 @@ def test_while_redis_is_away_watchers_stay_connected_and_go_on_when_it_is_back(p
 
 
 @pytest.mark.slow
-def test_a_server_that_leaves_ends_its_streams_and_another_goes_on_with_them(settings: Settings, real_time: Store) -> None:
+def test_a_server_that_leaves_ends_its_streams_and_another_goes_on_with_them(
+    settings: Settings, real_time: Store
+) -> None:
     play.new_run(real_time)
 
     async def story(first: str, second: str) -> None:
@@ -276,38 +311,64 @@ def test_a_server_that_leaves_ends_its_streams_and_another_goes_on_with_them(set
         asyncio.run(story(rooms[0].url, rooms[1].url))
 
 
-def test_a_stream_ends_with_the_run_and_is_not_asked_for_again(settings: Settings, real_time: Store) -> None:
+def test_a_stream_ends_with_the_run_and_is_not_asked_for_again(
+    settings: Settings, real_time: Store
+) -> None:
     play.new_run(real_time)
-    with serving(settings) as url, httpx2.Client(base_url=f"{url}/api/v1/runs", timeout=60.0) as http:
+    with (
+        serving(settings) as url,
+        httpx2.Client(base_url=f"{url}/api/v1/runs", timeout=60.0) as http,
+    ):
         path = "/r/events"
         caught_up = http.get(path, headers=STREAM, params={"follow": False}).text
-        assert "event: submitted\n" in caught_up and caught_up.endswith('event: end\ndata: {"reason": "caught-up"}\n\n')
+        assert "event: submitted\n" in caught_up and caught_up.endswith(
+            'event: end\ndata: {"reason": "caught-up"}\n\n'
+        )
         first = ids_of(real_time)[0]
-        assert http.get(path, headers=STREAM, params={"follow": False, "after": first}).status_code == 204
+        assert (
+            http.get(path, headers=STREAM, params={"follow": False, "after": first}).status_code
+            == 204
+        )
         timed = http.get(path, headers=STREAM, params={"seconds": 0.05})
-        assert timed.status_code == 200 and "event: end" not in timed.text, "it goes on: whoever watches is to come again"
+        assert timed.status_code == 200 and "event: end" not in timed.text, (
+            "it goes on: whoever watches is to come again"
+        )
 
         finish(real_time)
         whole = http.get(path, headers=STREAM)
-        assert whole.headers["cache-control"] == "no-store" and whole.headers["x-accel-buffering"] == "no"
+        assert (
+            whole.headers["cache-control"] == "no-store"
+            and whole.headers["x-accel-buffering"] == "no"
+        )
         assert whole.text.endswith('event: end\ndata: {"reason": "ended"}\n\n')
         last = ids_of(real_time)[-1]
         assert f"id: {last}\n" in whole.text
         over = http.get(path, headers={**STREAM, "last-event-id": last})
         assert over.status_code == 204 and over.content == b""
-        assert http.get(path, headers={**STREAM, "last-event-id": last}, params={"after": first}).status_code == 204, (
-            "the header goes first"
-        )
+        assert (
+            http.get(
+                path, headers={**STREAM, "last-event-id": last}, params={"after": first}
+            ).status_code
+            == 204
+        ), "the header goes first"
 
 
 @pytest.mark.slow
-def test_events_are_listed_where_no_stream_is_asked_for(settings: Settings, real_time: Store, client: Client) -> None:
+def test_events_are_listed_where_no_stream_is_asked_for(
+    settings: Settings, real_time: Store, client: Client
+) -> None:
     play.new_run(real_time)
     finish(real_time)
     told = [event.to_dict() for event in client.events("r", follow=False)]
-    with serving(settings) as url, httpx2.Client(base_url=f"{url}/api/v1/runs", timeout=60.0) as http:
+    with (
+        serving(settings) as url,
+        httpx2.Client(base_url=f"{url}/api/v1/runs", timeout=60.0) as http,
+    ):
         assert http.get("/r/events").json() == {"events": told, "more": False}
-        assert http.get("/r/events", params={"limit": 2}).json() == {"events": told[:2], "more": True}
+        assert http.get("/r/events", params={"limit": 2}).json() == {
+            "events": told[:2],
+            "more": True,
+        }
         assert http.get("/r/events", params={"after": told[1]["id"]}).json()["events"] == told[2:]
 
 
@@ -315,25 +376,41 @@ def test_events_are_listed_where_no_stream_is_asked_for(settings: Settings, real
 def test_events_are_told_to_nobody_else(settings: Settings, client: Client) -> None:
     run = client.submit("countdown", "x", submitted_by="alice")
     bob = Caller("bob", frozenset({Scope.READ}))
-    with serving(settings, lambda request: bob) as url, httpx2.Client(base_url=f"{url}/api/v1/runs", timeout=60.0) as http:
+    with (
+        serving(settings, lambda request: bob) as url,
+        httpx2.Client(base_url=f"{url}/api/v1/runs", timeout=60.0) as http,
+    ):
         for headers in (STREAM, {}):
             answer = http.get(f"/{run.id}/events", headers=headers)
-            assert answer.status_code == 404 and answer.headers["content-type"] == "application/problem+json"
-            assert http.get("/r/events", headers={**headers, "last-event-id": "yesterday"}).status_code == 404
-            assert http.get("/nobody/events", headers=headers).json()["type"] == "urn:holdfast:run-not-found"
+            assert (
+                answer.status_code == 404
+                and answer.headers["content-type"] == "application/problem+json"
+            )
+            assert (
+                http.get("/r/events", headers={**headers, "last-event-id": "yesterday"}).status_code
+                == 404
+            )
+            assert (
+                http.get("/nobody/events", headers=headers).json()["type"]
+                == "urn:perdure:run-not-found"
+            )
 
 
 @pytest.mark.slow
 def test_the_watchers_of_a_run_that_is_deleted_are_told_so(
     settings: Settings, real_time: Store, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watching, "IDLE_SECONDS", 0.05)  # when it is looked whether the run is still there
+    monkeypatch.setattr(
+        watching, "IDLE_SECONDS", 0.05
+    )  # when it is looked whether the run is still there
     play.new_run(real_time)
 
     async def story(url: str) -> Watched:
         watched = asyncio.create_task(watch(url, "r"))
         await joined(app, 1)
-        await asyncio.to_thread(lambda: real_time.redis.delete(real_time.keys.run("r"), real_time.keys.events("r")))
+        await asyncio.to_thread(
+            lambda: real_time.redis.delete(real_time.keys.run("r"), real_time.keys.events("r"))
+        )
         return await watched
 
     app = create_app(settings)
@@ -342,7 +419,9 @@ def test_the_watchers_of_a_run_that_is_deleted_are_told_so(
 
 
 @pytest.mark.slow
-def test_a_damaged_stream_ends_for_its_own_watchers_alone(settings: Settings, real_time: Store) -> None:
+def test_a_damaged_stream_ends_for_its_own_watchers_alone(
+    settings: Settings, real_time: Store
+) -> None:
     """One key that holds something else makes Redis refuse the read of all; an entry that is no event is met by those who read it."""
     for name in ("well", "torn", "odd"):
         play.new_run(real_time, name)
@@ -359,10 +438,15 @@ def test_a_damaged_stream_ends_for_its_own_watchers_alone(settings: Settings, re
         assert torn.end is None and odd.end is None
         async with httpx2.AsyncClient(base_url=f"{url}/api/v1/runs") as http:
             for name, last in (("torn", torn.ids[-1]), ("odd", odd.ids[-1])):
-                answer = await http.get(f"/{name}/events", headers={**STREAM, "last-event-id": last})
-                assert (answer.status_code, answer.json()["type"]) == (409, "urn:holdfast:damaged-run"), name
+                answer = await http.get(
+                    f"/{name}/events", headers={**STREAM, "last-event-id": last}
+                )
+                assert (answer.status_code, answer.json()["type"]) == (
+                    409,
+                    "urn:perdure:damaged-run",
+                ), name
 
     app = create_app(settings)
     with serving_app(app) as url:
         asyncio.run(story(url))
-    assert "holdfast-hub" not in {thread.name for thread in threading.enumerate()}
+    assert "perdure-hub" not in {thread.name for thread in threading.enumerate()}

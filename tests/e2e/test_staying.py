@@ -7,14 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from perdure import Client, Settings
+from perdure.worker.domain.verdict import VerdictCode
+from perdure.worker.runtime.runtime import Runtime
+from tests.support.fast_path import begin_fast_path
 from tests.support.history import commits, exact
 from tests.support.monitor import monitored
+from tests.support.runtimes import runtime_of
 from tests.support.servers import until
 from tests.support.workers import workers
-from worker import Client, Settings
-from worker.engine import Engine
-from worker.fetching import Delivery
-from worker.verdict import VerdictCode
 
 ONE_PLACE = ("--pool", "threads", "--concurrency", "1")
 #: Rounds of a run that is not to end by itself before a test has looked at it.
@@ -23,7 +24,7 @@ MANY = 20_000
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    return settings.model_copy(update={"flow_modules": ("tests.support.rings",)})
+    return settings.model_copy(update={"flow_modules": ("tests.support.example_flows.rings",)})
 
 
 def under_way(client: Client, run_id: str) -> None:
@@ -39,8 +40,8 @@ def test_most_rounds_of_a_run_stay_and_are_one_command(client: Client, settings:
             run = client.submit("ledger", "count", {"rounds": 200})
             client.wait(run.id, 60)
     assert exact(client, run.id, 200)
-    assert counts["commit_and_stay"] + counts["commit_round"] == 200
-    assert counts["commit_and_stay"] > 100, counts
+    assert counts["commit_and_continue"] + counts["commit_round"] == 200
+    assert counts["commit_and_continue"] > 100, counts
     assert counts["claim_round"] <= 10 and counts["RPOP"] == 0, counts
 
 
@@ -49,8 +50,12 @@ def test_a_lone_run_keeps_to_one_thread(client: Client, settings: Settings) -> N
         assert client.wait(client.submit("threads", "look", {"rounds": 300}).id, 60).answer == 1
 
 
-@pytest.mark.parametrize("pool", [ONE_PLACE, pytest.param(("--pool", "solo"), marks=pytest.mark.slow)])
-def test_others_get_their_turn_beside_a_run_without_end(client: Client, settings: Settings, pool: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "pool", [ONE_PLACE, pytest.param(("--pool", "solo"), marks=pytest.mark.slow)]
+)
+def test_others_get_their_turn_beside_a_run_without_end(
+    client: Client, settings: Settings, pool: tuple[str, ...]
+) -> None:
     """One place, one run that would keep it for ever: another one is played through meanwhile."""
     with workers(1, settings, *pool):
         endless = client.submit("threads", "for ever", {"rounds": MANY}).id
@@ -102,36 +107,56 @@ def test_what_a_killed_worker_had_is_played_by_another(client: Client, settings:
         first.kill()
     lost = [run_id for run_id in ids if client.get(run_id).phase == "leased"]
     assert lost, "nothing was in flight"
-    unmade = [run_id for run_id in lost if client._store.some_fields([run_id], ["message"]) == [{"message": ""}]]
+    unmade = [
+        run_id
+        for run_id in lost
+        if client._store.some_fields([run_id], ["message"]) == [{"message": ""}]
+    ]
     assert unmade, "no run had stayed"
     with workers(1, settings):
         for run_id in ids:
             client.wait(run_id, 60)
     assert all(exact(client, run_id, 500) for run_id in ids)
-    assert all(sum(event.type == "lost" for event in client.events(run_id, follow=False)) == 1 for run_id in lost)
+    assert all(
+        sum(event.type == "lost" for event in client.events(run_id, follow=False)) == 1
+        for run_id in lost
+    )
 
 
 @pytest.fixture
-def engine(settings: Settings, client: Client) -> Iterator[Engine]:
+def engine(settings: Settings, client: Client) -> Iterator[Runtime]:
     """Plays rounds in this process."""
-    made = Engine(client._engine.app, settings)
-    made.fetching.begin(made.store.keys.queue_names, 20, inline=False)
+    made = Runtime(runtime_of(client).app, settings)
     yield made
-    made.write_figures()  # the heartbeat would, after the test
+    made.write_stats()  # the heartbeat would, after the test
     made.close()
 
 
-def test_a_failed_round_of_a_run_that_stayed_brings_its_message(client: Client, engine: Engine) -> None:
+def test_a_failed_round_of_a_run_that_stayed_brings_its_message(
+    client: Client, engine: Runtime
+) -> None:
     """A worker of an older version beside this one may sweep it: it cannot make one, and takes a run without any for damaged."""
     run_id = client.submit("stumbles", "g", {"rounds": 4}).id
     engine.store.redis.delete(*engine.store.keys.queue_names)
-    first = Delivery(until=math.inf)  # however busy this machine is
-    assert engine.rounds.play(run_id, 0, 0, first) == "continued"
-    assert first.fetched is not None and first.fetched.claim is not None and first.fetched.claim.kept
+    fast = begin_fast_path(engine)
+    first = fast.handoff(until=math.inf)  # however busy this machine is
+    assert engine.rounds.run(run_id, 0, 0, first).word == "continued"
+    assert (
+        first.prefetched is not None
+        and first.prefetched.claim is not None
+        and first.prefetched.claim.carried_over
+    )
     assert client._store.some_fields([run_id], ["message"]) == [{"message": ""}]
-    assert engine.rounds.play(run_id, 0, 1, Delivery(first.fetched.claim)) == "waiting"
+    assert engine.rounds.run(run_id, 0, 1, fast.handoff(first.prefetched.claim)).word == "waiting"
     (stored,) = client._store.some_fields([run_id], ["message"])
-    until(lambda: client._store.sweep(lease=20_000, max_losses=3, jitter=0.5).report == [(run_id, "woken")], "the retry is sent", 30)
+    until(
+        lambda: (
+            client._store.sweep(lease=20_000, max_losses=3, jitter=0.5).report
+            == [(run_id, "woken")]
+        ),
+        "the retry is sent",
+        30,
+    )
     (queue,) = [name for name in engine.store.keys.queue_names if engine.store.redis.llen(name)]
     assert engine.store.redis.lrange(queue, 0, -1) == [stored["message"]]
     assert f"('{run_id}', 0, 1)" in stored["message"]

@@ -4,22 +4,65 @@ from __future__ import annotations
 
 import pytest
 
+from perdure import Client, RunStatus
+from perdure.worker.settings import Settings
+from perdure.worker.store import Claim
+from tests.support.example_flows import long_commands as heeding
+from tests.support.runtimes import runtime_of
 from tests.support.servers import CrashableServer, until
 from tests.support.workers import workers
-from worker import Client, RunStatus
-from worker.settings import Settings
 
 
 @pytest.fixture
 def settings(server: CrashableServer, prefix: str) -> Settings:
-    return Settings(redis_url=server.url, prefix=prefix, flow_modules=("tests.support.heeding",))
+    return Settings(
+        redis_url=server.url,
+        prefix=prefix,
+        flow_modules=("tests.support.example_flows.long_commands",),
+    )
 
 
-def test_a_graceful_stop_of_an_idempotent_command_leaves_nothing_in_doubt(client: Client, settings: Settings) -> None:
-    with workers(1, settings, "--concurrency", "2", HOLDFAST_FLOW_MODULES="tests.support.heeding"):
+def test_a_graceful_stop_of_an_idempotent_command_leaves_nothing_in_doubt(
+    client: Client, settings: Settings
+) -> None:
+    with workers(
+        1,
+        settings,
+        "--concurrency",
+        "2",
+        PERDURE_FLOW_MODULES="tests.support.example_flows.long_commands",
+    ):
         for goal, doubt in (("harmless", None), ("plain", "1/Executor/1")):
             run = client.submit("heeds", goal)
-            until(lambda run=run: client.get(run.id).state.step == 1 and client.get(run.id).phase == "leased", "the command")  # type: ignore[misc]
+            until(
+                lambda run=run: (
+                    client.get(run.id).state.step == 1 and client.get(run.id).phase == "leased"
+                ),
+                "the command",
+            )  # type: ignore[misc]
             client.request_stop(run.id)
             stopped = client.wait(run.id, 20)
             assert stopped.status is RunStatus.STOPPED and stopped.details.get("in_doubt") == doubt
+
+
+def test_a_stop_leaves_nothing_in_doubt_of_a_round_that_was_not_begun(client: Client) -> None:
+    """The worker reads the stop request after its claim and before the round: it did nothing."""
+    assert heeding.Heeds
+    run = client.submit("heeds", "plain")
+    store, rounds = client._store, runtime_of(client).rounds
+    rounds.run(run.id, 0, 0)
+    claim = store.claim(
+        run.id,
+        epoch=0,
+        step=1,
+        claim="fetched",
+        owner="waits",
+        lease=4000,
+        known=("heeds",),
+        schema="1",
+    )
+    assert isinstance(claim, Claim)
+    client.request_stop(run.id)
+    rounds.release(claim)
+    stopped = client.get(run.id)
+    assert stopped.status is RunStatus.STOPPED and stopped.details.get("in_doubt") is None

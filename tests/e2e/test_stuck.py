@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import json
 
+from perdure import Client, VerdictCode
+from perdure.worker.store import Store
+from perdure.worker.store.keys import Keys
+from perdure.worker.store.tables import DeadLetters
 from tests.support.servers import CrashableServer
-from worker import Client, VerdictCode
-from worker.store import Store
-from worker.store.keys import Keys
-from worker.store.letters import DeadLetters
 
 
 def codes(client: Client, **options: object) -> dict[str, VerdictCode]:
     return {verdict.details["run"]: verdict.code for verdict in client.stuck(**options)}  # type: ignore[arg-type]
 
 
-def test_runs_that_no_worker_takes_stand_still_and_those_that_wait_for_a_person_do_not(client: Client) -> None:
+def test_runs_that_no_worker_takes_stand_still_and_those_that_wait_for_a_person_do_not(
+    client: Client,
+) -> None:
     waiting = client.submit("countdown", "x", interrupt_before=["Controller"], inputs={"rounds": 1})
     alone = client.submit("countdown", "x", inputs={"rounds": 1}, submitted_by="ann")
     later = client.submit("countdown", "x", inputs={"rounds": 1}, not_before=3600)
     assert codes(client) == {alone.id: VerdictCode.NO_WORKER} and waiting.id and later.id
-    assert codes(client, submitted_by="ann") == {alone.id: VerdictCode.NO_WORKER} and codes(client, submitted_by="bob") == {}
+    assert (
+        codes(client, submitted_by="ann") == {alone.id: VerdictCode.NO_WORKER}
+        and codes(client, submitted_by="bob") == {}
+    )
 
 
-def test_what_is_damaged_and_in_nobody_s_care_is_found_by_its_age(client: Client, prefix: str) -> None:
+def test_what_is_damaged_and_in_nobody_s_care_is_found_by_its_age(
+    client: Client, prefix: str
+) -> None:
     run = client.submit("countdown", "x", inputs={"rounds": 1})
     store = Store(client.settings.redis_url or "", prefix)
     store.redis.zrem(store.keys.due, run.id)
@@ -38,7 +45,10 @@ def test_no_more_runs_are_looked_at_than_asked_for(client: Client) -> None:
 
 
 def test_the_queues_tell_their_length_and_how_long_the_next_run_has_waited(client: Client) -> None:
-    assert [(seen.role, seen.length, seen.oldest) for seen in client.queues()] == [("controller", 0, None), ("executor", 0, None)]
+    assert [(seen.role, seen.length, seen.oldest) for seen in client.queues()] == [
+        ("controller", 0, None),
+        ("executor", 0, None),
+    ]
     client.submit("countdown", "x", inputs={"rounds": 1})
     client.submit("countdown", "x", inputs={"rounds": 1})
     controller, _ = client.queues()
@@ -46,7 +56,9 @@ def test_the_queues_tell_their_length_and_how_long_the_next_run_has_waited(clien
     assert controller.oldest is not None and 0 <= controller.oldest < 60
 
 
-def test_a_stranger_s_message_at_the_head_of_a_queue_hides_nothing_but_the_waiting_time(client: Client, prefix: str) -> None:
+def test_a_stranger_s_message_at_the_head_of_a_queue_hides_nothing_but_the_waiting_time(
+    client: Client, prefix: str
+) -> None:
     store = Store(client.settings.redis_url or "", prefix)
     store.redis.rpush(Keys(prefix).queue("controller"), json.dumps({"body": "?"}))
     (controller, _) = client.queues()
@@ -54,7 +66,9 @@ def test_a_stranger_s_message_at_the_head_of_a_queue_hides_nothing_but_the_waiti
     store.close()
 
 
-def test_refused_messages_are_listed_newest_first(client: Client, server: CrashableServer, prefix: str) -> None:
+def test_refused_messages_are_listed_newest_first(
+    client: Client, server: CrashableServer, prefix: str
+) -> None:
     letters = DeadLetters(server.url, prefix)
     for why in ("first", "second"):
         letters.put_aside("q", "text", why)

@@ -19,12 +19,12 @@ from urllib.request import urlopen
 
 import pytest
 
+from perdure import Client
+from perdure.worker.app import engine_of, make_app
+from perdure.worker.settings import Settings
 from tests.conftest import StartsWorkers
 from tests.support.servers import server, until
 from tests.support.workers import ROOT, WorkerProcess
-from worker import Client
-from worker.app import engine_of, make_app
-from worker.settings import Settings
 
 RUNS, ROUNDS = 6, 6
 OF_A_ROUND = ("task-received", "task-started", "task-succeeded")
@@ -71,22 +71,33 @@ def test_each_round_is_received_started_and_done_once(pool: str) -> None:
         settings = Settings(redis_url=own.url)
         client = Client(settings=settings)
         with listening(settings) as heard:
-            worker = WorkerProcess(settings, "-P", pool, "-c", "4", HOLDFAST_TASK_EVENTS="true")
+            worker = WorkerProcess(settings, "-P", pool, "-c", "4", PERDURE_TASK_EVENTS="true")
             try:
                 worker.ready()
                 play(client)
-                until(lambda: Counter(event["type"] for event in list(heard))["task-succeeded"] >= RUNS * ROUNDS, "the last event", 10)
+                until(
+                    lambda: (
+                        Counter(event["type"] for event in list(heard))["task-succeeded"]
+                        >= RUNS * ROUNDS
+                    ),
+                    "the last event",
+                    10,
+                )
             finally:
                 worker.close()
                 client.close()
-        told = Counter((event["uuid"], event["type"]) for event in heard if event["type"].startswith("task-"))
+        told = Counter(
+            (event["uuid"], event["type"]) for event in heard if event["type"].startswith("task-")
+        )
         rounds = {uuid for uuid, _ in told}
         assert len(rounds) == RUNS * ROUNDS
         assert told == {(uuid, kind): 1 for uuid in rounds for kind in OF_A_ROUND}
 
 
 @pytest.mark.slow
-def test_without_the_setting_nothing_is_sent(settings: Settings, client: Client, worker_process: StartsWorkers) -> None:
+def test_without_the_setting_nothing_is_sent(
+    settings: Settings, client: Client, worker_process: StartsWorkers
+) -> None:
     with listening(settings) as heard:
         worker_process()
         play(client)
@@ -100,12 +111,19 @@ def test_a_round_whose_process_died_has_failed() -> None:
         settings = Settings(redis_url=own.url)
         client = Client(settings=settings)
         with listening(settings) as heard:
-            worker = WorkerProcess(settings, "-P", "prefork", "-c", "1", HOLDFAST_TASK_EVENTS="true")
+            worker = WorkerProcess(settings, "-P", "prefork", "-c", "1", PERDURE_TASK_EVENTS="true")
             try:
                 worker.ready()
                 run = client.submit("ledger", "go", {"rounds": 1, "seconds": 3})
-                until(lambda: "progress" in (client._store.fields(run.id) or {}), "the round to be under way")
-                (child,) = Path(f"/proc/{worker.process.pid}/task/{worker.process.pid}/children").read_text().split()
+                until(
+                    lambda: "progress" in (client._store.fields(run.id) or {}),
+                    "the round to be under way",
+                )
+                (child,) = (
+                    Path(f"/proc/{worker.process.pid}/task/{worker.process.pid}/children")
+                    .read_text()
+                    .split()
+                )
                 os.kill(int(child), 9)
                 client.wait(run.id, 60)
             finally:
@@ -115,26 +133,36 @@ def test_a_round_whose_process_died_has_failed() -> None:
         assert kinds["task-failed"] == 1 and kinds["task-received"] == 2
 
 
-@pytest.mark.parametrize("pool", ["threads", "solo", pytest.param("prefork", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "pool", ["threads", "solo", pytest.param("prefork", marks=pytest.mark.slow)]
+)
 def test_an_attempt_that_fails_has_failed_as_a_task_and_its_message_is_done_with(pool: str) -> None:
     with server() as own:
         settings = Settings(redis_url=own.url)
         client = Client(settings=settings)
         with listening(settings) as heard:
-            fast = {"HOLDFAST_MAX_ATTEMPTS": "2", "HOLDFAST_RETRY_DELAY_SECONDS": "0.05"}
-            worker = WorkerProcess(settings, "-P", pool, "-c", "2", HOLDFAST_TASK_EVENTS="true", **fast)
+            fast = {"PERDURE_MAX_ATTEMPTS": "2", "PERDURE_RETRY_DELAY_SECONDS": "0.05"}
+            worker = WorkerProcess(
+                settings, "-P", pool, "-c", "2", PERDURE_TASK_EVENTS="true", **fast
+            )
             try:
                 worker.ready()
                 run = client.submit("trouble", "go", {"kind": "plain"})
                 assert client.wait(run.id, 60).error
-                until(lambda: Counter(event["type"] for event in list(heard))["task-failed"] >= 2, "the last event", 10)
+                until(
+                    lambda: Counter(event["type"] for event in list(heard))["task-failed"] >= 2,
+                    "the last event",
+                    10,
+                )
                 play(client)  # its places are free again
             finally:
                 worker.close()
                 client.close()
         failed = [event for event in heard if event["type"] == "task-failed"]
         assert len(failed) == 2  # two attempts of one message
-        assert all("RoundFailed" in event["exception"] and run.id in event["exception"] for event in failed)
+        assert all(
+            "RoundFailed" in event["exception"] and run.id in event["exception"] for event in failed
+        )
         assert own_lists(settings) == []
 
 
@@ -143,7 +171,11 @@ def own_lists(settings: Settings) -> list[str]:
     app = make_app(settings)
     keys = engine_of(app).store.keys
     try:
-        return [text for name in keys.queue_names for text in engine_of(app).store.redis.lrange(name, 0, -1)]
+        return [
+            text
+            for name in keys.queue_names
+            for text in engine_of(app).store.redis.lrange(name, 0, -1)
+        ]
     finally:
         engine_of(app).close()
 
@@ -170,11 +202,34 @@ def flower(settings: Settings) -> Iterator[Callable[[str], Any]]:
         pytest.skip("flower is not installed")
     port = free_port()
     assert settings.redis_url is not None
-    environment = {"HOLDFAST_REDIS_URL": settings.redis_url, "HOLDFAST_PREFIX": settings.prefix, "FLOWER_UNAUTHENTICATED_API": "true"}
-    command = [sys.executable, "-m", "celery", "-A", "worker.app", "flower", f"--port={port}", "--address=127.0.0.1"]
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    environment = {
+        "PERDURE_REDIS_URL": settings.redis_url,
+        "PERDURE_PREFIX": settings.prefix,
+        "FLOWER_UNAUTHENTICATED_API": "true",
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "perdure.app",
+        "flower",
+        f"--port={port}",
+        "--address=127.0.0.1",
+    ]
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
-        until(lambda: asked(port, "/api/tasks") is not None or process.poll() is not None, "Flower", 40)
+        until(
+            lambda: asked(port, "/api/tasks") is not None or process.poll() is not None,
+            "Flower",
+            40,
+        )
         yield lambda path: asked(port, path)
     finally:
         process.terminate()
@@ -188,15 +243,24 @@ def test_flower_shows_the_worker_and_its_rounds() -> None:
         settings = Settings(redis_url=own.url)
         client = Client(settings=settings)
         with flower(settings) as ask:
-            command = [sys.executable, "-m", "worker.cli", "worker", "--concurrency", "4"]
-            environment = {"HOLDFAST_REDIS_URL": own.url, "HOLDFAST_FLOW_MODULES": "tests.support.rings", "HOLDFAST_TASK_EVENTS": "true"}
-            worker = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment}, stderr=subprocess.DEVNULL)
+            command = [sys.executable, "-m", "perdure", "worker", "--concurrency", "4"]
+            environment = {
+                "PERDURE_REDIS_URL": own.url,
+                "PERDURE_FLOW_MODULES": "tests.support.example_flows.rings",
+                "PERDURE_TASK_EVENTS": "true",
+            }
+            worker = subprocess.Popen(
+                command, cwd=ROOT, env={**os.environ, **environment}, stderr=subprocess.DEVNULL
+            )
             try:
                 until(lambda: any(seen["alive"] for seen in client.workers()), "the worker", 30)
                 play(client)
 
                 def succeeded() -> int:
-                    return sum(task["state"] == "SUCCESS" for task in (ask("/api/tasks?limit=1000") or {}).values())
+                    return sum(
+                        task["state"] == "SUCCESS"
+                        for task in (ask("/api/tasks?limit=1000") or {}).values()
+                    )
 
                 until(lambda: succeeded() == RUNS * ROUNDS, "all rounds on Flower")
 
@@ -204,7 +268,10 @@ def test_flower_shows_the_worker_and_its_rounds() -> None:
                     (only,) = ask("/workers?json=1")["data"]
                     return only
 
-                until(lambda: shown()["processed"] == RUNS * ROUNDS, "the worker's next heartbeat event")
+                until(
+                    lambda: shown()["processed"] == RUNS * ROUNDS,
+                    "the worker's next heartbeat event",
+                )
                 assert shown()["status"] and shown()["pid"] == worker.pid
             finally:
                 worker.terminate()

@@ -7,29 +7,45 @@ from pathlib import Path
 
 import pytest
 
+from perdure import Client, Settings
+from perdure.worker.messaging.fast.template import SAMPLES
+from perdure.worker.messaging.message import TASKS
 from tests.support.pools import ONE_AND_SLOWLY_THE_OTHERS
 from tests.support.workers import workers
-from worker import Client, Settings
-from worker.task_names import TASKS
-from worker.template import SAMPLES
 
 RUNS, ROUNDS = 4, 12
 
 
-def told(client: Client, settings: Settings, path: Path, pool: str, **environment: str) -> list[list[str]]:
-    """What tests.support.building writes down while some runs are played."""
+def told(
+    client: Client, settings: Settings, path: Path, pool: str, **environment: str
+) -> list[list[str]]:
+    """What tests.support.apps.counts_builds writes down while some runs are played."""
     path.touch()
-    with workers(1, settings, "-P", pool, "-c", "2", app="tests.support.building", BUILDING_TOLD=str(path), **environment):
+    with workers(
+        1,
+        settings,
+        "-P",
+        pool,
+        "-c",
+        "2",
+        app="tests.support.apps.counts_builds",
+        BUILDING_TOLD=str(path),
+        **environment,
+    ):
         ids = [client.submit("ledger", "g", {"rounds": ROUNDS}).id for _ in range(RUNS)]
         for run_id in ids:
             assert client.wait(run_id, 60).answer == list(range(ROUNDS))
-            assert {event.type for event in client.events(run_id, follow=False)}.isdisjoint({"lost", "failed", "quarantined"})
+            assert {event.type for event in client.events(run_id, follow=False)}.isdisjoint(
+                {"lost", "failed", "quarantined"}
+            )
     return [line.split() for line in path.read_text().splitlines()]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", ONE_AND_SLOWLY_THE_OTHERS)
-def test_a_worker_lets_celery_build_samples_and_no_more(client: Client, settings: Settings, tmp_path: Path, pool: str) -> None:
+def test_a_worker_lets_celery_build_samples_and_no_more(
+    client: Client, settings: Settings, tmp_path: Path, pool: str
+) -> None:
     counts = Counter(tuple(line) for line in told(client, settings, tmp_path / "told", pool))
     assert {task for _, _, task in counts} == set(TASKS.values())
     # Two threads may come upon the need for a template at the same moment, and both learn it.
@@ -37,7 +53,9 @@ def test_a_worker_lets_celery_build_samples_and_no_more(client: Client, settings
 
 
 @pytest.mark.slow
-def test_a_worker_in_which_somebody_listens_lets_celery_build_all(client: Client, settings: Settings, tmp_path: Path) -> None:
+def test_a_worker_in_which_somebody_listens_lets_celery_build_all(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
     lines = told(client, settings, tmp_path / "told", "threads", BUILDING_HEARD="1")
     pushed = RUNS * (ROUNDS - 1)  # the first of each run is the client's
     assert Counter(what for _, what, _ in lines) == {"built": pushed, "heard": pushed}

@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from flows.controllers.model.settings import missing
+from perdure import Client, RunStatus
+from perdure.flows.controllers.model.settings import missing
+from perdure.worker.runtime.runtime import Runtime
+from perdure.worker.settings import Settings
 from tests.e2e.test_tracing import ERROR, play
-from tests.support import modelled  # noqa: F401
 from tests.support.chat_server import Fails, Says, chat_server
 from tests.support.collector import Collector, Mood, collector
 from tests.support.command_line import CommandLine
+from tests.support.example_flows import model  # noqa: F401 -- registers flows
 from tests.support.processes import kill_process_of, process_of
+from tests.support.runtimes import runtime_of
 from tests.support.servers import until
 from tests.support.tracing import traced_to
 from tests.support.workers import workers
-from worker import Client, RunStatus
-from worker.engine import Engine
-from worker.settings import Settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -43,25 +44,45 @@ def test_the_trace_of_a_killed_and_recovered_run_is_one_tree_with_both_attempts(
     client: Client, settings: Settings, collected: Collector, pool: str
 ) -> None:
     """Submitted by a client that traces nothing; threads: the worker is killed, prefork: the process of its pool."""
-    soon = {"HOLDFAST_LEASE_SECONDS": "2", "HOLDFAST_HEARTBEAT_SECONDS": "0.5", "HOLDFAST_SWEEP_SECONDS": "0.2"}
+    soon = {
+        "PERDURE_LEASE_SECONDS": "2",
+        "PERDURE_HEARTBEAT_SECONDS": "0.5",
+        "PERDURE_SWEEP_SECONDS": "0.2",
+    }
     count = 2 if pool == "threads" else 1
-    with workers(count, settings, "--pool", pool, "--concurrency", "2", **soon, **exporting_to(collected)) as running:
+    with workers(
+        count, settings, "--pool", pool, "--concurrency", "2", **soon, **exporting_to(collected)
+    ) as running:
         run = client.submit("ledger", "g", {"rounds": ROUNDS, "seconds": 0.5})
         # A process that is killed takes along what it has not sent yet.
-        until(lambda: any(span["step"] == 1 for span in collected.of(run.id)), "the second round's span")
-        until(lambda: in_flight(client, run.id) and kill_process_of(client, run.id), "a round in flight")
+        until(
+            lambda: any(span["step"] == 1 for span in collected.of(run.id)),
+            "the second round's span",
+        )
+        until(
+            lambda: in_flight(client, run.id) and kill_process_of(client, run.id),
+            "a round in flight",
+        )
         assert client.wait(run.id, 60).status is RunStatus.COMPLETED
         [lost] = [event for event in client.events(run.id, follow=False) if event.type == "lost"]
-        assert pool == "prefork" or any(worker.process.poll() == -signal.SIGKILL for worker in running)
+        assert pool == "prefork" or any(
+            worker.process.poll() == -signal.SIGKILL for worker in running
+        )
         root, rounds = collected.tree(run.id, ROUNDS + 1)
-    assert root.resource["service.name"] == "holdfast"
+    assert root.resource["service.name"] == "perdure"
     told = [(span["step"], span["attempt"], span["outcome"]) for span in rounds]
     words = ["continued"] * (ROUNDS - 1) + ["completed"]
     expected = [(step, 2 if step == lost.step else 1, word) for step, word in enumerate(words)]
     assert told == sorted([*expected, (lost.step, 1, "lost")])
     first, second = (span for span in rounds if span["step"] == lost.step)
-    assert first.status == ERROR and first["worker"] == lost.data["owner"] and first.links == second.links != ()
-    assert second.start >= first.start and (second["worker"] != first["worker"] or pool == "prefork")
+    assert (
+        first.status == ERROR
+        and first["worker"] == lost.data["owner"]
+        and first.links == second.links != ()
+    )
+    assert second.start >= first.start and (
+        second["worker"] != first["worker"] or pool == "prefork"
+    )
 
 
 def in_flight(client: Client, run_id: str) -> bool:
@@ -70,15 +91,23 @@ def in_flight(client: Client, run_id: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "options", [("--pool", "threads"), ("--pool", "prefork", "--concurrency", "2"), ("--processes", "2")], ids=" ".join
+    "options",
+    [("--pool", "threads"), ("--pool", "prefork", "--concurrency", "2"), ("--processes", "2")],
+    ids=" ".join,
 )
 def test_what_a_worker_and_a_submission_have_not_sent_yet_goes_out_when_they_end(
-    client: Client, settings: Settings, collected: Collector, tmp_path: Path, options: tuple[str, ...]
+    client: Client,
+    settings: Settings,
+    collected: Collector,
+    tmp_path: Path,
+    options: tuple[str, ...],
 ) -> None:
     rarely = exporting_to(collected, every=3_600_000)
-    holdfast = CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="tests.support.rings", **rarely)
-    with holdfast.worker(*options) as process:
-        run_id = holdfast("submit", "ledger", "g", "--input-json", f"rounds={ROUNDS}").out.strip()
+    perdure = CommandLine(
+        tmp_path, settings, PERDURE_FLOW_MODULES="tests.support.example_flows.rings", **rarely
+    )
+    with perdure.worker(*options) as process:
+        run_id = perdure("submit", "ledger", "g", "--input-json", f"rounds={ROUNDS}").out.strip()
         assert [span.name for span in collected.of(run_id)] == ["run ledger"]
         assert client.wait(run_id, 30).status is RunStatus.COMPLETED
         assert len(collected.of(run_id)) == 1, "nothing of the rounds is due yet"
@@ -100,15 +129,21 @@ def test_a_collector_of_no_use_costs_no_round_and_keeps_no_worker(
             "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4",
         }
         if mood == "gone":
-            useless["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://127.0.0.1:9"  # the port that discards, and where nobody listens
-        holdfast = CommandLine(tmp_path, settings, HOLDFAST_FLOW_MODULES="tests.support.rings", **useless)
-        with holdfast.worker() as process:
-            done = holdfast("submit", "ledger", "g", "--input-json", "rounds=40")
+            useless["OTEL_EXPORTER_OTLP_ENDPOINT"] = (
+                "http://127.0.0.1:9"  # the port that discards, and where nobody listens
+            )
+        perdure = CommandLine(
+            tmp_path, settings, PERDURE_FLOW_MODULES="tests.support.example_flows.rings", **useless
+        )
+        with perdure.worker() as process:
+            done = perdure("submit", "ledger", "g", "--input-json", "rounds=40")
             assert done.code == 0
             run_id = done.out.strip()
             assert client.wait(run_id, 30).status is RunStatus.COMPLETED
             events = list(client.events(run_id, follow=False))
-            assert [event.type for event in events].count("committed") == 40 and {event.attempt for event in events[1:]} <= {0, 1}
+            assert [event.type for event in events].count("committed") == 40 and {
+                event.attempt for event in events[1:]
+            } <= {0, 1}
             process.send_signal(signal.SIGTERM)
             until(lambda: process.poll() is not None, "the worker's end", 30)
             assert process.returncode == 0
@@ -118,17 +153,30 @@ def test_a_collector_of_no_use_costs_no_round_and_keeps_no_worker(
 def test_a_models_round_has_the_names_of_the_conventions_for_generative_ai(
     client: Client, settings: Settings, collected: Collector
 ) -> None:
-    script = [Says("", [("add", {"a": 1, "b": 2})], tokens=(120, 7)), Says("", [("finish", {"answer": 3})])]
-    with chat_server(script, {1: [Fails(500)]}, models=("scripted",)) as server, traced_to(collected):
-        engine = Engine(client._engine.app, settings.model_copy(update={"model_url": server.url, "retry_delay_seconds": 0.01}))
+    script = [
+        Says("", [("add", {"a": 1, "b": 2})], tokens=(120, 7)),
+        Says("", [("finish", {"answer": 3})]),
+    ]
+    with (
+        chat_server(script, {1: [Fails(500)]}, models=("scripted",)) as server,
+        traced_to(collected),
+    ):
+        engine = Runtime(
+            runtime_of(client).app,
+            settings.model_copy(update={"model_url": server.url, "retry_delay_seconds": 0.01}),
+        )
         run = client.submit("adding", "what is 1 + 2?")
         play(engine, run.id)
-        engine.write_figures()
+        engine.write_stats()
         engine.close()
         assert client.get(run.id).answer == 3
     _, rounds = collected.tree(run.id, 4)
     asked, added, failed, _ = rounds
-    told = {name.removeprefix("gen_ai."): value for name, value in asked.attributes.items() if name.startswith("gen_ai.")}
+    told = {
+        name.removeprefix("gen_ai."): value
+        for name, value in asked.attributes.items()
+        if name.startswith("gen_ai.")
+    }
     assert told == {
         "operation.name": "chat",
         "provider.name": "openai-compatible",
@@ -137,6 +185,13 @@ def test_a_models_round_has_the_names_of_the_conventions_for_generative_ai(
         "usage.input_tokens": 120,
         "usage.output_tokens": 7,
     }
-    assert (added.attributes["gen_ai.operation.name"], added.attributes["gen_ai.tool.name"]) == ("execute_tool", "add")
-    assert failed.status == ERROR and failed.attributes["gen_ai.request.model"] == "scripted" and failed["outcome"] == "waiting"
+    assert (added.attributes["gen_ai.operation.name"], added.attributes["gen_ai.tool.name"]) == (
+        "execute_tool",
+        "add",
+    )
+    assert (
+        failed.status == ERROR
+        and failed.attributes["gen_ai.request.model"] == "scripted"
+        and failed["outcome"] == "waiting"
+    )
     assert not any(b"1 + 2" in body for body in collected.raw)

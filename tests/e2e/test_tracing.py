@@ -14,23 +14,32 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased
 
-from flows import Command, ControllerExecutorFlow, Finish, RoundContext, command, register
-from tests.support import rings
+from perdure import (
+    Client,
+    Command,
+    Conflict,
+    ControllerExecutorFlow,
+    Finish,
+    RoundContext,
+    command,
+    register,
+)
+from perdure.worker.runtime.runtime import Runtime
+from perdure.worker.settings import Settings
+from perdure.worker.store import Claim, NotReplicated, Store
+from perdure.worker.tracing import attributes, propagation
+from perdure.worker.tracing.propagation import TraceContextMiddleware
+from perdure.worker.tracing.round_spans import tell_losses
+from perdure.worker.tracing.run_spans import parent_of
+from perdure.worker.tracing.switch import SuppressTracingErrors, is_on
 from tests.support.collector import Collector, collector
+from tests.support.example_flows import rings
+from tests.support.fast_path import begin_fast_path
 from tests.support.monitor import monitored
 from tests.support.runs import LEASE
+from tests.support.runtimes import runtime_of
 from tests.support.servers import until
 from tests.support.tracing import traced_to
-from worker import Client, Conflict
-from worker.engine import Engine
-from worker.fetching import Delivery
-from worker.settings import Settings
-from worker.store import Granted, NotReplicated, Store
-from worker.telemetry import carried, names
-from worker.telemetry.carried import CarriedOn
-from worker.telemetry.losses import tell_losses
-from worker.telemetry.roots import parent_of
-from worker.telemetry.switch import Harmless, is_on
 
 CANARY = "canary-of-what-nobody-may-see"
 ERROR = 2
@@ -44,7 +53,11 @@ class Canary(ControllerExecutorFlow):
         context.tell(note=CANARY)
         if len(context.history) == 1:
             return Command("shout", {"text": CANARY})
-        return Finish(CANARY) if len(context.history) > 1 else Command("sing", {"text": CANARY}, {"thought": CANARY})
+        return (
+            Finish(CANARY)
+            if len(context.history) > 1
+            else Command("sing", {"text": CANARY}, {"thought": CANARY})
+        )
 
     @command(idempotent=True)
     def sing(self, context: RoundContext, text: str) -> str:
@@ -54,23 +67,23 @@ class Canary(ControllerExecutorFlow):
     @command(idempotent=True)
     def shout(self, context: RoundContext, text: str) -> str:
         if context.attempt == 1:
-            from flows import RetryableError
+            from perdure import RetryableError
 
             raise RetryableError(text, retry_after=0)
         return text
 
 
 @pytest.fixture
-def engine(settings: Settings, client: Client) -> Iterator[Engine]:
+def engine(settings: Settings, client: Client) -> Iterator[Runtime]:
     """What plays rounds, with the client's app; nobody else does."""
-    made = Engine(client._engine.app, settings)
+    made = Runtime(runtime_of(client).app, settings)
     yield made
-    made.write_figures()  # the heartbeat would, after the test
+    made.write_stats()  # the heartbeat would, after the test
     made.close()
 
 
 @pytest.fixture
-def clocked(engine: Engine) -> Iterator[Store]:
+def clocked(engine: Runtime) -> Iterator[Store]:
     """A store whose clock a test may set forward."""
     made = Store(engine.store.url, engine.store.keys.prefix, now=engine.store.time())
     yield made
@@ -83,77 +96,102 @@ def collected() -> Iterator[Collector]:
         yield running
 
 
-def play(engine: Engine, run_id: str) -> list[str]:
+def play(engine: Runtime, run_id: str) -> list[str]:
     """Play rounds as long as the run is queued; what each came to."""
     words: list[str] = []
     while (fields := engine.store.fields(run_id) or {})["phase"] in ("queued", "waiting"):
         if fields["phase"] == "queued":
-            words.append(engine.rounds.play(run_id, int(fields["epoch"]), int(fields["step"])))
+            words.append(engine.rounds.run(run_id, int(fields["epoch"]), int(fields["step"])).word)
         else:
-            engine.sweeper("none", "solo", 1).sweep()
+            engine.new_sweeper("none", "solo", 1).sweep()
     return words
 
 
-def test_rounds_are_children_of_the_runs_root_and_linked_to_the_round_before(client: Client, engine: Engine, collected: Collector) -> None:
+def test_rounds_are_children_of_the_runs_root_and_linked_to_the_round_before(
+    client: Client, engine: Runtime, collected: Collector
+) -> None:
     with traced_to(collected) as provider:
         with provider.get_tracer("caller").start_as_current_span("the caller's") as caller:
             run = client.submit("ledger", "g", {"rounds": 3})
         play(engine, run.id)
     root, rounds = collected.tree(run.id, 3)
-    assert root.parent == f"{caller.get_span_context().span_id:016x}", "the caller's trace goes on in the run"
+    assert root.parent == f"{caller.get_span_context().span_id:016x}", (
+        "the caller's trace goes on in the run"
+    )
     assert root.name == "run ledger" and root["flow"] == "ledger" and root.end <= rounds[0].start
-    assert [span.name for span in rounds] == ["round Controller", "round Executor", "round Controller"]
-    assert [span.links for span in rounds] == [(), ((root.trace, rounds[0].id),), ((root.trace, rounds[1].id),)]
+    assert [span.name for span in rounds] == [
+        "round Controller",
+        "round Executor",
+        "round Controller",
+    ]
+    assert [span.links for span in rounds] == [
+        (),
+        ((root.trace, rounds[0].id),),
+        ((root.trace, rounds[1].id),),
+    ]
     assert [(span["step"], span["attempt"], span["outcome"]) for span in rounds] == [
         (0, 1, "continued"),
         (1, 1, "continued"),
         (2, 1, "completed"),
     ]
-    assert {span["worker"] for span in rounds} == {engine.name} and all(span["queue_wait_seconds"] >= 0 for span in rounds)
+    assert {span["worker"] for span in rounds} == {engine.name} and all(
+        span["queue_wait_seconds"] >= 0 for span in rounds
+    )
 
 
 def test_a_run_that_was_submitted_untraced_gets_its_root_from_its_first_traced_round(
-    client: Client, engine: Engine, collected: Collector
+    client: Client, engine: Runtime, collected: Collector
 ) -> None:
     run = client.submit("ledger", "g", {"rounds": 3})
     with traced_to(collected):
         play(engine, run.id)
     root, rounds = collected.tree(run.id, 3)
-    assert root.parent == "" and root.start == root.end == round(run.created_at.timestamp() * 1000) * 1_000_000
+    assert (
+        root.parent == ""
+        and root.start == root.end == round(run.created_at.timestamp() * 1000) * 1_000_000
+    )
     assert len(rounds) == 3
 
 
-def test_rounds_of_a_run_that_stays_are_of_one_root_and_waited_for_nothing(client: Client, engine: Engine, collected: Collector) -> None:
+def test_rounds_of_a_run_that_stays_are_of_one_root_and_waited_for_nothing(
+    client: Client, engine: Runtime, collected: Collector
+) -> None:
     """What the worker knows of the next round has the root that this one gave to the run."""
     run = client.submit("threads", "g", {"rounds": 8})
-    engine.fetching.begin(engine.store.keys.queue_names, 20, inline=False)
+    fast = begin_fast_path(engine)
     engine.store.redis.rpop(engine.store.keys.queue("controller"))
-    kept, delivery = [], Delivery(until=math.inf)
+    kept, delivery = [], fast.handoff(until=math.inf)
     with traced_to(collected), monitored(engine.store) as counts:
         while delivery is not None:
             step = int((engine.store.fields(run.id) or {})["step"])
-            engine.rounds.play(run.id, 0, step, delivery)
-            claim = delivery.fetched and delivery.fetched.claim
-            delivery = claim and Delivery(claim, until=math.inf)
-            kept.append(bool(claim and claim.kept))
-    assert kept == [*[True] * 7, False] and counts["keep_trace"] == 1
+            engine.rounds.run(run.id, 0, step, delivery)
+            claim = delivery.prefetched and delivery.prefetched.claim
+            delivery = claim and fast.handoff(claim, until=math.inf)
+            kept.append(bool(claim and claim.carried_over))
+    assert kept == [*[True] * 7, False] and counts["set_trace"] == 1
     root, rounds = collected.tree(run.id, 8)
-    assert root.parent == "" and [span["queue_wait_seconds"] for span in rounds if span["step"] > 0] == [0.0] * 7
+    assert (
+        root.parent == ""
+        and [span["queue_wait_seconds"] for span in rounds if span["step"] > 0] == [0.0] * 7
+    )
 
 
 def test_a_root_that_a_worker_makes_goes_out_before_anything_can_happen_to_the_worker(
-    client: Client, engine: Engine, collected: Collector
+    client: Client, engine: Runtime, collected: Collector
 ) -> None:
     """Should it be killed, all that is told of the run by others hangs on it."""
     runs = [client.submit("ledger", "g", {"rounds": 1}).id for _ in range(2)]
     with traced_to(collected, every=3_600_000):
         for run_id in runs:
             play(engine, run_id)
-            until(lambda run_id=run_id: any(span["step"] is None for span in collected.of(run_id)), "the root")
+            until(
+                lambda run_id=run_id: any(span["step"] is None for span in collected.of(run_id)),
+                "the root",
+            )
 
 
 def test_a_submission_of_which_nobody_knows_what_became_has_a_root_that_says_why(
-    settings: Settings, engine: Engine, collected: Collector
+    settings: Settings, engine: Runtime, collected: Collector
 ) -> None:
     doubting = settings.model_copy(update={"wait_replicas": 1, "wait_timeout_seconds": 0.01})
     with traced_to(collected), closing(Client(settings=doubting)) as client:
@@ -165,20 +203,27 @@ def test_a_submission_of_which_nobody_knows_what_became_has_a_root_that_says_why
 
 
 def test_of_two_roots_for_one_run_the_first_stands_and_the_other_is_told_nobody(
-    client: Client, engine: Engine, collected: Collector
+    client: Client, engine: Runtime, collected: Collector
 ) -> None:
     run = client.submit("ledger", "g", {"rounds": 1})
     fields = engine.store.fields(run.id) or {}
     with traced_to(collected):
-        parents = [trace.get_current_span(parent_of(engine.store, fields)).get_span_context() for _ in range(2)]
+        parents = [
+            trace.get_current_span(parent_of(engine.store, fields)).get_span_context()
+            for _ in range(2)
+        ]
         play(engine, run.id)
     assert parents[0] == parents[1]
     collected.tree(run.id, 1)
 
 
-def test_a_submission_repeated_under_its_key_makes_no_second_root(client: Client, engine: Engine, collected: Collector) -> None:
+def test_a_submission_repeated_under_its_key_makes_no_second_root(
+    client: Client, engine: Runtime, collected: Collector
+) -> None:
     with traced_to(collected):
-        first, again = (client.submit("ledger", "g", {"rounds": 1}, idempotency_key="k") for _ in range(2))
+        first, again = (
+            client.submit("ledger", "g", {"rounds": 1}, idempotency_key="k") for _ in range(2)
+        )
         with pytest.raises(Conflict):
             client.submit("ledger", "another", {"rounds": 1}, idempotency_key="k")
         play(engine, first.id)
@@ -187,17 +232,21 @@ def test_a_submission_repeated_under_its_key_makes_no_second_root(client: Client
     assert len(collected.spans) == 2
 
 
-def test_a_submission_sent_again_under_its_nonce_makes_no_second_root(client: Client, engine: Engine, collected: Collector) -> None:
+def test_a_submission_sent_again_under_its_nonce_makes_no_second_root(
+    client: Client, engine: Runtime, collected: Collector
+) -> None:
     with traced_to(collected):
         for _ in range(2):
-            client.submit("ledger", "g", {"rounds": 1}, run_id="once", nonce="n0nceOfOneCallAlone0123456789")
+            client.submit(
+                "ledger", "g", {"rounds": 1}, run_id="once", nonce="n0nceOfOneCallAlone0123456789"
+            )
         play(engine, "once")
     collected.tree("once", 1)
     assert len(collected.spans) == 2
 
 
 def test_a_failing_attempt_says_so_by_its_exceptions_type_and_the_next_attempt_is_a_span_beside_it(
-    client: Client, engine: Engine, collected: Collector
+    client: Client, engine: Runtime, collected: Collector
 ) -> None:
     with traced_to(collected):
         run = client.submit("trouble", "g", {"times": 2, "retry_after": 0})
@@ -208,30 +257,53 @@ def test_a_failing_attempt_says_so_by_its_exceptions_type_and_the_next_attempt_i
         (2, "waiting", ERROR),
         (3, "completed", 0),
     ]
-    assert [span.attributes.get("error.type") for span in rounds] == ["flows.errors.RetryableError"] * 2 + [None]
+    assert [span.attributes.get("error.type") for span in rounds] == [
+        "perdure.flows.errors.RetryableError"
+    ] * 2 + [None]
     assert {span.message for span in rounds} == {""}
 
 
-def test_a_lost_attempt_is_told_by_whoever_freed_its_lease(client: Client, engine: Engine, clocked: Store, collected: Collector) -> None:
+def test_a_lost_attempt_is_told_by_whoever_freed_its_lease(
+    client: Client, engine: Runtime, clocked: Store, collected: Collector
+) -> None:
     with traced_to(collected):
         run = client.submit("ledger", "g", {"rounds": 2})
         lose(clocked, run.id)
         play(engine, run.id)
     _, rounds = collected.tree(run.id, 3)
     lost, recovered, _ = rounds
-    assert (lost["step"], lost["attempt"], lost["outcome"], lost["worker"], lost["losses"]) == (0, 1, "lost", "the dead", 1)
-    assert (lost.status, lost.message, lost.attributes["error.type"]) == (ERROR, "worker lost", "worker_lost")
+    assert (lost["step"], lost["attempt"], lost["outcome"], lost["worker"], lost["losses"]) == (
+        0,
+        1,
+        "lost",
+        "the dead",
+        1,
+    )
+    assert (lost.status, lost.message, lost.attributes["error.type"]) == (
+        ERROR,
+        "worker lost",
+        "worker_lost",
+    )
     assert lost.end - lost.start >= LEASE * 1_000_000, "from the claim until the loss was noticed"
-    assert (recovered["step"], recovered["attempt"], recovered["outcome"], recovered["losses"]) == (0, 2, "continued", 1)
+    assert (recovered["step"], recovered["attempt"], recovered["outcome"], recovered["losses"]) == (
+        0,
+        2,
+        "continued",
+        1,
+    )
 
 
-def test_the_last_of_too_many_losses_is_told_and_no_end_that_was_no_loss(client: Client, clocked: Store, collected: Collector) -> None:
+def test_the_last_of_too_many_losses_is_told_and_no_end_that_was_no_loss(
+    client: Client, clocked: Store, collected: Collector
+) -> None:
     with traced_to(collected):
         run = client.submit("ledger", "g", {"rounds": 2})
         assert [lose(clocked, run.id, max_losses=1) for _ in range(2)] == ["freed", "errored"]
         late = client.submit("ledger", "g", {"rounds": 2})
         lose(clocked, late.id)
-        tell_losses(clocked, [(late.id, "errored")])  # not by a loss: its deadline passed while it waited, say
+        tell_losses(
+            clocked, [(late.id, "errored")]
+        )  # not by a loss: its deadline passed while it waited, say
     _, rounds = collected.tree(run.id, 2)
     assert [(span["attempt"], span["outcome"]) for span in rounds] == [(1, "lost"), (2, "lost")]
     collected.tree(late.id, 1)
@@ -241,18 +313,37 @@ def lose(store: Store, run_id: str, max_losses: int = 9) -> str:
     """Claim the run's round, as a worker that dies then; let time pass, sweep, and tell. What the sweep said."""
     assert store.now is not None
     report: dict[str, str] = {}
-    claimed = store.claim(run_id, epoch=0, step=0, claim=f"c{store.now}", owner="the dead", lease=LEASE, known=["ledger"])
-    assert isinstance(claimed, Granted)
+    claimed = store.claim(
+        run_id,
+        epoch=0,
+        step=0,
+        claim=f"c{store.now}",
+        owner="the dead",
+        lease=LEASE,
+        known=["ledger"],
+    )
+    assert isinstance(claimed, Claim)
     while report.get(run_id, "in_line") == "in_line":
         report = dict(store.sweep(lease=LEASE, max_losses=max_losses, jitter=0.5).report)
-        store.now += LEASE // 4  # no faster than sweepers sweep: a longer silence would spare the lease
+        store.now += (
+            LEASE // 4
+        )  # no faster than sweepers sweep: a longer silence would spare the lease
     tell_losses(store, list(report.items()))
     return report[run_id]
 
 
-def test_nothing_that_a_run_says_or_is_told_is_in_a_span(client: Client, engine: Engine, collected: Collector) -> None:
+def test_nothing_that_a_run_says_or_is_told_is_in_a_span(
+    client: Client, engine: Runtime, collected: Collector
+) -> None:
     with traced_to(collected):
-        run = client.submit("canary", CANARY, {"key": CANARY}, labels={"l": CANARY}, thread_id=CANARY, idempotency_key=CANARY)
+        run = client.submit(
+            "canary",
+            CANARY,
+            {"key": CANARY},
+            labels={"l": CANARY},
+            thread_id=CANARY,
+            idempotency_key=CANARY,
+        )
         play(engine, run.id)
     _, rounds = collected.tree(run.id, 6)
     done = client.get(run.id)
@@ -260,10 +351,14 @@ def test_nothing_that_a_run_says_or_is_told_is_in_a_span(client: Client, engine:
     assert not any(CANARY.encode() in body for body in collected.raw)
     tools = [span.attributes.get("gen_ai.tool.name") for span in rounds]
     assert tools == [None, "sing", None, "shout", "shout", None]
-    assert {span.attributes["gen_ai.operation.name"] for span in rounds if span["node"] == "Executor"} == {"execute_tool"}
+    assert {
+        span.attributes["gen_ai.operation.name"] for span in rounds if span["node"] == "Executor"
+    } == {"execute_tool"}
 
 
-def test_what_a_node_traces_is_within_its_round(client: Client, engine: Engine, collected: Collector, monkeypatch: Any) -> None:
+def test_what_a_node_traces_is_within_its_round(
+    client: Client, engine: Runtime, collected: Collector, monkeypatch: Any
+) -> None:
     seen: list[trace.SpanContext] = []
 
     async def write(self: Any, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
@@ -279,32 +374,46 @@ def test_what_a_node_traces_is_within_its_round(client: Client, engine: Engine, 
 
 
 @pytest.mark.parametrize("kept", [None, "garbage"])
-def test_a_round_is_in_no_other_trace_than_its_runs(client: Client, engine: Engine, collected: Collector, kept: str | None) -> None:
+def test_a_round_is_in_no_other_trace_than_its_runs(
+    client: Client, engine: Runtime, collected: Collector, kept: str | None
+) -> None:
     """Where Celery is instrumented too, a task has a span of its own, in the trace of the task that sent it."""
     run = client.submit("ledger", "g", {"rounds": 2})
     if kept is not None:
         client._store.redis.hset(client._store.keys.run(run.id), "trace", kept)
-    with traced_to(collected) as provider, provider.get_tracer("celery").start_as_current_span("run/holdfast.controller_round") as task:
+    with (
+        traced_to(collected) as provider,
+        provider.get_tracer("celery").start_as_current_span("run/perdure.controller_round") as task,
+    ):
         play(engine, run.id)
     if kept is None:
         collected.tree(run.id, 2)
-    assert f"{task.get_span_context().trace_id:032x}" not in {span.trace for span in collected.of(run.id)}
-    assert [span.name for span in collected.of(run.id) if span["step"] is not None] == ["round Controller", "round Executor"]
+    assert f"{task.get_span_context().trace_id:032x}" not in {
+        span.trace for span in collected.of(run.id)
+    }
+    assert [span.name for span in collected.of(run.id) if span["step"] is not None] == [
+        "round Controller",
+        "round Executor",
+    ]
 
 
-def test_a_round_links_to_none_but_the_one_just_before(client: Client, engine: Engine, collected: Collector) -> None:
+def test_a_round_links_to_none_but_the_one_just_before(
+    client: Client, engine: Runtime, collected: Collector
+) -> None:
     """Where a worker without telemetry played the round between."""
     with traced_to(collected):
         run = client.submit("ledger", "g", {"rounds": 3})
-        engine.rounds.play(run.id, 0, 0)
-    engine.rounds.play(run.id, 0, 1)
+        engine.rounds.run(run.id, 0, 0)
+    engine.rounds.run(run.id, 0, 1)
     with traced_to(collected):
-        engine.rounds.play(run.id, 0, 2)
+        engine.rounds.run(run.id, 0, 2)
     _, rounds = collected.tree(run.id, 2)
     assert [(span["step"], span.links) for span in rounds] == [(0, ()), (2, ())]
 
 
-def test_a_run_that_is_not_sampled_stays_so(client: Client, engine: Engine, collected: Collector) -> None:
+def test_a_run_that_is_not_sampled_stays_so(
+    client: Client, engine: Runtime, collected: Collector
+) -> None:
     """Whoever made its root has decided that for all who trace it."""
     with traced_to(collected, ALWAYS_OFF):
         run = client.submit("ledger", "g", {"rounds": 2})
@@ -314,7 +423,9 @@ def test_a_run_that_is_not_sampled_stays_so(client: Client, engine: Engine, coll
     assert "trace" in fields and "span" not in fields and collected.asked == 0
 
 
-def test_a_run_submitted_over_http_is_in_the_trace_that_the_request_names(client: Client, engine: Engine, collected: Collector) -> None:
+def test_a_run_submitted_over_http_is_in_the_trace_that_the_request_names(
+    client: Client, engine: Runtime, collected: Collector
+) -> None:
     """Also from the thread in which a web framework submits it; the request's headers are what a client of ours sends."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -322,20 +433,22 @@ def test_a_run_submitted_over_http_is_in_the_trace_that_the_request_names(client
 
     async def served(sent: dict[str, str]) -> None:
         pairs = [(name.encode(), text.encode()) for name, text in sent.items()]
-        await CarriedOn(app)({"type": "http", "headers": pairs}, None, None)  # type: ignore[arg-type]
+        await TraceContextMiddleware(app)({"type": "http", "headers": pairs}, None, None)  # type: ignore[arg-type]
 
     with traced_to(collected) as provider:
         with provider.get_tracer("caller").start_as_current_span("the caller's") as caller:
-            sent = carried.headers()
+            sent = propagation.headers()
         asyncio.run(served(sent))
         play(engine, "by-url")
     root, _ = collected.tree("by-url", 1)
-    assert root.parent == f"{caller.get_span_context().span_id:016x}" and set(sent) == {"traceparent"}
+    assert root.parent == f"{caller.get_span_context().span_id:016x}" and set(sent) == {
+        "traceparent"
+    }
     assert client.get("by-url").details["trace_id"] == root.trace
-    assert carried.headers() == {}, "nobody traces any more"
+    assert propagation.headers() == {}, "nobody traces any more"
 
 
-def test_where_nobody_traces_nothing_is_kept(client: Client, engine: Engine) -> None:
+def test_where_nobody_traces_nothing_is_kept(client: Client, engine: Runtime) -> None:
     assert not is_on()
     run = client.submit("ledger", "g", {"rounds": 2})
     assert play(engine, run.id) == ["continued", "completed"]
@@ -360,25 +473,27 @@ class BrokenAtTheEnd(Broken):
 @pytest.mark.parametrize("broken", [Broken, BrokenAtTheEnd])
 def test_a_fault_of_what_traces_costs_a_line_in_the_log_and_no_round(
     client: Client,
-    engine: Engine,
+    engine: Runtime,
     clocked: Store,
     collected: Collector,
     caplog: pytest.LogCaptureFixture,
     broken: type[Broken],
     monkeypatch: Any,
 ) -> None:
-    monkeypatch.setattr(Harmless, "_quiet_until", 0.0)
-    with traced_to(collected) as provider, caplog.at_level(logging.WARNING, "holdfast"):
+    monkeypatch.setattr(SuppressTracingErrors, "_quiet_until", 0.0)
+    with traced_to(collected) as provider, caplog.at_level(logging.WARNING, "perdure"):
         provider.add_span_processor(broken())
         run = client.submit("ledger", "g", {"rounds": 3})
         assert play(engine, run.id) == ["continued", "continued", "completed"]
         lost = client.submit("ledger", "g", {"rounds": 3})
         lose(clocked, lost.id)
-    told = [line for line in caplog.messages if "the work goes on" in line]
-    assert len(told) == 1 and "broken at the" in told[0], "what is wrong with every span is said once a minute"
+    told = [line for line in caplog.messages if "could not be traced" in line]
+    assert len(told) == 1 and "broken at the" in told[0], (
+        "what is wrong with every span is said once a minute"
+    )
 
 
-@pytest.mark.parametrize("name", sorted(vars(names)))
+@pytest.mark.parametrize("name", sorted(vars(attributes)))
 def test_names_of_attributes_are_names(name: str) -> None:
     if name.isupper():
-        assert getattr(names, name).partition(".")[0] in ("holdfast", "error")
+        assert getattr(attributes, name).partition(".")[0] in ("perdure", "error")

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.room import Room, room_on
+from tests.support.in_process_server import Room, room_on
 from tests.support.servers import CrashableServer
 
 #: Pages, data, files, redirections, and errors of every kind.
 ASKED = {
-    "/login": 200, "/runs": 200, "/runs/none": 404, "/": 303, "/static/holdfast.css": 200, "/static/none": 404, "/none": 404,
+    "/login": 200, "/runs": 200, "/runs/none": 404, "/": 303, "/static/perdure.css": 200, "/static/none": 404, "/none": 404,
     "/metrics": 200, "/api/v1/runs": 200, "/api/v1/runs/none": 404, "/api/v1/none": 404, "/api/v1/runs?limit=x": 422, "/api/v1/health": 200,
     "/api/v1/openapi.json": 200, "/broken": 500,
 }  # fmt: skip
@@ -33,33 +33,60 @@ def room(server: CrashableServer) -> Iterator[Room]:
 def test_every_response_says_what_may_be_done_with_it(room: Room, path: str) -> None:
     answer = room.asking().get(path)
     assert answer.status_code == ASKED[path] and "secret" not in answer.text
-    policy = dict(part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; "))
+    policy = dict(
+        part.split(" ", 1) for part in answer.headers["content-security-policy"].split("; ")
+    )
     assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == "'none'"
-    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == policy["form-action"] == "'self'"
+    assert (
+        policy["script-src"]
+        == policy["style-src"]
+        == policy["connect-src"]
+        == policy["form-action"]
+        == "'self'"
+    )
     assert "unsafe" not in answer.headers["content-security-policy"]
     assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["referrer-policy"] == answer.headers["cross-origin-opener-policy"] == "same-origin"
+    assert (
+        answer.headers["referrer-policy"]
+        == answer.headers["cross-origin-opener-policy"]
+        == "same-origin"
+    )
     if not path.startswith("/static"):
         assert answer.headers["cache-control"] == "no-store"
-    assert "access-control-allow-origin" not in answer.headers and "strict-transport-security" not in answer.headers
+    assert (
+        "access-control-allow-origin" not in answer.headers
+        and "strict-transport-security" not in answer.headers
+    )
 
 
 def test_over_https_browsers_are_told_to_stay_there(room: Room) -> None:
     room.token("root")
-    assert "max-age" in room.asking(base_url="https://hf.example").get("/api/v1/health").headers["strict-transport-security"]
+    assert (
+        "max-age"
+        in room.asking(base_url="https://hf.example")
+        .get("/api/v1/health")
+        .headers["strict-transport-security"]
+    )
 
 
 @pytest.mark.parametrize(
-    "path", [path for path, status in ASKED.items() if not path.startswith(("/api", "/static", "/metrics", "/broken"))]
+    "path",
+    [
+        path
+        for path, status in ASKED.items()
+        if not path.startswith(("/api", "/static", "/metrics", "/broken"))
+    ],
 )
 def test_no_page_has_anything_that_the_policy_forbids(room: Room, path: str) -> None:
     room.clear()
     text = room.asking().get(path).text
-    assert not re.search(r"<style|\sstyle=|\son\w+=|javascript:|<script(?![^>]*\ssrc=)|<base|hx-on|hx-vals=.js", text)
+    assert not re.search(
+        r"<style|\sstyle=|\son\w+=|javascript:|<script(?![^>]*\ssrc=)|<base|hx-on|hx-vals=.js", text
+    )
 
 
 def test_what_browsers_may_keep_sets_no_cookie_and_neither_does_data(room: Room) -> None:
     room.clear()
     assert "set-cookie" in room.asking().get("/login").headers
-    for path in ("/static/holdfast.css", "/api/v1/runs", "/api/v1/health", "/metrics"):
+    for path in ("/static/perdure.css", "/api/v1/runs", "/api/v1/health", "/metrics"):
         assert "set-cookie" not in room.asking().get(path).headers, path

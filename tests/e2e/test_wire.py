@@ -7,19 +7,30 @@ from pathlib import Path
 
 import pytest
 
-import tests.support.mortal  # noqa: F401 (registers its flow)
+import tests.support.kill_points  # noqa: F401 (registers its flow)
+from perdure import Client, Settings
+from perdure.worker.store.scripts import TRANSITIONS, source
 from tests.conftest import StartsWorkers
+from tests.support import kill_points  # noqa: F401 -- registers flows
 from tests.support.monitor import monitored
+from tests.support.runtimes import runtime_of
 from tests.support.servers import server
 from tests.support.workers import workers
-from worker import Client, Settings
-from worker.store.scripts import TRANSITIONS, source
 
 RUNS = 10
 ROUNDS = 51
 
 
-CLAIMING = {"claim_round", "commit_round", "commit_and_stay", "extend_leases", "sweep_due", "submit_run", "HGETALL", "XREAD"}
+CLAIMING = {
+    "claim_round",
+    "commit_round",
+    "commit_and_continue",
+    "extend_leases",
+    "sweep_due",
+    "submit_run",
+    "HGETALL",
+    "XREAD",
+}
 #: About once a second; figures of rounds are some thirty, in one exchange.
 ANNOUNCING = {"TIME", "MULTI", "ZADD", "HSET", "ZRANGEBYSCORE", "EXEC", "HINCRBY", "HINCRBYFLOAT"}
 #: A round that waited for more than a few ms looks at its run's stop and lease.
@@ -28,8 +39,10 @@ CONNECTING = {"HELLO", "CLIENT", "SCRIPT", "PING", "ECHO"}
 
 
 @pytest.mark.slow
-def test_a_round_is_three_commands_on_the_wire_where_commits_do_not_fetch(client: Client, worker_process: StartsWorkers) -> None:
-    worker_process(HOLDFAST_FETCH="false")
+def test_a_round_is_three_commands_on_the_wire_where_commits_do_not_fetch(
+    client: Client, worker_process: StartsWorkers
+) -> None:
+    worker_process(PERDURE_FETCH="false")
     counts = counted(client)
     assert counts["claim_round"] == RUNS * ROUNDS
     # An idle worker's BRPOP ends empty once a second; beyond that each pops one message.
@@ -37,7 +50,9 @@ def test_a_round_is_three_commands_on_the_wire_where_commits_do_not_fetch(client
     assert set(counts) <= {"BRPOP"} | CLAIMING | ANNOUNCING | LOOKING | CONNECTING, counts
 
 
-def test_a_round_is_mostly_one_command_on_the_wire(client: Client, worker_process: StartsWorkers) -> None:
+def test_a_round_is_mostly_one_command_on_the_wire(
+    client: Client, worker_process: StartsWorkers
+) -> None:
     worker_process()
     counts = counted(client)
     asked_for = counts["claim_round"]
@@ -46,7 +61,9 @@ def test_a_round_is_mostly_one_command_on_the_wire(client: Client, worker_proces
 
 
 @pytest.mark.slow
-def test_in_the_outbox_a_round_is_two_commands_of_the_server_that_holds_the_runs(settings: Settings) -> None:
+def test_in_the_outbox_a_round_is_two_commands_of_the_server_that_holds_the_runs(
+    settings: Settings,
+) -> None:
     with server("valkey", "everysec") as other:
         apart = settings.model_copy(update={"broker_url": other.url})
         client = Client(settings=apart)
@@ -56,22 +73,32 @@ def test_in_the_outbox_a_round_is_two_commands_of_the_server_that_holds_the_runs
     assert set(counts) <= CLAIMING | ANNOUNCING | LOOKING | CONNECTING, counts
 
 
-def test_a_command_that_is_not_idempotent_is_one_command_more_on_the_wire(client: Client, tmp_path: Path) -> None:
+def test_a_command_that_is_not_idempotent_is_one_command_more_on_the_wire(
+    client: Client, tmp_path: Path
+) -> None:
     """The rounds are played in this process: decide, charge, finish; the intent of the one that charges is the one exchange more."""
 
     def played() -> str:
-        run = client.submit("mortal", "charge once", {"ledger": str(tmp_path / "ledger"), "policy": "tell"})
+        run = client.submit(
+            "mortal", "charge once", {"ledger": str(tmp_path / "ledger"), "policy": "tell"}
+        )
         for step in range(3):
-            client._engine.rounds.play(run.id, 0, step)
+            runtime_of(client).rounds.run(run.id, 0, step)
         return run.id
 
     played()  # from here on the server knows the scripts
     with monitored(client._store) as counts:
         run_id = played()
     assert client.get(run_id).answer == "charged"
-    moves = {name: count for name, count in counts.items() if name.endswith(("_round", "_intent", "_once"))}
+    moves = {
+        name: count
+        for name, count in counts.items()
+        if name.endswith(("_round", "_intent", "_once"))
+    }
     assert moves == {"claim_round": 3, "commit_round": 3, "record_intent": 1}
-    assert set(counts) <= {*moves, "submit_run"} | CLAIMING | ANNOUNCING | LOOKING | CONNECTING, counts
+    assert set(counts) <= {*moves, "submit_run"} | CLAIMING | ANNOUNCING | LOOKING | CONNECTING, (
+        counts
+    )
 
 
 def counted(client: Client) -> Counter[str]:
@@ -88,5 +115,5 @@ def counted(client: Client) -> Counter[str]:
             client.wait(run_id, 60)
     rounds = RUNS * ROUNDS
     print(f"{rounds} rounds: {dict(counts)}")
-    assert counts["commit_round"] + counts["commit_and_stay"] == rounds
+    assert counts["commit_round"] + counts["commit_and_continue"] == rounds
     return counts

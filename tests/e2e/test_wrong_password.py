@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 import redis
 
+from perdure.worker.store import AccessDenied
+from perdure.worker.store.urls import check_answers
 from tests.support.servers import CrashableServer
 from tests.support.servers import server as server_of_its_own
-from worker.store import AccessDenied
-from worker.store.safety import check_answers
 
 
 @pytest.fixture
@@ -23,9 +23,18 @@ def guarded() -> Iterator[CrashableServer]:
             admin.config_set("requirepass", "")
 
 
-def test_a_missing_and_a_wrong_password_are_told_as_such_with_the_form_of_the_url(guarded: CrashableServer) -> None:
+def test_a_missing_and_a_wrong_password_are_told_as_such_with_the_form_of_the_url(
+    guarded: CrashableServer,
+) -> None:
     separator = "&" if "?" in guarded.url else "?"
-    for url, words in ((guarded.url, "wants a password"), (f"{guarded.url}{separator}password=wrong", "does not accept the password")):
+    for url, words in (
+        (guarded.url, "wants a password"),
+        (f"{guarded.url}{separator}password=wrong", "does not accept the password"),
+    ):
         with pytest.raises(AccessDenied, match=words) as told:
             check_answers(url)
-        assert "redis://:PASSWORD@HOST" in str(told.value) and "HELLO" not in str(told.value) and "wrong" not in str(told.value)
+        assert (
+            "redis://:PASSWORD@HOST" in str(told.value)
+            and "HELLO" not in str(told.value)
+            and "wrong" not in str(told.value)
+        )

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from flows import registry
-from flows.human import EXIT_ANSWER
-from flows.written.directories import Directories
+from perdure import Client, Run, RunStatus
+from perdure.flows import registry
+from perdure.flows.human import EXIT_ANSWER
+from perdure.flows.yaml_flows.directories import Directories
+from perdure.worker.settings import Settings
 from tests.conftest import StartsWorkers
-from tests.support import written
 from tests.support.command_line import CommandLine
-from worker import Client, Run, RunStatus
-from worker.settings import Settings
+from tests.support.example_flows import named_in_yaml as written
 
-MODULE = "tests.support.written"
+MODULE = "tests.support.example_flows.named_in_yaml"
 pytestmark = pytest.mark.usefixtures("_own_directory")
 
 
@@ -35,8 +35,10 @@ def answered(client: Client, run: Run, *answers: object) -> Run:
     return client.wait(run.id, timeout=30)
 
 
-def test_the_configuration_of_the_seed_runs_as_written(client: Client, worker_process: StartsWorkers) -> None:
-    worker_process(HOLDFAST_FLOW_MODULES=MODULE)
+def test_the_configuration_of_the_seed_runs_as_written(
+    client: Client, worker_process: StartsWorkers
+) -> None:
+    worker_process(PERDURE_FLOW_MODULES=MODULE)
     run = client.wait(client.submit("doubler", "twenty at least").id, timeout=30)
     assert (run.status, run.output) == (RunStatus.COMPLETED, {"answer": 32, "status": "finished"})
     history = client.transcript(run.id)["history"]
@@ -45,26 +47,37 @@ def test_the_configuration_of_the_seed_runs_as_written(client: Client, worker_pr
 
 
 @pytest.mark.slow
-def test_max_rounds_of_the_file_end_the_run_unfinished(client: Client, worker_process: StartsWorkers) -> None:
-    worker_process(HOLDFAST_FLOW_MODULES=MODULE)
+def test_max_rounds_of_the_file_end_the_run_unfinished(
+    client: Client, worker_process: StartsWorkers
+) -> None:
+    worker_process(PERDURE_FLOW_MODULES=MODULE)
     run = client.wait(client.submit("doubler", "twenty at least", max_rounds=3).id, timeout=30)
     assert run.output["status"] == "unfinished"
-    assert run.answer == "The maximum amount of rounds was reached before the model found an answer."
+    assert (
+        run.answer == "The maximum amount of rounds was reached before the model found an answer."
+    )
 
 
 @pytest.mark.slow
-def test_a_ring_with_a_third_node_asks_a_person_after_each_command(client: Client, worker_process: StartsWorkers) -> None:
-    worker_process(HOLDFAST_FLOW_MODULES=MODULE)
+def test_a_ring_with_a_third_node_asks_a_person_after_each_command(
+    client: Client, worker_process: StartsWorkers
+) -> None:
+    worker_process(PERDURE_FLOW_MODULES=MODULE)
     run = client.submit("watched", "four")
     waiting = client.wait(run.id, timeout=30)
-    assert (waiting.state.current_node, waiting.state.interrupt_data) == ("HumanFeedback", {"observation": 2})
+    assert (waiting.state.current_node, waiting.state.interrupt_data) == (
+        "HumanFeedback",
+        {"observation": 2},
+    )
     done = answered(client, run, "go on", "very good")
     assert done.output == {"answer": 4, "status": "finished"}
 
 
 @pytest.mark.slow
-def test_q_leaves_the_run_unfinished_with_the_words_of_the_seed(client: Client, worker_process: StartsWorkers) -> None:
-    worker_process(HOLDFAST_FLOW_MODULES=MODULE)
+def test_q_leaves_the_run_unfinished_with_the_words_of_the_seed(
+    client: Client, worker_process: StartsWorkers
+) -> None:
+    worker_process(PERDURE_FLOW_MODULES=MODULE)
     done = answered(client, client.submit("watched", "four"), "q")
     assert EXIT_ANSWER == "The user has chosen to exit before a final answer was generated."
     assert done.status is RunStatus.COMPLETED
@@ -72,37 +85,64 @@ def test_q_leaves_the_run_unfinished_with_the_words_of_the_seed(client: Client, 
 
 
 @pytest.mark.slow
-def test_a_ring_of_five_remembers_what_came_of_each_turn(client: Client, worker_process: StartsWorkers) -> None:
+def test_a_ring_of_five_remembers_what_came_of_each_turn(
+    client: Client, worker_process: StartsWorkers
+) -> None:
     """Memory read, controller, executor, human feedback, memory write; the controller goes by nothing but the memory."""
-    worker_process(HOLDFAST_FLOW_MODULES=MODULE)
+    worker_process(PERDURE_FLOW_MODULES=MODULE)
     done = answered(client, client.submit("remembering", "two turns"), "good", "better")
     assert done.answer == [[1, 2, "good"], [2, 4, "better"]]
-    nodes = [event.node for event in client.events(done.id, follow=False) if event.type == "committed"]
+    nodes = [
+        event.node for event in client.events(done.id, follow=False) if event.type == "committed"
+    ]
     ring = ["MemoryRead", "Controller", "Executor", "HumanFeedback", "MemoryWrite"]
     assert nodes == [*ring, *ring, "MemoryRead", "Controller"]
 
 
 @pytest.mark.slow
-def test_a_ring_without_a_controller_and_its_inputs(client: Client, worker_process: StartsWorkers) -> None:
-    worker_process(HOLDFAST_FLOW_MODULES=MODULE)
-    assert client.wait(client.submit("counting", "two").id, timeout=30).output == {"answer": 2, "doubled": 2}
-    assert client.wait(client.submit("counting", "five", {"times": 5}).id, timeout=30).output == {"answer": 5, "doubled": 8}
+def test_a_ring_without_a_controller_and_its_inputs(
+    client: Client, worker_process: StartsWorkers
+) -> None:
+    worker_process(PERDURE_FLOW_MODULES=MODULE)
+    assert client.wait(client.submit("counting", "two").id, timeout=30).output == {
+        "answer": 2,
+        "doubled": 2,
+    }
+    assert client.wait(client.submit("counting", "five", {"times": 5}).id, timeout=30).output == {
+        "answer": 5,
+        "doubled": 8,
+    }
 
 
-def test_a_flow_that_ships_is_decided_by_a_person(client: Client, worker_process: StartsWorkers) -> None:
+def test_a_flow_that_ships_is_decided_by_a_person(
+    client: Client, worker_process: StartsWorkers
+) -> None:
     """``CtrlEx`` needs nothing but a worker: no module is named, no model is there."""
-    worker_process(HOLDFAST_FLOW_MODULES="")
+    worker_process(PERDURE_FLOW_MODULES="")
     ask = {"command": "ask", "command_args": {"question": "Is it raining?"}}
-    done = answered(client, client.submit("CtrlEx", "the weather"), ask, "yes", {"command": "finish", "command_args": {"answer": "rain"}})
+    done = answered(
+        client,
+        client.submit("CtrlEx", "the weather"),
+        ask,
+        "yes",
+        {"command": "finish", "command_args": {"answer": "rain"}},
+    )
     assert done.output == {"answer": "rain", "status": "finished"}
 
 
 @pytest.mark.slow
 def test_the_ring_of_five_that_ships(client: Client, worker_process: StartsWorkers) -> None:
-    worker_process(HOLDFAST_FLOW_MODULES="")
+    worker_process(PERDURE_FLOW_MODULES="")
     ask = {"command": "ask", "command_args": {"question": "Is it raining?"}}
     done = answered(
-        client, client.submit("memory", "the weather"), ask, "yes", "good", {"command": "ask", "command_args": {"question": "?"}}, 1, "q"
+        client,
+        client.submit("memory", "the weather"),
+        ask,
+        "yes",
+        "good",
+        {"command": "ask", "command_args": {"question": "?"}},
+        1,
+        "q",
     )
     assert done.output["answer"] == EXIT_ANSWER
 
@@ -110,7 +150,7 @@ def test_the_ring_of_five_that_ships(client: Client, worker_process: StartsWorke
 def test_a_client_without_the_files_submits_what_a_worker_has_announced(
     settings: Settings, worker_process: StartsWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    worker_process(HOLDFAST_FLOW_MODULES=MODULE)
+    worker_process(PERDURE_FLOW_MODULES=MODULE)
     monkeypatch.setattr(registry, "_directories", Directories())
     monkeypatch.setattr(registry, "_sources", {})
     client = Client(settings=settings)
@@ -122,21 +162,27 @@ def test_a_client_without_the_files_submits_what_a_worker_has_announced(
             "title": "Times",
             "type": "integer",
         }
-        assert client.wait(client.submit("counting", "three", {"times": 3}).id, timeout=30).answer == 3
+        assert (
+            client.wait(client.submit("counting", "three", {"times": 3}).id, timeout=30).answer == 3
+        )
     finally:
         client.close()
 
 
 @pytest.mark.slow
-def test_a_broken_file_takes_no_flow_away_from_a_worker(client: Client, worker_process: StartsWorkers, tmp_path: Path) -> None:
+def test_a_broken_file_takes_no_flow_away_from_a_worker(
+    client: Client, worker_process: StartsWorkers, tmp_path: Path
+) -> None:
     """A worker whose flow module adds a directory with one good and one broken file plays the good one."""
     (tmp_path / "broken.yaml").write_text("flow: circular\ntopology: [{name: A, flow: nobody}]\n")
     (tmp_path / "good.yaml").write_text(
         "flow: controller_executor\ncontroller: scripted\nsubflows_config:\n"
         "  Controller: {replies: [{command: finish, command_args: {answer: 1}}]}\n"
     )
-    (tmp_path / "two_files.py").write_text("from pathlib import Path\nimport flows\nflows.add_directory(Path(__file__).parent)\n")
-    worker_process(HOLDFAST_FLOW_MODULES="two_files", PYTHONPATH=str(tmp_path))
+    (tmp_path / "two_files.py").write_text(
+        "from pathlib import Path\nimport flows\nflows.add_directory(Path(__file__).parent)\n"
+    )
+    worker_process(PERDURE_FLOW_MODULES="two_files", PYTHONPATH=str(tmp_path))
     announced = client.flows()
     assert "good" in announced
     assert "broken" not in announced
@@ -150,16 +196,20 @@ def _install(place: Path, name: str, source: str, entry: str) -> None:
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
     (info / "RECORD").write_text(f"{name}.py,,\n")
-    (info / "entry_points.txt").write_text(f"[holdfast.flows]\n{entry}\n")
+    (info / "entry_points.txt").write_text(f"[perdure.flows]\n{entry}\n")
 
 
 @pytest.mark.slow
-def test_an_installed_package_brings_a_flow_and_what_files_name(client: Client, worker_process: StartsWorkers, tmp_path: Path) -> None:
+def test_an_installed_package_brings_a_flow_and_what_files_name(
+    client: Client, worker_process: StartsWorkers, tmp_path: Path
+) -> None:
     """Nothing is set: the entry point alone makes the worker import the package, which adds its files as well."""
-    (tmp_path / "from_a_file.yaml").write_text("flow: circular\ntopology: [{name: A, flow: acme.end}]\n")
+    (tmp_path / "from_a_file.yaml").write_text(
+        "flow: circular\ntopology: [{name: A, flow: acme.end}]\n"
+    )
     source = (
         "from pathlib import Path\n"
-        "from flows import CircularFlow, Finish, Node, add_directory, node\n"
+        "from perdure import CircularFlow, Finish, Node, add_directory, node\n"
         "@node('acme.end')\n"
         "def end(state, context):\n"
         "    return Finish('from a file')\n"
@@ -168,7 +218,7 @@ def test_an_installed_package_brings_a_flow_and_what_files_name(client: Client, 
         "add_directory(Path(__file__).parent)\n"
     )
     _install(tmp_path, "acme_flows", source, "plugged = acme_flows:Plugged")
-    worker_process(HOLDFAST_FLOW_MODULES="", PYTHONPATH=str(tmp_path))
+    worker_process(PERDURE_FLOW_MODULES="", PYTHONPATH=str(tmp_path))
     assert client.wait(client.submit("plugged", "g").id, timeout=30).answer == "from a package"
     assert client.wait(client.submit("from_a_file", "g").id, timeout=30).answer == "from a file"
 
@@ -178,54 +228,76 @@ def test_an_installed_package_brings_a_flow_and_what_files_name(client: Client, 
 
 @pytest.mark.slow
 def test_flows_check_tells_all_that_is_wrong_and_needs_no_server(tmp_path: Path) -> None:
-    holdfast = CommandLine(tmp_path, HOLDFAST_REDIS_URL="redis://localhost:1/0")
-    (tmp_path / "mine.yaml").write_text("flow: controller_executor\ncontroller: persn\nmax_round: 3\n")
-    done = holdfast("flows", "check", "mine.yaml")
+    perdure = CommandLine(tmp_path, PERDURE_REDIS_URL="redis://localhost:1/0")
+    (tmp_path / "mine.yaml").write_text(
+        "flow: controller_executor\ncontroller: persn\nmax_round: 3\n"
+    )
+    done = perdure("flows", "check", "mine.yaml")
     assert (done.code, done.out) == (2, "")
     controller, limit = done.err.splitlines()
-    assert controller.startswith("mine.yaml, line 2, key controller: no controller is named 'persn'; did you mean 'person'?")
-    assert "flow_modules (HOLDFAST_FLOW_MODULES" in controller
-    assert limit.startswith("mine.yaml, line 3, key max_round: there is no such key; did you mean 'max_rounds'?")
-    (tmp_path / "mine.yaml").write_text("flow: controller_executor\ncontroller: persn\ninterrupt_before: [Executr]\n")
-    done = holdfast("flows", "check", "mine.yaml", "--json")
+    assert controller.startswith(
+        "mine.yaml, line 2, key controller: no controller is named 'persn'; did you mean 'person'?"
+    )
+    assert "flow_modules (PERDURE_FLOW_MODULES" in controller
+    assert limit.startswith(
+        "mine.yaml, line 3, key max_round: unknown key; did you mean 'max_rounds'?"
+    )
+    (tmp_path / "mine.yaml").write_text(
+        "flow: controller_executor\ncontroller: persn\ninterrupt_before: [Executr]\n"
+    )
+    done = perdure("flows", "check", "mine.yaml", "--json")
     assert (done.code, done.json["ok"], done.err) == (2, False, "")
-    assert [(error["line"], error["key"]) for error in done.json["errors"]] == [(2, "controller"), (3, "interrupt_before[0]")]
+    assert [(error["line"], error["key"]) for error in done.json["errors"]] == [
+        (2, "controller"),
+        (3, "interrupt_before[0]"),
+    ]
     (tmp_path / "mine.yaml").write_text("flow: controller_executor\ncontroller: person\n")
-    done = holdfast("flows", "check", "mine.yaml")
+    done = perdure("flows", "check", "mine.yaml")
     assert (done.code, done.out) == (
         0,
-        "mine.yaml: flow mine, nodes Controller, Executor, at most 30 cycles, then it ends unfinished: it can be run\n",
+        "mine.yaml: valid. Flow mine, nodes Controller, Executor, at most 30 cycles, then it ends unfinished\n",
     )
-    done = holdfast("flows", "check", "mine.yaml", "--json")
+    done = perdure("flows", "check", "mine.yaml", "--json")
     assert (done.code, done.json["ok"], done.json["name"]) == (0, True, "mine")
-    (tmp_path / "mine.yaml").write_text("flow: controller_executor\ncontroller: doubling\nsubflows_config: {Controller: {limit: 1}}\n")
-    assert holdfast("flows", "check", "mine.yaml").code == 2
-    assert holdfast("flows", "check", "mine.yaml", variables={"HOLDFAST_FLOW_MODULES": MODULE}).code == 0
-    assert holdfast("flows", "check", "missing.yaml").code == 2
-    assert holdfast("flows", "check").code == 2
+    (tmp_path / "mine.yaml").write_text(
+        "flow: controller_executor\ncontroller: doubling\nsubflows_config: {Controller: {limit: 1}}\n"
+    )
+    assert perdure("flows", "check", "mine.yaml").code == 2
+    assert (
+        perdure("flows", "check", "mine.yaml", variables={"PERDURE_FLOW_MODULES": MODULE}).code == 0
+    )
+    assert perdure("flows", "check", "missing.yaml").code == 2
+    assert perdure("flows", "check").code == 2
 
 
 def test_flows_check_tells_of_a_name_that_is_taken(tmp_path: Path) -> None:
     (tmp_path / "config" / "flows").mkdir(parents=True)
     for name in ("one", "two"):
-        (tmp_path / "config" / "flows" / f"{name}.yaml").write_text("flow: controller_executor\ncontroller: person\nname: same\n")
-    holdfast = CommandLine(tmp_path)
-    assert holdfast("flows", "check", "config/flows/one.yaml").code == 0
-    taken = holdfast("flows", "check", "config/flows/two.yaml")
+        (tmp_path / "config" / "flows" / f"{name}.yaml").write_text(
+            "flow: controller_executor\ncontroller: person\nname: same\n"
+        )
+    perdure = CommandLine(tmp_path)
+    assert perdure("flows", "check", "config/flows/one.yaml").code == 0
+    taken = perdure("flows", "check", "config/flows/two.yaml")
     assert taken.code == 2
-    assert "two flows are named 'same': config/flows/one.yaml and config/flows/two.yaml; rename one" in taken.err
+    assert (
+        "two flows are named 'same': config/flows/one.yaml and config/flows/two.yaml; rename one"
+        in taken.err
+    )
 
 
 @pytest.mark.slow
-def test_flows_of_the_working_directory_take_the_place_of_those_that_ship(settings: Settings, tmp_path: Path) -> None:
+def test_flows_of_the_working_directory_take_the_place_of_those_that_ship(
+    settings: Settings, tmp_path: Path
+) -> None:
     (tmp_path / "config" / "flows").mkdir(parents=True)
     (tmp_path / "config" / "flows" / "mine.yaml").write_text(
         "name: CtrlEx\ndescription: mine\nflow: controller_executor\ncontroller: scripted\n"
         "subflows_config: {Controller: {replies: [{command: finish, command_args: {answer: mine}}]}}\n"
     )
-    holdfast = CommandLine(tmp_path, settings)
-    flows = holdfast("flows", "--json").json
+    perdure = CommandLine(tmp_path, settings)
+    flows = perdure("flows", "--json").json
     assert flows["CtrlEx"]["description"] == "mine"
     assert "human_feedback" in flows
-    with holdfast.worker():
-        assert holdfast("submit", "CtrlEx", "g", "--watch", "--json").code == 0
+    with perdure.worker():
+        assert perdure("submit", "CtrlEx", "g", "--watch", "--json").code == 0

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from flows import Command, ControllerExecutorFlow, Finish, RoundContext, command, register
+from perdure import (
+    Client,
+    Command,
+    ControllerExecutorFlow,
+    Finish,
+    RoundContext,
+    RunStatus,
+    command,
+    register,
+)
 from tests.conftest import StartsWorkers
-from worker import Client, RunStatus
 
 
 @register("greeter")
@@ -31,7 +39,7 @@ def test_a_goal_becomes_an_answer(client: Client, worker_process: StartsWorkers)
     assert run.status is RunStatus.QUEUED
 
     # Any worker that knows the flow may take any of its rounds.
-    worker_process(HOLDFAST_FLOW_MODULES=__name__)
+    worker_process(PERDURE_FLOW_MODULES=__name__)
     run = client.wait(run.id, timeout=30)
     assert run.answer == ["Hello, Ada!", "Hello, Grace!"]
     assert run.output == {"answer": run.answer, "status": "finished"}
@@ -41,8 +49,10 @@ def test_a_goal_becomes_an_answer(client: Client, worker_process: StartsWorkers)
     assert committed == ["Controller", "Executor", "Controller", "Executor", "Controller"]
 
 
-def test_too_few_rounds_end_the_run_completed_but_unfinished(client: Client, worker_process: StartsWorkers) -> None:
-    worker_process(HOLDFAST_FLOW_MODULES=__name__)
+def test_too_few_rounds_end_the_run_completed_but_unfinished(
+    client: Client, worker_process: StartsWorkers
+) -> None:
+    worker_process(PERDURE_FLOW_MODULES=__name__)
     run = client.wait(client.submit("greeter", "Ada Grace Edsger", max_rounds=2).id, timeout=30)
     assert run.status is RunStatus.COMPLETED
     assert run.output == {

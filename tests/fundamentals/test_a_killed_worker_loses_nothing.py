@@ -6,10 +6,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from flows import Command, ControllerExecutorFlow, Finish, RoundContext, command, register
+from perdure import Client, Command, ControllerExecutorFlow, Finish, RoundContext, command, register
 from tests.conftest import StartsWorkers
 from tests.support.servers import until
-from worker import Client
 
 
 @register("clerk")
@@ -34,8 +33,10 @@ class Clerk(ControllerExecutorFlow):
         return "done"
 
 
-def test_a_killed_worker_loses_nothing(client: Client, worker_process: StartsWorkers, tmp_path: Path) -> None:
-    doomed = worker_process(HOLDFAST_FLOW_MODULES=__name__)
+def test_a_killed_worker_loses_nothing(
+    client: Client, worker_process: StartsWorkers, tmp_path: Path
+) -> None:
+    doomed = worker_process(PERDURE_FLOW_MODULES=__name__)
     run = client.submit("clerk", "book the amounts", {"ledger": str(tmp_path)})
 
     # Wait until the second amount is being booked, and kill the worker's whole process group in the middle of it.
@@ -45,10 +46,12 @@ def test_a_killed_worker_loses_nothing(client: Client, worker_process: StartsWor
     assert client.get(run.id).phase == "leased"
 
     # Nobody has to be told. Another worker notices that the lease has lapsed, and plays the same round again.
-    worker_process(HOLDFAST_FLOW_MODULES=__name__)
+    worker_process(PERDURE_FLOW_MODULES=__name__)
     assert client.wait(run.id, timeout=60).answer == "booked"
 
     committed = [event.step for event in client.events(run.id) if event.type == "committed"]
     assert committed == [0, 1, 2, 3, 4, 5, 6], "each round was committed once, in order"
     assert tries.read_text() == "1\n2\n2\n3\n", "the second booking was tried twice"
-    assert len(list(tmp_path.iterdir())) == 4, "and yet three amounts are booked: the key was the same both times"
+    assert len(list(tmp_path.iterdir())) == 4, (
+        "and yet three amounts are booked: the key was the same both times"
+    )

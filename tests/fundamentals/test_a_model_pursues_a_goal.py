@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from flows import ControllerExecutorFlow, command, register
-from flows.controllers.model import ModelController
+from perdure import Client, ControllerExecutorFlow, command, register
+from perdure.flows.controllers.model import ModelController
 from tests.conftest import StartsWorkers
 from tests.support.chat_server import Hangs, Says, chat_server
 from tests.support.servers import until
-from worker import Client
 
 PRICES = {"camel": 900, "goat": 120, "hen": 8}
 
@@ -42,10 +41,14 @@ def test_a_model_pursues_a_goal(client: Client, worker_process: StartsWorkers) -
     ]
     # At its second request it says a little, and nothing more.
     with chat_server(script, faults={2: [Hangs(after=2)]}) as model:
-        environment = {"HOLDFAST_FLOW_MODULES": __name__, "HOLDFAST_MODEL_URL": model.url}
+        environment = {"PERDURE_FLOW_MODULES": __name__, "PERDURE_MODEL_URL": model.url}
         doomed = worker_process(**environment)
         run = client.submit("trader", "buy the cheapest animal", budgets={"tokens": 10_000})
-        until(lambda: model.play.fired["Hangs"] == 1, "the model to be asked for the second time", seconds=60)
+        until(
+            lambda: model.play.fired["Hangs"] == 1,
+            "the model to be asked for the second time",
+            seconds=60,
+        )
         doomed.kill()
 
         # Another worker asks the same question again, and goes on.
@@ -60,7 +63,11 @@ def test_a_model_pursues_a_goal(client: Client, worker_process: StartsWorkers) -
             ("price", 8),
             ("buy", "bought one hen"),
         ]
-        last = [message for message in model.play.asked[-1].body["messages"] if message["role"] == "tool"]
+        last = [
+            message
+            for message in model.play.asked[-1].body["messages"]
+            if message["role"] == "tool"
+        ]
         assert [message["content"] for message in last] == ["120", "8", "bought one hen"]
 
         # Three requests were needed; one more was made, and the one that was lost is paid for by an estimate.

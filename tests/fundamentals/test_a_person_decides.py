@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from flows import Command, ControllerExecutorFlow, Finish, Interrupt, RoundContext, command, register
+from perdure import (
+    Client,
+    Command,
+    ControllerExecutorFlow,
+    Finish,
+    Interrupt,
+    InvalidTransition,
+    RoundContext,
+    RunStatus,
+    command,
+    register,
+)
 from tests.conftest import StartsWorkers
-from worker import Client, InvalidTransition, RunStatus
 
 
 @register("buyer")
@@ -26,8 +36,10 @@ class Buyer(ControllerExecutorFlow):
 
 
 @pytest.mark.parametrize(("answer", "outcome"), [("yes", "bought tea"), ("no", "left tea alone")])
-def test_a_person_decides(client: Client, worker_process: StartsWorkers, answer: str, outcome: str) -> None:
-    worker_process(HOLDFAST_FLOW_MODULES=__name__)
+def test_a_person_decides(
+    client: Client, worker_process: StartsWorkers, answer: str, outcome: str
+) -> None:
+    worker_process(PERDURE_FLOW_MODULES=__name__)
     run = client.wait(client.submit("buyer", "tea").id, timeout=30)
 
     # The node that asked has committed nothing: it will run again, in the same step, with the answer.
@@ -43,8 +55,10 @@ def test_a_person_decides(client: Client, worker_process: StartsWorkers, answer:
         client.resume(run.id, answer="yes")
 
 
-def test_every_command_can_be_looked_at_before_it_runs(client: Client, worker_process: StartsWorkers) -> None:
-    worker_process(HOLDFAST_FLOW_MODULES=__name__)
+def test_every_command_can_be_looked_at_before_it_runs(
+    client: Client, worker_process: StartsWorkers
+) -> None:
+    worker_process(PERDURE_FLOW_MODULES=__name__)
     run = client.wait(client.submit("buyer", "tea", interrupt_before=["Executor"]).id, timeout=30)
     assert (run.status, run.state.current_node) == (RunStatus.INTERRUPTED, "Executor")
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from worker import Client, Conflict, InvalidInput, RunExists, RunNotFound, RunStatus, UnknownFlow
+from perdure import Client, Conflict, InvalidInput, RunExists, RunNotFound, RunStatus, UnknownFlow
 
 
 def test_the_same_key_with_the_same_content_is_the_same_run(client: Client) -> None:
     first = client.submit("countdown", "launch", {"rounds": 3}, idempotency_key="launch-7")
-    assert client.submit("countdown", "launch", {"rounds": 3}, idempotency_key="launch-7").id == first.id
+    assert (
+        client.submit("countdown", "launch", {"rounds": 3}, idempotency_key="launch-7").id
+        == first.id
+    )
     with pytest.raises(Conflict, match=first.id):
         client.submit("countdown", "launch", {"rounds": 4}, idempotency_key="launch-7")
 
@@ -31,7 +34,10 @@ def test_a_mistake_is_told_and_nothing_is_stored(client: Client) -> None:
 
 
 def test_runs_can_be_listed_and_deleted(client: Client) -> None:
-    ids = [client.submit("countdown", str(number), {"rounds": 3}, labels={"n": str(number)}).id for number in range(5)]
+    ids = [
+        client.submit("countdown", str(number), {"rounds": 3}, labels={"n": str(number)}).id
+        for number in range(5)
+    ]
     page = client.runs(limit=2)
     seen = [run.id for run in page]
     while page.cursor:

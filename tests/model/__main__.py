@@ -23,7 +23,9 @@ def main() -> int:
     parser.add_argument("--wide", action="store_true")
     parser.add_argument("--no-mutants", action="store_true")
     given = parser.parse_args()
-    chosen = CONFIGURATIONS | ({f"{name}, wide": config for name, config in WIDE.items()} if given.wide else {})
+    chosen = CONFIGURATIONS | (
+        {f"{name}, wide": config for name, config in WIDE.items()} if given.wide else {}
+    )
     failed = states = moves = 0
     for name, config in chosen.items():
         if given.names and name not in given.names:
@@ -32,7 +34,10 @@ def main() -> int:
         searched = Search(config)
         found = searched.run()
         states, moves = states + found.states, moves + found.moves
-        print(f"{name:24} {found.states:9,} states {found.moves:11,} moves {time.process_time() - began:7.1f} s", flush=True)
+        print(
+            f"{name:24} {found.states:9,} states {found.moves:11,} moves {time.process_time() - began:7.1f} s",
+            flush=True,
+        )
         if found.violation is not None:
             failed += 1
             print(f"  {found.violation}\n{story(config, Rules(), found.start, found.trace)}")
@@ -46,12 +51,18 @@ def _mutants() -> bool:
         found = search(mutant.rule, mutant.configuration)
         killed = found.violation is not None and found.violation.law == mutant.law
         survived += not killed
-        print(f"{'killed' if killed else 'SURVIVED'} {mutant.rule}: {len(found.trace)} moves, {found.states} states; {found.violation}")
+        print(
+            f"{'killed' if killed else 'SURVIVED'} {mutant.rule}: {len(found.trace)} moves, {found.states} states; {found.violation}"
+        )
     for rule, configuration in EQUIVALENT.items():
         found = search(rule, configuration)
         survived += found.violation is not None
-        print(f"{'equivalent' if found.violation is None else 'NOT EQUIVALENT'} {rule}: {found.states} states; {found.violation}")
-    print(f"{len(MUTANTS)} mutants, {len(EQUIVALENT)} equivalent rules, {survived} not as they should be")
+        print(
+            f"{'equivalent' if found.violation is None else 'NOT EQUIVALENT'} {rule}: {found.states} states; {found.violation}"
+        )
+    print(
+        f"{len(MUTANTS)} mutants, {len(EQUIVALENT)} equivalent rules, {survived} not as they should be"
+    )
     return survived > 0
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
+from perdure.worker.store import Store
+from perdure.worker.store.keys import OF_SET
 from tests.model.state import ENDED, LIVE, MOST_ATTEMPTS, STALE, UNMADE, Run, World
 from tests.support import runs
-from worker.store import Store
-from worker.store.keys import OF_SET
 
-TICK = 1_000
 ROLES = ("controller", "executor")
 STOPS = {"none": "none", "stop_requested": "requested", "stopped": "stopped"}
 
@@ -30,25 +29,53 @@ def difference(store: Store, w: World) -> str:
     if not w.config.outbox:
         for queue, line in enumerate(w.lists):
             there = runs.messages(store, ROLES[queue])
-            same = [pair == STALE or text == runs.named(f"r{place}", *pair) for text, (place, pair) in zip(there, line, strict=False)]
+            same = [
+                pair == STALE or text == runs.named(f"r{place}", *pair)
+                for text, (place, pair) in zip(there, line, strict=False)
+            ]
             if len(there) != len(line) or not all(same):
                 return f"list {queue}: the real server has {there}, the model {line}"
     if w.config.hands_on:
         there = runs.messages(store, f"{ROLES[0]}.{OF_SET}a")
-        same = [pair == STALE or text == runs.named(f"r{place}", *pair) for text, (place, pair) in zip(there, w.apart, strict=False)]
+        same = [
+            pair == STALE or text == runs.named(f"r{place}", *pair)
+            for text, (place, pair) in zip(there, w.apart, strict=False)
+        ]
         if len(there) != len(w.apart) or not all(same):
             return f"the list of a set of flows: the real server has {there}, the model {w.apart}"
     return ""
 
 
 def _model(w: World, place: int, run: Run) -> dict[str, Any]:
-    names = ("phase", "epoch", "step", "attempt", "failures", "losses", "stop", "queue", "expires", "i_id", "ending", "unfinished")
+    names = (
+        "phase",
+        "epoch",
+        "step",
+        "attempt",
+        "failures",
+        "losses",
+        "stop",
+        "queue",
+        "expires",
+        "i_id",
+        "ending",
+        "unfinished",
+    )
     seen = {name: getattr(run, name) for name in names}
     # At rest nobody reads it, but where an answer comes by itself; the hash of a run that rests has none.
     read = run.phase in LIVE or (run.phase == "interrupted" and run.i_wait is not None)
-    seen |= {"due": run.due, "lease": run.lease_until, "message": (f"r{place}", *run.message) if read else None}
+    seen |= {
+        "due": run.due,
+        "lease": run.lease_until,
+        "message": (f"r{place}", *run.message) if read else None,
+    }
     seen["answered"] = run.i_answer is not None
-    seen |= {"waits": run.waiting_for, "held": bool(run.held_token), "looked": run.looked, "deadline": run.deadline is not None}
+    seen |= {
+        "waits": run.waiting_for,
+        "held": bool(run.held_token),
+        "looked": run.looked,
+        "deadline": run.deadline is not None,
+    }
     seen["in line"] = run.phase == "queued" and run.number > w.cursor[run.queue]
     seen["passed"] = run.phase == "leased" and 0 < run.number <= w.cursor[run.queue]
     seen["limit"] = run.round_until
@@ -69,23 +96,36 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     assert model is not None
 
     def ticks(time: int | str | None) -> int | None:
-        return None if time is None else max(past, ceil((int(time) - now) / TICK))
+        return None if time is None else max(past, ceil((int(time) - now) / w.config.tick))
 
     queue = found["queue"]
     line = {run_id for role in ROLES for run_id in _line(store, role, found, f"r{place}")}
     cursor = int(store.redis.hget(store.keys.queues, f"{queue}:cursor") or 0)
     interrupt = found.get("i_id")
-    seen: dict[str, Any] = {name: int(found[name]) for name in ("epoch", "step", "failures", "losses")}
-    seen |= {"phase": phase, "attempt": min(int(found["attempt"]), MOST_ATTEMPTS), "stop": STOPS[found["stop_current_execution"]]}
-    seen |= {"queue": [store.keys.queue(role) for role in ROLES].index(queue), "due": ticks(runs.due(store, f"r{place}"))}
+    seen: dict[str, Any] = {
+        name: int(found[name]) for name in ("epoch", "step", "failures", "losses")
+    }
+    seen |= {
+        "phase": phase,
+        "attempt": min(int(found["attempt"]), MOST_ATTEMPTS),
+        "stop": STOPS[found["stop_current_execution"]],
+    }
+    seen |= {
+        "queue": [store.keys.queue(role) for role in ROLES].index(queue),
+        "due": ticks(runs.due(store, f"r{place}")),
+    }
     seen |= {"lease": ticks(found.get("lease_until")), "message": None}
     if phase in LIVE or (phase == "interrupted" and "i_wait" in found):
-        seen["message"] = runs.parts(found["message"]) if found["message"] else (f"r{place}", *UNMADE)
+        seen["message"] = (
+            runs.parts(found["message"]) if found["message"] else (f"r{place}", *UNMADE)
+        )
     seen["expires"] = store.redis.pexpiretime(store.keys.run(f"r{place}")) > 0
     seen["i_id"] = None if interrupt is None else tuple(map(int, interrupt.split(":")))
     seen["answered"] = "i_answer" in found
     seen["ending"], seen["unfinished"] = "ending" in found, "unfinished" in found
-    assert ("answer" in found) == ("output" in found) == (phase == "completed" or "ending" in found), "an answer without an end"
+    assert (
+        ("answer" in found) == ("output" in found) == (phase == "completed" or "ending" in found)
+    ), "an answer without an end"
     seen["waits"] = found.get("waiting_for", "") if phase == "waiting" else ""
     seen["held"] = "held_token" in found and int(found["held_until"]) > now
     seen["looked"] = found.get("looked") == "1" and phase == "queued"
@@ -93,12 +133,18 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     seen["in line"] = phase == "queued" and int(found["number"]) > cursor
     seen["passed"] = phase == "leased" and 0 < int(found["number"]) <= cursor
     seen["limit"] = ticks(found.get("round_until"))
-    seen["grace"] = int(found["grace"]) // TICK if phase in LIVE else None
+    seen["grace"] = int(found["grace"]) // w.config.tick if phase in LIVE else None
     seen["patience"] = _patience(w, found, now)
     seen["listed"] = bool(line)
     seen["last answer"] = found.get("last_answer") if model.last_token else None
-    seen["intent"], seen["result"], seen["erred"] = "intent" in found, "o:charge" in found, "last_error" in found
-    seen["handed on"] = phase == "queued" and found.get("handed_to", "").startswith(f"{found['epoch']} {found['step']} ")
+    seen["intent"], seen["result"], seen["erred"] = (
+        "intent" in found,
+        "o:charge" in found,
+        "last_error" in found,
+    )
+    seen["handed on"] = phase == "queued" and found.get("handed_to", "").startswith(
+        f"{found['epoch']} {found['step']} "
+    )
     assert phase not in ENDED or "ended_at" in found
     return seen
 
@@ -108,7 +154,7 @@ def _patience(w: World, found: dict[str, str], now: int) -> int | None:
     epoch, step, since, _ = found.get("failing", "- - - -").split()
     if w.config.within is None or (epoch, step) != (found["epoch"], found["step"]):
         return None
-    return max(-w.config.overdue, ceil((int(since) - now) / TICK) + w.config.within)
+    return max(-w.config.overdue, ceil((int(since) - now) / w.config.tick) + w.config.within)
 
 
 def _line(store: Store, role: str, found: dict[str, str], run_id: str) -> list[str]:
@@ -116,5 +162,10 @@ def _line(store: Store, role: str, found: dict[str, str], run_id: str) -> list[s
     queue = store.keys.queue(role)
     number = store.redis.zscore(store.keys.line(queue), run_id)
     # A run at rest has no number.
-    live = number is not None and found["phase"] in LIVE and queue == found["queue"] and int(number) == int(found["number"])
+    live = (
+        number is not None
+        and found["phase"] in LIVE
+        and queue == found["queue"]
+        and int(number) == int(found["number"])
+    )
     return [run_id] if live else []

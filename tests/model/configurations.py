@@ -49,11 +49,22 @@ class Config:
     deletes: bool = False
     kept: int = 0  # so many runs, the first ones, are never deleted, and there from the beginning
     outbox: bool = False
-    in_order: bool = False  # outbox: published at once, and handed out again at the head; nothing overtakes
-    told: tuple[int | None, ...] = (None,)  # what the sweep hears of the broker's lengths: the truth, 0, or nothing
-    silence: bool = False  # silences are told from calm; without it, other sweepers are always at work
+    in_order: bool = (
+        False  # outbox: published at once, and handed out again at the head; nothing overtakes
+    )
+    told: tuple[int | None, ...] = (
+        None,
+    )  # what the sweep hears of the broker's lengths: the truth, 0, or nothing
+    forgetful: bool = (
+        False  # workers that live miss their beats, so that a silence may cost them their leases
+    )
+    silence: bool = (
+        False  # silences are told from calm; without it, other sweepers are always at work
+    )
     stalls: tuple[int, ...] = ()
     # How long things take.
+    tick: int = 1_000  # ms of a tick on the real server
+    unmade: int = 1  # until a run is looked at again whose message is to be made
     lease: int = 2
     grace: int = 1
     delay: int = 1  # after a failure or a loss
@@ -75,7 +86,11 @@ class Config:
 
     def __post_init__(self) -> None:
         """No due time lies beyond ``farthest``."""
-        object.__setattr__(self, "farthest", max(self.lease, self.oldest, 2 * self.delay, self.hold, self.start, self.answer_within))
+        object.__setattr__(
+            self,
+            "farthest",
+            max(self.lease, self.oldest, 2 * self.delay, self.hold, self.start, self.answer_within),
+        )
 
     def initial(self, rules: Rules) -> list[tuple[Any, ...]]:
         """Where it begins: every run submitted, in each way that it may be."""
@@ -113,7 +128,16 @@ class Config:
         return states
 
 
-ALL = ("next", "end", "pause_next", "pause_here", "pause_here_deadline", "failed", "fatal", "give_back")
+ALL = (
+    "next",
+    "end",
+    "pause_next",
+    "pause_here",
+    "pause_here_deadline",
+    "failed",
+    "fatal",
+    "give_back",
+)
 
 #: What the slow suite explores, and by what the mutants are killed.
 CONFIGURATIONS: dict[str, Config] = {
@@ -480,9 +504,15 @@ WIDE: dict[str, Config] = {
     for name, more in {
         "stops": {"epochs": 2, "beats": True, "kinds": ("next", "end", "give_back")},
         "replies": {"slots": 2, "kinds": ("end", "give_back")},
-        "questions": {"slots": 2, "operations": ("stop:graceful", "stop:now", "resume", "resume:answer")},
+        "questions": {
+            "slots": 2,
+            "operations": ("stop:graceful", "stop:now", "resume", "resume:answer"),
+        },
         "failures": {"slots": 2, "again": True, "beats": True},
-        "limits": {"steps": 2, "kinds": ("next", "end", "failed", "pause_here", "pause_here_deadline")},
+        "limits": {
+            "steps": 2,
+            "kinds": ("next", "end", "failed", "pause_here", "pause_here_deadline"),
+        },
         "refusals": {"epochs": 2},
         "outbox": {"steps": 2, "kinds": ("next", "end", "give_back")},
         "two runs": {"overdue": 3, "oldest": 4, "queues": 1},
@@ -498,7 +528,11 @@ WIDE: dict[str, Config] = {
         "fetches of the deleted": {"longest": 2, "max_losses": 1},
         "fetches of the paused": {"max_losses": 1, "hold": 2},
         "fetches from two queues": {"max_losses": 1},
-        "fetches after any outcome": {"max_losses": 1, "beats": True, "operations": ("resume", "retry")},
+        "fetches after any outcome": {
+            "max_losses": 1,
+            "beats": True,
+            "operations": ("resume", "retry"),
+        },
         "deleted": {"submissions": 3, "steps": 2, "kinds": ("next", "end", "give_back")},
     }.items()
 }

@@ -16,17 +16,30 @@ REFUSED = ("fenced", "missing")
 def possible(w: World, place: int, kind: str) -> list[Move]:
     """The commits of ``kind`` that fetch: heard and not, by workers that know all flows and not, beginning with each list."""
     config = w.config
-    hows = ("heard", "ignorant") if config.ignorant else ("heard",)
+    # A worker knows the flow of the run that it commits.
+    hows = ("heard", "ignorant") if config.ignorant and config.runs > 1 else ("heard",)
     heards = (True, False) if config.mute or config.unheard else (True,)
-    return [("fetch", place, kind, heard, how, first) for heard in heards for how in hows for first in range(config.queues)]
+    return [
+        ("fetch", place, kind, heard, how, first)
+        for heard in heards
+        for how in hows
+        for first in range(config.queues)
+    ]
 
 
 def of_slot(config: Any, place: int, slot: Slot) -> list[Move]:
     """What a worker may do with what it has fetched: begin it, or give it back because it drains; or claim what was not claimed."""
     if slot.state == "holds":
-        hows = ["heard", *(["mute"] if config.mute else ()), *(["ignorant"] if config.ignorant else ())]
+        hows = [
+            "heard",
+            *(["mute"] if config.mute else ()),
+            *(["ignorant"] if config.ignorant else ()),
+        ]
         return [("deliver", place, how) for how in hows]
-    gives = [("commit", place, "give_back", heard) for heard in ((True, False) if config.mute else (True,))]
+    gives = [
+        ("commit", place, "give_back", heard)
+        for heard in ((True, False) if config.mute else (True,))
+    ]
     return [("begin", place), *gives]
 
 
@@ -35,7 +48,13 @@ def doubles(w: World) -> list[Move]:
     moves: list[Move] = []
     for place, run in enumerate(w.runs):
         if run is not None and len(w.lists[run.queue]) < w.config.longest:
-            past = [(run.epoch, run.step - 1)] if run.step else [(run.epoch - 1, run.step)] if run.epoch else []
+            past = (
+                [(run.epoch, run.step - 1)]
+                if run.step
+                else [(run.epoch - 1, run.step)]
+                if run.epoch
+                else []
+            )
             now = [] if run.phase == "interrupted" else [(run.epoch, run.step)]
             moves += [("double", place, pair) for pair in now + past]
     return moves
@@ -85,10 +104,17 @@ def _may_have(w: World, run: Run, pair: Pair, known: bool) -> bool:
 def fetched_again(w: World, slot: Slot, answer: str) -> tuple[int, int]:
     """What a commit that is sent again is told of its fetch: the run and its token, or NOTHING."""
     run, rules = w.runs[slot.run], w.rules
-    if not rules.repeat_pops_nothing or (answer in REFUSED and not rules.refused_commits_fetch_nothing):
+    if not rules.repeat_pops_nothing or (
+        answer in REFUSED and not rules.refused_commits_fetch_nothing
+    ):
         fetched = pop(w, slot.run, "heard", 0)
         return NOTHING if fetched is None or fetched[2] is None else (fetched[0], fetched[3])
-    if run is None or run.last_token != slot.token or run.last_fetched < 0 or not rules.fetch_is_remembered:
+    if (
+        run is None
+        or run.last_token != slot.token
+        or run.last_fetched < 0
+        or not rules.fetch_is_remembered
+    ):
         return NOTHING
     there = w.runs[run.last_fetched]
     if there is None or there.phase != "leased":

@@ -28,16 +28,48 @@ def law(name: str, holds: object, text: str, *values: object) -> None:
 def lawful(w: World, place: int, run: Run) -> None:
     """Of every state of every run."""
     phase, due = run.phase, run.due
-    law("I2", run.step == run.log, "the run is at step {} and {} rounds have been committed", run.step, run.log)
-    promised = phase in RUNNING or (phase == "interrupted" and (run.i_wait is not None or run.deadline is not None))
+    law(
+        "I2",
+        run.step == run.log,
+        "the run is at step {} and {} rounds have been committed",
+        run.step,
+        run.log,
+    )
+    promised = phase in RUNNING or (
+        phase == "interrupted" and (run.i_wait is not None or run.deadline is not None)
+    )
     law("V2", (due is not None) == promised, "{}, and due at {}: an orphan, or a ghost", phase, due)
-    law("V2", due is None or due <= w.config.farthest, "due in {} ticks: later than anything is promised", due)
+    law(
+        "V2",
+        due is None or due <= w.config.farthest,
+        "due in {} ticks: later than anything is promised",
+        due,
+    )
     leased = phase == "leased"
-    law("I5", (run.lease_until is not None) == leased, "{}, and a lease until {}", phase, run.lease_until)
+    law(
+        "I5",
+        (run.lease_until is not None) == leased,
+        "{}, and a lease until {}",
+        phase,
+        run.lease_until,
+    )
     if phase in RUNNING:
         # Of one that was told to be unmade the lease is over and not taken away, until its message is brought; it is looked at again soon.
-        asked = leased and run.is_unmade and run.lease_until is not None and due is not None and run.lease_until <= min(due, 0) and due <= 1
-        law("V2", not leased or due == run.lease_until or asked, "due at {}, and its lease ends at {}", due, run.lease_until)
+        asked = (
+            leased
+            and run.is_unmade
+            and run.lease_until is not None
+            and due is not None
+            and run.lease_until <= min(due, 0)
+            and due <= w.config.unmade
+        )
+        law(
+            "V2",
+            not leased or due == run.lease_until or asked,
+            "due at {}, and its lease ends at {}",
+            due,
+            run.lease_until,
+        )
         law(
             "I6",
             run.message == (run.epoch, run.step) or (run.is_unmade and phase != "queued"),
@@ -46,7 +78,11 @@ def lawful(w: World, place: int, run: Run) -> None:
             run.epoch,
             run.step,
         )
-        law("I10", run.i_id is None or run.i_answer is not None, "it goes on though its question was not answered")
+        law(
+            "I10",
+            run.i_id is None or run.i_answer is not None,
+            "it goes on though its question was not answered",
+        )
     elif phase == "interrupted":
         law(
             "I6",
@@ -55,21 +91,58 @@ def lawful(w: World, place: int, run: Run) -> None:
             run.message,
             run.epoch,
         )
-        law("I10", run.i_id is not None and run.i_answer is None, "it waits for an answer that it has")
-    law("I10", run.i_answer is None or run.i_answer == run.i_id, "question {} is answered by what was meant for {}", run.i_id, run.i_answer)
-    law("I8", (phase == "stopped") == (run.stop == "stopped"), "{}, and its stop is {}", phase, run.stop)
+        law(
+            "I10",
+            run.i_id is not None and run.i_answer is None,
+            "it waits for an answer that it has",
+        )
+    law(
+        "I10",
+        run.i_answer is None or run.i_answer == run.i_id,
+        "question {} is answered by what was meant for {}",
+        run.i_id,
+        run.i_answer,
+    )
+    law(
+        "I8",
+        (phase == "stopped") == (run.stop == "stopped"),
+        "{}, and its stop is {}",
+        phase,
+        run.stop,
+    )
     law("I8", run.stop != "requested" or leased, "{}, and its stop is still only asked for", phase)
-    law("L1", not run.begun or run.intent, "the step's command may have been begun, and the next attempt will not know")
-    law("L1", run.begun or not run.intent, "nothing was begun in this step, and an attempt will think so")
-    law("L2", run.result == run.returned, "an attempt was told another result than the next will be")
+    law(
+        "L1",
+        not run.begun or run.intent,
+        "the step's command may have been begun, and the next attempt will not know",
+    )
+    law(
+        "L1",
+        run.begun or not run.intent,
+        "nothing was begun in this step, and an attempt will think so",
+    )
+    law(
+        "L2", run.result == run.returned, "an attempt was told another result than the next will be"
+    )
     law("I11", run.expires == (phase in ENDED), "{}, and its keys expire: {}", phase, run.expires)
     law("I16", run.failures <= w.config.max_failures, "{} failures", run.failures)
     law("I16", run.losses <= w.config.max_losses + 1, "{} losses", run.losses)
     if leased:
         limited = w.config.round_timeout is not None or run.deadline is not None
-        law("I16", (run.round_until is not None) == limited, "leased, and the round is limited until {}", run.round_until)
+        law(
+            "I16",
+            (run.round_until is not None) == limited,
+            "leased, and the round is limited until {}",
+            run.round_until,
+        )
         passed = w.config.outbox or 0 < run.number <= w.cursor[run.queue]
-        law("V4", passed, "leased under number {}, and its list is at {}", run.number, w.cursor[run.queue])
+        law(
+            "V4",
+            passed,
+            "leased under number {}, and its list is at {}",
+            run.number,
+            w.cursor[run.queue],
+        )
 
 
 def timely(w: World) -> None:
@@ -84,11 +157,28 @@ def timely(w: World) -> None:
 def moved(before: Run, after: Run, name: str, kind: str) -> None:
     """Of every move of one run; ``name`` and ``kind`` say which move it was."""
     same_step = after.step == before.step
-    law("I3", after.epoch >= before.epoch and after.step >= before.step and after.token >= before.token, "an epoch, step or token fell")
-    law("I1", same_step or (after.step == before.step + 1 and name in COMMITS), "{} moved step {} to {}", name, before.step, after.step)
+    law(
+        "I3",
+        after.epoch >= before.epoch and after.step >= before.step and after.token >= before.token,
+        "an epoch, step or token fell",
+    )
+    law(
+        "I1",
+        same_step or (after.step == before.step + 1 and name in COMMITS),
+        "{} moved step {} to {}",
+        name,
+        before.step,
+        after.step,
+    )
     law("I3", after.token == before.token or name in CLAIMS, "{} made a token", name)
-    law("I16", after.attempt >= before.attempt or not same_step, "the attempts of a step began anew")
-    forgot = same_step and after.epoch == before.epoch and after.failures + after.losses < before.failures + before.losses
+    law(
+        "I16", after.attempt >= before.attempt or not same_step, "the attempts of a step began anew"
+    )
+    forgot = (
+        same_step
+        and after.epoch == before.epoch
+        and after.failures + after.losses < before.failures + before.losses
+    )
     law("I16", not forgot, "{} made it forget its failures or losses", name)
     was, now = before.phase, after.phase
     if was == now:
@@ -96,13 +186,44 @@ def moved(before: Run, after: Run, name: str, kind: str) -> None:
     by_person = name in PEOPLE
     given_more = by_person and kind == "resume:more" and before.unfinished
     law("I7", was != "completed" or given_more, "{} made a completed run {}", name, now)
-    law("L4", now != "completed" or name in COMMITS or (by_person and before.ending), "{} completed a run that was {}", name, was)
-    law("I7", was != "errored" or (by_person and kind == "retry"), "{} made an errored run {}", name, now)
-    law("I8", was != "stopped" or (by_person and kind.startswith("resume")), "{} made a stopped run {}", name, now)
+    law(
+        "L4",
+        now != "completed" or name in COMMITS or (by_person and before.ending),
+        "{} completed a run that was {}",
+        name,
+        was,
+    )
+    law(
+        "I7",
+        was != "errored" or (by_person and kind == "retry"),
+        "{} made an errored run {}",
+        name,
+        now,
+    )
+    law(
+        "I8",
+        was != "stopped" or (by_person and kind.startswith("resume")),
+        "{} made a stopped run {}",
+        name,
+        now,
+    )
     taken_up = was in ENDED or was == "stopped" or (was == "interrupted" and now in RUNNING)
-    law("L4", now not in RUNNING or not (after.ending or after.unfinished), "a run goes on whose last round is committed")
-    law("I7", not taken_up or after.epoch == before.epoch + 1, "a run that was {} goes on in the same epoch", was)
-    law("V3", was not in ENDED or after.deadline is None or after.deadline > 0, "it was retried only to end of its old deadline")
+    law(
+        "L4",
+        now not in RUNNING or not (after.ending or after.unfinished),
+        "a run goes on whose last round is committed",
+    )
+    law(
+        "I7",
+        not taken_up or after.epoch == before.epoch + 1,
+        "a run that was {} goes on in the same epoch",
+        was,
+    )
+    law(
+        "V3",
+        was not in ENDED or after.deadline is None or after.deadline > 0,
+        "it was retried only to end of its old deadline",
+    )
     law("I4", now != "leased" or was == "queued", "a run that was {} was claimed", was)
 
 

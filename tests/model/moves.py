@@ -59,7 +59,11 @@ def possible(w: World) -> list[Move]:
     config = w.config
     moves: list[Move] = [("sweep", told) for told in config.told]
     if config.hurries:
-        moves += [("sweep", None, place) for place, run in enumerate(w.runs) if run is not None and run.phase == "queued"]
+        moves += [
+            ("sweep", None, place)
+            for place, run in enumerate(w.runs)
+            if run is not None and run.phase == "queued"
+        ]
     if w.made:
         moves.append(("forget",))
     if may_pass(w):
@@ -69,8 +73,14 @@ def possible(w: World) -> list[Move]:
     moves += operating.possible(w)
     if config.pauses:
         moves.append(("unpause",) if w.paused else ("pause",))
-        moves += [("offer", place) for place, run in enumerate(w.runs) if run is not None and run.waiting_for == "paused"]
-    moves += [("publish", place, arrives) for place in range(len(w.handed)) for arrives in (True, False)]
+        moves += [
+            ("offer", place)
+            for place, run in enumerate(w.runs)
+            if run is not None and run.waiting_for == "paused"
+        ]
+    moves += [
+        ("publish", place, arrives) for place in range(len(w.handed)) for arrives in (True, False)
+    ]
     return moves
 
 
@@ -110,7 +120,9 @@ def may_pass(w: World, strict: bool = False) -> bool:
     if not w.config.silence:
         return True
     recovering = w.silence is not None and w.silence[1] == 0 and not strict
-    fresh = all(slot.until == w.config.lease or slot.state not in ("plays", "fetched") for slot in w.slots)
+    fresh = all(
+        slot.until == w.config.lease or slot.state not in ("plays", "fetched") for slot in w.slots
+    )
     return w.swept_at == 0 and (fresh or recovering)
 
 
@@ -124,7 +136,8 @@ def _tick(w: World, ticks: int) -> None:
             time = fields[name]
             if time is not None:
                 # A claim after the deadline sets its own limit a lease beyond it.
-                fields[name] = max(time - ticks, -w.config.lease if name == "deadline" else -past)
+                floor = min(-w.config.lease, -past) if name == "deadline" else -past
+                fields[name] = max(time - ticks, floor)
         if run.phase == "queued":
             run.age = min(run.age + ticks, w.config.oldest)
     w.slots = [slot._replace(until=max(slot.until - ticks, 0)) for slot in w.slots]
@@ -133,25 +146,50 @@ def _tick(w: World, ticks: int) -> None:
         if w.silence is not None:
             w.silence = (max(w.silence[0] - ticks, -past), max(w.silence[1] - ticks, -past))
             if w.silence[1] + w.config.lease / 2 < -past / 2:
-                w.silence = None  # too long ago for a lease to have lapsed in it and not been looked at
+                w.silence = (
+                    None  # too long ago for a lease to have lapsed in it and not been looked at
+                )
         w.cut |= w.swept_at == -past
 
 
 def _swept(w: World, before: Run, after: Run) -> None:
     law("I3", after.step == before.step, "a sweep executes nothing")
     if before.phase == "leased" and after.phase != "leased":
-        law("V5", before.lease_until is not None and before.lease_until <= 0, "a lease was taken before its end")
+        law(
+            "V5",
+            before.lease_until is not None and before.lease_until <= 0,
+            "a lease was taken before its end",
+        )
         overran = before.round_until is not None and before.round_until <= 0
-        alive = any(slot.token == before.token and slot.own and slot.state == "plays" for slot in w.slots)
-        law("V5", not (w.config.silence and alive) or overran, "a worker that lives and beats was robbed")
-        law("I8", before.stop != "requested" or after.phase == "stopped", "a stop was asked for, and its lost round is played again")
+        alive = any(
+            slot.token == before.token and slot.own and slot.state == "plays" for slot in w.slots
+        )
+        law(
+            "V5",
+            not (w.config.silence and alive) or overran or w.config.forgetful,
+            "a worker that lives and beats was robbed",
+        )
+        law(
+            "I8",
+            before.stop != "requested" or after.phase == "stopped",
+            "a stop was asked for, and its lost round is played again",
+        )
 
 
 def _passed(w: World) -> None:
     """After a sweep that knows the broker's lengths: whom the line has passed, or who stands in none, is looked at soon."""
     for run in w.runs:
-        if run is not None and run.phase == "queued" and (run.number <= w.cursor[run.queue] or not w.lists[run.queue]):
-            law("V1", run.due is not None and run.due <= run.grace, "the line has passed it, and it is looked at in {} ticks", run.due)
+        if (
+            run is not None
+            and run.phase == "queued"
+            and (run.number <= w.cursor[run.queue] or not w.lists[run.queue])
+        ):
+            law(
+                "V1",
+                run.due is not None and run.due <= run.grace,
+                "the line has passed it, and it is looked at in {} ticks",
+                run.due,
+            )
 
 
 def _publish(w: World, place: int, arrives: bool) -> None:

@@ -1,4 +1,4 @@
-"""moving.lua: the moves that several transitions make."""
+"""parts/moves.lua: the moves that several transitions make."""
 
 from __future__ import annotations
 
@@ -113,11 +113,22 @@ def new_epoch(w: World, run: Run, message: tuple[int, int]) -> None:
 
 
 def take_down_passed_deadline(w: World, run: Run) -> None:
-    if run.deadline is not None and run.deadline <= 0 and w.rules.retry_takes_a_passed_deadline_down:
+    if (
+        run.deadline is not None
+        and run.deadline <= 0
+        and w.rules.retry_takes_a_passed_deadline_down
+    ):
         run.deadline = None
 
 
-def start_again(w: World, place: int, run: Run, message: tuple[int, int], after: tuple[int, int], answered: bool = False) -> None:
+def start_again(
+    w: World,
+    place: int,
+    run: Run,
+    message: tuple[int, int],
+    after: tuple[int, int],
+    answered: bool = False,
+) -> None:
     held = run.held_until if run.held_token and run.held_until is not None else 0
     early = run.not_before or 0
     rules = w.rules
@@ -131,4 +142,8 @@ def start_again(w: World, place: int, run: Run, message: tuple[int, int], after:
         wait(w, run, "start", early)
     else:
         push(w, place, run)
-    law("V1", run.failures == 0 and run.losses == 0 and run.patience is None, "a run that is taken up again has all its tries")
+    law(
+        "V1",
+        run.failures == 0 and run.losses == 0 and run.patience is None,
+        "a run that is taken up again has all its tries",
+    )

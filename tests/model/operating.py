@@ -36,7 +36,9 @@ def possible(w: World) -> list[Move]:
         if client.reply is not None:
             moves.append(("resend", place))
         else:
-            moves += [("send", place, heard) for heard in ((True, False) if config.mute else (True,))]
+            moves += [
+                ("send", place, heard) for heard in ((True, False) if config.mute else (True,))
+            ]
     return moves
 
 
@@ -77,8 +79,22 @@ def resend(w: World, place: int) -> str:
     client = w.clients.pop(place)
     before = server_of(w)
     word = client.remembered or _called(w, client)
-    law("I13", server_of(w) == before, "{} sent again ({}, then {}) changed something", client.kind, client.reply, word)
-    law("I13", word == client.reply, "{} was answered {}, and when it is sent again {}", client.kind, client.reply, word)
+    law(
+        "I13",
+        server_of(w) == before,
+        "{} sent again ({}, then {}) changed something",
+        client.kind,
+        client.reply,
+        word,
+    )
+    law(
+        "I13",
+        word == client.reply,
+        "{} was answered {}, and when it is sent again {}",
+        client.kind,
+        client.reply,
+        word,
+    )
     return word
 
 
@@ -86,7 +102,13 @@ def resubmit(w: World, place: int, nonce: int, heard: bool) -> str:
     """A submission of this run id, by somebody who does not know of others."""
     before, mine = server_of(w), w.runs[place]
     word = submit(w, place, nonce, "queued")
-    law("I11", (word == "ok") == (mine is None or mine.nonce == nonce), "submission {} of an id in use is answered {}", nonce, word)
+    law(
+        "I11",
+        (word == "ok") == (mine is None or mine.nonce == nonce),
+        "submission {} of an id in use is answered {}",
+        nonce,
+        word,
+    )
     law("I11", mine is None or server_of(w) == before, "a submission overwrote a run")
     if not heard:
         w.clients.append(Client(place, f"submit:{nonce}", 0, 0, None, word, ""))
@@ -123,10 +145,15 @@ def _send(w: World, client: Client, heard: bool) -> str:
             _acknowledged(run, word)
     refused = word.startswith(("running", "finished", "stale"))
     remembered = (
-        rules.operations_are_remembered and word not in ("stale", "missing") and not (refused and not rules.refusals_are_remembered)
+        rules.operations_are_remembered
+        and word not in ("stale", "missing")
+        and not (refused and not rules.refusals_are_remembered)
     )
     if remembered and not rules.others_do_not_push_a_reply_out:
-        w.clients = [other._replace(remembered="") if other.run == client.run else other for other in w.clients]
+        w.clients = [
+            other._replace(remembered="") if other.run == client.run else other
+            for other in w.clients
+        ]
     if not heard:
         w.clients.append(client._replace(reply=word, remembered=word if remembered else ""))
     return word
@@ -139,7 +166,9 @@ def _called(w: World, client: Client) -> str:
     if kind == "stop":
         return request_stop(w, client.run, option)
     if kind == "resume":
-        return resume(w, client.run, (client.epoch, client.step), client.i_id, bool(option), option == "more")
+        return resume(
+            w, client.run, (client.epoch, client.step), client.i_id, bool(option), option == "more"
+        )
     return retry(w, client.run, (client.epoch, client.step))
 
 
@@ -154,8 +183,12 @@ def _right(before: Run, after: Run, client: Client, word: str) -> None:
     """Stop against finish agrees with the reply, and an operation that is refused changes nothing."""
     kind = client.kind
     if kind.startswith("stop"):
-        expected = f"finished {before.phase}" if before.phase in (*ENDED, "stopped") else "stopped stopped"
-        expected = "asked leased" if before.phase == "leased" and kind == "stop:graceful" else expected
+        expected = (
+            f"finished {before.phase}" if before.phase in (*ENDED, "stopped") else "stopped stopped"
+        )
+        expected = (
+            "asked leased" if before.phase == "leased" and kind == "stop:graceful" else expected
+        )
         law(
             "I9",
             word == expected and after.phase == word.split()[1],
@@ -166,10 +199,30 @@ def _right(before: Run, after: Run, client: Client, word: str) -> None:
         )
         return
     done = after.epoch != before.epoch
-    law("I9", done == (word in ("queued", "waiting", "interrupted", "completed")), "{} is answered {}", kind, word)
-    law("I9", not done or word == after.phase, "{} is answered {}, and the run is {}", kind, word, after.phase)
+    law(
+        "I9",
+        done == (word in ("queued", "waiting", "interrupted", "completed")),
+        "{} is answered {}",
+        kind,
+        word,
+    )
+    law(
+        "I9",
+        not done or word == after.phase,
+        "{} is answered {}, and the run is {}",
+        kind,
+        word,
+        after.phase,
+    )
     if done:
-        law("I10", client.epoch == before.epoch, "{} was right for epoch {} and was taken in epoch {}", kind, client.epoch, before.epoch)
+        law(
+            "I10",
+            client.epoch == before.epoch,
+            "{} was right for epoch {} and was taken in epoch {}",
+            kind,
+            client.epoch,
+            before.epoch,
+        )
 
 
 MOVES = {

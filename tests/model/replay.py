@@ -1,6 +1,6 @@
 """A walk through the model, made move by move on the real Lua too: replies and states must agree.
 
-A tick is a second. What the model cuts (counts that it stops counting) ends the walk; everything before that is compared.
+What the model cuts (counts that it stops counting) ends the walk; everything before that is compared.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from perdure.worker.store import Claim, PrefetchRequest, Store
+from perdure.worker.store import transitions as store_module
 from tests.model.configurations import Config
 from tests.model.moves import Move, act, possible
 from tests.model.rules import Rules
@@ -18,10 +20,7 @@ from tests.model.search import Found
 from tests.model.state import STALE, World
 from tests.model.sweeping import NO_ANSWER
 from tests.support import runs
-from worker.store import Fetch, Granted, Store
-from worker.store import store as store_module
 
-TICK = 1_000
 #: A worker that has not left is alive, however long ago it came (ms).
 FOR_EVER = 10**12
 #: With it the sweep's spread of waits is a factor of 1 for the first run it looks at, and less than a tick away from it for the second.
@@ -58,10 +57,12 @@ class Process:
 
     name: str
     again: Callable[[], Any]
-    granted: Granted | None = None
+    granted: Claim | None = None
     holds: str = ""  # a message that a commit fetched for it, unclaimed
     fetches: runs.Fetches | None = None  # of a commit whose reply was lost
-    commit: Callable[[], str] | None = None  # of a run that stayed, where its worker has not heard so
+    commit: Callable[[], str] | None = (
+        None  # of a run that stayed, where its worker has not heard so
+    )
 
 
 @dataclass
@@ -94,21 +95,25 @@ class Replay:
         for place in range(self.config.kept if self.config.deletes else self.config.runs):
             assert self.submit(place, 1, start) == "ok"
             if self.config.grown:
-                self.store.redis.hset(self.store.keys.run(_id(place)), "grace", 2 * self.config.grace * TICK)
+                self.store.redis.hset(
+                    self.store.keys.run(_id(place)),
+                    "grace",
+                    2 * self.config.grace * self.config.tick,
+                )
 
     def submit(self, place: int, nonce: int, phase: str = "queued") -> str:
         config = self.config
-        fields = {"resend": str(config.grace * TICK)}
+        fields = {"resend": str(config.grace * config.tick)}
         if config.round_timeout is not None:
-            fields["round_timeout"] = str(config.round_timeout * TICK)
+            fields["round_timeout"] = str(config.round_timeout * config.tick)
         options: dict[str, Any] = {
             "phase": phase,
             "fields": fields,
             "nonce": f"nonce-{place}-{self.deleted[place]}-{nonce}",
             "fetchable": True,
         }
-        options["deadline"] = None if config.deadline is None else config.deadline * TICK
-        options["delay"] = config.start * TICK if phase == "waiting" else None
+        options["deadline"] = None if config.deadline is None else config.deadline * config.tick
+        options["delay"] = config.start * config.tick if phase == "waiting" else None
         return runs.submit(self.store, _id(place), **options)[0]
 
     def make(self, move: Move, w: World) -> Any:
@@ -118,26 +123,36 @@ class Replay:
 
     def align(self, w: World) -> None:
         """The model has sorted its slots and clients: the real ones follow."""
-        self.processes = [self.processes[place] for place in sorted(range(len(w.slots)), key=lambda place: w.slots[place])]
+        self.processes = [
+            self.processes[place]
+            for place in sorted(range(len(w.slots)), key=lambda place: w.slots[place])
+        ]
         if len(w.clients) > 1:
-            self.clients = [self.clients[place] for place in sorted(range(len(w.clients)), key=lambda place: repr(w.clients[place]))]
+            self.clients = [
+                self.clients[place]
+                for place in sorted(range(len(w.clients)), key=lambda place: repr(w.clients[place]))
+            ]
 
     def _take(self, w: World, queue: int, how: str) -> Any:
         place, pair = w.lists[queue][0]
         if not self.config.outbox:
             text = runs.take(self.store, ROLES[queue])
-            assert text is not None and (pair == STALE or text == runs.named(_id(place), *pair)), f"{text} was popped, not {pair}"
+            assert text is not None and (pair == STALE or text == runs.named(_id(place), *pair)), (
+                f"{text} was popped, not {pair}"
+            )
             pair = runs.parts(text)[1:]
         return "lost" if how == "lost" else self._again(w, place, pair, how)
 
     def _take_apart(self, w: World, how: str) -> Any:
         place, pair = w.apart[0]
         text = str(self.store.redis.rpop(self.apart))
-        assert pair == STALE or text == runs.named(_id(place), *pair), f"{text} was popped, not {pair}"
+        assert pair == STALE or text == runs.named(_id(place), *pair), (
+            f"{text} was popped, not {pair}"
+        )
         return "lost" if how == "lost" else self._again(w, place, runs.parts(text)[1:], how)
 
     def _hand_on(self, w: World, place: int) -> str:
-        return self.store.hand_on(_id(place), queue=self.apart, to="able", by="ignorant")[0]
+        return self.store.redirect_round(_id(place), queue=self.apart, to="able", by="ignorant")[0]
 
     def _leave(self, w: World) -> None:
         self.store.withdraw("able")
@@ -150,12 +165,12 @@ class Replay:
 
         def ask() -> Any:
             return self.store.claim(
-                _id(place), epoch=pair[0], step=pair[1], claim=f"{process}.0", owner=process, lease=self.config.lease * TICK,
-                known=("other",) if how == "ignorant" else (FLOW,), back=self.config.delay * TICK, back_max=2 * self.config.delay * TICK,
+                _id(place), epoch=pair[0], step=pair[1], claim=f"{process}.0", owner=process, lease=self.config.lease * self.config.tick,
+                known=("other",) if how == "ignorant" else (FLOW,), back=self.config.delay * self.config.tick, back_max=2 * self.config.delay * self.config.tick,
             )  # fmt: skip
 
         reply = ask()
-        if not isinstance(reply, Granted):
+        if not isinstance(reply, Claim):
             return str(reply.word)
         self.processes.append(Process(process, ask, reply if how != "mute" else None))
         return "ok"
@@ -163,7 +178,7 @@ class Replay:
     def _resend_claim(self, w: World, place: int) -> str:
         process = self.processes.pop(place)
         reply = process.again()
-        if not isinstance(reply, Granted):
+        if not isinstance(reply, Claim):
             return str(reply.word)
         process.granted = reply
         self.processes.append(process)
@@ -181,7 +196,10 @@ class Replay:
         process, name, queues = self.processes.pop(place), self.name("p"), self.config.queues
         lists = [self.store.keys.queue(ROLES[(first + more) % queues]) for more in range(queues)]
         known = (FLOW,) if how == "heard" else ("other",)
-        fetches = runs.Fetches(self.store, Fetch(lists, f"{name}.0", name, self.config.lease * TICK, known))
+        fetches = runs.Fetches(
+            self.store,
+            PrefetchRequest(lists, f"{name}.0", name, self.config.lease * self.config.tick, known),
+        )
         commit = self._settlement(process, kind, fetches)
 
         def call() -> str:
@@ -203,16 +221,20 @@ class Replay:
         granted, node = process.granted, self._node_after(process)
         assert granted is not None
 
-        def ask() -> Granted | None:
+        def ask() -> Claim | None:
             return runs.stay(self.store, granted, node, next_claim=f"{name}.0")
 
         stayed = ask()
         if stayed is None:
             return "other"
         held = runs.hash_of(self.store, granted.fields["id"])
-        wrong = {field for field in held | stayed.fields if held.get(field) != stayed.fields.get(field)}
+        wrong = {
+            field for field in held | stayed.fields if held.get(field) != stayed.fields.get(field)
+        }
         wrong = {field for field in wrong if field not in UNREAD and not field.startswith("op:")}
-        assert not wrong, f"of a run that stays its worker keeps other fields than its hash has: {wrong}"
+        assert not wrong, (
+            f"of a run that stays its worker keeps other fields than its hash has: {wrong}"
+        )
         del self.processes[place]
         if heard:
             self.processes.append(Process(name, ask, stayed))
@@ -220,8 +242,15 @@ class Replay:
         fetches = None
         if self.config.fetches:
             lists = [self.store.keys.queue(role) for role in ROLES[: self.config.queues]]
-            fetches = runs.Fetches(self.store, Fetch(lists, f"{name}.0", name, self.config.lease * TICK, (FLOW,)))
-        self.processes.append(Process(name, ask, fetches=fetches, commit=self._settlement(process, "next", fetches)))
+            fetches = runs.Fetches(
+                self.store,
+                PrefetchRequest(
+                    lists, f"{name}.0", name, self.config.lease * self.config.tick, (FLOW,)
+                ),
+            )
+        self.processes.append(
+            Process(name, ask, fetches=fetches, commit=self._settlement(process, "next", fetches))
+        )
         return "ok"
 
     def _resend_stay(self, w: World, place: int) -> str:
@@ -238,20 +267,31 @@ class Replay:
         """Nobody is told of it."""
 
     def _deliver(self, w: World, place: int, how: str) -> str:
-        return self._again(w, w.slots[place].run, runs.parts(self.processes.pop(place).holds)[1:], how)
+        return self._again(
+            w, w.slots[place].run, runs.parts(self.processes.pop(place).holds)[1:], how
+        )
 
     def _double(self, w: World, place: int, pair: tuple[int, int]) -> None:
         run = w.runs[place]
         assert run is not None
-        self.store.redis.rpush(self.store.keys.queue(ROLES[run.queue]), runs.named(_id(place), *pair))
+        self.store.redis.rpush(
+            self.store.keys.queue(ROLES[run.queue]), runs.named(_id(place), *pair)
+        )
 
-    def _settlement(self, process: Process, kind: str, fetches: runs.Fetches | None = None) -> Callable[[], str]:
-        granted, config, store, node = process.granted, self.config, fetches or self.store, self._node_after(process)
+    def _settlement(
+        self, process: Process, kind: str, fetches: runs.Fetches | None = None
+    ) -> Callable[[], str]:
+        granted, config, store, node = (
+            process.granted,
+            self.config,
+            fetches or self.store,
+            self._node_after(process),
+        )
         assert granted is not None
-        wait = {"i_wait": str(config.answer_within * TICK), "i_default": '"default"'}
-        bounds = {"max_failures": config.max_failures, "delay": config.delay * TICK}
+        wait = {"i_wait": str(config.answer_within * config.tick), "i_default": '"default"'}
+        bounds = {"max_failures": config.max_failures, "delay": config.delay * config.tick}
         if config.within is not None:
-            bounds["within"] = config.within * TICK
+            bounds["within"] = config.within * config.tick
         calls: dict[str, Callable[[], tuple[str, str]]] = {
             "next": lambda: runs.commit_next(store, granted, node),
             "end": lambda: runs.commit_end(store, granted, ("turn",)),
@@ -266,6 +306,7 @@ class Replay:
             "busy": lambda: runs.fail_round(store, granted, uncounted=1, **bounds),
             "fatal": lambda: runs.fail_round(store, granted, fatal=1, **bounds),
             "give_back": lambda: runs.commit(store, granted, "give_back"),
+            "damaged": lambda: runs.commit(store, granted, "damaged", error="bad"),
         }
 
         def call() -> str:
@@ -276,13 +317,17 @@ class Replay:
 
     def _node_after(self, process: Process) -> str:
         assert process.granted is not None
-        return ("Controller", "Executor")[(int(process.granted.fields["step"]) + 1) % self.config.queues]
+        return ("Controller", "Executor")[
+            (int(process.granted.fields["step"]) + 1) % self.config.queues
+        ]
 
     def _resend_commit(self, w: World, place: int) -> Any:
         process = self.processes.pop(place)
         reply = process.again()
         if process.fetches is not None and process.fetches.fetched is not None:
-            self.processes.append(Process(process.name, process.again, process.fetches.fetched.claim))
+            self.processes.append(
+                Process(process.name, process.again, process.fetches.fetched.claim)
+            )
         return reply
 
     def _die(self, w: World, place: int) -> None:
@@ -290,12 +335,16 @@ class Replay:
 
     def _forfeit(self, w: World, place: int) -> str:
         slot = w.slots[place]
-        return self.store.forfeit(_id(slot.run), epoch=slot.epoch, step=slot.step, process=self.processes.pop(place).name)[0]
+        return self.store.release_dead_lease(
+            _id(slot.run), epoch=slot.epoch, step=slot.step, process=self.processes.pop(place).name
+        )[0]
 
     def _forfeit_other(self, w: World, place: int) -> str:
         run = w.runs[place]
         assert run is not None
-        return self.store.forfeit(_id(place), epoch=run.epoch, step=run.step, process=self.name("other"))[0]
+        return self.store.release_dead_lease(
+            _id(place), epoch=run.epoch, step=run.step, process=self.name("other")
+        )[0]
 
     def _beat(self, w: World, place: int) -> str:
         granted = self.processes[place].granted
@@ -306,13 +355,24 @@ class Replay:
         slot, granted = w.slots[place], self.processes[place].granted
         assert granted is not None
         key = f"{_id(slot.run)}:{slot.step}:command"
-        return self.store.intend(_id(slot.run), epoch=slot.epoch, step=slot.step, token=granted.token, claim=granted.claim or None, key=key)
+        return self.store.intend(
+            _id(slot.run),
+            epoch=slot.epoch,
+            step=slot.step,
+            token=granted.token,
+            claim=granted.id or None,
+            key=key,
+        )
 
     def _record(self, w: World, place: int) -> str:
         slot, granted = w.slots[place], self.processes[place].granted
         assert granted is not None
-        word, value = self.store.record_once(
-            _id(slot.run), nonce=granted.fields["nonce"], step=slot.step, name="charge", value=granted.token
+        word, value = self.store.record_result(
+            _id(slot.run),
+            nonce=granted.fields["nonce"],
+            step=slot.step,
+            name="charge",
+            value=granted.token,
         )
         return word if word != "ok" else "ok mine" if value == granted.token else "ok another's"
 
@@ -339,7 +399,10 @@ class Replay:
         seen = runs.hash_of(store, run_id)
         epoch, step = int(seen["epoch"]), int(seen["step"])
         named: dict[str, Any] = {"op": op, "epoch": epoch, "step": step}
-        named |= {"message": runs.named(run_id, epoch + 1, step), "after": runs.named(run_id, epoch + 2, step)}
+        named |= {
+            "message": runs.named(run_id, epoch + 1, step),
+            "after": runs.named(run_id, epoch + 2, step),
+        }
         name, _, option = kind.partition(":")
 
         def call() -> str:
@@ -348,7 +411,15 @@ class Replay:
             if name == "retry":
                 return " ".join(store.retry(run_id, **named))
             answer = {"answer": '"yes"', "more": "null"}.get(option)
-            return " ".join(store.resume(run_id, interrupt=seen.get("i_id"), answer=answer, more=option == "more", **named))
+            return " ".join(
+                store.resume(
+                    run_id,
+                    interrupt=seen.get("i_id"),
+                    answer=answer,
+                    more=option == "more",
+                    **named,
+                )
+            )
 
         return Sent(call)
 
@@ -361,25 +432,54 @@ class Replay:
         words = self.store.delete(_id(place))
         if words == ["ok"]:
             self.deleted[place] += 1  # a submission after it is another one
-            self.clients = [client for client, of in zip(self.clients, w.clients, strict=True) if of.run != place]
+            self.clients = [
+                client
+                for client, of in zip(self.clients, w.clients, strict=True)
+                if of.run != place
+            ]
         return " ".join(words)
 
     def _tick(self, w: World, ticks: int) -> None:
         if self.config.silence:
-            runs.later(self.store, ticks * TICK)
+            runs.later(self.store, ticks * self.config.tick)
         else:
-            runs.advance(self.store, ticks * TICK)
+            runs.advance(self.store, ticks * self.config.tick)
 
     def _sweep(self, w: World, told: int | None, soon: int | None = None) -> Any:
         config, lengths = self.config, None
         if config.outbox:
-            known = {self.store.keys.queue(ROLES[queue]): len(line) if told is None else 0 for queue, line in enumerate(w.lists)}
-            lengths = {} if told == NO_ANSWER else {self.store.keys.queue(role): 0 for role in ROLES} | known
-        delays = {"loss_delay": config.delay * TICK, "loss_delay_max": config.delay * TICK}
-        bounds = {"max_losses": config.max_losses, "max_failures": config.max_failures, "batch": config.batch}
-        made = {_id(place): (str(epoch), str(step), runs.named(_id(place), epoch, step)) for place, epoch, step in w.made}
-        delays["lease"], hurried = config.lease * TICK, [] if soon is None else [_id(soon)]
-        swept = self.store.sweep(jitter=JITTER, lengths=lengths, made=made, soon=hurried, alive=FOR_EVER, **delays, **bounds)
+            known = {
+                self.store.keys.queue(ROLES[queue]): len(line) if told is None else 0
+                for queue, line in enumerate(w.lists)
+            }
+            lengths = (
+                {}
+                if told == NO_ANSWER
+                else {self.store.keys.queue(role): 0 for role in ROLES} | known
+            )
+        delays = {
+            "loss_delay": config.delay * config.tick,
+            "loss_delay_max": config.delay * config.tick,
+        }
+        bounds = {
+            "max_losses": config.max_losses,
+            "max_failures": config.max_failures,
+            "batch": config.batch,
+        }
+        made = {
+            _id(place): (str(epoch), str(step), runs.named(_id(place), epoch, step))
+            for place, epoch, step in w.made
+        }
+        delays["lease"], hurried = config.lease * config.tick, [] if soon is None else [_id(soon)]
+        swept = self.store.sweep(
+            jitter=JITTER,
+            lengths=lengths,
+            made=made,
+            soon=hurried,
+            alive=FOR_EVER,
+            **delays,
+            **bounds,
+        )
         return [(int(run_id[1:]), word) for run_id, word in swept.report]
 
     def _forget(self, w: World) -> None:
@@ -396,7 +496,7 @@ class Replay:
 
     def _offer(self, w: World, place: int) -> str:
         keys = [self.store.keys.due, self.store.keys.run(_id(place))]
-        return str(self.store._call("offer_again", keys, {"flow": FLOW})[0])
+        return str(self.store._call("requeue_paused", keys, {"flow": FLOW})[0])
 
 
 def _id(place: int) -> str:
@@ -441,7 +541,9 @@ def follow(store: Store, config: Config, found: Found, rules: Rules) -> list[Mov
     return _made(store, config, start, map(chosen, found.trace))
 
 
-def _made(store: Store, config: Config, start: str, choices: Iterable[Callable[[World], Move | None]]) -> list[Move]:
+def _made(
+    store: Store, config: Config, start: str, choices: Iterable[Callable[[World], Move | None]]
+) -> list[Move]:
     """Make the moves chosen on both sides, to where there is none or the model stops counting."""
     # Imported here: it needs the model's names only.
     from tests.model.comparison import difference
@@ -449,7 +551,7 @@ def _made(store: Store, config: Config, start: str, choices: Iterable[Callable[[
     rules = Rules()
     state = config.initial(rules)[0 if config.deletes else config.starts.index(start)]
     real, made, kept = Replay(store, config), list[Move](), store_module.PAUSED_LOOK
-    store_module.PAUSED_LOOK = config.hold * TICK
+    store_module.PAUSED_LOOK = config.hold * config.tick
     try:
         real.begin(start)
         for choose in choices:
@@ -462,7 +564,9 @@ def _made(store: Store, config: Config, start: str, choices: Iterable[Callable[[
             answer = real.make(move, World(state, config, rules))
             told = ", ".join(map(str, made))
             expected = reply.rstrip("!") if isinstance(reply, str) else reply
-            assert answer == expected, f"the real Lua answered {answer}, the model {expected}\n{told}"
+            assert answer == expected, (
+                f"the real Lua answered {answer}, the model {expected}\n{told}"
+            )
             state = w.frozen()
             real.align(w)
             difference_found = difference(store, World(state, config, rules))

@@ -8,21 +8,43 @@ from tests.model.state import Run, Slot, World
 from tests.model.transitions import DONE, ENDS
 
 
-def granted(w: World, place: int, pair: tuple[int, int], before: Run | None, token: int, how: str) -> Slot:
+def granted(
+    w: World, place: int, pair: tuple[int, int], before: Run | None, token: int, how: str
+) -> Slot:
     """The worker that was granted the round of this message; ``before``: its run as it was, ``how``: what the worker heard of it."""
     run = w.runs[place]
     assert run is not None and before is not None
-    law("I4", pair == (run.epoch, run.step), "a message of {} was granted epoch {}, step {}", pair, run.epoch, run.step)
+    law(
+        "I4",
+        pair == (run.epoch, run.step),
+        "a message of {} was granted epoch {}, step {}",
+        pair,
+        run.epoch,
+        run.step,
+    )
     law("I3", token > before.token, "a token is not newer than the one before")
     law("I16", run.attempt == before.attempt + 1 or run.attempt > 2, "a claim is not counted")
     law("I8", run.since_stop is None, "a claim was granted after an acknowledged stop")
     law("V3", not run.not_before, "a round is played before the time that was asked for")
     law("V4", not w.paused, "a round of a paused flow was granted")
-    law("L4", not run.ending and not run.unfinished, "a run is played on whose last round is committed")
+    law(
+        "L4",
+        not run.ending and not run.unfinished,
+        "a run is played on whose last round is committed",
+    )
     law("I4", how != "ignorant", "a worker that does not know the flow was granted its round")
     state = {"mute": "asks", "fetched": "fetched"}.get(how, "plays")
-    others = [slot for slot in w.slots if slot.run == place and slot.own and slot.until > 0 and not slot.state.startswith("sent")]
-    law("I5", not others, "two workers are in step {}, both with a lease that has not ended", run.step)
+    others = [
+        slot
+        for slot in w.slots
+        if slot.run == place and slot.own and slot.until > 0 and not slot.state.startswith("sent")
+    ]
+    law(
+        "I5",
+        not others,
+        "two workers are in step {}, both with a lease that has not ended",
+        run.step,
+    )
     return Slot(place, token, *pair, state, w.config.lease, own=True)
 
 
@@ -30,24 +52,78 @@ def committed(w: World, slot: Slot, before: Run, run: Run, kind: str, answer: st
     """A worker has committed what its round came to, and has this answer."""
     holder = before.phase == "leased" and before.token == slot.token and slot.own
     refused = answer in REFUSED
-    law("I4", refused or holder, "a commit of {} was accepted from a worker that is not the newest in a lease of this run", kind)
-    law("I4", not refused or not holder, "a commit was refused though nobody has taken the lease away")
+    law(
+        "I4",
+        refused or holder,
+        "a commit of {} was accepted from a worker that is not the newest in a lease of this run",
+        kind,
+    )
+    law(
+        "I4",
+        not refused or not holder,
+        "a commit was refused though nobody has taken the lease away",
+    )
     if holder and kind in DONE:
         law("I10", run.i_answer is None, "an answer was not consumed by the round that used it")
-        law("I8", before.since_stop != 0, "a round was committed after the one that a graceful stop allows, or after a stop now")
+        law(
+            "I8",
+            before.since_stop != 0,
+            "a round was committed after the one that a graceful stop allows, or after a stop now",
+        )
         run.since_stop = None if run.since_stop is None else 0
-        law("I16", run.failures == run.losses == 0 and run.patience is None, "a committed round leaves its successor fewer tries")
+        law(
+            "I16",
+            run.failures == run.losses == 0 and run.patience is None,
+            "a committed round leaves its successor fewer tries",
+        )
     if answer == "continued" and holder:
-        law("V1", run.grace == w.config.grace, "a committed round leaves its successor a grace that has grown")
-    if answer == "continued" and holder and run.phase == "queued" and not w.config.outbox and not w.cut:
+        law(
+            "V1",
+            run.grace == w.config.grace,
+            "a committed round leaves its successor a grace that has grown",
+        )
+    if (
+        answer == "continued"
+        and holder
+        and run.phase == "queued"
+        and not w.config.outbox
+        and not w.cut
+    ):
         sent = (slot.run, (run.epoch, run.step)) in w.lists[run.queue]
         law("I6", sent, "a round was committed without the message for the next")
     if holder and before.stop == "requested":
-        law("I9", answer == ("completed" if kind in ENDS else "stopped"), "a stop was asked for, and {} came to {}", kind, answer)
+        law(
+            "I9",
+            answer == ("completed" if kind in ENDS else "stopped"),
+            "a stop was asked for, and {} came to {}",
+            kind,
+            answer,
+        )
     if holder and kind == "busy":
-        law("I16", run.failures == before.failures and run.losses == before.losses, "a wait for a provider is counted as a failure")
-    if holder and kind in ("failed", "try_again", "busy") and answer == "waiting" and run.patience is not None:
-        law("I16", before.patience is None or before.patience > 0, "a round is tried again though its patience is spent")
-        law("I16", (run.waiting_until or 0) <= run.patience, "a run waits until after its patience is spent")
+        law(
+            "I16",
+            run.failures == before.failures and run.losses == before.losses,
+            "a wait for a provider is counted as a failure",
+        )
+    if (
+        holder
+        and kind in ("failed", "try_again", "busy")
+        and answer == "waiting"
+        and run.patience is not None
+    ):
+        law(
+            "I16",
+            before.patience is None or before.patience > 0,
+            "a round is tried again though its patience is spent",
+        )
+        law(
+            "I16",
+            (run.waiting_until or 0) <= run.patience,
+            "a run waits until after its patience is spent",
+        )
     if holder and kind == "give_back":
-        law("I16", run.failures == before.failures and run.losses == before.losses, "a round that was given back is counted")
+        law(
+            "I16",
+            run.failures == before.failures and run.losses == before.losses,
+            "a round that was given back is counted",
+        )

@@ -12,9 +12,13 @@ class Rules:
     # claim_round
     claim_checks_epoch: bool = True
     claim_checks_step: bool = True
-    claim_is_early_while_waiting: bool = True  # PROTOCOL, claim: a duplicate walks through a backoff
+    claim_is_early_while_waiting: bool = (
+        True  # PROTOCOL, claim: a duplicate walks through a backoff
+    )
     claim_is_early_while_interrupted: bool = True
-    claim_never_judges_time: bool = True  # PROTOCOL, claim: a duplicate takes a lapsed lease uncounted
+    claim_never_judges_time: bool = (
+        True  # PROTOCOL, claim: a duplicate takes a lapsed lease uncounted
+    )
     claim_knows_its_own: bool = True  # the same claim id, the same reply
     claim_stops_where_asked: bool = True
     claim_counts_attempts: bool = True
@@ -35,12 +39,16 @@ class Rules:
     commit_checks_epoch: bool = True
     commit_checks_step: bool = True
     commit_is_remembered: bool = True
-    commit_ignores_time: bool = True  # PROTOCOL, commit: a lease that lapsed but was not swept is still good
+    commit_ignores_time: bool = (
+        True  # PROTOCOL, commit: a lease that lapsed but was not swept is still good
+    )
     late_commit_lifts_the_hold: bool = True
     stop_beats_outcomes: bool = True
     end_beats_stop: bool = True
     commit_consumes_the_answer: bool = True
-    commit_stores_the_next_message: bool = True  # PROTOCOL, rules for every script: a stale stored message is sent for ever
+    commit_stores_the_next_message: bool = (
+        True  # PROTOCOL, rules for every script: a stale stored message is sent for ever
+    )
     pause_stores_the_next_epochs_message: bool = True
     commit_resets_the_bounds: bool = True
     commit_pushes: bool = True  # I6
@@ -93,7 +101,9 @@ class Rules:
     intent_checks_token: bool = True  # decision 17
     intent_checks_epoch: bool = True
     intent_checks_step: bool = True
-    intent_stays_the_firsts: bool = True  # decision 17: a second attempt takes back what the first may have done
+    intent_stays_the_firsts: bool = (
+        True  # decision 17: a second attempt takes back what the first may have done
+    )
     intent_outlives_a_loss: bool = True
     intent_outlives_a_failure: bool = True
     intent_outlives_an_epoch: bool = True
@@ -114,7 +124,9 @@ class Rules:
     forfeit_is_marked: bool = True  # decision 9
     # request_stop
     stop_now_takes_the_lease: bool = True
-    stop_now_holds_the_token: bool = True  # PROTOCOL, request_stop: resume > two workers in one step
+    stop_now_holds_the_token: bool = (
+        True  # PROTOCOL, request_stop: resume > two workers in one step
+    )
     stop_leaves_the_due_set: bool = True
     stop_spares_what_has_ended: bool = True
     # resume_run, retry_run

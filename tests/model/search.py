@@ -101,7 +101,11 @@ class Search:
         for place in range(0, len(self._back), 2):
             into.setdefault(self._back[place], []).append(self._back[place + 1])
         reached = bytearray(len(self.states))
-        todo = [place for place, state in enumerate(self.states) if all(run is None or run[PHASE] not in RUNNING for run in state[0])]
+        todo = [
+            place
+            for place, state in enumerate(self.states)
+            if all(run is None or run[PHASE] not in RUNNING for run in state[0])
+        ]
         for place in todo:
             reached[place] = 1
         while todo:
@@ -111,5 +115,7 @@ class Search:
                     todo.append(before)
         lost = reached.find(0)
         if lost >= 0:
-            self.found.violation = Violation("V1", "nothing that workers and sweeps do brings this run to rest: it is lost")
+            self.found.violation = Violation(
+                "V1", "nothing that workers and sweeps do brings this run to rest: it is lost"
+            )
             self.found.trace = self.trace(lost)

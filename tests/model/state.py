@@ -29,7 +29,18 @@ RUN = (
     "expires", "nonce", "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
     "erred", "ending", "unfinished", "patience", "handed_on",
 )  # fmt: skip
-TIMES = ("due", "lease_until", "spared", "round_until", "waiting_until", "held_until", "i_until", "deadline", "not_before", "patience")
+TIMES = (
+    "due",
+    "lease_until",
+    "spared",
+    "round_until",
+    "waiting_until",
+    "held_until",
+    "i_until",
+    "deadline",
+    "not_before",
+    "patience",
+)
 
 
 class Run:
@@ -79,10 +90,16 @@ class Run:
     begun: tuple[int, ...]  # the tokens of attempts of this step that may have begun its command
     returned: int  # what the first was told that recorded a result in this step
     erred: bool  # what an attempt of this step failed of is kept, to be told
-    ending: bool  # the round that ends it is committed, and a person looks before its answer goes out
+    ending: (
+        bool  # the round that ends it is committed, and a person looks before its answer goes out
+    )
     unfinished: bool  # it has used up its cycles, and may be given more
-    patience: int | None  # until when the failures of this step and epoch are tried again; None: none failed, or for ever
-    handed_on: tuple[int, int] | None  # epoch and step of the message that was handed on to workers that play the flow
+    patience: (
+        int | None
+    )  # until when the failures of this step and epoch are tried again; None: none failed, or for ever
+    handed_on: (
+        tuple[int, int] | None
+    )  # epoch and step of the message that was handed on to workers that play the flow
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.__dict__ = dict(zip(RUN, values))  # noqa: B905 (strict takes time, and this is most of what a search does)
@@ -99,7 +116,17 @@ class Run:
 def new_run(**fields: Any) -> Run:
     """A run that has just been made; everything not given is absent."""
     empty: dict[str, Any] = dict.fromkeys(RUN)
-    empty |= {"epoch": 0, "step": 0, "token": 0, "attempt": 0, "failures": 0, "losses": 0, "stop": "none", "number": 0, "first_number": 0}
+    empty |= {
+        "epoch": 0,
+        "step": 0,
+        "token": 0,
+        "attempt": 0,
+        "failures": 0,
+        "losses": 0,
+        "stop": "none",
+        "number": 0,
+        "first_number": 0,
+    }
     empty |= {
         "looked": False,
         "age": 0,
@@ -110,7 +137,15 @@ def new_run(**fields: Any) -> Run:
         "last_answer": "",
         "last_fetched": -1,
     }
-    empty |= {"expires": False, "nonce": 0, "log": 0, "was_spared": False, "forfeited": False, "message": (0, 0), "grace": 1}
+    empty |= {
+        "expires": False,
+        "nonce": 0,
+        "log": 0,
+        "was_spared": False,
+        "forfeited": False,
+        "message": (0, 0),
+        "grace": 1,
+    }
     empty |= {"intent": 0, "result": 0, "begun": (), "returned": 0, "unknown": 0, "erred": False}
     empty |= {"ending": False, "unfinished": False}
     return Run(tuple((empty | fields).values()))
@@ -155,13 +190,31 @@ class World:
     """A thawed state, with what is fixed while it is explored: its configuration and its rules."""
 
     def __init__(self, frozen: tuple[Any, ...], config: Any, rules: Any) -> None:
-        runs, slots, clients, lists, handed, cursor, lines, self.paused, self.swept_at, self.silence, made, apart, self.able = frozen
+        (
+            runs,
+            slots,
+            clients,
+            lists,
+            handed,
+            cursor,
+            lines,
+            self.paused,
+            self.swept_at,
+            self.silence,
+            made,
+            apart,
+            self.able,
+        ) = frozen
         self.config, self.rules, self.origin = config, rules, frozen
         self.runs: list[Run | None] = [None if run is None else Run(run) for run in runs]
         self.slots: list[Slot] = list(slots)
         self.clients: list[Client] = list(clients)
-        self.lists: list[tuple[Any, ...]] = list(lists)  # of each queue, the consuming end first: (run, (epoch, step))
-        self.handed: list[Any] = list(handed)  # outbox: (queue, run, message) that a caller has not yet published
+        self.lists: list[tuple[Any, ...]] = list(
+            lists
+        )  # of each queue, the consuming end first: (run, (epoch, step))
+        self.handed: list[Any] = list(
+            handed
+        )  # outbox: (queue, run, message) that a caller has not yet published
         #: The list that only workers consume which play the flow; ``able``: whether one of them lives.
         self.apart: tuple[Any, ...] = apart
         self.cursor: list[int] = list(cursor)
@@ -212,7 +265,10 @@ class World:
             run.age, run.looked = 0, False
         if phase == "completed":
             run.since_stop = None
-        if run.handed_on not in (None, (run.epoch, run.step)) and self.rules.hand_on_is_of_its_round:
+        if (
+            run.handed_on not in (None, (run.epoch, run.step))
+            and self.rules.hand_on_is_of_its_round
+        ):
             run.handed_on = None
         if phase not in LIVE:
             run.number = run.first_number = 0
@@ -220,7 +276,9 @@ class World:
         if run.held_until is not None and run.held_until <= 0:
             run.held_token, run.held_until = 0, None
         run.attempt = min(run.attempt, MOST_ATTEMPTS)
-        run.erred = run.erred and self.config.stays  # of the scripts, only that of a run that stays asks for it
+        run.erred = (
+            run.erred and self.config.stays
+        )  # of the scripts, only that of a run that stays asks for it
         if run.not_before is not None and run.not_before <= 0:
             run.not_before = None
         if run.begun or run.result:
@@ -239,14 +297,21 @@ class World:
 
     def _forget_fetches(self) -> None:
         """Of a fetch whose reply was lost it only matters what still stands; of a message that a worker holds, what it can still claim."""
-        slots = [slot if slot.fetched == NOTHING or self.stands(slot.fetched) else slot._replace(fetched=NOTHING) for slot in self.slots]
+        slots = [
+            slot
+            if slot.fetched == NOTHING or self.stands(slot.fetched)
+            else slot._replace(fetched=NOTHING)
+            for slot in self.slots
+        ]
         for place, slot in enumerate(slots):
             if slot.state == "holds":
                 epoch, step = self._hint(slot.run, (slot.epoch, slot.step))[1]
                 slots[place] = slot._replace(epoch=epoch, step=step, own=True)
         self.slots = slots
         if self.rules.repeat_checks_the_fetch_claim:
-            known = {(slot.run, slot.token, slot.fetched[0]) for slot in slots if slot.fetched != NOTHING}
+            known = {
+                (slot.run, slot.token, slot.fetched[0]) for slot in slots if slot.fetched != NOTHING
+            }
             for place, run in enumerate(self.runs):
                 if run is not None and (place, run.last_token, run.last_fetched) not in known:
                     run.last_fetched = -1
@@ -259,17 +324,27 @@ class World:
     def _hint(self, run: int, message: tuple[int, int]) -> tuple[int, tuple[int, int]]:
         """A message, or STALE where its epoch or step has passed; where runs are deleted an old one may fit a new run."""
         there = self.runs[run]
-        if there is None or self.config.deletes or (message[0] >= there.epoch and message[1] >= there.step):
+        if (
+            there is None
+            or self.config.deletes
+            or (message[0] >= there.epoch and message[1] >= there.step)
+        ):
             return run, message
         return run, STALE
 
     def _rename_numbers(self) -> None:
         for queue in range(len(self.lists)):
-            mine = [run for run in self.runs if run is not None and run.queue == queue and run.number]
+            mine = [
+                run for run in self.runs if run is not None and run.queue == queue and run.number
+            ]
             cursor, stays = self.cursor[queue], self.config.stays
             # A run that stays has the number that the list is at: there an entry of its line may be of a number that is its own again.
             if self.lines[queue] and not stays:
-                live = {(run.number, place) for place, run in enumerate(self.runs) if run is not None and run in mine}
+                live = {
+                    (run.number, place)
+                    for place, run in enumerate(self.runs)
+                    if run is not None and run in mine
+                }
                 self.lines[queue] &= frozenset(live)
             if not mine and not stays:
                 self.cursor[queue] = 0
@@ -281,7 +356,9 @@ class World:
             rank = {number: place for place, number in enumerate(sorted(used - {0}), 1)}
             rank[0] = 0
             if self.lines[queue]:
-                self.lines[queue] = frozenset({(rank[number], place) for number, place in self.lines[queue]})
+                self.lines[queue] = frozenset(
+                    {(rank[number], place) for number, place in self.lines[queue]}
+                )
             self.cursor[queue] = rank.get(cursor, 0)
             for run in mine:
                 run.number, run.first_number = rank[run.number], rank[run.first_number]
@@ -298,15 +375,37 @@ class World:
             return
         rank = {token: place for place, token in enumerate(ranked, 1)}
         rank[0], rank[GONE] = 0, GONE
-        self.slots = [slot._replace(token=rank[slot.token], fetched=(slot.fetched[0], rank[slot.fetched[1]])) for slot in self.slots]
+        self.slots = [
+            slot._replace(token=rank[slot.token], fetched=(slot.fetched[0], rank[slot.fetched[1]]))
+            for slot in self.slots
+        ]
         for run in self.runs:
             if run is not None:
-                run.token, run.last_token, run.held_token = rank[run.token], rank[run.last_token], rank[run.held_token]
-                run.intent, run.result, run.returned = rank[run.intent], rank[run.result], rank[run.returned]
+                run.token, run.last_token, run.held_token = (
+                    rank[run.token],
+                    rank[run.last_token],
+                    rank[run.held_token],
+                )
+                run.intent, run.result, run.returned = (
+                    rank[run.intent],
+                    rank[run.result],
+                    rank[run.returned],
+                )
                 run.begun = tuple(sorted([rank[token] for token in run.begun]))
 
 
 def server_of(w: World) -> tuple[Any, ...]:
     """What the server and the broker hold, without what workers and clients know."""
     runs = tuple([None if run is None else run.frozen() for run in w.runs])
-    return runs, tuple(w.lists), w.apart, w.able, tuple(w.handed), tuple(w.cursor), tuple(w.lines), w.paused, w.swept_at, w.silence
+    return (
+        runs,
+        tuple(w.lists),
+        w.apart,
+        w.able,
+        tuple(w.handed),
+        tuple(w.cursor),
+        tuple(w.lines),
+        w.paused,
+        w.swept_at,
+        w.silence,
+    )

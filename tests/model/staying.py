@@ -1,4 +1,4 @@
-"""The commit by which a run stays: commit_and_stay.lua, and what of it is repeated to whom did not hear."""
+"""The commit by which a run stays: commit_and_continue.lua, and what of it is repeated to whom did not hear."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ OWN = ("number", "first_number", "last_fetched", "since_stop", "message")
 
 def possible(w: World, place: int) -> list[Move]:
     """The stays of a worker that plays: heard and not."""
-    return [("stay", place, heard) for heard in ((True, False) if w.config.mute or w.config.unheard else (True,))]
+    return [
+        ("stay", place, heard)
+        for heard in ((True, False) if w.config.mute or w.config.unheard else (True,))
+    ]
 
 
 def stay(w: World, place: int, epoch: int, step: int, token: int, mine: int = 0) -> tuple[str, int]:
-    """commit_and_stay.lua: ok and the token of the next round, or other. ``mine``: what this very claim of it was granted before."""
+    """commit_and_continue.lua: ok and the token of the next round, or other. ``mine``: what this very claim of it was granted before."""
     run, rules = w.runs[place], w.rules
     if run is None or (run.phase != "leased" and rules.stay_checks_phase):
         return "other", 0
@@ -43,7 +46,9 @@ def stay(w: World, place: int, epoch: int, step: int, token: int, mine: int = 0)
     ):
         return "other", 0
     number = w.cursor[(run.step + 1) % len(w.lists)]
-    if _something_else(w, run, token) or (not number and rules.stay_leaves_lists_that_none_took_from):
+    if _something_else(w, run, token) or (
+        not number and rules.stay_leaves_lists_that_none_took_from
+    ):
         return "other", 0
     run.log += 1
     run.begun, run.returned = (), 0
@@ -98,7 +103,11 @@ def settle(w: World, place: int, heard: bool) -> str:
     before, unmoved = w.before(slot.run), server_of(w)
     word, token = stay(w, slot.run, slot.epoch, slot.step, slot.token)
     if word == "other":
-        law("I13", server_of(w) == unmoved, "a commit that is to be made like any other changed something")
+        law(
+            "I13",
+            server_of(w) == unmoved,
+            "a commit that is to be made like any other changed something",
+        )
         return word
     run = w.runs[slot.run]
     assert before is not None and run is not None
@@ -107,7 +116,9 @@ def settle(w: World, place: int, heard: bool) -> str:
     between = Run(before.frozen())
     between.attempt = 0
     claimed = granted(w, slot.run, (slot.epoch, slot.step + 1), between, token, "fetched")
-    w.slots.append(claimed if heard else slot._replace(state=SENT, until=0, fetched=(slot.run, token)))
+    w.slots.append(
+        claimed if heard else slot._replace(state=SENT, until=0, fetched=(slot.run, token))
+    )
     return word
 
 
@@ -118,11 +129,19 @@ def settle_again(w: World, place: int) -> str:
     word, token = stay(w, slot.run, slot.epoch, slot.step, slot.token, mine=slot.fetched[1])
     law("I13", server_of(w) == unmoved, "a stay sent again changed something")
     expected = ("ok", slot.fetched[1]) if stands else ("other", 0)
-    law("I13", (word, token) == expected, "a stay that was granted {} is answered {} when it is sent again", slot.fetched, (word, token))
+    law(
+        "I13",
+        (word, token) == expected,
+        "a stay that was granted {} is answered {} when it is sent again",
+        slot.fetched,
+        (word, token),
+    )
     if word == "ok":
         run = w.runs[slot.run]
         assert run is not None and run.lease_until is not None
-        w.slots[place] = Slot(slot.run, token, run.epoch, run.step, "fetched", max(0, run.lease_until), own=True)
+        w.slots[place] = Slot(
+            slot.run, token, run.epoch, run.step, "fetched", max(0, run.lease_until), own=True
+        )
     else:
         w.slots[place] = slot._replace(state=DECLINED)
     return word
@@ -137,5 +156,14 @@ def as_if_queued(w: World, place: int, before: Run, after: Run) -> None:
     assert queued is not None
     grant(shadow, queued)
     fields = after.__dict__
-    wrong = {name: (fields[name], was) for name, was in queued.__dict__.items() if fields[name] != was and name not in OWN}
-    law("L3", not wrong, "a run stays, and differs from one that was queued and claimed (is, should be): {}", wrong)
+    wrong = {
+        name: (fields[name], was)
+        for name, was in queued.__dict__.items()
+        if fields[name] != was and name not in OWN
+    }
+    law(
+        "L3",
+        not wrong,
+        "a run stays, and differs from one that was queued and claimed (is, should be): {}",
+        wrong,
+    )

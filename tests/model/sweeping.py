@@ -8,8 +8,6 @@ from tests.model.state import ENDED, Run, World
 
 #: What the sweep is told where the broker does not answer.
 NO_ANSWER = -1
-#: When a run is looked at again whose message is to be made.
-UNMADE_TICKS = 1
 
 
 def sweep(w: World, answer: int | None = None, soon: int | None = None) -> list[tuple[int, str]]:
@@ -28,9 +26,15 @@ def sweep(w: World, answer: int | None = None, soon: int | None = None) -> list[
         run = w.runs[place]
         if run is not None and run.due is not None:
             run.due = min(run.due, 0)
-    due = [(run.due, place) for place, run in enumerate(w.runs) if run is not None and run.due is not None and run.due <= 0]
+    due = [
+        (run.due, place)
+        for place, run in enumerate(w.runs)
+        if run is not None and run.due is not None and run.due <= 0
+    ]
     floor = -w.config.overdue
-    w.cut |= [time for time, _ in due].count(floor) > 1  # which of them has waited for longer is no longer known
+    w.cut |= [time for time, _ in due].count(
+        floor
+    ) > 1  # which of them has waited for longer is no longer known
     report: list[tuple[int, str]] = []
     told: list[tuple[int, int, int]] = []
     places = _in_order(w, due, brought)
@@ -38,7 +42,8 @@ def sweep(w: World, answer: int | None = None, soon: int | None = None) -> list[
     hidden = [place for place in leased if place not in places[: w.config.batch]]
     law(
         "V1",
-        not hidden or all(place in leased or place in brought for place in places[: w.config.batch]),
+        not hidden
+        or all(place in leased or place in brought for place in places[: w.config.batch]),
         "a lapsed lease waits behind what is no lease",
     )
     for place in places[: w.config.batch]:
@@ -48,7 +53,12 @@ def sweep(w: World, answer: int | None = None, soon: int | None = None) -> list[
         report.append((place, word))
         if word == "unmade":
             told.append((place, run.epoch, run.step))
-        law("V1", run.due is None or run.due > 0, "a run that was looked at ({}) hides those behind it", word)
+        law(
+            "V1",
+            run.due is None or run.due > 0,
+            "a run that was looked at ({}) hides those behind it",
+            word,
+        )
     w.made = told
     return report
 
@@ -74,7 +84,7 @@ def _is_unmade(w: World, place: int, run: Run) -> bool:
         if made == place and (pair == [run.epoch, run.step] or not w.rules.made_is_of_the_round):
             run.message = (pair[0], pair[1])
             return False
-    due_at(w, run, UNMADE_TICKS)
+    due_at(w, run, w.config.unmade)
     return True
 
 
@@ -99,7 +109,13 @@ def _promote(w: World, queue: int, length: int) -> None:
             continue
         w.lines[queue] -= {(number, place)}
         run = w.runs[place]
-        if run is not None and run.phase == "queued" and run.queue == queue and run.number == number and run.due is not None:
+        if (
+            run is not None
+            and run.phase == "queued"
+            and run.queue == queue
+            and run.number == number
+            and run.due is not None
+        ):
             run.due = min(run.due, 0)
 
 
@@ -116,14 +132,22 @@ def _look(w: World, place: int, run: Run, lengths: list[int]) -> str:
     if run.phase == "queued":
         return _sweep_queued(w, place, run, lengths)
     if run.phase == "waiting":
-        still = run.waiting_until is not None and run.waiting_until > 0 and not (run.waiting_for == "hold" and not run.held_token)
+        still = (
+            run.waiting_until is not None
+            and run.waiting_until > 0
+            and not (run.waiting_for == "hold" and not run.held_token)
+        )
         if still and rules.waits_are_waited:
             due_at(w, run, run.waiting_until)
             return "in_line"
         if run.waiting_for == "paused" and w.paused and rules.paused_runs_send_nothing:
             wait(w, run, "paused", w.config.hold)
             return "in_line"
-        law("V4", run.waiting_for != "paused" or not w.paused, "a message is sent for a run of a paused flow")
+        law(
+            "V4",
+            run.waiting_for != "paused" or not w.paused,
+            "a message is sent for a run of a paused flow",
+        )
         if rules.sweep_asks_for_the_message and _is_unmade(w, place, run):
             return "unmade"
         run.held_token, run.held_until = 0, None
@@ -147,7 +171,11 @@ def _sweep_leased(w: World, place: int, run: Run) -> str:
         return "in_line"
     overran = run.round_until is not None and run.round_until <= 0
     may_be_spared = run.spared != lease_until or not rules.silence_spares_once
-    if _was_silent(w, lease_until) and may_be_spared and not (overran and rules.overran_is_not_spared):
+    if (
+        _was_silent(w, lease_until)
+        and may_be_spared
+        and not (overran and rules.overran_is_not_spared)
+    ):
         law("V5", not run.was_spared, "a lease is spared twice, so the dead are never freed")
         law("V5", not run.forfeited, "a lease whose owner is known to be dead is spared")
         law("V5", not overran, "a round past its own limit is spared")
@@ -203,8 +231,16 @@ def _sweep_handed_on(w: World, place: int, run: Run) -> str:
         run.looked = True
         due_at(w, run, run.grace)
         return "marked"
-    law("V4", message not in w.apart or not w.able, "a message is sent again though it is in line where it was handed on")
-    law("V4", message not in w.lists[run.queue][: w.config.searched], "a message is sent again though it is in line")
+    law(
+        "V4",
+        message not in w.apart or not w.able,
+        "a message is sent again though it is in line where it was handed on",
+    )
+    law(
+        "V4",
+        message not in w.lists[run.queue][: w.config.searched],
+        "a message is sent again though it is in line",
+    )
     if not w.able and message in w.apart:
         found = len(w.apart) - 1 - w.apart[::-1].index(message)
         w.apart = w.apart[:found] + w.apart[found + 1 :]
@@ -219,11 +255,15 @@ def _sweep_queued(w: World, place: int, run: Run, lengths: list[int]) -> str:
         due_at(w, run, run.grace)
         return "in_line"
     law("V4", length != NO_ANSWER, "a run is judged though the broker says nothing of its message")
-    if run.handed_on == (run.epoch, run.step) or (run.handed_on and not rules.hand_on_is_of_its_round):
+    if run.handed_on == (run.epoch, run.step) or (
+        run.handed_on and not rules.hand_on_is_of_its_round
+    ):
         return _sweep_handed_on(w, place, run)
     if length > 0 and run.number > w.cursor[run.queue] and rules.sweep_believes_the_cursor:
         run.looked = False
-        w.lines[run.queue] = frozenset({entry for entry in w.lines[run.queue] if entry[1] != place} | {(run.number, place)})
+        w.lines[run.queue] = frozenset(
+            {entry for entry in w.lines[run.queue] if entry[1] != place} | {(run.number, place)}
+        )
         if run.age >= config.oldest:
             w.cut = True
         if rules.sweep_moves_what_it_looks_at:
@@ -240,7 +280,11 @@ def _sweep_queued(w: World, place: int, run: Run, lengths: list[int]) -> str:
         return "marked"
     law("V4", run.looked, "a message is sent again though a worker may have popped it this instant")
     in_the_list = message in (w.lists[run.queue] if config.in_order else at_the_end)
-    law("V4", not in_the_list or (config.outbox and not config.in_order), "a message is sent again though it is in line")
+    law(
+        "V4",
+        not in_the_list or (config.outbox and not config.in_order),
+        "a message is sent again though it is in line",
+    )
     if length > config.searched and not config.outbox:
         run.grace = min(2 * run.grace, config.oldest)
     push(w, place, run)

@@ -34,7 +34,11 @@ def sentence(move: Move) -> str:
         case ("commit", worker, kind, heard):
             return f"worker {worker} commits {kind}{_unheard(heard)}"
         case ("fetch", worker, kind, heard, how, first):
-            does = "commits and fetches" if how == "heard" else "commits and fetches, of flows that it does not know,"
+            does = (
+                "commits and fetches"
+                if how == "heard"
+                else "commits and fetches, of flows that it does not know,"
+            )
             return f"worker {worker} {does} from list {first} on, {kind}{_unheard(heard)}"
         case ("stay", worker, heard):
             return f"worker {worker} commits next, and its run is to stay{_unheard(heard)}"
@@ -57,7 +61,11 @@ def sentence(move: Move) -> str:
         case ("sweep", _, place):
             return f"a process has died, and a sweep looks at run {place} before its time"
         case ("publish", place, arrives):
-            return f"handed-over message {place} is published" if arrives else f"handed-over message {place} is never published"
+            return (
+                f"handed-over message {place} is published"
+                if arrives
+                else f"handed-over message {place} is never published"
+            )
     return WORDS[move[0]].format(*move[1:])
 
 
@@ -97,7 +105,9 @@ def story(config: Config, rules: Rules, start: tuple[Any, ...], trace: list[Move
 
 
 def _runs(w: World) -> str:
-    return "; ".join(_run(place, run) for place, run in enumerate(w.runs)) + (f"; {len(w.slots)} at work" if w.slots else "")
+    return "; ".join(_run(place, run) for place, run in enumerate(w.runs)) + (
+        f"; {len(w.slots)} at work" if w.slots else ""
+    )
 
 
 def _run(place: int, run: Run | None) -> str:
@@ -112,4 +122,8 @@ def _unheard(heard: bool) -> str:
 
 
 def _operation(kind: str) -> str:
-    return {"resume:answer": "a resume with an answer", "resume": "a resume", "retry": "a retry"}.get(kind, kind.replace(":", " "))
+    return {
+        "resume:answer": "a resume with an answer",
+        "resume": "a resume",
+        "retry": "a retry",
+    }.get(kind, kind.replace(":", " "))

@@ -1,4 +1,4 @@
-"""The protocol as a model: searched whole, broken on purpose, and compared with the real Lua (docs/model.md)."""
+"""The protocol as a model: searched whole, broken on purpose, and compared with the real Lua (docs/internals/model.md)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from perdure.worker.store import Store
 from tests.model.configurations import CONFIGURATIONS, Config
 from tests.model.moves import MOVES
 from tests.model.mutants import EQUIVALENT, MUTANTS, Mutant, search
@@ -15,7 +16,6 @@ from tests.model.search import Found, Search
 from tests.model.telling import story
 from tests.support.runs import START
 from tests.support.servers import CrashableServer
-from worker.store import Store
 
 #: Small enough for every push.
 QUICK = "forfeits"
@@ -30,7 +30,9 @@ def explored(name: str) -> Found:
     """Search a configuration of the protocol as it is, which must hold."""
     found = Search(CONFIGURATIONS[name]).run()
     print(f"{name}: {found.states} states, {found.moves} moves")
-    assert found.violation is None, f"{found.violation}\n{story(CONFIGURATIONS[name], Rules(), found.start, found.trace)}"
+    assert found.violation is None, (
+        f"{found.violation}\n{story(CONFIGURATIONS[name], Rules(), found.start, found.trace)}"
+    )
     return found
 
 
@@ -48,7 +50,9 @@ def retraced(server: CrashableServer, prefix: str, mutant: Mutant) -> int:
     config = CONFIGURATIONS[mutant.configuration]
     store = Store(server.url, prefix, now=START, outbox=config.outbox)
     try:
-        return len(follow(store, config, search(mutant.rule, mutant.configuration), without(mutant.rule)))
+        return len(
+            follow(store, config, search(mutant.rule, mutant.configuration), without(mutant.rule))
+        )
     finally:
         store.close()
 
@@ -65,12 +69,20 @@ def test_without_the_rule_the_search_finds_a_trace(rule: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["stops", "fetches", "stays and fetches", "endings", "handed on"])
-def test_a_walk_on_the_real_lua_goes_where_the_model_goes(name: str, server: CrashableServer, prefix: str) -> None:
+def test_a_walk_on_the_real_lua_goes_where_the_model_goes(
+    name: str, server: CrashableServer, prefix: str
+) -> None:
     assert walked(server, prefix, CONFIGURATIONS[name], 1).total() == LENGTH
 
 
-@pytest.mark.parametrize("mutant", [each for each in MUTANTS if each.configuration.startswith(YOUNG)], ids=lambda mutant: mutant.rule)
-def test_what_breaks_a_law_without_the_rule_breaks_none_on_the_real_lua(mutant: Mutant, server: CrashableServer, prefix: str) -> None:
+@pytest.mark.parametrize(
+    "mutant",
+    [each for each in MUTANTS if each.configuration.startswith(YOUNG)],
+    ids=lambda mutant: mutant.rule,
+)
+def test_what_breaks_a_law_without_the_rule_breaks_none_on_the_real_lua(
+    mutant: Mutant, server: CrashableServer, prefix: str
+) -> None:
     assert retraced(server, prefix, mutant) > 0
 
 
@@ -90,7 +102,9 @@ def test_the_protocol_holds_and_every_state_can_settle(name: str) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule)
 def test_a_mutant_is_killed_by_the_law_that_needs_the_rule(mutant: Mutant) -> None:
     found = search(mutant.rule, mutant.configuration)
-    assert found.violation is not None, f"without {mutant.rule} nothing is broken in {found.states} states"
+    assert found.violation is not None, (
+        f"without {mutant.rule} nothing is broken in {found.states} states"
+    )
     assert found.violation.law == mutant.law, f"{found.violation}: another law than {mutant.law}"
 
 
@@ -106,14 +120,22 @@ def test_a_rule_that_is_argued_to_change_nothing_changes_nothing(rule: str) -> N
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mutant", [each for each in MUTANTS if not each.configuration.startswith(YOUNG)], ids=lambda mutant: mutant.rule)
-def test_every_such_trace_on_the_real_lua(mutant: Mutant, server: CrashableServer, prefix: str) -> None:
+@pytest.mark.parametrize(
+    "mutant",
+    [each for each in MUTANTS if not each.configuration.startswith(YOUNG)],
+    ids=lambda mutant: mutant.rule,
+)
+def test_every_such_trace_on_the_real_lua(
+    mutant: Mutant, server: CrashableServer, prefix: str
+) -> None:
     assert retraced(server, prefix, mutant) > 0
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_walks_on_the_real_lua_go_where_the_model_goes(server: CrashableServer, prefix: str) -> None:
+def test_walks_on_the_real_lua_go_where_the_model_goes(
+    server: CrashableServer, prefix: str
+) -> None:
     made: Counter[str] = Counter()
     for place, config in enumerate(CONFIGURATIONS.values()):
         for seed in range(WALKS):

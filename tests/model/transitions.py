@@ -48,13 +48,22 @@ def submit(w: World, place: int, nonce: int, phase: str) -> str:
     return "ok"
 
 
-def claim(w: World, place: int, epoch: int, step: int, own_token: int = 0, known: bool = True) -> tuple[str, Any]:
+def claim(
+    w: World, place: int, epoch: int, step: int, own_token: int = 0, known: bool = True
+) -> tuple[str, Any]:
     """claim_round.lua: a word, and the token where it is ``ok``. ``own_token``: what this very claim id was granted before, if it was."""
     run, rules, config = w.runs[place], w.rules, w.config
     if run is None:
         return "missing", 0
-    this_round = (run.epoch == epoch or not rules.claim_checks_epoch) and (run.step == step or not rules.claim_checks_step)
-    if this_round and run.phase == "leased" and run.token == own_token and rules.claim_knows_its_own:
+    this_round = (run.epoch == epoch or not rules.claim_checks_epoch) and (
+        run.step == step or not rules.claim_checks_step
+    )
+    if (
+        this_round
+        and run.phase == "leased"
+        and run.token == own_token
+        and rules.claim_knows_its_own
+    ):
         return "ok", run.token
     if not this_round:
         return "stale", 0
@@ -64,7 +73,9 @@ def claim(w: World, place: int, epoch: int, step: int, own_token: int = 0, known
         return "early", run.phase
     if run.phase == "waiting" and rules.claim_is_early_while_waiting:
         return "early", run.phase
-    if run.phase == "leased" and (rules.claim_never_judges_time or run.lease_until is None or run.lease_until > 0):
+    if run.phase == "leased" and (
+        rules.claim_never_judges_time or run.lease_until is None or run.lease_until > 0
+    ):
         return "leased", 0
     if run.stop == "requested" and rules.claim_stops_where_asked:
         stop_here(w, run)
@@ -80,7 +91,7 @@ def claim(w: World, place: int, epoch: int, step: int, own_token: int = 0, known
 
 
 def hand_on(w: World, place: int) -> str:
-    """hand_on.lua: ok, other, missing. Its caller does not play the flow, and has seen that others do."""
+    """redirect_round.lua: ok, other, missing. Its caller does not play the flow, and has seen that others do."""
     run = w.runs[place]
     if run is None:
         return "missing"
@@ -105,7 +116,13 @@ def grant(w: World, run: Run) -> int:
     run.token = next_token(w) if rules.tokens_from_one_counter else run.token + 1
     if rules.claim_counts_attempts:
         run.attempt += 1
-    run.phase, run.lease_until, run.looked, run.unknown, run.spared = "leased", config.lease, False, 0, None
+    run.phase, run.lease_until, run.looked, run.unknown, run.spared = (
+        "leased",
+        config.lease,
+        False,
+        0,
+        None,
+    )
     run.was_spared = run.forfeited = False
     run.round_until = round_limit(w, run)
     due_at(w, run, config.lease)
@@ -154,8 +171,14 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
     ):
         return "fenced"
     done, paused = kind in DONE, kind in PAUSES
-    retracts = kind == "try_again" and (run.intent == token or not rules.intent_is_taken_back_by_its_writer)
-    stopping = run.stop == "requested" and (kind not in ENDS or not rules.end_beats_stop) and rules.stop_beats_outcomes
+    retracts = kind == "try_again" and (
+        run.intent == token or not rules.intent_is_taken_back_by_its_writer
+    )
+    stopping = (
+        run.stop == "requested"
+        and (kind not in ENDS or not rules.end_beats_stop)
+        and rules.stop_beats_outcomes
+    )
     free_lease(run)
     if done:
         run.log += 1
@@ -175,7 +198,7 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
         if rules.commit_pushes:
             handed_on = run.handed_on
             push(w, place, run)
-            run.handed_on = handed_on  # the short way of a plain round (continuing.lua) takes nothing down
+            run.handed_on = handed_on  # the short way of a plain round (parts/fast_continue.lua) takes nothing down
         else:
             run.phase = "queued"
             due_at(w, run, run.grace)
@@ -200,7 +223,11 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
         if run.patience is None:
             run.patience = config.within
         spent = run.patience is not None and run.patience <= 0 and rules.patience_ends
-        if kind == "fatal" or spent or (counts and run.failures >= config.max_failures and rules.failures_are_bounded):
+        if (
+            kind == "fatal"
+            or spent
+            or (counts and run.failures >= config.max_failures and rules.failures_are_bounded)
+        ):
             fail(run)
             answer = "errored"
         else:
@@ -236,7 +263,7 @@ def _go_to(w: World, run: Run, kind: str) -> None:
     rules, paused = w.rules, kind in PAUSES
     if paused:
         forget_interrupt(run)
-    if kind in DONE:
+    if kind in DONE and kind != "pause_end":  # no node follows that one
         run.queue = run.step % len(w.lists)
     if rules.commit_stores_the_next_message:
         later = paused and rules.pause_stores_the_next_epochs_message
@@ -265,11 +292,13 @@ def record_intent(w: World, place: int, epoch: int, step: int, token: int) -> st
 
 
 def record_once(w: World, place: int, step: int, token: int, own: bool) -> tuple[str, int]:
-    """record_once.lua: ok and whose result stands; stale, missing. ``own``: whether this is still the run of that submission."""
+    """record_result.lua: ok and whose result stands; stale, missing. ``own``: whether this is still the run of that submission."""
     run, rules = w.runs[place], w.rules
     if run is None:
         return "missing", 0
-    if (not own and rules.results_are_of_their_run) or (run.step != step and rules.results_are_of_their_step):
+    if (not own and rules.results_are_of_their_run) or (
+        run.step != step and rules.results_are_of_their_step
+    ):
         return "stale", 0
     if not rules.results_are_not_fenced and (run.phase != "leased" or run.token != token):
         return "stale", 0
@@ -294,7 +323,7 @@ def extend(w: World, place: int, token: int) -> str:
 
 
 def forfeit(w: World, place: int, epoch: int, step: int, token: int) -> str:
-    """forfeit_lease.lua; ``token``: of the claim that the dead process had, 0 for none."""
+    """release_dead_lease.lua; ``token``: of the claim that the dead process had, 0 for none."""
     run, rules = w.runs[place], w.rules
     if run is None:
         return "missing"
@@ -331,13 +360,17 @@ def request_stop(w: World, place: int, mode: str) -> str:
     return "stopped stopped"
 
 
-def resume(w: World, place: int, seen: tuple[int, int], i_id: Any, answer: bool, more: bool = False) -> str:
+def resume(
+    w: World, place: int, seen: tuple[int, int], i_id: Any, answer: bool, more: bool = False
+) -> str:
     """resume_run.lua for an operation that is not known yet; ``seen``: epoch and step, ``i_id``: the interrupt, as the client saw them."""
     run, rules = w.runs[place], w.rules
     if run is None:
         return "missing"
     epoch, step = seen
-    if (run.epoch != epoch and rules.resume_checks_epoch) or (run.step != step and rules.resume_checks_step):
+    if (run.epoch != epoch and rules.resume_checks_epoch) or (
+        run.step != step and rules.resume_checks_step
+    ):
         return "stale"
     goes_on = more and run.unfinished
     if more and not goes_on:
@@ -375,7 +408,9 @@ def retry(w: World, place: int, seen: tuple[int, int]) -> str:
     if run is None:
         return "missing"
     epoch, step = seen
-    if (run.epoch != epoch and rules.resume_checks_epoch) or (run.step != step and rules.resume_checks_step):
+    if (run.epoch != epoch and rules.resume_checks_epoch) or (
+        run.step != step and rules.resume_checks_step
+    ):
         return "stale"
     if run.phase != "errored":
         return f"running {run.phase}"
@@ -387,7 +422,7 @@ def retry(w: World, place: int, seen: tuple[int, int]) -> str:
 
 
 def offer_again(w: World, place: int) -> str:
-    """offer_again.lua for one run."""
+    """requeue_paused.lua for one run."""
     run = w.runs[place]
     if run is None or run.phase != "waiting" or run.waiting_for != "paused":
         return "other"

@@ -9,7 +9,15 @@ from tests.model.fetching import REFUSED
 from tests.model.laws import law
 from tests.model.rounds import committed, granted
 from tests.model.state import NOTHING, Run, Slot, World, server_of
-from tests.model.transitions import claim, commit, extend, forfeit, hand_on, record_intent, record_once
+from tests.model.transitions import (
+    claim,
+    commit,
+    extend,
+    forfeit,
+    hand_on,
+    record_intent,
+    record_once,
+)
 
 Move = tuple[Any, ...]
 Pair = tuple[int, int]
@@ -20,27 +28,39 @@ def possible(w: World) -> list[Move]:
     config = w.config
     moves: list[Move] = []
     free = len(w.slots) < config.slots
-    hows = ["heard", *(["mute"] if config.mute else ()), *(["ignorant"] if config.ignorant else ())] if free else []
+    hows = (
+        ["heard", *(["mute"] if config.mute else ()), *(["ignorant"] if config.ignorant else ())]
+        if free
+        else []
+    )
     for queue, line in enumerate(w.lists):
         if line:
             moves += [("take", queue, how) for how in (*hows, "lost")]
     if config.hands_on:
         if w.apart and w.able:
-            moves += [("take_apart", how) for how in (*(how for how in hows if how != "ignorant"), "lost")]
+            moves += [
+                ("take_apart", how) for how in (*(how for how in hows if how != "ignorant"), "lost")
+            ]
         moves += [("hand_on", place) for place, run in enumerate(w.runs) if run is not None]
         moves.append(("leave",) if w.able else ("come",))
     if config.again and free:
         for place, run in enumerate(w.runs):
             if run is not None:
                 moves += [
-                    ("again", place, pair, how) for pair in _hints(run) for how in (hows if pair == (run.epoch, run.step) else hows[:1])
+                    ("again", place, pair, how)
+                    for pair in _hints(run)
+                    for how in (hows if pair == (run.epoch, run.step) else hows[:1])
                 ]
     for place, slot in enumerate(w.slots):
         moves += _of_slot(w, place, slot)
     if config.doubles:
         moves += fetching.doubles(w)
     if config.forfeits:
-        moves += [("forfeit_other", place) for place, run in enumerate(w.runs) if run is not None and run.phase == "leased"]
+        moves += [
+            ("forfeit_other", place)
+            for place, run in enumerate(w.runs)
+            if run is not None and run.phase == "leased"
+        ]
     return moves
 
 
@@ -70,7 +90,10 @@ def _of_slot(w: World, place: int, slot: Slot) -> list[Move]:
     if config.beats:
         moves.append(("beat", place))
     for kind in config.kinds:
-        if kind in ("next", "pause_next", "end_unfinished", "pause_unfinished") and slot.step + 1 >= config.steps:
+        if (
+            kind in ("next", "pause_next", "end_unfinished", "pause_unfinished")
+            and slot.step + 1 >= config.steps
+        ):
             continue
         if kind.startswith("pause") and slot.epoch >= config.epochs:
             continue
@@ -149,9 +172,17 @@ def fetch(w: World, place: int, kind: str, heard: bool, how: str, first: int) ->
     if fetched is None:
         return answer
     number, pair, before, token = fetched
-    holder = Slot(number, 0, *pair, "holds", 0, own=True) if before is None else granted(w, number, pair, before, token, "fetched")
+    holder = (
+        Slot(number, 0, *pair, "holds", 0, own=True)
+        if before is None
+        else granted(w, number, pair, before, token, "fetched")
+    )
     if how == "ignorant":
-        law("I4", before is None or number == slot.run, "a worker that does not know the flow was granted its round")
+        law(
+            "I4",
+            before is None or number == slot.run,
+            "a worker that does not know the flow was granted its round",
+        )
     claimed = NOTHING if before is None else (number, token)
     if heard:
         w.slots.append(holder)
@@ -173,8 +204,16 @@ def _settle(w: World, place: int, kind: str, heard: bool) -> tuple[str, bool]:
         return answer, True
     refused = answer in REFUSED
     committed(w, slot, before, run, kind, answer)
-    if before.held_token == slot.token and before.phase == "waiting" and before.waiting_for == "hold":
-        law("V1", run.due is not None and run.due <= 0, "the old worker is done, and the run waits for its lease all the same")
+    if (
+        before.held_token == slot.token
+        and before.phase == "waiting"
+        and before.waiting_for == "hold"
+    ):
+        law(
+            "V1",
+            run.due is not None and run.due <= 0,
+            "the old worker is done, and the run waits for its lease all the same",
+        )
     if not heard and not refused:
         w.slots.append(slot._replace(state=f"sent:{kind}:{answer}", until=0))
     return answer, refused
@@ -190,16 +229,42 @@ def resend_commit(w: World, place: int) -> str:
     newest = run is not None and slot.own and run.token in mine
     answer = commit(w, slot.run, slot.epoch, slot.step, slot.token, kind)
     fetched = fetching.fetched_again(w, slot, answer) if w.config.fetches else NOTHING
-    law("I13", answer == first or not newest, "a commit that was answered {} is answered {} when it is sent again", first, answer)
+    law(
+        "I13",
+        answer == first or not newest,
+        "a commit that was answered {} is answered {} when it is sent again",
+        first,
+        answer,
+    )
     law("I13", server_of(w) == unmoved, "a commit sent again changed something")
     del w.slots[place]
     if fetched == NOTHING:
-        law("I13", answer in REFUSED or not w.stands(slot.fetched), "a commit sent again keeps what it fetched to itself")
+        law(
+            "I13",
+            answer in REFUSED or not w.stands(slot.fetched),
+            "a commit sent again keeps what it fetched to itself",
+        )
         return answer
-    law("I13", fetched == slot.fetched, "a commit that fetched {} is told of {} when it is sent again", slot.fetched, fetched)
+    law(
+        "I13",
+        fetched == slot.fetched,
+        "a commit that fetched {} is told of {} when it is sent again",
+        slot.fetched,
+        fetched,
+    )
     fresh = w.runs[fetched[0]]
     assert fresh is not None and fresh.lease_until is not None
-    w.slots.append(Slot(fetched[0], fresh.token, fresh.epoch, fresh.step, "fetched", max(0, fresh.lease_until), own=True))
+    w.slots.append(
+        Slot(
+            fetched[0],
+            fresh.token,
+            fresh.epoch,
+            fresh.step,
+            "fetched",
+            max(0, fresh.lease_until),
+            own=True,
+        )
+    )
     return f"{answer}, claimed {fetched[0]}"
 
 
@@ -218,7 +283,10 @@ def die(w: World, place: int) -> None:
     """SIGKILL. A broker that keeps its queues in order hands the message out again at the head."""
     slot = w.slots.pop(place)
     if w.config.in_order and w.config.outbox:
-        w.lists[slot.step % len(w.lists)] = ((slot.run, (slot.epoch, slot.step)), *w.lists[slot.step % len(w.lists)])
+        w.lists[slot.step % len(w.lists)] = (
+            (slot.run, (slot.epoch, slot.step)),
+            *w.lists[slot.step % len(w.lists)],
+        )
 
 
 def die_and_tell(w: World, place: int) -> str:
@@ -227,7 +295,13 @@ def die_and_tell(w: World, place: int) -> str:
     run = w.runs[slot.run]
     holder = run is not None and run.phase == "leased" and run.token == slot.token
     word = forfeit(w, slot.run, slot.epoch, slot.step, slot.token)
-    law("V5", (word == "ok") == holder, "{}: the process that died {} the lease", word, "held" if holder else "did not hold")
+    law(
+        "V5",
+        (word == "ok") == holder,
+        "{}: the process that died {} the lease",
+        word,
+        "held" if holder else "did not hold",
+    )
     return word
 
 
@@ -246,7 +320,9 @@ def beat(w: World, place: int) -> str:
     run = w.runs[slot.run]
     before = w.before(slot.run)
     word = extend(w, slot.run, slot.token)
-    holder = before is not None and before.phase == "leased" and before.token == slot.token and slot.own
+    holder = (
+        before is not None and before.phase == "leased" and before.token == slot.token and slot.own
+    )
     law(
         "I5",
         (word == "lost") == (not holder),
@@ -256,8 +332,16 @@ def beat(w: World, place: int) -> str:
     )
     if holder:
         assert run is not None and before is not None and run.lease_until is not None
-        law("I8", (word == "stop") == (before.stop == "requested"), "a worker is not told of the stop")
-        law("I16", run.round_until is None or run.lease_until <= run.round_until, "a beat carries a lease past the round's own limit")
+        law(
+            "I8",
+            (word == "stop") == (before.stop == "requested"),
+            "a worker is not told of the stop",
+        )
+        law(
+            "I16",
+            run.round_until is None or run.lease_until <= run.round_until,
+            "a beat carries a lease past the round's own limit",
+        )
         w.slots[place] = slot._replace(until=max(0, run.lease_until))
     return word
 
@@ -268,10 +352,22 @@ def intend(w: World, place: int) -> str:
     before, unmoved = w.before(slot.run), server_of(w)
     run = w.runs[slot.run]
     word = record_intent(w, slot.run, slot.epoch, slot.step, slot.token)
-    holder = before is not None and before.phase == "leased" and before.token == slot.token and slot.own
-    law("L1", (word == "ok") == holder, "leave to begin is answered {}, and the worker {} the round", word, "has" if holder else "has lost")
+    holder = (
+        before is not None and before.phase == "leased" and before.token == slot.token and slot.own
+    )
+    law(
+        "L1",
+        (word == "ok") == holder,
+        "leave to begin is answered {}, and the worker {} the round",
+        word,
+        "has" if holder else "has lost",
+    )
     if word == "ok" and run is not None and before is not None:
-        law("I13", slot.token not in before.begun or server_of(w) == unmoved, "an intent sent again changed something")
+        law(
+            "I13",
+            slot.token not in before.begun or server_of(w) == unmoved,
+            "an intent sent again changed something",
+        )
         run.begun = tuple(sorted({*run.begun, slot.token}))
     return word
 
@@ -283,7 +379,13 @@ def record(w: World, place: int) -> str:
     run = w.runs[slot.run]
     word, whose = record_once(w, slot.run, slot.step, slot.token, slot.own)
     of_this_step = before is not None and slot.own and before.step == slot.step
-    law("L2", (word == "ok") == of_this_step, "a result of {} step is answered {}", "this" if of_this_step else "another", word)
+    law(
+        "L2",
+        (word == "ok") == of_this_step,
+        "a result of {} step is answered {}",
+        "this" if of_this_step else "another",
+        word,
+    )
     if word != "ok" or run is None:
         return word
     run.returned = run.returned or whose

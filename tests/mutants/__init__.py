@@ -1,1 +1,4 @@
-"""Mutants of the Lua files: one small fault a rule, and the test that must notice it. `python -m tests.mutants` runs them."""
+"""Mutants of the Lua files: faults that operators plant, one at a time, and the tests that must notice them.
+
+``python -m tests.mutants`` runs them. docs/internals/mutants.md describes them.
+"""

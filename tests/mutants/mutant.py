@@ -1,17 +1,14 @@
-"""Mutant: one textual change of one Lua file, made on a copy."""
+"""Mutant: a Lua file with one fault, written into a copy of all of them."""
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
-from worker.store import scripts
+from perdure.worker.store import scripts
 
 LUA = Path(scripts.__file__).parent / "lua"
-
-
-class RottenMutant(Exception):
-    """The text that a mutant changes is not there, or is there more than once: the source has moved on, and the mutant must follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,41 +16,36 @@ class Mutant:
     """A fault.
 
     Attributes:
-        name: ``file.what``, unlike every other.
+        name: ``file:function:operator:digest``. The digest is of the statement as its tokens are,
+            so the name survives a new format. Further ones of a statement are numbered.
         file: the Lua file, without its ending.
-        old, new: the text that is there exactly once, and what stands there instead.
-        rule: what would no longer hold.
-        killed_by: the test in tests/store that fails under it (``test_x.py::test_y``).
-        equivalent: why no test can tell it from the original; then nothing kills it.
+        text: the file with the fault.
     """
 
     name: str
     file: str
-    old: str
-    new: str
-    rule: str
-    killed_by: str = ""
-    equivalent: str = ""
-
-    def text(self) -> str:
-        """The changed file; raises RottenMutant."""
-        text = (LUA / f"{self.file}.lua").read_text("utf-8")
-        if text.count(self.old) != 1:
-            raise RottenMutant(f"mutant {self.name}: expected once in {self.file}.lua, came {text.count(self.old)} times: {self.old!r}")
-        if self.old == self.new:
-            raise RottenMutant(f"mutant {self.name} changes nothing")
-        return text.replace(self.old, self.new)
-
-    def write(self, folder: Path) -> None:
-        """Put all Lua files into ``folder / "lua"``, this one changed."""
-        (folder / "lua").mkdir()
-        for path in LUA.glob("*.lua"):
-            (folder / "lua" / path.name).write_bytes(path.read_bytes())
-        (folder / "lua" / f"{self.file}.lua").write_text(self.text(), "utf-8")
+    text: str
 
     @property
     def transition(self) -> str:
-        """A script that it changes: its own or, where it is in a part, the first that has it."""
+        """A script that has the file: itself, or the first that includes it."""
         if self.file in scripts.TRANSITIONS:
             return self.file
-        return next(name for name in scripts.TRANSITIONS if f"--@ {self.file}.lua\n" in (LUA / f"{name}.lua").read_text("utf-8"))
+        texts = {name: (LUA / f"{name}.lua").read_text("utf-8") for name in scripts.TRANSITIONS}
+        including = f"--@ {self.file}.lua\n"
+        if self.file == "parts/arguments":  # by way of another part
+            including = "--@ parts/run.lua\n"
+        return next(name for name, text in texts.items() if including in text)
+
+    def diff(self) -> str:
+        """Return what the fault changes, as a unified diff without context."""
+        before = (LUA / f"{self.file}.lua").read_text("utf-8").splitlines()
+        lines = list(difflib.unified_diff(before, self.text.splitlines(), n=0, lineterm=""))
+        return "\n".join(lines[2:])
+
+    def write(self, folder: Path) -> None:
+        """Put all Lua files into ``folder / "lua"``, this one changed."""
+        (folder / "lua" / "parts").mkdir(parents=True)
+        for path in LUA.rglob("*.lua"):
+            (folder / "lua" / path.relative_to(LUA)).write_bytes(path.read_bytes())
+        (folder / "lua" / f"{self.file}.lua").write_text(self.text, "utf-8")

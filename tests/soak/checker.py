@@ -1,4 +1,4 @@
-"""Checker: is this history one that Holdfast may have? A verdict, with the shortest witness of each law that is broken."""
+"""Checker: is this history one that Perdure may have? A verdict, with the shortest witness of each law that is broken."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ class Verdict:
 def check(history: History) -> Verdict:
     """Judge a history by every law."""
     violations = [violation for judged in LAWS.values() for violation in judged(history)]
-    return Verdict(sorted(violations, key=lambda violation: len(violation.witness)), list(_too_little(history)))
+    return Verdict(
+        sorted(violations, key=lambda violation: len(violation.witness)), list(_too_little(history))
+    )
 
 
 def _too_little(history: History) -> Iterator[str]:

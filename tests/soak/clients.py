@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from perdure import Client, Run, RunStatus, Settings
+from perdure.worker.domain.stop import StopReceipt
+from perdure.worker.errors import PerdureError
+from perdure.worker.store import StoreUnavailable
 from tests.soak.cluster import Cluster
 from tests.soak.history import Call, Read
-from worker import Client, Run, RunStatus, Settings
-from worker.errors import HoldfastError
-from worker.receipt import StopReceipt
-from worker.store import StoreUnavailable
 
 #: Seconds between two looks of a reader, between two stops of a steersman.
 LOOK_EVERY, STEER_EVERY = 0.1, 0.5
@@ -33,7 +33,9 @@ class Notebook:
         self.reads: list[Read] = []
         self.runs: list[str] = []
 
-    def call(self, name: str, run: str, operation: Callable[[], Any], key: str | None = None) -> Any:
+    def call(
+        self, name: str, run: str, operation: Callable[[], Any], key: str | None = None
+    ) -> Any:
         """Make one call and write it down; its reply, or None where it was refused or nobody knows."""
         asked = time.time()
         reply: Any = None
@@ -44,9 +46,19 @@ class Notebook:
             told = _told(reply)
         except StoreUnavailable as error:
             outcome, told = "unknown", {"error": str(error)[:200]}
-        except HoldfastError as error:
+        except PerdureError as error:
             outcome, told = "refused", {"error": f"{type(error).__name__}: {error}"[:200]}
-        self.calls.append(Call(name, reply.id if isinstance(reply, Run) else run, asked, time.time(), outcome, told, key))
+        self.calls.append(
+            Call(
+                name,
+                reply.id if isinstance(reply, Run) else run,
+                asked,
+                time.time(),
+                outcome,
+                told,
+                key,
+            )
+        )
         return reply
 
 
@@ -74,7 +86,12 @@ class Clients:
             ("steer", self._steer, False),
         ]
         self._threads = [
-            threading.Thread(target=self._work, args=(name, does, cluster.settings(proxied), seed), name=f"soak-{name}", daemon=True)
+            threading.Thread(
+                target=self._work,
+                args=(name, does, cluster.settings(proxied), seed),
+                name=f"soak-{name}",
+                daemon=True,
+            )
             for name, does, proxied in work
         ]
 
@@ -89,7 +106,7 @@ class Clients:
         self._tell()
 
     def stop(self) -> None:
-        """End the others; raises what any of them met that is no reply of Holdfast's."""
+        """End the others; raises what any of them met that is no reply of Perdure's."""
         self.abort()
         self._tell()
 
@@ -104,7 +121,13 @@ class Clients:
         if self._errors:
             raise self._errors[0]
 
-    def _work(self, name: str, does: Callable[[Client, random.Random, str], None], settings: Settings, seed: int) -> None:
+    def _work(
+        self,
+        name: str,
+        does: Callable[[Client, random.Random, str], None],
+        settings: Settings,
+        seed: int,
+    ) -> None:
         client = Client(settings=settings)
         try:
             does(client, random.Random(f"{seed} {name}"), name)
@@ -121,7 +144,12 @@ class Clients:
             inputs = {"rounds": self._rounds, "seconds": round(chance.uniform(*ROUND_SECONDS), 3)}
             while not self._stopping.wait(0):
                 run = self.notebook.call(
-                    "submit", "", lambda key=key, inputs=inputs: client.submit("soak", key, inputs, idempotency_key=key), key
+                    "submit",
+                    "",
+                    lambda key=key, inputs=inputs: client.submit(
+                        "soak", key, inputs, idempotency_key=key
+                    ),
+                    key,
                 )
                 if run is not None:
                     self.notebook.runs.append(run.id)
@@ -131,20 +159,33 @@ class Clients:
     def _read(self, client: Client, chance: random.Random, name: str) -> None:
         while not self._stopping.wait(LOOK_EVERY):
             if self.notebook.runs:
-                look(self.notebook, client, name, chance.choice(self.notebook.runs[-400:]), self._cluster.server.restarts)
+                look(
+                    self.notebook,
+                    client,
+                    name,
+                    chance.choice(self.notebook.runs[-400:]),
+                    self._cluster.server.restarts,
+                )
 
     def _steer(self, client: Client, chance: random.Random, _: str) -> None:
         stopped: list[str] = []
         while not self._stopping.wait(STEER_EVERY):
             if len(stopped) > chance.randrange(8):
                 run_id = stopped.pop(0)
-                if self.notebook.call("resume", run_id, lambda run_id=run_id: client.resume(run_id)) is None:
+                if (
+                    self.notebook.call(
+                        "resume", run_id, lambda run_id=run_id: client.resume(run_id)
+                    )
+                    is None
+                ):
                     go_on(self.notebook, client, run_id)
             elif self.notebook.runs:
                 run_id = chance.choice(self.notebook.runs[::STEERED_ONE_IN][-STEERED_AT_A_TIME:])
                 mode: Any = chance.choice(["graceful", "now"])
                 name = "stop" if mode == "graceful" else "stop_now"
-                self.notebook.call(name, run_id, lambda run_id=run_id, mode=mode: client.request_stop(run_id, mode))
+                self.notebook.call(
+                    name, run_id, lambda run_id=run_id, mode=mode: client.request_stop(run_id, mode)
+                )
                 stopped.append(run_id)
 
 
@@ -154,7 +195,17 @@ def look(notebook: Notebook, client: Client, name: str, run_id: str, restarts: i
         run = client.get(run_id)
     except StoreUnavailable:
         return None
-    notebook.reads.append(Read(name, run_id, time.time(), run.status.value, run.details["epoch"], run.state.step, restarts))
+    notebook.reads.append(
+        Read(
+            name,
+            run_id,
+            time.time(),
+            run.status.value,
+            run.details["epoch"],
+            run.state.step,
+            restarts,
+        )
+    )
     return run
 
 
@@ -173,5 +224,10 @@ def go_on(notebook: Notebook, client: Client, run_id: str) -> bool:
 
 def _told(reply: Run | StopReceipt) -> Mapping[str, Any]:
     if isinstance(reply, StopReceipt):
-        return {"status": reply.status, "step": reply.step, "stopped": reply.stopped, "in_doubt": reply.in_doubt}
+        return {
+            "status": reply.status,
+            "step": reply.step,
+            "stopped": reply.stopped,
+            "in_doubt": reply.in_doubt,
+        }
     return {"status": reply.status.value, "step": reply.state.step, "epoch": reply.details["epoch"]}

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from perdure import Settings
+from perdure.worker.errors import PerdureError
 from tests.soak.ledger import Ledger
 from tests.soak.proxy import Proxy
 from tests.soak.server import SoakServer
@@ -19,21 +21,24 @@ from tests.soak.workload import LEDGER
 from tests.support.processes import children
 from tests.support.servers import until
 from tests.support.workers import ROOT, WorkerProcess
-from worker import Settings
-from worker.errors import HoldfastError
 
 PREFIX = "soak"
 FLOWS = "tests.soak.workload"
 THREADS = ("--pool", "threads", "--concurrency", "16")
 PREFORK = ("--pool", "prefork", "--concurrency", "4")
 #: The workers: their pool, and whether they reach the server through the proxy.
-WORKERS = {"w1": (THREADS, False), "w2": (THREADS, True), "w3": (PREFORK, False), "w4": (PREFORK, True)}
+WORKERS = {
+    "w1": (THREADS, False),
+    "w2": (THREADS, True),
+    "w3": (PREFORK, False),
+    "w4": (PREFORK, True),
+}
 #: Lines of a worker's log that are shown where it ended by itself.
 LAST_WORDS = 60
 #: What a worker says that does not start, and how far from the end of its log.
 REFUSED, LAST_WORDS_OF_REFUSAL = "this worker does not start", 5
 #: What of the tree another version of the code is made of.
-CODE = ("worker", "flows", "tests")
+CODE = ("perdure", "tests")
 
 
 @dataclass
@@ -67,12 +72,14 @@ class Place:
     def wait_ended(self, seconds: float) -> bool:
         """Wait for the end of its main process; whether it came."""
         with suppress(AssertionError):
-            until(lambda: self.worker.process.poll() is not None, f"the end of {self.name}", seconds)
+            until(
+                lambda: self.worker.process.poll() is not None, f"the end of {self.name}", seconds
+            )
         return self.worker.process.poll() is not None
 
     def announced(self) -> bool:
         """Whether this process is announced; not, where nobody can say."""
-        with suppress(HoldfastError):
+        with suppress(PerdureError):
             return self.worker.name is not None
         return False
 
@@ -81,7 +88,7 @@ class Cluster:
     """Everything that runs, in a temporary directory of its own. Use it as a context manager."""
 
     #: Plain Celery's differs here.
-    app = "worker.app"
+    app = "perdure.app"
 
     def __init__(self) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="soak-"))
@@ -99,7 +106,10 @@ class Cluster:
         try:
             self.server.start()
             self.proxy.start()
-            self.places = [Place(name, options, self.settings(proxied)) for name, (options, proxied) in WORKERS.items()]
+            self.places = [
+                Place(name, options, self.settings(proxied))
+                for name, (options, proxied) in WORKERS.items()
+            ]
             for place in self.places:
                 self.launch(place)
             self.ready()
@@ -118,12 +128,12 @@ class Cluster:
         shutil.rmtree(self.directory)
 
     def settings(self, proxied: bool) -> Settings:
-        """Holdfast's defaults, on this server."""
+        """Perdure's defaults, on this server."""
         url = self.proxy.url if proxied else self.server.url
         return Settings(redis_url=url, prefix=PREFIX, flow_modules=(FLOWS,))
 
     def environment(self, place: Place) -> dict[str, str]:
-        return {"HOLDFAST_FLOW_MODULES": FLOWS, LEDGER: str(self.directory)}
+        return {"PERDURE_FLOW_MODULES": FLOWS, LEDGER: str(self.directory)}
 
     def launch(self, place: Place, version: str = "this") -> None:
         """Start a worker in the place; of another version of the code, where one is named (`newer`, `older`)."""
@@ -131,7 +141,12 @@ class Cluster:
             place.worker.close()
         root = ROOT if version == "this" else self._version(version)
         place.worker = WorkerProcess(
-            place.settings, *place.options, app=self.app, root=root, log=self.log(place), **self.environment(place)
+            place.settings,
+            *place.options,
+            app=self.app,
+            root=root,
+            log=self.log(place),
+            **self.environment(place),
         )
         place.started.append((time.time(), place.pid))
 
@@ -169,14 +184,18 @@ class Cluster:
         if name not in self._versions:
             root = self.directory / name
             for part in CODE:
-                shutil.copytree(ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(
+                    ROOT / part, root / part, ignore=shutil.ignore_patterns("__pycache__")
+                )
             if name == "newer":
-                for script in (root / "worker/store/lua").glob("*ing.lua"):
+                for script in (root / "perdure/worker/store/lua/parts").glob("*.lua"):
                     script.write_text(script.read_text() + "\n-- of a newer version\n")
             else:
-                record = root / "worker/record.py"
+                record = root / "perdure/worker/domain/record.py"
                 text = record.read_text()
-                assert 'SCHEMA = "2"' in text, "the older version must know an older schema than this one"
+                assert 'SCHEMA = "2"' in text, (
+                    "the older version must know an older schema than this one"
+                )
                 record.write_text(text.replace('SCHEMA = "2"', 'SCHEMA = "0"'))
             self._versions[name] = root
         return self._versions[name]

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from perdure import Client
 from tests.soak.clients import Notebook
 from tests.soak.cluster import Cluster
 from tests.soak.history import Call, Effect, End, Event, Fault, History, Read
-from worker import Client
 
 #: What a worker logs of a commit that came too late.
 TOO_LATE = "the result came too late and was refused"
@@ -35,7 +35,14 @@ class Traffic:
         return (self.pushed + sum(self.again.values())) / max(1, self.commits)
 
 
-def collect(cluster: Cluster, client: Client, notebook: Notebook, faults: Sequence[Fault], asked: frozenset[str], rounds: int) -> History:
+def collect(
+    cluster: Cluster,
+    client: Client,
+    notebook: Notebook,
+    faults: Sequence[Fault],
+    asked: frozenset[str],
+    rounds: int,
+) -> History:
     """The history; the server must answer."""
     runs = list(dict.fromkeys(call.run for call in notebook.calls if call.run))
     return History(
@@ -55,8 +62,15 @@ def traffic(cluster: Cluster, client: Client, history: History) -> Traffic:
     queues: Any = client._store.redis.hgetall(client._store.keys.queues)
     pushed = sum(int(count) for name, count in queues.items() if name.endswith(":pushed"))
     types = Counter(event.type for event in history.events)
-    late = sum(cluster.log(place).read_text(errors="replace").count(TOO_LATE) for place in cluster.places)
-    return Traffic(pushed, {name: types[name] for name in PUSHED_AGAIN if types[name]}, types["committed"], late)
+    late = sum(
+        cluster.log(place).read_text(errors="replace").count(TOO_LATE) for place in cluster.places
+    )
+    return Traffic(
+        pushed,
+        {name: types[name] for name in PUSHED_AGAIN if types[name]},
+        types["committed"],
+        late,
+    )
 
 
 def save(history: History, path: Path) -> Path:
@@ -68,18 +82,36 @@ def save(history: History, path: Path) -> Path:
 def load(path: Path) -> History:
     """A history that was kept."""
     kept = json.loads(path.read_text())
-    kinds: dict[str, Any] = {"calls": Call, "reads": Read, "events": Event, "effects": Effect, "faults": Fault, "ends": End}
-    records: dict[str, Any] = {name: [kind(**each) for each in kept[name]] for name, kind in kinds.items()}
+    kinds: dict[str, Any] = {
+        "calls": Call,
+        "reads": Read,
+        "events": Event,
+        "effects": Effect,
+        "faults": Fault,
+        "ends": End,
+    }
+    records: dict[str, Any] = {
+        name: [kind(**each) for each in kept[name]] for name, kind in kinds.items()
+    }
     return History(**records, asked_faults=frozenset(kept["asked_faults"]), rounds=kept["rounds"])
 
 
 def _events(client: Client, run: str) -> list[Event]:
     return [
-        Event(run, event.type, event.at.timestamp(), event.step, event.attempt, {name: str(value) for name, value in event.data.items()})
+        Event(
+            run,
+            event.type,
+            event.at.timestamp(),
+            event.step,
+            event.attempt,
+            {name: str(value) for name, value in event.data.items()},
+        )
         for event in client.events(run, follow=False)
     ]
 
 
 def _end(client: Client, run_id: str) -> End:
     run = client.get(run_id)
-    return End(run_id, run.status.value, run.details["epoch"], run.state.step, run.answer, run.error)
+    return End(
+        run_id, run.status.value, run.details["epoch"], run.state.step, run.answer, run.error
+    )

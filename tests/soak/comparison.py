@@ -23,13 +23,16 @@ from tests.soak.nemesis import Nemesis
 from tests.soak.plain_celery import BROKER, VISIBILITY_TIMEOUT
 from tests.support.servers import until
 
-KILLS: dict[str, Sequence[Kind]] = {"workers": (kill_worker, kill_child, warm_shutdown, cold_shutdown), "ground": (kill_server,)}
+KILLS: dict[str, Sequence[Kind]] = {
+    "workers": (kill_worker, kill_child, warm_shutdown, cold_shutdown),
+    "ground": (kill_server,),
+}
 #: kombu looks for messages to restore about every 100 s; with nothing new for this long, nothing will come any more.
 STILL_SECONDS = 130.0
 
 
 class PlainCluster(Cluster):
-    """The same server and workers, without Holdfast on them and without the proxy."""
+    """The same server and workers, without Perdure on them and without the proxy."""
 
     app = "tests.soak.plain_celery"
 
@@ -61,8 +64,12 @@ class Plain:
 
     def figures(self) -> dict[str, Any]:
         """As JSON data."""
-        left = Counter((effect.run, effect.step) for effect in self.effects if effect.what == "left")
-        tried = Counter((effect.run, effect.step) for effect in self.effects if effect.what == "tried")
+        left = Counter(
+            (effect.run, effect.step) for effect in self.effects if effect.what == "left"
+        )
+        tried = Counter(
+            (effect.run, effect.step) for effect in self.effects if effect.what == "tried"
+        )
         return {
             "chaos_seconds": self.seconds,
             "visibility_timeout": VISIBILITY_TIMEOUT,
@@ -77,7 +84,13 @@ class Plain:
         }
 
 
-def compare(seed: int, seconds: float, runs: int, rounds: int, kinds: dict[str, Sequence[Kind]] | None = None) -> Plain:
+def compare(
+    seed: int,
+    seconds: float,
+    runs: int,
+    rounds: int,
+    kinds: dict[str, Sequence[Kind]] | None = None,
+) -> Plain:
     """Chaos for so many seconds, then quiet until all runs have ended or nothing moves any more."""
     chance = random.Random(f"{seed} plain")
     with PlainCluster() as cluster, ExitStack() as ending:
@@ -109,7 +122,9 @@ def _settled(cluster: Cluster, names: list[str], rounds: int) -> list[Effect]:
     while True:
         cluster.mind_the_fallen()
         effects = cluster.ledger.effects()
-        ended = {effect.run for effect in effects if effect.what == "left" and effect.step == rounds - 1}
+        ended = {
+            effect.run for effect in effects if effect.what == "left" and effect.step == rounds - 1
+        }
         if len(effects) != seen:
             seen, since = len(effects), time.monotonic()
         still = time.monotonic() - since

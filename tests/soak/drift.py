@@ -46,7 +46,10 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         while not self._over.wait(EVERY):
-            for name, pid in [("server", self._cluster.server.process), *((place.name, place.pid) for place in self._cluster.places)]:
+            for name, pid in [
+                ("server", self._cluster.server.process),
+                *((place.name, place.pid) for place in self._cluster.places),
+            ]:
                 with suppress(OSError):  # it was killed this moment
                     found = sample(pid)
                     if found.memory:  # nor one that waits for its burial
@@ -68,4 +71,6 @@ class Watch(threading.Thread):
 def sample(pid: int) -> Sample:
     """What a process holds now; raises OSError where it is gone."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return Sample(time.time(), pages * os.sysconf("SC_PAGE_SIZE") // 1024, len(os.listdir(f"/proc/{pid}/fd")))
+    return Sample(
+        time.time(), pages * os.sysconf("SC_PAGE_SIZE") // 1024, len(os.listdir(f"/proc/{pid}/fd"))
+    )

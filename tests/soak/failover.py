@@ -1,6 +1,6 @@
 """What failovers cost: ``python -m tests.soak.failover`` prints one row a way to fail and a protection (``--help``: how many, which).
 
-Three servers, three Sentinels, two workers, one client that submits without a pause. The figures in docs/sentinel.md are this table.
+Three servers, three Sentinels, two workers, one client that submits without a pause. The figures in docs/operations/sentinel.md are this table.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from perdure import Settings
 from tests.support.failovers import FAULTS, Load, Told
 from tests.support.sentinels import watched
-from worker import Settings
 
-#: What guards against a loss, as settings of Holdfast and of the servers.
+#: What guards against a loss, as settings of Perdure and of the servers.
 PROTECTIONS: dict[str, tuple[dict[str, int], dict[str, str]]] = {
     "none": ({}, {}),
     "wait_replicas 1": ({"wait_replicas": 1}, {}),
@@ -33,7 +33,12 @@ def measured(fault: str, protection: str, failovers: int, server: str) -> Told:
     """Fail over so often; raises AssertionError where the surviving history is not exact."""
     ours, theirs = PROTECTIONS[protection]
     with tempfile.TemporaryDirectory(prefix="hf-f-") as room, watched(server, **theirs) as service:
-        settings = Settings(redis_url=service.url, prefix="failover", flow_modules=("tests.support.rings",), **ours)  # type: ignore[arg-type]
+        settings = Settings(
+            redis_url=service.url,
+            prefix="failover",
+            flow_modules=("tests.support.example_flows.rings",),
+            **ours,
+        )  # type: ignore[arg-type]
         with Load(service, settings, Path(room) / "confirmed").running() as load:
             for _ in range(failovers):
                 load.fail_over(FAULTS[fault])
@@ -70,7 +75,10 @@ def main() -> None:
     print(HEAD, "|" + "---|" * HEAD.count(" |"), sep="\n", flush=True)
     for fault in said.fault or FAULTS:
         for protection in said.protection or PROTECTIONS:
-            print(row(fault, protection, measured(fault, protection, said.failovers, said.server)), flush=True)
+            print(
+                row(fault, protection, measured(fault, protection, said.failovers, said.server)),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

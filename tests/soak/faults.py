@@ -218,7 +218,10 @@ def refused(admin: redis.Redis, seconds: float) -> bool:
 
 def _at_work(cluster: Cluster, chance: random.Random) -> Place:
     """A worker that plays rounds, if any does: of the others there is nothing to take."""
-    return chance.choice([place for place in cluster.places if cluster.ledger.at_work(place.pids())] or cluster.places)
+    return chance.choice(
+        [place for place in cluster.places if cluster.ledger.at_work(place.pids())]
+        or cluster.places
+    )
 
 
 def _mood(cluster: Cluster, mood: str, seconds: float, strike: Strike) -> None:
@@ -250,7 +253,11 @@ def _other_version(cluster: Cluster, chance: random.Random, strike: Strike, vers
     place.wait_ended(LEAVING_SECONDS)
     cluster.launch(place, version)
     try:
-        until(lambda: place.announced() or place.worker.process.poll() is not None, f"a worker of the {version} version", 30)
+        until(
+            lambda: place.announced() or place.worker.process.poll() is not None,
+            f"a worker of the {version} version",
+            30,
+        )
         if place.announced():
             strike.fired(f"{place.name} {version}")
             time.sleep(chance.uniform(3.0, 6.0))
@@ -261,7 +268,15 @@ def _other_version(cluster: Cluster, chance: random.Random, strike: Strike, vers
 
 
 #: What happens to worker processes, and what happens to the ground they stand on.
-WORKERS: tuple[Fault, ...] = (kill_worker, kill_child, freeze_worker, warm_shutdown, cold_shutdown, newer_version, older_version)
+WORKERS: tuple[Fault, ...] = (
+    kill_worker,
+    kill_child,
+    freeze_worker,
+    warm_shutdown,
+    cold_shutdown,
+    newer_version,
+    older_version,
+)
 GROUND: tuple[Fault, ...] = (
     kill_server, slow_fsync, memory_full, disk_full, disk_full_ends_server, clock_jump, script_flush,
     network_delay, network_half_open, network_swallow, network_cut,

@@ -18,11 +18,23 @@ COSTLY = ("kill_worker", "kill_child", "freeze_worker", "warm_shutdown", "cold_s
 def figures(outcome: Outcome) -> dict[str, Any]:
     """All figures, as JSON data."""
     history, traffic = outcome.history, outcome.traffic
-    submits = {call.key: call.run for call in history.calls if call.name == "submit" and call.outcome == "acknowledged"}
+    submits = {
+        call.key: call.run
+        for call in history.calls
+        if call.name == "submit" and call.outcome == "acknowledged"
+    }
     ends = {end.run: end for end in history.ends}
-    commits = Counter((event.run, event.step) for event in history.events if event.type == "committed")
-    tried = Counter((effect.run, effect.step) for effect in history.effects if effect.what == "tried")
-    applied = {(effect.run, effect.step, effect.key) for effect in history.effects if effect.what == "applied"}
+    commits = Counter(
+        (event.run, event.step) for event in history.events if event.type == "committed"
+    )
+    tried = Counter(
+        (effect.run, effect.step) for effect in history.effects if effect.what == "tried"
+    )
+    applied = {
+        (effect.run, effect.step, effect.key)
+        for effect in history.effects
+        if effect.what == "applied"
+    }
     places = Counter((run, step) for run, step, _ in applied)
     return {
         "seed": outcome.plan.seed,
@@ -36,12 +48,18 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         "commits": sum(commits.values()),
         "doubled": sorted(f"{run}:{step}" for (run, step), count in commits.items() if count > 1),
         "inexact": sorted(
-            end.run for end in history.ends if end.status == "completed" and list(end.answer or ()) != list(range(history.rounds))
+            end.run
+            for end in history.ends
+            if end.status == "completed" and list(end.answer or ()) != list(range(history.rounds))
         ),
         "effects_tried": sum(tried.values()),
         "effects_applied": len(applied),
-        "effects_doubled": sorted(f"{run}:{step}" for (run, step), count in places.items() if count > 1),
-        "effects_missing": sorted(f"{run}:{step}" for run, step in commits if (run, step) not in places),
+        "effects_doubled": sorted(
+            f"{run}:{step}" for (run, step), count in places.items() if count > 1
+        ),
+        "effects_missing": sorted(
+            f"{run}:{step}" for run, step in commits if (run, step) not in places
+        ),
         "late_commits_refused": traffic.late,
         "messages": {"pushed": traffic.pushed, **traffic.again},
         "messages_per_commit": round(traffic.per_commit, 3),
@@ -51,7 +69,11 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         },
         "reads": len(history.reads),
         "faults": {kind: _fired(history.faults, kind) for kind in sorted(history.asked_faults)},
-        "remarks": [f"{fault.kind}: {fault.hit}" for fault in history.faults if not fault.fired or LEFT_TOO_LATE in fault.hit],
+        "remarks": [
+            f"{fault.kind}: {fault.hit}"
+            for fault in history.faults
+            if not fault.fired or LEFT_TOO_LATE in fault.hit
+        ],
         "not_on_this_machine": outcome.missing,
         "recovery": of_recovery(history.faults, history.effects, history.calls),
         "drift": {
@@ -68,7 +90,9 @@ def figures(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def of_recovery(faults: Sequence[Fault], effects: Sequence[Effect], calls: Sequence[Call]) -> dict[str, Any]:
+def of_recovery(
+    faults: Sequence[Fault], effects: Sequence[Effect], calls: Sequence[Call]
+) -> dict[str, Any]:
     """The recoveries by kind of fault, as JSON data."""
     found = recoveries(faults, struck(faults), effects, calls)
     kinds = [kind for kind in COSTLY if any(fault.kind == kind for fault in faults)]
@@ -78,7 +102,9 @@ def of_recovery(faults: Sequence[Fault], effects: Sequence[Effect], calls: Seque
 def struck(faults: Sequence[Fault]) -> dict[Fault, list[int]]:
     """The faults that cost processes their rounds, with those processes."""
     return {
-        fault: [int(word) for word in fault.hit.split()[1:] if word.isdecimal()] for fault in faults if fault.kind in COSTLY and fault.fired
+        fault: [int(word) for word in fault.hit.split()[1:] if word.isdecimal()]
+        for fault in faults
+        if fault.kind in COSTLY and fault.fired
     }
 
 

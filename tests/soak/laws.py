@@ -33,7 +33,9 @@ Law = Callable[[History], Iterator[Violation]]
 LAWS: dict[str, Law] = {}
 
 
-def law(name: str) -> Callable[[Callable[[History], Iterator[tuple[str, str, Sequence[Any]]]]], Law]:
+def law(
+    name: str,
+) -> Callable[[Callable[[History], Iterator[tuple[str, str, Sequence[Any]]]]], Law]:
     """Make a law of a function that yields the run, a sentence and the witness of each violation."""
 
     def named(finds: Callable[[History], Iterator[tuple[str, str, Sequence[Any]]]]) -> Law:
@@ -60,7 +62,11 @@ def no_submit_is_lost(history: History) -> Found:
 
 @law("one idempotency key, one run (I11)")
 def one_key_one_run(history: History) -> Found:
-    submits = [call for call in history.calls if call.name == "submit" and call.outcome == "acknowledged" and call.key]
+    submits = [
+        call
+        for call in history.calls
+        if call.name == "submit" and call.outcome == "acknowledged" and call.key
+    ]
     for key, calls in _by(submits, lambda call: str(call.key)).items():
         other = next((call for call in calls if call.run != calls[0].run), None)
         if other is not None:
@@ -84,7 +90,11 @@ def log_is_gapless(history: History) -> Found:
                 continue
             expected = 0 if previous is None else previous.step + 1
             if event.step != expected:
-                yield run, f"step {event.step} was committed where {expected} was to be", [previous, event] if previous else [event]
+                yield (
+                    run,
+                    f"step {event.step} was committed where {expected} was to be",
+                    [previous, event] if previous else [event],
+                )
                 break
             previous = event
 
@@ -97,7 +107,11 @@ def state_is_log(history: History) -> Found:
         if end.step != len(committed):
             yield end.run, f"its state counts {end.step} rounds, its log {len(committed)}", [end]
         elif end.answer is not None and list(end.answer) != committed:
-            yield end.run, f"its answer was made of the steps {list(end.answer)}, its log has {committed}", [end]
+            yield (
+                end.run,
+                f"its answer was made of the steps {list(end.answer)}, its log has {committed}",
+                [end],
+            )
         elif end.status == "completed" and end.step != history.rounds:
             yield end.run, f"it completed after {end.step} rounds of {history.rounds}", [end]
 
@@ -107,8 +121,16 @@ def one_end_an_epoch(history: History) -> Found:
     for run, events in _streams(history).items():
         over: Event | None = None
         for event in events:
-            if over is not None and event.type != GOES_ON.get(over.type) and event.type in (*ENDINGS, "committed", "failed", "interrupted"):
-                yield run, f"after it was {over.type} came {event.type}, and nobody had taken it up again", [over, event]
+            if (
+                over is not None
+                and event.type != GOES_ON.get(over.type)
+                and event.type in (*ENDINGS, "committed", "failed", "interrupted")
+            ):
+                yield (
+                    run,
+                    f"after it was {over.type} came {event.type}, and nobody had taken it up again",
+                    [over, event],
+                )
                 break
             if event.type in ENDINGS:
                 over = event
@@ -129,7 +151,11 @@ def at_most_one_after_a_stop(history: History) -> Found:
             elif event.type == "committed" and asked is not None:
                 after.append(event)
                 if len(after) > 1:
-                    yield run, "two rounds were committed after its stop was asked for", [asked, *after]
+                    yield (
+                        run,
+                        "two rounds were committed after its stop was asked for",
+                        [asked, *after],
+                    )
                     break
 
 
@@ -137,40 +163,73 @@ def at_most_one_after_a_stop(history: History) -> Found:
 def stops_are_kept(history: History) -> Found:
     streams = _streams(history)
     for call in history.calls:
-        if call.name not in ("stop", "stop_now") or call.outcome != "acknowledged" or call.reply.get("status") != "stopped":
+        if (
+            call.name not in ("stop", "stop_now")
+            or call.outcome != "acknowledged"
+            or call.reply.get("status") != "stopped"
+        ):
             continue
         at = call.reply.get("step")
-        if not any(event.type == "stopped" and event.step == at for event in streams.get(call.run, ())):
-            yield call.run, f"its stop was acknowledged at step {at}, and its stream does not know of it", [call]
+        if not any(
+            event.type == "stopped" and event.step == at for event in streams.get(call.run, ())
+        ):
+            yield (
+                call.run,
+                f"its stop was acknowledged at step {at}, and its stream does not know of it",
+                [call],
+            )
 
 
 @law("nothing is resumed or retried that nobody asked for, nor twice (I10, I13)")
 def asked_for_once(history: History) -> Found:
     for name, word in (("resume", "resumed"), ("retry", "retried")):
-        asked = _by([call for call in history.calls if call.name == name and call.outcome != "refused"], lambda call: call.run)
+        asked = _by(
+            [call for call in history.calls if call.name == name and call.outcome != "refused"],
+            lambda call: call.run,
+        )
         for run, events in _streams(history).items():
-            done = [event for event in events if event.type == word and event.data.get("by") != "deadline"]
+            done = [
+                event
+                for event in events
+                if event.type == word and event.data.get("by") != "deadline"
+            ]
             if len(done) > len(asked.get(run, ())):
-                yield run, f"it was {word} {len(done)} times, asked for {len(asked.get(run, ()))} times", [*asked.get(run, ()), *done]
+                yield (
+                    run,
+                    f"it was {word} {len(done)} times, asked for {len(asked.get(run, ()))} times",
+                    [*asked.get(run, ()), *done],
+                )
 
 
 @law("no attempt is played twice (I4, I5)")
 def no_attempt_twice(history: History) -> Found:
     tried = [effect for effect in history.effects if effect.what == "tried"]
-    for (run, step, attempt), effects in _by(tried, lambda effect: (effect.run, effect.step, effect.attempt)).items():
+    for (run, step, attempt), effects in _by(
+        tried, lambda effect: (effect.run, effect.step, effect.attempt)
+    ).items():
         if len(effects) > 1:
-            yield run, f"attempt {attempt} of step {step} was played {len(effects)} times", effects[:2]
+            yield (
+                run,
+                f"attempt {attempt} of step {step} was played {len(effects)} times",
+                effects[:2],
+            )
 
 
 @law("a step has one key, and its receiver applies it once (I12)")
 def one_key_a_step(history: History) -> Found:
-    for (run, step), effects in _by(history.effects, lambda effect: (effect.run, effect.step)).items():
+    for (run, step), effects in _by(
+        history.effects, lambda effect: (effect.run, effect.step)
+    ).items():
         other = next((effect for effect in effects if effect.key != effects[0].key), None)
         if other is not None:
             yield run, f"step {step} had two keys", [effects[0], other]
     for key, effects in _by(_applied(history), lambda effect: effect.key).items():
         if len(effects) > 1:
-            yield effects[0].run, f"the effect of {key} was applied {len(effects)} times", effects[:2]
+            yield (
+                effects[0].run,
+                f"the effect of {key} was applied {len(effects)} times",
+                effects[:2],
+            )
 
 
 @law("every committed step has its effect, and none is ahead of the log (I12, I6)")
@@ -183,12 +242,18 @@ def effects_match_the_log(history: History) -> Found:
     for effect in history.effects:
         end = ends.get(effect.run)
         if end is not None and effect.step > end.step:
-            yield effect.run, f"step {effect.step} was played, and the run has only come to step {end.step}", [effect, end]
+            yield (
+                effect.run,
+                f"step {effect.step} was played, and the run has only come to step {end.step}",
+                [effect, end],
+            )
 
 
 @law("a client never reads backwards while the server keeps its data (I15)")
 def reads_go_forward(history: History) -> Found:
-    for (_, run, _), reads in _by(history.reads, lambda read: (read.client, read.run, read.server)).items():
+    for (_, run, _), reads in _by(
+        history.reads, lambda read: (read.client, read.run, read.server)
+    ).items():
         for before, after in pairwise(sorted(reads, key=lambda read: read.at)):
             if (after.epoch, after.step) < (before.epoch, before.step):
                 yield run, f"its step went from {before.step} back to {after.step}", [before, after]
@@ -197,7 +262,14 @@ def reads_go_forward(history: History) -> Found:
 
 @law("after the quiet every run has settled (V1, V2)")
 def all_settled(history: History) -> Found:
-    stops = _by([call for call in history.calls if call.name in ("stop", "stop_now") and call.outcome != "refused"], lambda call: call.run)
+    stops = _by(
+        [
+            call
+            for call in history.calls
+            if call.name in ("stop", "stop_now") and call.outcome != "refused"
+        ],
+        lambda call: call.run,
+    )
     for end in history.ends:
         if end.status not in SETTLED:
             yield end.run, f"it is still {end.status}, at step {end.step}", [end]

@@ -52,7 +52,9 @@ class Ledger:
         """Everything that was written down, each kind in order of time."""
         tried = _read(self._lines.read_text().splitlines()) if self._lines.exists() else []
         # A file with a dot was being written when its writer was killed: nothing of it was received.
-        applied = _read(path.read_text() for path in self._receiver.glob("*/*") if "." not in path.name)
+        applied = _read(
+            path.read_text() for path in self._receiver.glob("*/*") if "." not in path.name
+        )
         return sorted([*tried, *applied], key=lambda effect: effect.at)
 
     def at_work(self, pids: Iterable[int]) -> list[int]:

@@ -26,7 +26,15 @@ class Lane(threading.Thread):
     The ``first`` lane has the workers in its hands, and minds those that ended by themselves. The others rest now and then.
     """
 
-    def __init__(self, name: str, cluster: Cluster, kinds: Sequence[Fault], seed: int, seconds: float, first: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        cluster: Cluster,
+        kinds: Sequence[Fault],
+        seed: int,
+        seconds: float,
+        first: bool,
+    ) -> None:
         super().__init__(name=f"soak-{name}", daemon=True)
         self._cluster = cluster
         self._kinds = kinds
@@ -56,7 +64,9 @@ class Lane(threading.Thread):
                 self._strike(kind)
                 self._over.wait(self._chance.uniform(*(PAUSES if self._first else LONG_PAUSES)))
             if not self._first and not self._time_is_up():
-                self._over.wait(min(self._chance.uniform(*CALM), max(0.0, self._end - time.monotonic())))
+                self._over.wait(
+                    min(self._chance.uniform(*CALM), max(0.0, self._end - time.monotonic()))
+                )
             first = False
         for _ in range(MORE_TRIES):
             fired = {fault.kind for fault in self.faults if fault.fired}
@@ -78,10 +88,15 @@ class Lane(threading.Thread):
 class Nemesis:
     """All lanes. ``kinds`` by lane; ``seconds`` is when they stop to begin anew."""
 
-    def __init__(self, cluster: Cluster, kinds: dict[str, Sequence[Fault]], seed: int, seconds: float) -> None:
+    def __init__(
+        self, cluster: Cluster, kinds: dict[str, Sequence[Fault]], seed: int, seconds: float
+    ) -> None:
         self.asked = frozenset(kind.__name__ for lane in kinds.values() for kind in lane)
         lanes = [(name, each) for name, each in kinds.items() if each]
-        self._lanes = [Lane(name, cluster, each, seed, seconds, first=not number) for number, (name, each) in enumerate(lanes)]
+        self._lanes = [
+            Lane(name, cluster, each, seed, seconds, first=not number)
+            for number, (name, each) in enumerate(lanes)
+        ]
 
     def start(self) -> None:
         for lane in self._lanes:
@@ -105,4 +120,6 @@ class Nemesis:
         for lane in self._lanes:
             if lane.error is not None:
                 raise lane.error
-        return sorted((fault for lane in self._lanes for fault in lane.faults), key=lambda fault: fault.at)
+        return sorted(
+            (fault for lane in self._lanes for fault in lane.faults), key=lambda fault: fault.at
+        )

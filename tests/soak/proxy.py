@@ -43,7 +43,9 @@ class Proxy:
     @mood.setter
     def mood(self, mood: str) -> None:
         self._mood = mood
-        self._loop.call_soon_threadsafe(self._passed.clear if mood == "half_open" else self._passed.set)
+        self._loop.call_soon_threadsafe(
+            self._passed.clear if mood == "half_open" else self._passed.set
+        )
 
     def start(self) -> None:
         """Return when it listens."""
@@ -83,7 +85,9 @@ class Proxy:
         self._loop.run_forever()
         door.close()
 
-    async def _serve(self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, client_in: asyncio.StreamReader, client_out: asyncio.StreamWriter
+    ) -> None:
         try:
             server_in, server_out = await self._reach()
         except OSError:
@@ -108,7 +112,9 @@ class Proxy:
             return await asyncio.open_connection("127.0.0.1", self._server)
         return await asyncio.open_unix_connection(str(self._server))
 
-    async def _pass_on(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, reply: bool) -> None:
+    async def _pass_on(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, reply: bool
+    ) -> None:
         try:
             while data := await source.read(1 << 16):
                 if self.mood == "delay":

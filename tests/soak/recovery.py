@@ -30,7 +30,10 @@ class Recovery:
 
 
 def recoveries(
-    faults: Sequence[Fault], struck: Mapping[Fault, Sequence[int]], effects: Iterable[Effect], calls: Iterable[Call]
+    faults: Sequence[Fault],
+    struck: Mapping[Fault, Sequence[int]],
+    effects: Iterable[Effect],
+    calls: Iterable[Call],
 ) -> list[Recovery]:
     """The recoveries after each fault in ``struck``, which names the processes that it cost their rounds.
 
@@ -67,7 +70,10 @@ def recoveries(
             if any(last.at - 1.0 <= call.answered and call.asked <= again for call in steered[run]):
                 continue
             others = (other for other in faults if other.kind in DISTURBING and other.fired)
-            alone = not any(other.at <= again and (other.over or other.at) + AFTERMATH >= fault.at for other in others)
+            alone = not any(
+                other.at <= again and (other.over or other.at) + AFTERMATH >= fault.at
+                for other in others
+            )
             found.append(Recovery(fault.kind, run, last.step, fault.at, again - fault.at, alone))
     return found
 

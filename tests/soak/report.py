@@ -8,7 +8,9 @@ from typing import Any
 
 def text(told: dict[str, Any]) -> str:
     """The whole report; plain Celery's beside it where it was asked for."""
-    return "\n".join([*_soak(told), *(_plain(told["plain_celery"]) if "plain_celery" in told else ())])
+    return "\n".join(
+        [*_soak(told), *(_plain(told["plain_celery"]) if "plain_celery" in told else ())]
+    )
 
 
 def _soak(told: dict[str, Any]) -> Iterator[str]:
@@ -54,7 +56,11 @@ def _recovery(kinds: dict[str, Any]) -> Iterator[str]:
     for kind, spread in kinds.items():
         shown = "; ".join(
             f"{name.replace('_', ' ')}: "
-            + (f"{each['count']} rounds, p50 {each['p50']} s, p99 {each['p99']} s, max {each['max']} s" if each["count"] else "none")
+            + (
+                f"{each['count']} rounds, p50 {each['p50']} s, p99 {each['p99']} s, max {each['max']} s"
+                if each["count"]
+                else "none"
+            )
             for name, each in spread.items()
         )
         yield f"  recovery {kind:<14} {shown}"

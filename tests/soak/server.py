@@ -33,7 +33,9 @@ class SoakServer(CrashableServer):
 
     def admin(self) -> redis.Redis:
         """A connection of its own, that gives up at once; for one fault."""
-        return redis.Redis(unix_socket_path=str(self.socket), decode_responses=True, socket_timeout=10, retry=None)
+        return redis.Redis(
+            unix_socket_path=str(self.socket), decode_responses=True, socket_timeout=10, retry=None
+        )
 
     def start_again(self) -> None:
         """Start it after its end, and count."""
@@ -65,16 +67,22 @@ class SoakServer(CrashableServer):
         written.write_text(f"{ahead:+.3f}\n")
         written.replace(self._clock)
         with self.admin() as admin:
-            until(lambda: abs(_ahead(admin) - ahead) < 1.0, f"a server's clock {ahead:+.0f} s ahead")
+            until(
+                lambda: abs(_ahead(admin) - ahead) < 1.0, f"a server's clock {ahead:+.0f} s ahead"
+            )
 
     def fill_disk(self, room: int) -> None:
         """Let its files grow by ``room`` bytes and no further: writes beyond it fail."""
         largest = max(path.stat().st_size for path in self.directory.rglob("*.aof"))
-        resource.prlimit(self.process, resource.RLIMIT_FSIZE, (largest + room, resource.RLIM_INFINITY))
+        resource.prlimit(
+            self.process, resource.RLIMIT_FSIZE, (largest + room, resource.RLIM_INFINITY)
+        )
 
     def free_disk(self) -> None:
         """Let them grow again."""
-        resource.prlimit(self.process, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        resource.prlimit(
+            self.process, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        )
 
     def _program(self, directory: Path) -> Path:
         lines = ["#!/bin/sh", "trap '' XFSZ"]
@@ -87,7 +95,9 @@ class SoakServer(CrashableServer):
                 f"export LD_PRELOAD={shlex.quote(str(library))}",
             ]
         program = directory / "server.sh"
-        program.write_text("\n".join([*lines, f'exec {shlex.quote(str(available_binaries()["valkey"]))} "$@"', ""]))
+        program.write_text(
+            "\n".join([*lines, f'exec {shlex.quote(str(available_binaries()["valkey"]))} "$@"', ""])
+        )
         program.chmod(0o700)
         return program
 
@@ -99,6 +109,11 @@ def _ahead(admin: redis.Redis) -> float:
 
 def _clock_library() -> Path | None:
     found = importlib.util.find_spec("libfaketime")
-    if found is None or found.origin is None or platform.machine() != "x86_64" or platform.system() != "Linux":
+    if (
+        found is None
+        or found.origin is None
+        or platform.machine() != "x86_64"
+        or platform.system() != "Linux"
+    ):
         return None
     return Path(found.origin).parent / CLOCK_LIBRARY

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from perdure import Client
 from tests.soak.checker import Verdict, check
 from tests.soak.clients import Clients, go_on
 from tests.soak.cluster import Cluster
@@ -15,7 +16,6 @@ from tests.soak.drift import Drift, Watch
 from tests.soak.faults import GROUND, WORKERS, Fault, clock_jump
 from tests.soak.history import History
 from tests.soak.nemesis import Nemesis
-from worker import Client
 
 #: 200 runs of 20 rounds in three minutes: what four workers can do under chaos that leaves them half of the time.
 RUNS_PER_SECOND = 200 / 180
@@ -36,7 +36,9 @@ class Plan:
     quiet: float = 60.0
     runs: int = 0
     rounds: int = 20
-    kinds: dict[str, Sequence[Fault]] = field(default_factory=lambda: {"workers": WORKERS, "ground": GROUND})
+    kinds: dict[str, Sequence[Fault]] = field(
+        default_factory=lambda: {"workers": WORKERS, "ground": GROUND}
+    )
 
     @property
     def submitted(self) -> int:
@@ -75,12 +77,17 @@ def soak(plan: Plan) -> Outcome:
     """Run it; raises where the laboratory itself breaks."""
     with Cluster() as cluster, ExitStack() as ending:
         missing = [] if cluster.server.has_clock else [clock_jump.__name__]
-        kinds = {lane: [kind for kind in each if kind.__name__ not in missing] for lane, each in plan.kinds.items()}
+        kinds = {
+            lane: [kind for kind in each if kind.__name__ not in missing]
+            for lane, each in plan.kinds.items()
+        }
         nemesis = Nemesis(cluster, kinds, plan.seed, plan.chaos)
         clients = Clients(cluster, plan.seed, plan.submitted, plan.rounds, plan.chaos * 0.95)
         watch = Watch(cluster)
         for ends in (clients.abort, nemesis.abort, watch.stop):
-            ending.callback(ends)  # whatever happens here, nobody starts a worker or calls the server when they are gone
+            ending.callback(
+                ends
+            )  # whatever happens here, nobody starts a worker or calls the server when they are gone
         watch.start()
         clients.start()
         nemesis.start()
@@ -93,7 +100,9 @@ def soak(plan: Plan) -> Outcome:
             unfinished = list(dict.fromkeys(clients.notebook.runs))
             while unfinished and time.monotonic() < began + plan.quiet:
                 cluster.mind_the_fallen()
-                unfinished = [run_id for run_id in unfinished if not go_on(clients.notebook, client, run_id)]
+                unfinished = [
+                    run_id for run_id in unfinished if not go_on(clients.notebook, client, run_id)
+                ]
                 time.sleep(QUIET_LOOKS_EVERY)
             settled = time.monotonic() - began
             drift = watch.stop()

@@ -20,12 +20,20 @@ def commit(run: str, step: int, at: float = 0.0) -> Event:
 
 def good() -> History:
     """Three runs: one goes through, one is stopped and resumed, one is stopped for good; a worker is killed on the way."""
-    a = [Event("a", "submitted", 0, 0, 0), *(commit("a", step) for step in range(ROUNDS)), Event("a", "completed", 9, ROUNDS, 0)]
+    a = [
+        Event("a", "submitted", 0, 0, 0),
+        *(commit("a", step) for step in range(ROUNDS)),
+        Event("a", "completed", 9, ROUNDS, 0),
+    ]
     b = [Event("b", "submitted", 0, 0, 0), Event("b", "stop_requested", 1, 0, 1), commit("b", 0), Event("b", "stopped", 2, 1, 0),
          Event("b", "resumed", 3, 1, 0), commit("b", 1), commit("b", 2), Event("b", "completed", 9, ROUNDS, 0)]  # fmt: skip
     c = [Event("c", "submitted", 0, 0, 0), commit("c", 0), Event("c", "stopped", 2, 1, 0)]
     played = [(run, step) for run in "ab" for step in range(ROUNDS)] + [("c", 0)]
-    effects = [Effect(run, step, 1, f"{run}:{step}", what, float(step), 7) for run, step in played for what in ("tried", "applied")]
+    effects = [
+        Effect(run, step, 1, f"{run}:{step}", what, float(step), 7)
+        for run, step in played
+        for what in ("tried", "applied")
+    ]
     return History(
         calls=[
             *(Call("submit", run, 0, 0.1, "acknowledged", key=f"key-{run}") for run in "abc"),
@@ -47,13 +55,19 @@ def good() -> History:
     )  # fmt: skip
 
 
-def with_events(history: History, run: str, change: Callable[[list[Event]], list[Event]]) -> History:
+def with_events(
+    history: History, run: str, change: Callable[[list[Event]], list[Event]]
+) -> History:
     others = [event for event in history.events if event.run != run]
-    return replace(history, events=[*others, *change([event for event in history.events if event.run == run])])
+    return replace(
+        history, events=[*others, *change([event for event in history.events if event.run == run])]
+    )
 
 
 def with_end(history: History, run: str, **changes: object) -> History:
-    return replace(history, ends=[replace(end, **changes) if end.run == run else end for end in history.ends])  # type: ignore[arg-type]
+    return replace(
+        history, ends=[replace(end, **changes) if end.run == run else end for end in history.ends]
+    )  # type: ignore[arg-type]
 
 
 #: What is planted -> the beginning of the law that it breaks.
@@ -128,13 +142,17 @@ def test_each_planted_anomaly_is_found_by_its_law_with_a_small_witness(planted: 
     plant, name = PLANTED[planted]
     verdict = check(plant(good()))
     found = [violation for violation in verdict.violations if violation.law.startswith(name)]
-    assert found and not verdict.valid, f"broken were: {[violation.law for violation in verdict.violations]}"
+    assert found and not verdict.valid, (
+        f"broken were: {[violation.law for violation in verdict.violations]}"
+    )
     assert len(found[0].witness) <= 3 and found[0].run in "abc"
     assert found[0].law in str(verdict) and found[0].text in str(verdict)
 
 
 def test_every_law_has_an_anomaly_that_breaks_it() -> None:
-    assert {law for law in LAWS if any(law.startswith(name) for _, name in PLANTED.values())} == set(LAWS)
+    assert {
+        law for law in LAWS if any(law.startswith(name) for _, name in PLANTED.values())
+    } == set(LAWS)
 
 
 @pytest.mark.parametrize("planted", LITTLE)
@@ -147,11 +165,16 @@ def test_it_does_not_say_valid_where_too_little_happened(planted: str) -> None:
 
 def test_what_nobody_knows_to_have_happened_may_have_happened() -> None:
     history = good()
-    unknown = [replace(call, outcome="unknown") if call.name in ("resume", "stop_now") else call for call in history.calls]
+    unknown = [
+        replace(call, outcome="unknown") if call.name in ("resume", "stop_now") else call
+        for call in history.calls
+    ]
     lost = [*unknown, Call("submit", "d", 0, 1, "unknown", key="key-d")]
     assert check(replace(history, calls=lost)).valid
 
 
 def test_a_server_that_lost_its_memory_may_be_read_backwards() -> None:
     history = good()
-    assert check(replace(history, reads=[*history.reads, Read("r1", "a", 3, "running", 0, 0, server=1)])).valid
+    assert check(
+        replace(history, reads=[*history.reads, Read("r1", "a", 3, "running", 0, 0, server=1)])
+    ).valid

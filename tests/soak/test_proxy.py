@@ -47,7 +47,9 @@ def _ask(connection: Any) -> None:
     connection.read_response()
 
 
-def test_it_swallows_replies_of_what_is_done(behind: redis.Redis, proxy: Proxy, server: CrashableServer, prefix: str) -> None:
+def test_it_swallows_replies_of_what_is_done(
+    behind: redis.Redis, proxy: Proxy, server: CrashableServer, prefix: str
+) -> None:
     behind.ping()
     proxy.mood = "swallow"
     with pytest.raises(redis.ConnectionError):
@@ -57,7 +59,9 @@ def test_it_swallows_replies_of_what_is_done(behind: redis.Redis, proxy: Proxy, 
         assert direct.get(f"{prefix}:swallowed") == "done"
 
 
-def test_half_open_nothing_comes_through_until_it_is_over(behind: redis.Redis, proxy: Proxy) -> None:
+def test_half_open_nothing_comes_through_until_it_is_over(
+    behind: redis.Redis, proxy: Proxy
+) -> None:
     behind.ping()
     proxy.mood = "half_open"
     with pytest.raises(redis.TimeoutError):

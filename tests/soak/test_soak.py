@@ -22,6 +22,8 @@ def test_nothing_is_lost_or_doubled_whatever_happens() -> None:
     outcome = soak(Plan(SEED, CHAOS_SECONDS, QUIET_SECONDS, RUNS))
     told = text(figures(outcome))
     print(told)
-    assert outcome.well, f"make soak SEED={SEED} MINUTES={CHAOS_SECONDS / 60:g} SOAK='--runs {RUNS}' asks for the same faults again\n{told}"
+    assert outcome.well, (
+        f"make soak SEED={SEED} MINUTES={CHAOS_SECONDS / 60:g} SOAK='--runs {RUNS}' asks for the same faults again\n{told}"
+    )
     committed = sum(event.type == "committed" for event in outcome.history.events)
     assert committed == RUNS * outcome.plan.rounds

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from flows import CircularFlow, Node, RoundContext, register
+from perdure import CircularFlow, Node, RoundContext, register
 from tests.soak.ledger import Ledger
 
 #: In the environment of workers: the ledger's directory.

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from perdure.worker.store import Store
 from tests.support.runs import START
 from tests.support.servers import CrashableServer
-from worker.store import Store
 
 
 @pytest.fixture

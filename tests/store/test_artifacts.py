@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.worker.store import Claim, Store
 from tests.support.runs import (
     LEASE,
     RETENTION,
@@ -21,13 +22,18 @@ from tests.support.runs import (
     submit,
     sweep_after,
 )
-from worker.store import Granted, Store
 
 TEXTS = {"page-1": "<html>", "a \u20ac name:with\nanything--": "\u20ac" * 1000, "empty": ""}
 
 
-def commit_with(store: Store, granted: Granted, kind: str, **artifacts: str) -> tuple[str, str]:
-    named = {"message": message("r", 1, 1)} if kind == "pause_next" else {"message": message("r", 0, 1)} if kind == "next" else {}
+def commit_with(store: Store, granted: Claim, kind: str, **artifacts: str) -> tuple[str, str]:
+    named = (
+        {"message": message("r", 1, 1)}
+        if kind == "pause_next"
+        else {"message": message("r", 0, 1)}
+        if kind == "next"
+        else {}
+    )
     fields = pause_at("Executor", "before") if kind.startswith("pause") else {}
     if kind == "failed":
         return fail_round(store, granted, artifacts=artifacts or TEXTS)
@@ -66,7 +72,11 @@ def test_artifacts_of_several_rounds_stand_beside_each_other(store: Store) -> No
 
 def test_what_is_not_there_is_none(store: Store) -> None:
     new_run(store)
-    assert store.artifact("r", "page-1") is None and store.artifact("nobody", "page-1") is None and store.artifacts("nobody") == {}
+    assert (
+        store.artifact("r", "page-1") is None
+        and store.artifact("nobody", "page-1") is None
+        and store.artifacts("nobody") == {}
+    )
 
 
 def test_a_claim_does_not_read_them(store: Store) -> None:

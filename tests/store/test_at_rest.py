@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from perdure.worker.store import Store
 from tests.support.runs import (
     LEASE,
     claim,
@@ -22,7 +23,6 @@ from tests.support.runs import (
     stop,
     sweep_after,
 )
-from worker.store import Store
 
 REST: dict[str, Callable[[Store], object]] = {
     "interrupted": lambda store: pause_here(store, claim(store)),
@@ -41,7 +41,9 @@ def test_a_run_at_rest_has_no_message_stored(store: Store, where: str) -> None:
     assert (phase(store), hash_of(store)["message"]) == (where, "")
 
 
-def test_a_question_that_answers_itself_keeps_the_message_that_goes_on_with_it(store: Store) -> None:
+def test_a_question_that_answers_itself_keeps_the_message_that_goes_on_with_it(
+    store: Store,
+) -> None:
     new_run(store)
     pause_next(store, claim(store), i_wait=str(LEASE), i_default="1")
     assert hash_of(store)["message"] == "r/1/1"
@@ -65,17 +67,33 @@ def test_a_run_at_rest_keeps_all_that_is_its_own(store: Store, where: str) -> No
     before = hash_of(store)
     REST[where](store)
     after = hash_of(store)
-    kept = {"id", "nonce", "goal", "inputs", "flow", "queue", "retention", "resend", "created_at", "schema", *MANY}
+    kept = {
+        "id",
+        "nonce",
+        "goal",
+        "inputs",
+        "flow",
+        "queue",
+        "retention",
+        "resend",
+        "created_at",
+        "schema",
+        *MANY,
+    }
     assert {name: after.get(name) for name in kept} == {name: before[name] for name in kept}
 
 
 @pytest.mark.parametrize("where", REST)
-def test_a_run_at_rest_keeps_nothing_that_is_written_anew_when_it_goes_on(store: Store, where: str) -> None:
+def test_a_run_at_rest_keeps_nothing_that_is_written_anew_when_it_goes_on(
+    store: Store, where: str
+) -> None:
     new_run(store)
     running = {"number", "grace", "queued_at"}
     assert running <= set(hash_of(store))
     REST[where](store)
     assert not running & set(hash_of(store))
     if where != "completed":
-        assert (retry if where == "errored" else resume)(store, **({"answer": "1"} if where == "interrupted" else {})) == ["queued"]
+        assert (retry if where == "errored" else resume)(
+            store, **({"answer": "1"} if where == "interrupted" else {})
+        ) == ["queued"]
         assert running <= set(hash_of(store))

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from perdure.worker.store import ClaimRefused, Store
+from perdure.worker.store.transitions import SweepReply
 from tests.support.runs import (
     RETENTION,
     advance,
@@ -31,8 +33,6 @@ from tests.support.runs import (
     take,
     try_claim,
 )
-from worker.store import Refused, Store
-from worker.store.store import Swept
 
 ASKED = {"fields": {"on_end": '{"task":"t"}'}}
 LATE, AGAIN = 5_001, 25_000
@@ -46,7 +46,7 @@ def kept(store: Store) -> list[tuple[str, float]]:
 
 def calls(store: Store, **options: object) -> list[tuple[str, int]]:
     """The calls that a sweep is told to make."""
-    swept: Swept = store.sweep(**{"lease": 4_000, "max_losses": 3, "jitter": 0.0, **options})  # type: ignore[arg-type]
+    swept: SweepReply = store.sweep(**{"lease": 4_000, "max_losses": 3, "jitter": 0.0, **options})  # type: ignore[arg-type]
     return swept.calls
 
 
@@ -64,7 +64,9 @@ def is_quarantined_by_its_round(store: Store) -> None:
 
 def is_quarantined_by_a_sweep(store: Store) -> None:
     fields = hash_of(store)
-    assert store.quarantine("r", epoch="0", step="0", message=fields["message"], error="unplayable") == ["ok"]
+    assert store.quarantine(
+        "r", epoch="0", step="0", message=fields["message"], error="unplayable"
+    ) == ["ok"]
 
 
 def is_stopped_while_queued(store: Store) -> None:
@@ -83,8 +85,11 @@ def is_stopped_by_the_commit(store: Store) -> None:
 
 
 def is_stopped_by_a_claim(store: Store) -> None:
-    store.redis.hset(store.keys.run("r"), mapping={"stop_current_execution": "stop_requested", "stop_mode": "graceful"})
-    assert try_claim(store) == Refused("stopped")
+    store.redis.hset(
+        store.keys.run("r"),
+        mapping={"stop_current_execution": "stop_requested", "stop_mode": "graceful"},
+    )
+    assert try_claim(store) == ClaimRefused("stopped")
 
 
 def is_stopped_by_a_sweep(store: Store) -> None:
@@ -138,7 +143,9 @@ def test_what_is_no_end_keeps_nothing(store: Store) -> None:
     assert phase(store) == "interrupted" and kept(store) == []
 
 
-def test_a_sweep_is_told_of_a_call_that_is_late_and_another_when_that_one_has_had_its_time(store: Store) -> None:
+def test_a_sweep_is_told_of_a_call_that_is_late_and_another_when_that_one_has_had_its_time(
+    store: Store,
+) -> None:
     new_run(store, **ASKED)
     completes(store)
     assert calls(store) == []
@@ -206,4 +213,6 @@ def test_a_clock_that_is_set_back_puts_no_call_off(store: Store) -> None:
 def test_what_a_run_needs_for_its_call_is_kept_as_long_as_the_run(store: Store) -> None:
     assert submit(store, **ASKED) == ("ok", "r")
     completes(store)
-    assert store.redis.pexpiretime(store.keys.run("r")) == clock(store) + RETENTION and "on_end" in hash_of(store)
+    assert store.redis.pexpiretime(store.keys.run("r")) == clock(
+        store
+    ) + RETENTION and "on_end" in hash_of(store)

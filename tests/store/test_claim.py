@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.worker.store import Claim, ClaimRefused, Store
+from perdure.worker.store.transitions import BETWEEN
 from tests.support.runs import (
     LEASE,
     START,
@@ -31,8 +33,6 @@ from tests.support.runs import (
     sweep_after,
     try_claim,
 )
-from worker.store import Granted, Refused, Store
-from worker.store.store import BETWEEN
 
 
 def test_a_claim_takes_the_lease_and_a_greater_token(store: Store) -> None:
@@ -40,7 +40,12 @@ def test_a_claim_takes_the_lease_and_a_greater_token(store: Store) -> None:
     granted = claim(store, owner="w1")
     assert (granted.token, granted.attempt, granted.lease_until) == ("1", 1, START + LEASE)
     fields = hash_of(store)
-    assert (fields["phase"], fields["owner"], fields["token"], fields["attempt"]) == ("leased", "w1", "1", "1")
+    assert (fields["phase"], fields["owner"], fields["token"], fields["attempt"]) == (
+        "leased",
+        "w1",
+        "1",
+        "1",
+    )
     assert due(store) == START + LEASE
     assert_lawful(store)
 
@@ -51,7 +56,7 @@ def test_a_claim_repeated_with_its_id_gets_the_same_reply(store: Store) -> None:
     before = everything(store)
     later(store, 1_000)
     again = try_claim(store, claim="delivery-1")
-    assert isinstance(first, Granted) and isinstance(again, Granted)
+    assert isinstance(first, Claim) and isinstance(again, Claim)
     assert (again.token, again.attempt, again.lease_until, again.turns, again.newest) == (
         first.token, first.attempt, first.lease_until, first.turns, first.newest,
     )  # fmt: skip
@@ -63,7 +68,7 @@ def test_a_duplicate_of_a_leased_round_is_refused(store: Store) -> None:
     new_run(store)
     claim(store)
     before = everything(store)
-    assert try_claim(store, owner="w2") == Refused("leased")
+    assert try_claim(store, owner="w2") == ClaimRefused("leased")
     assert everything(store) == before
 
 
@@ -73,7 +78,7 @@ def test_a_leased_run_is_refused_whatever_the_clock_says(store: Store) -> None:
     claim(store)
     advance(store, 100 * LEASE)
     before = everything(store)
-    assert try_claim(store, owner="w2") == Refused("leased")
+    assert try_claim(store, owner="w2") == ClaimRefused("leased")
     assert everything(store) == before
 
 
@@ -83,7 +88,7 @@ def test_another_epoch_or_step_is_stale(store: Store, epoch: int, step: int) -> 
     commit_next(store, claim(store))
     assert at(store) == (0, 1)
     before = everything(store)
-    assert try_claim(store, epoch=epoch, step=step) == Refused("stale")
+    assert try_claim(store, epoch=epoch, step=step) == ClaimRefused("stale")
     assert everything(store) == before
 
 
@@ -91,7 +96,7 @@ def test_a_message_of_an_ended_run_finds_it_finished(store: Store) -> None:
     new_run(store)
     commit_end(store, claim(store))
     before = everything(store)
-    assert try_claim(store) == Refused("finished", "completed")
+    assert try_claim(store) == ClaimRefused("finished", "completed")
     assert everything(store) == before
 
 
@@ -99,23 +104,25 @@ def test_a_message_of_an_errored_run_finds_it_finished(store: Store) -> None:
     new_run(store)
     fail_round(store, claim(store), fatal=1)
     before = everything(store)
-    assert try_claim(store) == Refused("finished", "errored")
+    assert try_claim(store) == ClaimRefused("finished", "errored")
     assert everything(store) == before
 
 
 def test_a_message_of_a_stopped_run_finds_it_finished(store: Store) -> None:
     new_run(store)
     stop(store)
-    assert try_claim(store) == Refused("finished", "stopped")
+    assert try_claim(store) == ClaimRefused("finished", "stopped")
 
 
 def test_a_duplicate_does_not_walk_through_a_backoff(store: Store) -> None:
     new_run(store)
     fail_round(store, claim(store), delay=5_000)
     before = everything(store)
-    assert try_claim(store) == Refused("early", "waiting")
+    assert try_claim(store) == ClaimRefused("early", "waiting")
     later(store, 60_000)
-    assert try_claim(store) == Refused("early", "waiting"), "its time has come, but only the sweep wakes it"
+    assert try_claim(store) == ClaimRefused("early", "waiting"), (
+        "its time has come, but only the sweep wakes it"
+    )
     assert everything(store) == before
 
 
@@ -123,7 +130,7 @@ def test_a_message_does_not_walk_through_an_interrupt(store: Store) -> None:
     new_run(store)
     pause_next(store, claim(store))
     before = everything(store)
-    assert try_claim(store) == Refused("early", "interrupted")
+    assert try_claim(store) == ClaimRefused("early", "interrupted")
     assert everything(store) == before
 
 
@@ -131,27 +138,31 @@ def test_a_message_of_the_epoch_to_come_does_not_answer_an_interrupt(store: Stor
     new_run(store)
     pause_next(store, claim(store))
     epoch, step = at(store)
-    assert try_claim(store, epoch=epoch + 1, step=step) == Refused("stale")
+    assert try_claim(store, epoch=epoch + 1, step=step) == ClaimRefused("stale")
 
 
 def test_a_message_for_no_run_is_harmless(store: Store) -> None:
     before = everything(store)
-    assert try_claim(store, "nobody", epoch=0, step=0) == Refused("missing")
+    assert try_claim(store, "nobody", epoch=0, step=0) == ClaimRefused("missing")
     assert everything(store) == before
 
 
 def test_a_flow_unknown_to_this_worker_waits_without_lease_or_attempt(store: Store) -> None:
     new_run(store)
-    assert try_claim(store, known=("other",), back=700) == Refused("unknown", "ring")
+    assert try_claim(store, known=("other",), back=700) == ClaimRefused("unknown", "ring")
     fields = hash_of(store)
     assert (fields["phase"], fields["waiting_for"]) == ("waiting", "flow")
-    assert (fields["token"], fields["attempt"]) == ("0", "0") and "owner" not in fields and "claim_id" not in fields
+    assert (
+        (fields["token"], fields["attempt"]) == ("0", "0")
+        and "owner" not in fields
+        and "claim_id" not in fields
+    )
     assert due(store) == START + 700
 
 
 def test_a_part_of_a_known_name_is_not_a_known_flow(store: Store) -> None:
     new_run(store)
-    assert try_claim(store, known=("string", "rings", "r")) == Refused("unknown", "ring")
+    assert try_claim(store, known=("string", "rings", "r")) == ClaimRefused("unknown", "ring")
 
 
 def test_a_run_given_back_for_its_flow_is_offered_again(store: Store) -> None:
@@ -163,30 +174,47 @@ def test_a_run_given_back_for_its_flow_is_offered_again(store: Store) -> None:
     assert claim(store).attempt == 1
 
 
-def test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_played(store: Store) -> None:
+def test_a_run_of_a_newer_schema_is_offered_to_others_and_one_of_our_own_is_played(
+    store: Store,
+) -> None:
     new_run(store)
     store.redis.hset(store.keys.run("r"), "schema", "7")
     asked = {"epoch": 0, "step": 0, "owner": "w1", "lease": LEASE, "known": ("ring",)}
     refused = store.claim("r", claim="one", schema="6", **asked)
-    assert refused == Refused("unknown", "ring")
+    assert refused == ClaimRefused("unknown", "ring")
     fields = hash_of(store)
-    assert (fields["phase"], fields["token"], fields["attempt"], fields["schema"]) == ("waiting", "0", "0", "7")
+    assert (fields["phase"], fields["token"], fields["attempt"], fields["schema"]) == (
+        "waiting",
+        "0",
+        "0",
+        "7",
+    )
     sweep_after(store, 1_000)
-    assert isinstance(store.claim("r", claim="two", schema="7", **asked), Granted)
+    assert isinstance(store.claim("r", claim="two", schema="7", **asked), Claim)
 
 
 def test_a_flows_name_is_not_read_as_a_pattern(store: Store) -> None:
     new_run(store, fields={"flow": "ring.v2"})
-    assert try_claim(store, known=("ring-v2",)) == Refused("unknown", "ring.v2")
+    assert try_claim(store, known=("ring-v2",)) == ClaimRefused("unknown", "ring.v2")
 
 
-def test_the_wait_for_a_worker_that_knows_the_flow_doubles_up_to_its_bound_and_starts_anew(store: Store) -> None:
+def test_the_wait_for_a_worker_that_knows_the_flow_doubles_up_to_its_bound_and_starts_anew(
+    store: Store,
+) -> None:
     new_run(store)
 
     def refused() -> int:
         assert store.claim(
-            "r", epoch=0, step=0, claim="c", owner="w", lease=LEASE, known=("other",), back=1_000, back_max=3_000
-        ) == Refused("unknown", "ring")
+            "r",
+            epoch=0,
+            step=0,
+            claim="c",
+            owner="w",
+            lease=LEASE,
+            known=("other",),
+            back=1_000,
+            back_max=3_000,
+        ) == ClaimRefused("unknown", "ring")
         wait = due_in(store)
         sweep_after(store, wait)
         return wait
@@ -198,8 +226,11 @@ def test_the_wait_for_a_worker_that_knows_the_flow_doubles_up_to_its_bound_and_s
 
 def test_a_stop_asked_is_honoured_at_the_claim(store: Store) -> None:
     new_run(store)
-    store.redis.hset(store.keys.run("r"), mapping={"stop_current_execution": "stop_requested", "stop_mode": "graceful"})
-    assert try_claim(store) == Refused("stopped")
+    store.redis.hset(
+        store.keys.run("r"),
+        mapping={"stop_current_execution": "stop_requested", "stop_mode": "graceful"},
+    )
+    assert try_claim(store) == ClaimRefused("stopped")
     assert phase(store) == "stopped"
 
 
@@ -278,13 +309,15 @@ def test_a_claim_that_was_freed_meanwhile_is_granted_anew_and_counted(store: Sto
     try_claim(store, claim="delivery-1")
     assert sweep_after(store, LEASE) == [("r", "freed")]
     again = try_claim(store, claim="delivery-1")
-    assert isinstance(again, Granted) and (again.token, again.attempt) == ("2", 2)
+    assert isinstance(again, Claim) and (again.token, again.attempt) == ("2", 2)
     assert events(store, kind="lost") != []
     assert sweep(store) == []
 
 
 @pytest.mark.parametrize("where", ["goal", "v:text", "i_answer"])
-def test_a_text_that_holds_what_stands_between_texts_is_told_as_it_is(store: Store, where: str) -> None:
+def test_a_text_that_holds_what_stands_between_texts_is_told_as_it_is(
+    store: Store, where: str
+) -> None:
     """A claim is told as one text; what it cannot tell apart is read from the hash."""
     new_run(store, fields={where: f"a{BETWEEN}b"})
     granted = claim(store)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from perdure.worker.store import Claim, Store
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -39,7 +40,6 @@ from tests.support.runs import (
     take,
     try_claim,
 )
-from worker.store import Granted, Store
 
 
 def test_next_writes_state_memory_event_due_time_and_message_at_once(store: Store) -> None:
@@ -48,9 +48,16 @@ def test_next_writes_state_memory_event_due_time_and_message_at_once(store: Stor
     later(store, 10)
     assert commit_next(store, granted, "Executor", ("turn",), **{"v:x": "1"}) == ("ok", "continued")
     fields = hash_of(store)
-    assert (fields["step"], fields["current_node"], fields["last_node"], fields["v:x"]) == ("1", "Executor", "Controller", "1")
+    assert (fields["step"], fields["current_node"], fields["last_node"], fields["v:x"]) == (
+        "1",
+        "Executor",
+        "Controller",
+        "1",
+    )
     assert store.memory("r") == ["turn"]
-    assert [(event["step"], event["node"]) for event in events(store, kind="committed")] == [("0", "Controller")]
+    assert [(event["step"], event["node"]) for event in events(store, kind="committed")] == [
+        ("0", "Controller")
+    ]
     assert messages(store, "executor") == ["r/0/1"] == [fields["message"]] and messages(store) == []
     assert due(store) == START + 10 + GRACE
     assert "owner" not in fields and "lease_until" not in fields
@@ -67,14 +74,23 @@ def test_end_completes_the_run_and_ends_its_promise(store: Store) -> None:
     new_run(store)
     assert commit_end(store, claim(store)) == ("ok", "completed")
     fields = hash_of(store)
-    assert (fields["status"], fields["phase"], fields["answer"], fields["step"]) == ("completed", "completed", '"42"', "1")
+    assert (fields["status"], fields["phase"], fields["answer"], fields["step"]) == (
+        "completed",
+        "completed",
+        '"42"',
+        "1",
+    )
     assert due(store) is None and indexes(store) == ["completed"] and messages(store) == []
     assert [event["type"] for event in events(store)] == ["submitted", "committed", "completed"]
     assert_lawful(store)
 
 
-@pytest.mark.parametrize("kind", ["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"])
-def test_a_commit_repeated_with_the_last_token_gets_the_last_answer(store: Store, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"]
+)
+def test_a_commit_repeated_with_the_last_token_gets_the_last_answer(
+    store: Store, kind: str
+) -> None:
     new_run(store)
     granted = claim(store)
     first = settle(store, granted, kind)
@@ -85,8 +101,12 @@ def test_a_commit_repeated_with_the_last_token_gets_the_last_answer(store: Store
     assert everything(store) == before
 
 
-@pytest.mark.parametrize("kind", ["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"])
-def test_a_commit_repeated_while_the_next_round_is_played_gets_its_answer(store: Store, kind: str) -> None:
+@pytest.mark.parametrize(
+    "kind", ["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"]
+)
+def test_a_commit_repeated_while_the_next_round_is_played_gets_its_answer(
+    store: Store, kind: str
+) -> None:
     new_run(store)
     granted = claim(store)
     first = settle(store, granted, kind)
@@ -98,7 +118,9 @@ def test_a_commit_repeated_while_the_next_round_is_played_gets_its_answer(store:
     assert everything(store) == before
 
 
-@pytest.mark.parametrize("kind", ["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"])
+@pytest.mark.parametrize(
+    "kind", ["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"]
+)
 def test_an_older_token_is_fenced(store: Store, kind: str) -> None:
     """claim > lease lapses > swept > claimed by another > the first one wakes up."""
     new_run(store)
@@ -115,7 +137,9 @@ def test_a_token_swept_away_is_fenced_before_anybody_claims_again(store: Store) 
     zombie = claim(store)
     sweep_after(store, LEASE)
     before = everything(store)
-    assert commit_next(store, zombie) == commit_next(store, by_token_alone(zombie)) == ("fenced", "")
+    assert (
+        commit_next(store, zombie) == commit_next(store, by_token_alone(zombie)) == ("fenced", "")
+    )
     assert everything(store) == before
 
 
@@ -124,7 +148,9 @@ def test_another_epoch_or_step_is_fenced(store: Store, epoch: int, step: int) ->
     new_run(store)
     granted = claim(store)
     before = everything(store)
-    assert store.commit("r", epoch=epoch, step=step, token=granted.token, kind="end", fields={"answer": "1"}) == ("fenced", "")
+    assert store.commit(
+        "r", epoch=epoch, step=step, token=granted.token, kind="end", fields={"answer": "1"}
+    ) == ("fenced", "")
     assert everything(store) == before
 
 
@@ -133,7 +159,10 @@ def test_a_token_that_was_not_granted_is_fenced(store: Store, token: str) -> Non
     new_run(store)
     claim(store)
     before = everything(store)
-    assert store.commit("r", epoch=0, step=0, token=token, kind="end", fields={"answer": "1"}) == ("fenced", "")
+    assert store.commit("r", epoch=0, step=0, token=token, kind="end", fields={"answer": "1"}) == (
+        "fenced",
+        "",
+    )
     assert everything(store) == before
 
 
@@ -157,8 +186,15 @@ def test_pause_next_stores_the_next_node_and_the_question_in_the_same_write(stor
     new_run(store)
     assert pause_next(store, claim(store)) == ("ok", "interrupted")
     fields = hash_of(store)
-    assert (fields["step"], fields["current_node"], fields["status"]) == ("1", "Executor", "interrupted_before")
-    assert (fields["interrupted_node"], fields["interrupt_reason"]) == ("Executor", "interrupt_before: Executor")
+    assert (fields["step"], fields["current_node"], fields["status"]) == (
+        "1",
+        "Executor",
+        "interrupted_before",
+    )
+    assert (fields["interrupted_node"], fields["interrupt_reason"]) == (
+        "Executor",
+        "interrupt_before: Executor",
+    )
     assert messages(store, "executor") == []
     assert due(store) is None
     assert_lawful(store)
@@ -169,7 +205,11 @@ def test_pause_here_commits_no_step_and_keeps_the_attempt(store: Store) -> None:
     assert pause_here(store, claim(store), i_data='{"k":1}') == ("ok", "interrupted")
     fields = hash_of(store)
     assert (fields["step"], fields["attempt"], fields["current_node"]) == ("0", "1", "Controller")
-    assert (fields["status"], fields["interrupt_reason"], fields["interrupt_data"]) == ("interrupted_before", "may I?", '{"k":1}')
+    assert (fields["status"], fields["interrupt_reason"], fields["interrupt_data"]) == (
+        "interrupted_before",
+        "may I?",
+        '{"k":1}',
+    )
     assert events(store, kind="committed") == [] and store.memory("r") == []
     assert_lawful(store)
 
@@ -229,7 +269,12 @@ def test_a_failed_round_waits_and_keeps_its_step(store: Store) -> None:
     new_run(store)
     assert fail_round(store, claim(store), delay=1_500) == ("ok", "waiting")
     fields = hash_of(store)
-    assert (fields["step"], fields["failures"], fields["waiting_for"], fields["last_error"]) == ("0", "1", "retry", "boom")
+    assert (fields["step"], fields["failures"], fields["waiting_for"], fields["last_error"]) == (
+        "0",
+        "1",
+        "retry",
+        "boom",
+    )
     assert due(store) == START + 1_500 and messages(store) == []
     assert_lawful(store)
 
@@ -249,27 +294,43 @@ def test_failures_over_the_bound_end_the_run_errored(store: Store) -> None:
 def test_a_wait_for_a_provider_is_no_failure(store: Store) -> None:
     new_run(store)
     for _ in range(5):
-        assert fail_round(store, claim(store), uncounted=1, max_failures=1, delay=100, within=86_400_000) == ("ok", "waiting")
+        assert fail_round(
+            store, claim(store), uncounted=1, max_failures=1, delay=100, within=86_400_000
+        ) == ("ok", "waiting")
         fields = hash_of(store)
-        assert (fields["failures"], fields["waiting_for"], fields["last_error"]) == ("0", "provider", "boom")
+        assert (fields["failures"], fields["waiting_for"], fields["last_error"]) == (
+            "0",
+            "provider",
+            "boom",
+        )
         assert_lawful(store)
         sweep_after(store, 100)
-    waits = [event for _, event in store.redis.xrange(store.keys.events("r")) if event["type"] == "waits"]
-    assert [(event["since"], event["waits"], event["reason"]) for event in waits] == [(str(START), str(n), "boom") for n in range(1, 6)]
+    waits = [
+        event for _, event in store.redis.xrange(store.keys.events("r")) if event["type"] == "waits"
+    ]
+    assert [(event["since"], event["waits"], event["reason"]) for event in waits] == [
+        (str(START), str(n), "boom") for n in range(1, 6)
+    ]
     assert waits[-1]["until"] == str(START + 500)
 
 
 def test_a_wait_for_a_provider_ends_with_its_patience(store: Store) -> None:
     new_run(store)
     bounds = {"uncounted": 1, "within": 250, "delay": 200, "spent": "patience"}
-    assert fail_round(store, claim(store), **bounds) == ("ok", "waiting") and due(store) == START + 200
+    assert (
+        fail_round(store, claim(store), **bounds) == ("ok", "waiting") and due(store) == START + 200
+    )
     sweep_after(store, 200)
-    assert fail_round(store, claim(store), **bounds) == ("ok", "waiting") and due(store) == START + 250
+    assert (
+        fail_round(store, claim(store), **bounds) == ("ok", "waiting") and due(store) == START + 250
+    )
     sweep_after(store, 50)
     granted = claim(store)
     assert fail_round(store, granted, **bounds) == ("ok", "errored")
     assert (hash_of(store)["error"], hash_of(store)["last_error"]) == ("patience", "boom")
-    assert fail_round(store, granted, **bounds) == ("ok", "errored"), "a commit repeated gets its first answer"
+    assert fail_round(store, granted, **bounds) == ("ok", "errored"), (
+        "a commit repeated gets its first answer"
+    )
 
 
 def test_patience_begins_anew_with_each_step_and_each_retry(store: Store) -> None:
@@ -323,7 +384,9 @@ def test_failures_and_losses_are_bounded_apart(store: Store) -> None:
     assert phase(store) == "queued", "2 failures and 3 losses are within bounds of 3 each"
 
 
-def test_giving_back_counts_nothing_and_queues_the_same_round_at_the_consuming_end(store: Store) -> None:
+def test_giving_back_counts_nothing_and_queues_the_same_round_at_the_consuming_end(
+    store: Store,
+) -> None:
     new_run(store, "r")
     new_run(store, "behind")
     granted = claim(store)
@@ -338,13 +401,22 @@ def test_giving_back_counts_nothing_and_queues_the_same_round_at_the_consuming_e
 
 def test_a_damaged_run_is_quarantined_and_never_swept(store: Store) -> None:
     new_run(store)
-    assert commit(store, claim(store), "damaged", error="its digest does not match") == ("ok", "errored")
+    assert commit(store, claim(store), "damaged", error="its digest does not match") == (
+        "ok",
+        "errored",
+    )
     fields = hash_of(store)
-    assert (fields["quarantined"], fields["error"], fields["phase"]) == ("1", "its digest does not match", "errored")
+    assert (fields["quarantined"], fields["error"], fields["phase"]) == (
+        "1",
+        "its digest does not match",
+        "errored",
+    )
     assert sweep_after(store, 100 * LEASE) == [] and messages(store) == []
 
 
-@pytest.mark.parametrize("kind", ["next", "pause_next", "pause_here", "failed", "give_back", "damaged"])
+@pytest.mark.parametrize(
+    "kind", ["next", "pause_next", "pause_here", "failed", "give_back", "damaged"]
+)
 def test_a_stop_asked_meanwhile_beats_every_outcome_but_end(store: Store, kind: str) -> None:
     new_run(store)
     granted = claim(store)
@@ -373,7 +445,12 @@ def test_the_result_of_the_round_that_a_graceful_stop_met_is_kept(store: Store) 
     stop(store)
     commit_next(store, granted, additions=("turn",))
     fields = hash_of(store)
-    assert (fields["step"], fields["current_node"], fields["interrupted_node"], fields["in_doubt"]) == ("1", "Executor", "Controller", "")
+    assert (
+        fields["step"],
+        fields["current_node"],
+        fields["interrupted_node"],
+        fields["in_doubt"],
+    ) == ("1", "Executor", "Controller", "")
     assert store.memory("r") == ["turn"]
 
 
@@ -386,7 +463,9 @@ def test_a_round_that_a_stop_met_and_that_was_not_done_is_in_doubt(store: Store,
     assert hash_of(store)["in_doubt"] == "0/Controller/1" == events(store)[-1]["in_doubt"]
 
 
-def test_an_attempt_that_did_nothing_which_may_not_be_repeated_is_not_in_doubt_after_a_stop(store: Store) -> None:
+def test_an_attempt_that_did_nothing_which_may_not_be_repeated_is_not_in_doubt_after_a_stop(
+    store: Store,
+) -> None:
     new_run(store)
     granted = claim(store)
     stop(store)
@@ -418,21 +497,39 @@ def test_the_late_commit_of_the_held_token_is_fenced_and_lifts_the_hold(store: S
 def test_an_ending_sets_one_absolute_expiry_on_all_keys_of_the_run(store: Store) -> None:
     new_run(store, idempotency_key="k", content="c")
     commit_end(store, claim(store), ("turn",))
-    keys = [store.keys.run("r"), store.keys.memory("r"), store.keys.events("r"), store.keys.idempotency("k")]
+    keys = [
+        store.keys.run("r"),
+        store.keys.memory("r"),
+        store.keys.events("r"),
+        store.keys.idempotency("k"),
+    ]
     assert [store.redis.pexpiretime(key) for key in keys] == [START + RETENTION] * 4
 
 
 @pytest.mark.parametrize("stopping", [False, True])
-@pytest.mark.parametrize("kind", ["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"])
-def test_the_fields_of_a_round_are_written_whatever_it_came_to_and_whoever_stopped_it(store: Store, kind: str, stopping: bool) -> None:
+@pytest.mark.parametrize(
+    "kind", ["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"]
+)
+def test_the_fields_of_a_round_are_written_whatever_it_came_to_and_whoever_stopped_it(
+    store: Store, kind: str, stopping: bool
+) -> None:
     """What a round spent is spent, also where it failed or a stop beat it."""
     new_run(store, fields={"spent": "{}"})
     granted = claim(store)
     if stopping:
         stop(store)
     fields = {"spent": '{"tokens":7}', "settled": "1", "digest": "d"}
-    named = {"error": "boom", "delay": 1_000, "max_failures": 3} if kind in ("failed", "damaged") else {}
-    assert commit(store, granted, kind, fields={**pause_at("Executor", "before"), **fields}, **named)[0] == "ok"
+    named = (
+        {"error": "boom", "delay": 1_000, "max_failures": 3}
+        if kind in ("failed", "damaged")
+        else {}
+    )
+    assert (
+        commit(store, granted, kind, fields={**pause_at("Executor", "before"), **fields}, **named)[
+            0
+        ]
+        == "ok"
+    )
     assert {name: hash_of(store)[name] for name in fields} == fields
 
 
@@ -469,17 +566,19 @@ def test_every_message_delivered_five_times_out_of_order_leaves_the_log_exact(st
         seen.append((0, step))
         assert take(store, role) == f"r/0/{step}"
         granted = [
-            claimed for claimed in (try_claim(store, epoch=0, step=step, owner=f"w{n}") for n in range(5)) if isinstance(claimed, Granted)
+            claimed
+            for claimed in (try_claim(store, epoch=0, step=step, owner=f"w{n}") for n in range(5))
+            if isinstance(claimed, Claim)
         ]
         assert len(granted) == 1
         commit_next(store, granted[0], "Executor" if step % 2 == 0 else "Controller")
         for epoch, old in reversed(seen):
-            assert not isinstance(try_claim(store, epoch=epoch, step=old), Granted)
+            assert not isinstance(try_claim(store, epoch=epoch, step=old), Claim)
     assert at(store) == (0, 6)
     assert_lawful(store)
 
 
-def settle(store: Store, granted: Granted, kind: str) -> tuple[str, str]:
+def settle(store: Store, granted: Claim, kind: str) -> tuple[str, str]:
     """Any kind of commit."""
     calls: dict[str, Callable[[], tuple[str, str]]] = {
         "next": lambda: commit_next(store, granted),
@@ -491,3 +590,22 @@ def settle(store: Store, granted: Granted, kind: str) -> tuple[str, str]:
         "damaged": lambda: commit(store, granted, "damaged", error="bad"),
     }
     return calls[kind]()
+
+
+def test_a_rounds_time_and_an_interrupts_details_are_logged(store: Store) -> None:
+    new_run(store)
+    commit(store, claim(store), "next", message="r/0/1", took=12)
+    assert events(store, kind="committed")[0]["took"] == "12"
+    pause_here(store, claim(store))
+    [event] = events(store, kind="interrupted")
+    assert event["interrupt"] == hash_of(store)["i_id"] == "0:1"
+    assert (event["reason"], event["data"]) == ("may I?", "null")
+
+
+def test_progress_ends_with_its_lease(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    store.extend([("r", granted.token, "half")])
+    assert hash_of(store)["progress"] == "half"
+    fail_round(store, granted)
+    assert "progress" not in hash_of(store)

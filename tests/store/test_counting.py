@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.counting import counted, scanned
+from perdure.worker.store import Store
+from tests.support.counters import counted, scanned
 from tests.support.runs import (
     LEASE,
     START,
@@ -26,7 +27,6 @@ from tests.support.runs import (
     sweep_after,
     take,
 )  # fmt: skip
-from worker.store import Store
 
 Deed = Callable[[Store], object]
 
@@ -82,7 +82,11 @@ def test_a_run_is_counted_by_its_status(store: Store, deed: Deed) -> None:
     new_run(store, "beside")
     deed(store)
     runs = {name: number for name, number in counted(store).items() if name.startswith("runs:")}
-    assert runs == ({"runs:queued:ring": 2} if deed is nothing else {"runs:queued:ring": 1, f"runs:{STATUSES[deed]}:ring": 1})
+    assert runs == (
+        {"runs:queued:ring": 2}
+        if deed is nothing
+        else {"runs:queued:ring": 1, f"runs:{STATUSES[deed]}:ring": 1}
+    )
     assert counted(store) == scanned(store, "r", "beside")
 
 
@@ -94,7 +98,9 @@ def test_a_run_that_goes_on_is_counted_as_queued_only_where_it_has_never_run(sto
         stop(store, run_id=run_id)
         assert counted(store) == scanned(store, "r", "new")
         assert resume(store, run_id=run_id) == ["queued"]
-    assert {name: number for name, number in counted(store).items() if name.startswith("runs:")} == {
+    assert {
+        name: number for name, number in counted(store).items() if name.startswith("runs:")
+    } == {
         "runs:running:ring": 1,
         "runs:queued:ring": 1,
     }
@@ -103,7 +109,12 @@ def test_a_run_that_goes_on_is_counted_as_queued_only_where_it_has_never_run(sto
 def test_each_flow_is_counted_apart(store: Store) -> None:
     new_run(store)
     new_run(store, "other", fields={"flow": "a:b"})
-    assert counted(store) == {"runs:queued:ring": 1, "runs:queued:a:b": 1, "moves:submitted:ring": 1, "moves:submitted:a:b": 1}
+    assert counted(store) == {
+        "runs:queued:ring": 1,
+        "runs:queued:a:b": 1,
+        "moves:submitted:ring": 1,
+        "moves:submitted:a:b": 1,
+    }
 
 
 @pytest.mark.parametrize("mode", ["graceful", "now"])
@@ -122,7 +133,11 @@ def test_a_retried_run_has_ended_all_the_same(store: Store) -> None:
     new_run(store)
     errored(store)
     assert retry(store) == ["queued"]
-    assert counted(store) == {"moves:submitted:ring": 1, "runs:running:ring": 1, "runs:errored:ring": 1}
+    assert counted(store) == {
+        "moves:submitted:ring": 1,
+        "runs:running:ring": 1,
+        "runs:errored:ring": 1,
+    }
 
 
 def test_recoveries_and_messages_sent_again_are_counted(store: Store) -> None:
@@ -149,12 +164,16 @@ def test_a_question_that_its_deadline_answered_is_counted(store: Store) -> None:
 
 
 @pytest.mark.parametrize("deed", [completed, errored, stopped])
-def test_a_deleted_run_is_counted_no_more_and_has_ended_all_the_same(store: Store, deed: Deed) -> None:
+def test_a_deleted_run_is_counted_no_more_and_has_ended_all_the_same(
+    store: Store, deed: Deed
+) -> None:
     new_run(store)
     deed(store)
     before = counted(store)
     assert store.delete("r") == ["ok"]
-    assert counted(store) == {name: number for name, number in before.items() if not name.startswith("runs:stopped")}
+    assert counted(store) == {
+        name: number for name, number in before.items() if not name.startswith("runs:stopped")
+    }
 
 
 def test_a_damaged_run_that_is_deleted_is_counted_no_more(store: Store) -> None:
@@ -211,7 +230,9 @@ def test_a_run_that_was_looked_at_meanwhile_begins_once(store: Store) -> None:
     take(store, "executor")
     assert sweep_after(store, 2_000)[-1] == ("r", "marked")
     claim(store)
-    assert {name: number for name, number in counted(store).items() if name.startswith("runs:")} == {
+    assert {
+        name: number for name, number in counted(store).items() if name.startswith("runs:")
+    } == {
         "runs:queued:ring": 1,
         "runs:running:ring": 1,
     }
@@ -226,7 +247,11 @@ def test_a_run_that_keeps_its_status_is_not_counted_again(store: Store) -> None:
 
 
 def of_statuses(store: Store) -> dict[str, int]:
-    return {name: number for name, number in counted(store).items() if name.startswith("runs:") and not name.startswith("runs:completed")}
+    return {
+        name: number
+        for name, number in counted(store).items()
+        if name.startswith("runs:") and not name.startswith("runs:completed")
+    }
 
 
 def one_of_each(store: Store) -> dict[str, int]:
@@ -238,7 +263,9 @@ def one_of_each(store: Store) -> dict[str, int]:
     stop(store, run_id="d")
     commit_end(store, claim(store, "e"))
     store.redis.hset(store.keys.queues, "swept_at", START)
-    return dict.fromkeys([f"runs:{status}:ring" for status in ("queued", "running", "interrupted", "stopped")], 1)
+    return dict.fromkeys(
+        [f"runs:{status}:ring" for status in ("queued", "running", "interrupted", "stopped")], 1
+    )
 
 
 def test_runs_that_are_older_than_the_counts_are_counted_by_the_first_sweep(store: Store) -> None:
@@ -251,10 +278,17 @@ def test_runs_that_are_older_than_the_counts_are_counted_by_the_first_sweep(stor
 def test_whoever_takes_the_mark_away_has_the_runs_counted_anew(store: Store) -> None:
     true = one_of_each(store)
     sweep(store)
-    wrong = {"runs:queued:ring": 7, "runs:stopped:ring": "x", "runs:running:gone": 3, "runs:completed:ring": 9}
+    wrong = {
+        "runs:queued:ring": 7,
+        "runs:stopped:ring": "x",
+        "runs:running:gone": 3,
+        "runs:completed:ring": 9,
+    }
     store.redis.hset(store.keys.queues, mapping=wrong)
     sweep(store)
-    assert store.redis.hget(store.keys.queues, "runs:queued:ring") == "7", "they are not counted at each sweep"
+    assert store.redis.hget(store.keys.queues, "runs:queued:ring") == "7", (
+        "they are not counted at each sweep"
+    )
     store.redis.hdel(store.keys.queues, "counted")
     sweep(store)
     assert of_statuses(store) == true
@@ -264,7 +298,9 @@ def test_whoever_takes_the_mark_away_has_the_runs_counted_anew(store: Store) -> 
 def test_what_is_listed_and_is_no_run_is_not_counted(store: Store) -> None:
     true = one_of_each(store)
     live = store.keys.index("live")
-    store.redis.zadd(live, {"gone": START, "text": START, "odd": START, "flowless": START, "ended": START})
+    store.redis.zadd(
+        live, {"gone": START, "text": START, "odd": START, "flowless": START, "ended": START}
+    )
     store.redis.set(store.keys.run("text"), "x")
     store.redis.hset(store.keys.run("odd"), mapping={"flow": "ring", "phase": "x"})
     store.redis.hset(store.keys.run("flowless"), mapping={"phase": "queued"})

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perdure.worker.store import Claim, ClaimRefused, Store
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -29,10 +30,17 @@ from tests.support.runs import (
     sweep,
     try_claim,
 )
-from worker.store import Granted, Refused, Store
 
 #: The keys a transition of one run takes, and the type of each that is not its own.
-SHARED = ("due", "queues", "index:live", "index:interrupted", "index:stopped", "index:completed", "index:errored")
+SHARED = (
+    "due",
+    "queues",
+    "index:live",
+    "index:interrupted",
+    "index:stopped",
+    "index:completed",
+    "index:errored",
+)
 RUN_KEYS = ("run", "memory", "events", "artifacts")
 LISTS = ("controller", "executor")
 
@@ -42,7 +50,12 @@ def key_of(store: Store, name: str, run_id: str = "r") -> str:
         return store.keys.queue(name)
     if name in RUN_KEYS:
         keys = store.keys
-        return {"run": keys.run, "memory": keys.memory, "events": keys.events, "artifacts": keys.artifacts}[name](run_id)
+        return {
+            "run": keys.run,
+            "memory": keys.memory,
+            "events": keys.events,
+            "artifacts": keys.artifacts,
+        }[name](run_id)
     return f"{store.keys.prefix}:{name}"
 
 
@@ -52,7 +65,7 @@ def spoil(store: Store, key: str) -> None:
     store.redis.set(key, "not what it was")
 
 
-def leased(store: Store) -> Granted:
+def leased(store: Store) -> Claim:
     new_run(store)
     return claim(store)
 
@@ -103,22 +116,26 @@ def retrying(store: Store) -> Callable[[], Any]:
 def forfeiting(store: Store) -> Callable[[], Any]:
     new_run(store)
     claim(store, claim="host:7.1")
-    return lambda: store.forfeit("r", epoch=0, step=0, process="host:7")
+    return lambda: store.release_dead_lease("r", epoch=0, step=0, process="host:7")
 
 
 def intending(store: Store) -> Callable[[], Any]:
     granted = leased(store)
-    return lambda: [store.intend("r", epoch=0, step=0, token=granted.token, claim=granted.claim, key="r:0:k")]
+    return lambda: [
+        store.intend("r", epoch=0, step=0, token=granted.token, claim=granted.id, key="r:0:k")
+    ]
 
 
 def recording(store: Store) -> Callable[[], Any]:
     granted = leased(store)
-    return lambda: store.record_once("r", nonce=granted.fields["nonce"], step=0, name="charge", value="1")
+    return lambda: store.record_result(
+        "r", nonce=granted.fields["nonce"], step=0, name="charge", value="1"
+    )
 
 
 def tracing(store: Store) -> Callable[[], Any]:
     granted = leased(store)
-    return lambda: store.keep_trace("r", nonce=granted.fields["nonce"], trace="t")
+    return lambda: store.set_trace("r", nonce=granted.fields["nonce"], trace="t")
 
 
 def asking_a_provider(store: Store) -> Callable[[], Any]:
@@ -136,7 +153,13 @@ def submitting(store: Store) -> Callable[[], Any]:
 
 def word(answer: Any) -> str:
     """The word of any transition's answer."""
-    return "ok" if isinstance(answer, Granted) else answer.word if isinstance(answer, Refused) else str(answer[0])
+    return (
+        "ok"
+        if isinstance(answer, Claim)
+        else answer.word
+        if isinstance(answer, ClaimRefused)
+        else str(answer[0])
+    )
 
 
 TRANSITIONS = {
@@ -162,7 +185,17 @@ TRANSITIONS = {
 
 
 #: Those that read the run's control fields.
-READING = ("claiming", "intending", "recording", "tracing", "committing", "stopping", "forfeiting", "resuming", "retrying")
+READING = (
+    "claiming",
+    "intending",
+    "recording",
+    "tracing",
+    "committing",
+    "stopping",
+    "forfeiting",
+    "resuming",
+    "retrying",
+)
 
 
 #: What the moves of every round leave alone, and do not ask the type of: a claim writes to the run, its due time and the counters; the
@@ -178,7 +211,9 @@ LEFT_ALONE = {
 
 @pytest.mark.parametrize("name", [*RUN_KEYS, *SHARED, *LISTS])
 @pytest.mark.parametrize("transition", TRANSITIONS)
-def test_a_wrong_type_at_any_key_is_answered_before_any_write(store: Store, transition: str, name: str) -> None:
+def test_a_wrong_type_at_any_key_is_answered_before_any_write(
+    store: Store, transition: str, name: str
+) -> None:
     call = TRANSITIONS[transition](store)
     spoil(store, key_of(store, name))
     before = everything(store)
@@ -186,23 +221,32 @@ def test_a_wrong_type_at_any_key_is_answered_before_any_write(store: Store, tran
     if transition == "deleting" and name in RUN_KEYS:
         assert answer == "ok", "it is removed whatever it is"
     elif name in LEFT_ALONE.get(transition, ()):
-        assert answer in ("ok", "wait") and store.redis.get(key_of(store, name)) == "not what it was"
+        assert (
+            answer in ("ok", "wait") and store.redis.get(key_of(store, name)) == "not what it was"
+        )
     else:
         assert answer == "damaged"
         assert everything(store) == before
 
 
 @pytest.mark.parametrize("name", ["memory", "artifacts"])
-def test_a_commit_that_keeps_a_text_asks_for_the_types_of_what_it_adds_to(store: Store, name: str) -> None:
+def test_a_commit_that_keeps_a_text_asks_for_the_types_of_what_it_adds_to(
+    store: Store, name: str
+) -> None:
     granted = leased(store)
     spoil(store, key_of(store, name))
     before = everything(store)
-    assert commit(store, granted, "next", message="m", additions=("turn",), artifacts={"plan": "p"})[0] == "damaged"
+    assert (
+        commit(store, granted, "next", message="m", additions=("turn",), artifacts={"plan": "p"})[0]
+        == "damaged"
+    )
     assert everything(store) == before
 
 
 @pytest.mark.parametrize("name", [*SHARED, *LISTS])
-def test_a_sweep_that_finds_a_wrong_type_at_a_shared_key_drops_no_run(store: Store, name: str) -> None:
+def test_a_sweep_that_finds_a_wrong_type_at_a_shared_key_drops_no_run(
+    store: Store, name: str
+) -> None:
     """A list overwritten by hand must not cost every due run its promise."""
     new_run(store, "lapsed")
     claim(store, "lapsed")
@@ -264,9 +308,13 @@ OPTIONAL = ("failures", "losses", "number", "grace")
 GARBAGE = ("", "x", "nan", "inf", "-1", "1.5", "0x10", "1e3", " 1", "9" * 400)
 
 
-@pytest.mark.parametrize("field", [*CONTROL, "id", "flow", "queue", "message", "current_node", "phase"])
+@pytest.mark.parametrize(
+    "field", [*CONTROL, "id", "flow", "queue", "message", "current_node", "phase"]
+)
 @pytest.mark.parametrize("transition", READING)
-def test_a_missing_control_field_is_damaged_and_nothing_is_written(store: Store, transition: str, field: str) -> None:
+def test_a_missing_control_field_is_damaged_and_nothing_is_written(
+    store: Store, transition: str, field: str
+) -> None:
     call = TRANSITIONS[transition](store)
     store.redis.hdel(store.keys.run("r"), field)
     before = everything(store)
@@ -276,7 +324,9 @@ def test_a_missing_control_field_is_damaged_and_nothing_is_written(store: Store,
 
 @pytest.mark.parametrize("field", [*CONTROL, *OPTIONAL])
 @pytest.mark.parametrize("transition", ["ending", *READING])
-def test_a_garbled_control_field_is_damaged_and_nothing_is_written(store: Store, transition: str, field: str) -> None:
+def test_a_garbled_control_field_is_damaged_and_nothing_is_written(
+    store: Store, transition: str, field: str
+) -> None:
     """Lua reads nan, inf, 0x10 and 1e3 as numbers; none of them is a count."""
     call = TRANSITIONS[transition](store)
     for text in GARBAGE:
@@ -298,9 +348,14 @@ def test_an_unknown_phase_is_damaged(store: Store, transition: str, text: str) -
 
 @pytest.mark.parametrize("field", ["id", "lease_granted", "token"])
 @pytest.mark.parametrize("text", [None, "x"])
-def test_a_damaged_run_does_not_cost_its_neighbours_their_heartbeat(store: Store, field: str, text: str | None) -> None:
+def test_a_damaged_run_does_not_cost_its_neighbours_their_heartbeat(
+    store: Store, field: str, text: str | None
+) -> None:
     """One process beats for many runs in one call: a script that fails on one lets every lease lapse."""
-    leases = [(new_run(store, run_id), claim(store, run_id).token, "") for run_id in ("before", "broken", "behind")]
+    leases = [
+        (new_run(store, run_id), claim(store, run_id).token, "")
+        for run_id in ("before", "broken", "behind")
+    ]
     if text is None:
         store.redis.hdel(store.keys.run("broken"), field)
     else:
@@ -313,7 +368,9 @@ def test_a_damaged_run_does_not_cost_its_neighbours_their_heartbeat(store: Store
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "1e3"])
-def test_a_lease_length_that_does_not_read_is_told_and_not_written_over(store: Store, text: str) -> None:
+def test_a_lease_length_that_does_not_read_is_told_and_not_written_over(
+    store: Store, text: str
+) -> None:
     token = leased(store).token
     store.redis.hset(store.keys.run("r"), "lease_granted", text)
     before = everything(store)
@@ -323,7 +380,10 @@ def test_a_lease_length_that_does_not_read_is_told_and_not_written_over(store: S
 
 
 def test_a_garbled_round_limit_does_not_cost_the_neighbours_their_heartbeat(store: Store) -> None:
-    leases = [(new_run(store, run_id, fields={"round_timeout": "9000"}), claim(store, run_id).token, "") for run_id in ("broken", "behind")]
+    leases = [
+        (new_run(store, run_id, fields={"round_timeout": "9000"}), claim(store, run_id).token, "")
+        for run_id in ("broken", "behind")
+    ]
     store.redis.hset(store.keys.run("broken"), "round_until", "x")
     assert store.extend(leases)[1] == "ok"
 
@@ -337,7 +397,9 @@ def test_an_interrupt_that_lost_its_id_is_damaged_and_skips_no_approval(store: S
 
 
 @pytest.mark.parametrize("field", ["i_status", "i_node", "i_reason"])
-def test_a_question_that_cannot_be_asked_again_is_damaged_and_nothing_is_written(store: Store, field: str) -> None:
+def test_a_question_that_cannot_be_asked_again_is_damaged_and_nothing_is_written(
+    store: Store, field: str
+) -> None:
     pause_here(store, leased(store))
     stop(store)
     store.redis.hdel(store.keys.run("r"), field)
@@ -356,7 +418,9 @@ def test_a_garbled_push_count_does_not_break_a_commit_half_way(store: Store, tex
 
 
 @pytest.mark.parametrize("transition", ["resuming", "retrying"])
-def test_a_garbled_push_count_does_not_break_a_resume_or_a_retry_half_way(store: Store, transition: str) -> None:
+def test_a_garbled_push_count_does_not_break_a_resume_or_a_retry_half_way(
+    store: Store, transition: str
+) -> None:
     call = TRANSITIONS[transition](store)
     store.redis.hset(store.keys.queues, f"{store.keys.queue('controller')}:pushed", "x")
     before = everything(store)
@@ -368,7 +432,9 @@ def test_a_garbled_push_count_does_not_break_a_resume_or_a_retry_half_way(store:
 def test_a_garbled_sweep_time_does_not_stop_the_sweeps(store: Store, field: str) -> None:
     leased(store)
     sweep(store)
-    store.redis.hset(store.keys.queues, mapping={"silent_from": 1, "silent_until": 2, "swept_at": str(store.now)})
+    store.redis.hset(
+        store.keys.queues, mapping={"silent_from": 1, "silent_until": 2, "swept_at": str(store.now)}
+    )
     store.redis.hset(store.keys.queues, field, "x")
     for _ in range(4):
         later(store, LEASE // 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.worker.store import Store
 from tests.support.runs import (
     advance,
     assert_lawful,
@@ -23,7 +24,6 @@ from tests.support.runs import (
     submit,
     sweep,
 )
-from worker.store import Store
 
 MORE = {"answer": "null", "more": True}
 
@@ -34,15 +34,27 @@ def unfinished(store: Store) -> None:
     assert commit_unfinished(store, claim(store)) == ("ok", "completed")
 
 
-def test_a_run_that_used_up_its_cycles_goes_on_in_a_new_epoch_when_it_is_given_more(store: Store) -> None:
+def test_a_run_that_used_up_its_cycles_goes_on_in_a_new_epoch_when_it_is_given_more(
+    store: Store,
+) -> None:
     submit(store, idempotency_key="k", content="c")
     assert commit_unfinished(store, claim(store)) == ("ok", "completed")
-    keys = [store.keys.run("r"), store.keys.memory("r"), store.keys.events("r"), store.keys.idempotency("k")]
+    keys = [
+        store.keys.run("r"),
+        store.keys.memory("r"),
+        store.keys.events("r"),
+        store.keys.idempotency("k"),
+    ]
     assert all(store.redis.pttl(key) > 0 for key in keys)
     assert resume(store, fields={"max_rounds": "9"}, idempotency_key="k", **MORE) == ["queued"]
     assert [store.redis.pttl(key) for key in keys] == [-1] * 4
     fields = hash_of(store)
-    assert (fields["epoch"], fields["step"], fields["current_node"], fields["max_rounds"]) == ("1", "1", "Controller", "9")
+    assert (fields["epoch"], fields["step"], fields["current_node"], fields["max_rounds"]) == (
+        "1",
+        "1",
+        "Controller",
+        "9",
+    )
     assert not {"unfinished", "ending", "answer", "output", "ended_at"} & set(fields)
     assert messages(store) == ["r/1/1"] and indexes(store) == ["live"]
     assert_lawful(store)
@@ -53,7 +65,9 @@ def test_a_run_that_used_up_its_cycles_goes_on_in_a_new_epoch_when_it_is_given_m
 def test_a_run_that_used_up_its_cycles_is_counted_and_told(store: Store) -> None:
     unfinished(store)
     assert store.redis.hget(store.keys.queues, "moves:unfinished:ring") == "1"
-    assert [entry["unfinished"] for _, entry in store.events("r") if entry["type"] == "completed"] == ["3"]
+    assert [
+        entry["unfinished"] for _, entry in store.events("r") if entry["type"] == "completed"
+    ] == ["3"]
 
 
 def test_only_a_run_that_used_up_its_cycles_is_given_more(store: Store) -> None:
@@ -83,14 +97,23 @@ def test_a_run_that_paused_at_its_end_completes_when_it_is_resumed(store: Store)
     advance(store, 1_000)
     assert resume(store, idempotency_key=None) == ["completed"]
     fields = hash_of(store)
-    assert (fields["epoch"], fields["step"], fields["status"], fields["answer"]) == ("1", "1", "completed", '"42"')
+    assert (fields["epoch"], fields["step"], fields["status"], fields["answer"]) == (
+        "1",
+        "1",
+        "completed",
+        '"42"',
+    )
     assert not {"ending", "i_id", "i_answer", "interrupt_reason", "interrupted_node"} & set(fields)
-    assert (fields["idle"], fields["ended_at"]) == ("1000", str(clock(store))) and messages(store) == []
+    assert (fields["idle"], fields["ended_at"]) == ("1000", str(clock(store))) and messages(
+        store
+    ) == []
     assert store.redis.pttl(store.keys.run("r")) > 0
     assert_lawful(store)
 
 
-def test_a_resume_that_completed_a_run_is_answered_the_same_when_it_is_sent_again(store: Store) -> None:
+def test_a_resume_that_completed_a_run_is_answered_the_same_when_it_is_sent_again(
+    store: Store,
+) -> None:
     new_run(store)
     pause_end(store, claim(store))
     seen = hash_of(store)
@@ -117,6 +140,8 @@ def test_a_run_that_paused_at_its_last_cycle_ends_unfinished_or_is_given_more(st
         new_run(store, run_id)
         assert pause_end(store, claim(store, run_id), "Controller") == ("ok", "interrupted")
         assert resume(store, run_id=run_id, **options) == [word]
-        assert ("unfinished" in hash_of(store, run_id), "answer" in hash_of(store, run_id)) == (word == "completed",) * 2
+        assert ("unfinished" in hash_of(store, run_id), "answer" in hash_of(store, run_id)) == (
+            word == "completed",
+        ) * 2
         assert "ending" not in hash_of(store, run_id) and "i_id" not in hash_of(store, run_id)
         assert_lawful(store, run_id)

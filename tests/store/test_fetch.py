@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from perdure.worker.store import Claim, ClaimRefused, PrefetchRequest, Store
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -33,7 +34,6 @@ from tests.support.runs import (
     take,
     try_claim,
 )
-from worker.store import Fetch, Granted, Refused, Store
 
 #: What a worker asks for that plays the flow ``ring``, controllers first.
 OWNER, CLAIM = "w1", "w1.fetched"
@@ -41,10 +41,20 @@ OWNER, CLAIM = "w1", "w1.fetched"
 
 def fetching(store: Store, claim_id: str = CLAIM, known: tuple[str, ...] = ("ring",)) -> Fetches:
     """The store with the worker's wish."""
-    return Fetches(store, Fetch((store.keys.queue("controller"), store.keys.queue("executor")), claim_id, OWNER, LEASE, known, "1"))
+    return Fetches(
+        store,
+        PrefetchRequest(
+            (store.keys.queue("controller"), store.keys.queue("executor")),
+            claim_id,
+            OWNER,
+            LEASE,
+            known,
+            "1",
+        ),
+    )
 
 
-def claimed(fetches: Fetches) -> Granted:
+def claimed(fetches: Fetches) -> Claim:
     """The claim that came with the last commit."""
     assert fetches.fetched is not None and fetches.fetched.claim is not None, fetches.fetched
     return fetches.fetched.claim
@@ -60,8 +70,16 @@ def test_a_lone_run_s_commit_brings_its_own_next_round(store: Store) -> None:
     fetches = fetching(store)
     assert commit_next(fetches, claim(store)) == ("ok", "continued")
     granted = claimed(fetches)
-    assert (granted.fields["id"], granted.fields["step"], granted.claim, granted.newest) == ("r", "1", CLAIM, ["turn"])
-    assert fetches.fetched is not None and (fetches.fetched.list, fetches.fetched.text) == (store.keys.queue("executor"), named("r", 0, 1))
+    assert (granted.fields["id"], granted.fields["step"], granted.id, granted.newest) == (
+        "r",
+        "1",
+        CLAIM,
+        ["turn"],
+    )
+    assert fetches.fetched is not None and (fetches.fetched.list, fetches.fetched.text) == (
+        store.keys.queue("executor"),
+        named("r", 0, 1),
+    )
     assert messages(store) == messages(store, "executor") == []
     assert_lawful(store)
 
@@ -76,7 +94,10 @@ def test_what_is_fetched_is_leased_as_a_claim_leases_it(store: Store) -> None:
     commit_end(fetches, claim(store, "z"))
     by_fetch = claimed(fetches)
     own = ("id", "nonce", "token", "claim_id", "message", "number", "first_number")
-    alike = [{name: text for name, text in granted.fields.items() if name not in own} for granted in (by_claim, by_fetch)]
+    alike = [
+        {name: text for name, text in granted.fields.items() if name not in own}
+        for granted in (by_claim, by_fetch)
+    ]
     assert alike[0] == alike[1] and "lease_until" in alike[0]
     assert by_fetch.fields == hash_of(store, "y")
     assert due(store, "x") == due(store, "y") == START + LEASE
@@ -94,14 +115,25 @@ def test_the_oldest_message_is_fetched_before_the_run_s_own(store: Store) -> Non
     assert messages(store) == [named("r", 0, 1)] and phase(store) == "queued"
     assert (due(store, "r"), due(store, "b")) == (START + GRACE, START + LEASE)
     controller = store.keys.queue("controller")
-    assert store.redis.hmget(store.keys.queues, "token", f"{controller}:pushed", f"{controller}:cursor") == ["2", "3", "2"]
+    assert store.redis.hmget(
+        store.keys.queues, "token", f"{controller}:pushed", f"{controller}:cursor"
+    ) == ["2", "3", "2"]
 
 
 def test_the_lists_are_asked_in_the_order_given(store: Store) -> None:
     new_run(store, "a")
     waiting_run(store, "b")
     new_run(store, "c", fetchable=True, role="executor")
-    turned = Fetches(store, Fetch((store.keys.queue("executor"), store.keys.queue("controller")), CLAIM, OWNER, LEASE, ("ring",)))
+    turned = Fetches(
+        store,
+        PrefetchRequest(
+            (store.keys.queue("executor"), store.keys.queue("controller")),
+            CLAIM,
+            OWNER,
+            LEASE,
+            ("ring",),
+        ),
+    )
     commit_end(turned, claim(store, "a"))
     assert claimed(turned).fields["id"] == "c"
 
@@ -114,7 +146,9 @@ def test_nothing_to_fetch_is_no_fault(store: Store) -> None:
 
 
 @pytest.mark.parametrize("outcome", [commit_end, commit_next, pause_next, fail_round])
-def test_whatever_the_round_came_to_the_next_message_is_fetched(store: Store, outcome: Callable[..., tuple[str, str]]) -> None:
+def test_whatever_the_round_came_to_the_next_message_is_fetched(
+    store: Store, outcome: Callable[..., tuple[str, str]]
+) -> None:
     waiting_run(store)
     new_run(store)
     fetches = fetching(store)
@@ -166,13 +200,13 @@ def of_a_newer_worker(store: Store) -> None:
 
 
 def claimed_already(store: Store) -> None:
-    assert isinstance(try_claim(store, "b"), Granted)
+    assert isinstance(try_claim(store, "b"), Claim)
 
 
 def ended_already(store: Store) -> None:
     """An ended run keeps its last message: that alone must not make it a round again."""
     granted = try_claim(store, "b")
-    assert isinstance(granted, Granted)
+    assert isinstance(granted, Claim)
     commit_end(store, granted)
 
 
@@ -217,25 +251,43 @@ REASONS = [
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_what_cannot_be_claimed_is_handed_over_unclaimed_and_unchanged(store: Store, reason: Callable[[Store], None]) -> None:
+def test_what_cannot_be_claimed_is_handed_over_unclaimed_and_unchanged(
+    store: Store, reason: Callable[[Store], None]
+) -> None:
     """Its own delivery asks for the claim, and is told why not."""
     new_run(store)
     mine = claim(store)
     waiting_run(store)
     reason(store)
     (text,) = messages(store)
-    mine_alone = {store.keys.run("r"), store.keys.events("r"), store.keys.due, store.keys.queues, store.keys.queue("controller")}
-    before = {key: held for key, held in everything(store).items() if key not in mine_alone and "index:" not in key}
+    mine_alone = {
+        store.keys.run("r"),
+        store.keys.events("r"),
+        store.keys.due,
+        store.keys.queues,
+        store.keys.queue("controller"),
+    }
+    before = {
+        key: held
+        for key, held in everything(store).items()
+        if key not in mine_alone and "index:" not in key
+    }
     fetches = fetching(store)
     assert commit_end(fetches, mine) == ("ok", "completed")
     assert fetches.fetched is not None
-    assert (fetches.fetched.list, fetches.fetched.text, fetches.fetched.claim) == (store.keys.queue("controller"), text, None)
+    assert (fetches.fetched.list, fetches.fetched.text, fetches.fetched.claim) == (
+        store.keys.queue("controller"),
+        text,
+        None,
+    )
     after = {key: held for key, held in everything(store).items() if key in before}
     assert after == before and messages(store) == []
 
 
 @pytest.mark.parametrize("outcome", [commit_next, commit_end])
-def test_a_commit_sent_again_brings_the_same_claim(store: Store, outcome: Callable[..., tuple[str, str]]) -> None:
+def test_a_commit_sent_again_brings_the_same_claim(
+    store: Store, outcome: Callable[..., tuple[str, str]]
+) -> None:
     for run_id in ("b", "c"):
         waiting_run(store, run_id)
     new_run(store)
@@ -255,7 +307,9 @@ def test_a_commit_sent_again_brings_the_run_s_own_next_round_again(store: Store)
     assert claimed(again) == claimed(first)
 
 
-def test_a_commit_sent_again_pops_no_second_message_where_the_first_was_not_claimed(store: Store) -> None:
+def test_a_commit_sent_again_pops_no_second_message_where_the_first_was_not_claimed(
+    store: Store,
+) -> None:
     new_run(store)
     mine = claim(store)
     store.redis.lpush(store.keys.queue("controller"), "second", "first")
@@ -275,7 +329,7 @@ def test_a_claim_that_was_taken_away_meanwhile_is_not_brought_again(store: Store
     fetches = fetching(store)
     commit_end(fetches, mine)
     sweep_after(store, LEASE)
-    assert isinstance(try_claim(store, "b", claim="another's"), Granted)
+    assert isinstance(try_claim(store, "b", claim="another's"), Claim)
     assert commit_end(fetches, mine) == ("ok", "completed")
     assert fetches.fetched is None
 
@@ -333,7 +387,7 @@ def test_a_fetched_round_can_be_given_back(store: Store) -> None:
     assert commit(store, claimed(fetches), "give_back") == ("ok", "queued")
     assert messages(store) == [named("b", 0, 0)]
     assert hash_of(store, "b").get("losses", "0") == "0"
-    assert isinstance(try_claim(store, "b"), Granted)
+    assert isinstance(try_claim(store, "b"), Claim)
 
 
 def test_the_message_of_an_answered_run_is_fetched(store: Store) -> None:
@@ -357,5 +411,12 @@ def test_in_a_silence_what_was_fetched_is_spared_like_any_lease(store: Store) ->
 def test_without_a_wish_nothing_is_fetched(store: Store) -> None:
     waiting_run(store)
     new_run(store)
-    assert store.commit_and_fetch("r", epoch=0, step=0, token=claim(store).token, kind="end", fields={"answer": "1"})[2] is None
-    assert messages(store) == [named("b", 0, 0)] and not isinstance(try_claim(store, "b"), Refused)
+    assert (
+        store.commit_and_fetch(
+            "r", epoch=0, step=0, token=claim(store).token, kind="end", fields={"answer": "1"}
+        )[2]
+        is None
+    )
+    assert messages(store) == [named("b", 0, 0)] and not isinstance(
+        try_claim(store, "b"), ClaimRefused
+    )

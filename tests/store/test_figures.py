@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from perdure.worker.engine.round_stats import RoundStats
+from perdure.worker.store import Store
 from tests.support.roles import locked_server
-from worker.figures import RoundFigures
-from worker.store import Store
 
 
 def written(store: Store) -> dict[tuple[str, ...], str]:
@@ -20,7 +20,7 @@ def written(store: Store) -> dict[tuple[str, ...], str]:
 
 
 def test_rounds_are_added_up_and_written_once(store: Store) -> None:
-    figures = RoundFigures()
+    figures = RoundStats()
     for took in (10, 11, 4_000_000):
         figures.round("ring", "Controller", "continued", took)
     figures.waited("controller", 7)
@@ -41,7 +41,7 @@ def test_rounds_are_added_up_and_written_once(store: Store) -> None:
 
 
 def test_figures_are_kept_while_the_server_is_away(store: Store, tmp_path: Path) -> None:
-    figures = RoundFigures()
+    figures = RoundStats()
     figures.waited("controller", 7)
     away = Store(f"unix://{tmp_path}/nobody", timeout=0.2, resends=0)
     figures.flush(away)
@@ -53,27 +53,34 @@ def test_figures_are_kept_while_the_server_is_away(store: Store, tmp_path: Path)
 
 def test_a_damaged_figure_stays_as_it_is_and_the_others_are_written(store: Store) -> None:
     store.redis.hset(store.keys.metrics, json.dumps(["waited_ms", "controller"]), "x")
-    figures = RoundFigures()
+    figures = RoundStats()
     figures.waited("controller", 7)
     figures.flush(store)
-    assert written(store) == {("waited_ms", "controller"): "x", ("waited", "controller", "0.01"): "1"}
+    assert written(store) == {
+        ("waited_ms", "controller"): "x",
+        ("waited", "controller", "0.01"): "1",
+    }
 
 
-def test_a_worker_whose_rights_are_older_than_the_figures_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_worker_whose_rights_are_older_than_the_figures_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with locked_server("valkey") as locked:
         with locked.login("operator") as operator:
             operator.execute_command("ACL", "SETUSER", "worker", "clearselectors")
         store = Store(locked.url("worker"))
-        figures = RoundFigures()
+        figures = RoundStats()
         for _ in range(2):
             figures.waited("controller", 7)
             figures.flush(store)
         store.close()
-    assert [record.message.startswith("figures of rounds are lost") for record in caplog.records] == [True]
+    assert [
+        record.message.startswith("figures of rounds are lost") for record in caplog.records
+    ] == [True]
 
 
 def test_a_child_does_not_write_what_its_parent_has_added_up(store: Store) -> None:
-    figures = RoundFigures()
+    figures = RoundStats()
     figures.waited("controller", 7)
     figures._pid = os.getppid()  # as after a fork
     figures.flush(store)

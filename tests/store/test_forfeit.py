@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.worker.store import Claim, ClaimRefused, Store
 from tests.support.runs import (
     LEASE,
     advance,
@@ -28,16 +29,15 @@ from tests.support.runs import (
     sweep_after,
     try_claim,
 )
-from worker.store import Granted, Refused, Store
 
 CHILD = "host:71"
 
 
 def forfeit(store: Store, process: str = CHILD, epoch: int = 0, step: int = 0) -> list[str]:
-    return store.forfeit("r", epoch=epoch, step=step, process=process)
+    return store.release_dead_lease("r", epoch=epoch, step=step, process=process)
 
 
-def played(store: Store, process: str = CHILD) -> Granted:
+def played(store: Store, process: str = CHILD) -> Claim:
     """A round in flight in a process."""
     new_run(store)
     advance(store, 0)
@@ -52,7 +52,9 @@ def test_a_forfeited_lease_is_freed_by_the_next_sweep_and_counted_as_a_loss(stor
     assert phase(store) == "leased", "the sweep alone takes leases away"
     assert_lawful(store)
     assert sweep(store) == [("r", "freed")]
-    assert hash_of(store)["losses"] == "1" and [entry["losses"] for entry in events(store, kind="lost")] == ["1"]
+    assert hash_of(store)["losses"] == "1" and [
+        entry["losses"] for entry in events(store, kind="lost")
+    ] == ["1"]
     assert claim(store).attempt == 2
     assert_lawful(store)
 
@@ -88,12 +90,16 @@ def test_the_death_of_another_process_frees_nothing(store: Store, process: str) 
 
 
 @pytest.mark.parametrize(("epoch", "step"), [(0, 1), (1, 1), (1, 0), (0, 0)])
-def test_a_message_of_another_epoch_or_step_frees_nothing(store: Store, epoch: int, step: int) -> None:
+def test_a_message_of_another_epoch_or_step_frees_nothing(
+    store: Store, epoch: int, step: int
+) -> None:
     """The process died after its commit, or with a message from before; the round that it holds by now is another one."""
     commit_next(store, played(store))
     claim(store, claim=f"{CHILD}.1")
     before = everything(store)
-    assert forfeit(store, epoch=epoch, step=step) == (["ok"] if (epoch, step) == (0, 1) else ["not_held"])
+    assert forfeit(store, epoch=epoch, step=step) == (
+        ["ok"] if (epoch, step) == (0, 1) else ["not_held"]
+    )
     assert (everything(store) == before) == ((epoch, step) != (0, 1))
 
 
@@ -153,7 +159,7 @@ def test_a_duplicate_is_refused_until_the_sweep_has_counted_the_loss(store: Stor
     played(store)
     forfeit(store)
     refused = try_claim(store)
-    assert isinstance(refused, Refused) and refused.word == "leased"
+    assert isinstance(refused, ClaimRefused) and refused.word == "leased"
 
 
 def test_a_graceful_stop_holds_when_its_worker_dies(store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.worker.store import Claim, ClaimRefused, Store
 from tests.support.runs import (
     GRACE,
     assert_lawful,
@@ -25,7 +26,6 @@ from tests.support.runs import (
     take,
     try_claim,
 )
-from worker.store import Granted, Refused, Store
 
 ABLE = "able"
 
@@ -46,27 +46,35 @@ def refuse(store: Store) -> None:
     """A worker takes the run's message, and does not play its flow."""
     take(store)
     answer = try_claim(store, known=("other",))
-    assert isinstance(answer, Refused) and answer.word == "unknown" and phase(store) == "waiting"
+    assert (
+        isinstance(answer, ClaimRefused) and answer.word == "unknown" and phase(store) == "waiting"
+    )
 
 
 def hand_on(store: Store, name: str, run_id: str = "r") -> str:
-    return store.hand_on(run_id, queue=name, to=ABLE, by="w1")[0]
+    return store.redirect_round(run_id, queue=name, to=ABLE, by="w1")[0]
 
 
 def there(store: Store, name: str) -> list[str]:
     return list(reversed(store.redis.lrange(name, 0, -1)))
 
 
-def test_a_refused_message_is_handed_on_and_its_run_is_queued_at_once(store: Store, apart: str) -> None:
+def test_a_refused_message_is_handed_on_and_its_run_is_queued_at_once(
+    store: Store, apart: str
+) -> None:
     new_run(store)
     refuse(store)
     assert hand_on(store, apart) == "ok"
     assert there(store, apart) == [message("r", 0, 0)] and messages(store) == []
-    assert (phase(store), due(store), hash_of(store)["unknown"]) == ("queued", clock(store) + GRACE, "0")
+    assert (phase(store), due(store), hash_of(store)["unknown"]) == (
+        "queued",
+        clock(store) + GRACE,
+        "0",
+    )
     [told] = events(store, kind="handed_on")
     assert (told["to"], told["by"]) == (ABLE, "w1")
     assert_lawful(store)
-    assert isinstance(try_claim(store), Granted)
+    assert isinstance(try_claim(store), Claim)
 
 
 def test_made_twice_it_is_handed_on_once(store: Store, apart: str) -> None:
@@ -76,7 +84,9 @@ def test_made_twice_it_is_handed_on_once(store: Store, apart: str) -> None:
     assert len(there(store, apart)) == 1 and len(events(store, kind="handed_on")) == 1
 
 
-def test_a_run_that_does_not_wait_for_a_worker_with_its_flow_is_left_alone(store: Store, apart: str) -> None:
+def test_a_run_that_does_not_wait_for_a_worker_with_its_flow_is_left_alone(
+    store: Store, apart: str
+) -> None:
     new_run(store)
     assert hand_on(store, apart) == "other" and hand_on(store, apart, "nobody") == "missing"
     granted = claim(store)
@@ -113,7 +123,9 @@ def test_lost_there_it_is_sent_to_all_again(store: Store, apart: str) -> None:
     assert messages(store) == [message("r", 0, 0)] and "handed_to" not in hash_of(store)
 
 
-def test_where_no_worker_of_the_list_lives_it_goes_back_to_the_queue_of_all(store: Store, apart: str) -> None:
+def test_where_no_worker_of_the_list_lives_it_goes_back_to_the_queue_of_all(
+    store: Store, apart: str
+) -> None:
     new_run(store)
     refuse(store)
     hand_on(store, apart)
@@ -149,7 +161,9 @@ def test_a_round_that_is_given_back_goes_to_all(store: Store, apart: str) -> Non
 
 
 @pytest.mark.parametrize("told", ["0 0 elsewhere", "0 0", "x", "9 9 {list}"])
-def test_what_is_damaged_of_it_is_as_if_it_were_not_there(store: Store, apart: str, told: str) -> None:
+def test_what_is_damaged_of_it_is_as_if_it_were_not_there(
+    store: Store, apart: str, told: str
+) -> None:
     new_run(store)
     store.redis.hset(store.keys.run("r"), "handed_to", told.format(list=apart))
     assert sweep_after(store, GRACE) == [("r", "in_line")] and phase(store) == "queued"

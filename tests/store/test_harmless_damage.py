@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perdure.worker.store import Claim, ClaimRefused, Store
 from tests.support.runs import (
     LEASE,
     advance,
@@ -14,6 +15,7 @@ from tests.support.runs import (
     commit_end,
     commit_next,
     due,
+    events,
     everything,
     fail_round,
     hash_of,
@@ -24,7 +26,6 @@ from tests.support.runs import (
     sweep,
     try_claim,
 )
-from worker.store import Granted, Refused, Store
 
 
 def damage(store: Store, field: str, text: str | None) -> None:
@@ -40,7 +41,7 @@ def copied(store: Store) -> None:
     store.redis.copy(store.keys.run("other"), store.keys.run("r"), replace=True)
 
 
-CALLS: dict[str, Callable[[Store, Granted], Any]] = {
+CALLS: dict[str, Callable[[Store, Claim], Any]] = {
     "claim": lambda store, _: [try_claim(store, epoch=0, step=0).word],  # type: ignore[union-attr]
     "commit": commit_next,
     "end": commit_end,
@@ -48,13 +49,17 @@ CALLS: dict[str, Callable[[Store, Granted], Any]] = {
     "stop": lambda store, _: stop(store, "now"),
     "resume": lambda store, _: store.resume("r", op="o", epoch=0, step=0, message="m", after="a"),
     "retry": lambda store, _: store.retry("r", op="o", epoch=0, step=0, message="m", after="a"),
-    "quarantine": lambda store, _: store.quarantine("r", epoch="0", step="0", message="r/0/0", error="e"),
+    "quarantine": lambda store, _: store.quarantine(
+        "r", epoch="0", step="0", message="r/0/0", error="e"
+    ),
 }
 
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("how", [lambda store: damage(store, "id", "other"), copied])
-def test_a_run_with_the_id_of_another_is_damaged_and_leaves_the_other_alone(store: Store, how: Callable[[Store], None], call: str) -> None:
+def test_a_run_with_the_id_of_another_is_damaged_and_leaves_the_other_alone(
+    store: Store, how: Callable[[Store], None], call: str
+) -> None:
     new_run(store, "other")
     claim(store, "other", claim="c")
     new_run(store)
@@ -81,7 +86,7 @@ def test_a_token_from_nowhere_takes_no_other_runs_room(store: Store) -> None:
     new_run(store)
     damage(store, "token", "9" * 15)
     before = everything(store)
-    assert try_claim(store) == Refused("damaged", "token")
+    assert try_claim(store) == ClaimRefused("damaged", "token")
     assert everything(store) == before
     new_run(store, "other")
     assert int(claim(store, "other").token) < 100
@@ -100,7 +105,9 @@ def test_a_lost_counter_of_tokens_costs_no_run_its_claim(store: Store, counter: 
 
 
 @pytest.mark.parametrize("content", ["digest other", "", "x"])
-def test_an_end_sets_no_expiry_on_an_idempotency_key_that_is_anothers(store: Store, content: str) -> None:
+def test_an_end_sets_no_expiry_on_an_idempotency_key_that_is_anothers(
+    store: Store, content: str
+) -> None:
     new_run(store, idempotency_key="k", content="c")
     store.redis.set(store.keys.idempotency("k"), content)
     commit_end(store, claim(store))
@@ -118,7 +125,9 @@ def test_a_retry_makes_its_own_idempotency_key_last_and_no_others(store: Store) 
 
 @pytest.mark.parametrize("field", ["lease_until", "lease_granted"])
 @pytest.mark.parametrize("call", ["claim", "commit", "stop"])
-def test_a_lease_without_its_end_is_damaged_and_nothing_is_written(store: Store, call: str, field: str) -> None:
+def test_a_lease_without_its_end_is_damaged_and_nothing_is_written(
+    store: Store, call: str, field: str
+) -> None:
     new_run(store)
     granted = claim(store)
     damage(store, field, None)
@@ -127,12 +136,14 @@ def test_a_lease_without_its_end_is_damaged_and_nothing_is_written(store: Store,
     assert everything(store) == before
 
 
-@pytest.mark.parametrize("field", ["updated_at", "queued_at", "created_at", "beat_at", "not_before", "stop_asked_at"])
+@pytest.mark.parametrize(
+    "field", ["updated_at", "queued_at", "created_at", "beat_at", "not_before", "stop_asked_at"]
+)
 @pytest.mark.parametrize("text", ["253402300800000", "x", "-1"])
 def test_a_time_that_nobody_can_read_is_damaged(store: Store, field: str, text: str) -> None:
     new_run(store)
     damage(store, field, text)
-    assert try_claim(store) == Refused("damaged", field)
+    assert try_claim(store) == ClaimRefused("damaged", field)
 
 
 def test_a_queue_that_is_none_is_named(store: Store) -> None:
@@ -147,3 +158,21 @@ def test_a_run_whose_history_was_removed_goes_on(store: Store) -> None:
     granted = claim(store)
     store.redis.delete(store.keys.events("r"))
     assert commit_next(store, granted) == ("ok", "continued")
+
+
+def test_a_stop_that_lost_its_details_still_stops(store: Store) -> None:
+    new_run(store)
+    claim(store)
+    stop(store)
+    for field in ("stop_mode", "stop_by", "stop_reason", "stop_asked_at"):
+        damage(store, field, None)
+    advance(store, LEASE)
+    assert sweep(store) == [("r", "stopped")]
+    [event] = events(store, kind="stopped")
+    assert (event["mode"], event["by"], event["reason"], event["asked_at"]) == ("", "", "", "")
+
+
+def test_a_lease_that_is_no_number_is_damaged(store: Store) -> None:
+    new_run(store)
+    damage(store, "lease", "long")
+    assert try_claim(store) == ClaimRefused("damaged", "lease")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.worker.store import Store
 from tests.support.runs import (
     LEASE,
     START,
@@ -22,15 +23,20 @@ from tests.support.runs import (
     sweep,
     sweep_after,
 )
-from worker.store import Store
 
 
 def test_a_beat_moves_lease_and_due_time_of_all_rounds_of_the_process(store: Store) -> None:
-    leases = [(new_run(store, run_id), claim(store, run_id).token, "") for run_id in ("a", "b", "c")]
+    leases = [
+        (new_run(store, run_id), claim(store, run_id).token, "") for run_id in ("a", "b", "c")
+    ]
     later(store, 1_000)
     assert store.extend(leases) == ["ok", "ok", "ok"]
     for run_id in ("a", "b", "c"):
-        assert due(store, run_id) == START + 1_000 + LEASE == int(hash_of(store, run_id)["lease_until"])
+        assert (
+            due(store, run_id)
+            == START + 1_000 + LEASE
+            == int(hash_of(store, run_id)["lease_until"])
+        )
         assert_lawful(store, run_id)
 
 
@@ -117,7 +123,9 @@ def test_a_lease_is_not_extended_past_the_rounds_own_deadline(store: Store) -> N
     assert due(store) == START + 9_000 + LEASE
     store.now = START + 11_000
     store.extend([("r", token, "")])
-    assert due(store) == START + 10_000 + LEASE, "its limit, and one lease in which it may still commit"
+    assert due(store) == START + 10_000 + LEASE, (
+        "its limit, and one lease in which it may still commit"
+    )
 
 
 def test_a_round_that_ignores_its_limit_is_a_failure_and_no_loss_of_a_worker(store: Store) -> None:
@@ -129,10 +137,16 @@ def test_a_round_that_ignores_its_limit_is_a_failure_and_no_loss_of_a_worker(sto
         store.extend([("r", token, "")])
         freed = sweep(store)
     assert freed == [("r", "overran")] and clock(store) == START + 10_000 + LEASE
-    assert (hash_of(store)["failures"], hash_of(store).get("losses"), phase(store)) == ("1", "0", "waiting")
+    assert (hash_of(store)["failures"], hash_of(store).get("losses"), phase(store)) == (
+        "1",
+        "0",
+        "waiting",
+    )
 
 
-def test_a_limit_that_only_the_worker_knew_binds_the_lease_from_the_next_beat_on(store: Store) -> None:
+def test_a_limit_that_only_the_worker_knew_binds_the_lease_from_the_next_beat_on(
+    store: Store,
+) -> None:
     new_run(store)
     token = claim(store).token
     advance(store, 1_000)
@@ -149,7 +163,9 @@ def test_a_lease_is_not_extended_past_the_deadline_of_the_run(store: Store) -> N
     token = claim(store).token
     store.now = START + 11_000
     store.extend([("r", token, "")])
-    assert due(store) == START + 10_000 + LEASE, "the deadline, and one lease in which the round may still commit"
+    assert due(store) == START + 10_000 + LEASE, (
+        "the deadline, and one lease in which the round may still commit"
+    )
 
 
 def test_a_limit_that_only_the_worker_knew_ends_with_its_round(store: Store) -> None:
@@ -172,7 +188,10 @@ def test_a_limit_that_only_the_worker_knew_ends_with_its_attempt(store: Store) -
 
 
 def test_a_run_of_a_wrong_type_costs_its_neighbours_nothing(store: Store) -> None:
-    leases = [(new_run(store, run_id), claim(store, run_id).token, "") for run_id in ("before", "broken", "behind")]
+    leases = [
+        (new_run(store, run_id), claim(store, run_id).token, "")
+        for run_id in ("before", "broken", "behind")
+    ]
     store.redis.delete(store.keys.run("broken"))
     store.redis.set(store.keys.run("broken"), "not what it was")
     later(store, 1_000)
@@ -189,13 +208,17 @@ def test_progress_travels_with_the_beat(store: Store) -> None:
 
 
 def test_one_runs_answer_does_not_depend_on_its_neighbours(store: Store) -> None:
-    leases = [(new_run(store, run_id), claim(store, run_id).token, "") for run_id in ("a", "b", "c")]
+    leases = [
+        (new_run(store, run_id), claim(store, run_id).token, "") for run_id in ("a", "b", "c")
+    ]
     stop(store, "graceful", run_id="a")
     stop(store, "now", run_id="b")
     assert store.extend(leases) == ["stop", "lost", "ok"]
 
 
-def test_a_beat_after_the_clock_was_set_back_brings_the_lease_back_to_the_clock(store: Store) -> None:
+def test_a_beat_after_the_clock_was_set_back_brings_the_lease_back_to_the_clock(
+    store: Store,
+) -> None:
     """clock an hour back > the lease ends in an hour > the worker beats, and dies > orphan for an hour."""
     new_run(store)
     token = claim(store).token

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from perdure.worker.store import Claim, Store
 from tests.support.runs import (
     LEASE,
     advance,
@@ -27,21 +28,27 @@ from tests.support.runs import (
     stop,
     sweep_after,
 )
-from worker.store import Granted, Store
 
 KEY = "r:0:command"
 #: The fields of an intent.
 WRITTEN = {"intent", "intent_token", "intent_at", "intent_by"}
 
 
-def intend(store: Store, granted: Granted, key: str = KEY) -> str:
+def intend(store: Store, granted: Claim, key: str = KEY) -> str:
     """Ask for leave to begin the command of this key."""
     fields = granted.fields
     epoch, step = int(fields["epoch"]), int(fields["step"])
-    return store.intend(fields["id"], epoch=epoch, step=step, token=granted.token, claim=granted.claim or None, key=key)
+    return store.intend(
+        fields["id"],
+        epoch=epoch,
+        step=step,
+        token=granted.token,
+        claim=granted.id or None,
+        key=key,
+    )
 
 
-def begun(store: Store) -> Granted:
+def begun(store: Store) -> Claim:
     """A run whose worker is about to carry out a command."""
     new_run(store)
     granted = claim(store)
@@ -49,59 +56,72 @@ def begun(store: Store) -> Granted:
     return granted
 
 
-def lost(store: Store, granted: Granted) -> None:
+def lost(store: Store, granted: Claim) -> None:
     sweep_after(store, LEASE)
 
 
-def lost_twice(store: Store, granted: Granted) -> None:
+def lost_twice(store: Store, granted: Claim) -> None:
     sweep_after(store, LEASE)
     claim(store)
     assert sweep_after(store, LEASE) == [("r", "delayed")]
     sweep_after(store, LEASE)
 
 
-def failed(store: Store, granted: Granted) -> None:
+def failed(store: Store, granted: Claim) -> None:
     fail_round(store, granted)
     sweep_after(store, 1_000)
 
 
-def given_back(store: Store, granted: Granted) -> None:
+def given_back(store: Store, granted: Claim) -> None:
     commit(store, granted, "give_back")
 
 
-def asked(store: Store, granted: Granted) -> None:
+def asked(store: Store, granted: Claim) -> None:
     pause_here(store, granted)
     resume(store, answer='"yes"')
 
 
-def stopped_gracefully(store: Store, granted: Granted) -> None:
+def stopped_gracefully(store: Store, granted: Claim) -> None:
     stop(store)
     commit(store, granted, "give_back")
     resume(store)
 
 
-def stopped_now(store: Store, granted: Granted) -> None:
+def stopped_now(store: Store, granted: Claim) -> None:
     stop(store, "now")
     resume(store)
     sweep_after(store, LEASE)
 
 
-def ended_and_retried(store: Store, granted: Granted) -> None:
+def ended_and_retried(store: Store, granted: Claim) -> None:
     fail_round(store, granted, fatal=1)
     retry(store)
 
 
-ENDS = (lost, lost_twice, failed, given_back, asked, stopped_gracefully, stopped_now, ended_and_retried)
+ENDS = (
+    lost,
+    lost_twice,
+    failed,
+    given_back,
+    asked,
+    stopped_gracefully,
+    stopped_now,
+    ended_and_retried,
+)
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_whatever_ends_an_attempt_the_next_one_finds_its_intent(store: Store, end: Callable[[Store, Granted], None]) -> None:
+def test_whatever_ends_an_attempt_the_next_one_finds_its_intent(
+    store: Store, end: Callable[[Store, Claim], None]
+) -> None:
     end(store, begun(store))
     assert claim(store).fields["intent"] == KEY
 
 
 @pytest.mark.parametrize("done", [commit_next, commit_end, pause_next])
-def test_a_round_that_is_done_leaves_no_intent(store: Store, done: Callable[[Store, Granted], tuple[str, str]]) -> None:
+def test_a_round_that_is_done_leaves_no_intent(
+    store: Store, done: Callable[[Store, Claim], tuple[str, str]]
+) -> None:
     assert done(store, begun(store))[0] == "ok"
     assert not WRITTEN & set(hash_of(store))
 
@@ -165,7 +185,10 @@ def test_another_epoch_or_step_may_begin_nothing(store: Store, epoch: int, step:
     new_run(store)
     granted = claim(store)
     before = everything(store)
-    assert store.intend("r", epoch=epoch, step=step, token=granted.token, claim=granted.claim, key=KEY) == "fenced"
+    assert (
+        store.intend("r", epoch=epoch, step=step, token=granted.token, claim=granted.id, key=KEY)
+        == "fenced"
+    )
     assert everything(store) == before
 
 
@@ -173,7 +196,10 @@ def test_a_token_granted_twice_lets_only_the_claim_begin_that_holds_the_lease(st
     """A failover forgot the first claim, and granted its token once more."""
     new_run(store)
     granted = claim(store)
-    assert store.intend("r", epoch=0, step=0, token=granted.token, claim="a claim forgotten", key=KEY) == "fenced"
+    assert (
+        store.intend("r", epoch=0, step=0, token=granted.token, claim="a claim forgotten", key=KEY)
+        == "fenced"
+    )
     assert "intent" not in hash_of(store)
 
 
@@ -190,7 +216,9 @@ def test_after_stop_now_nobody_may_begin(store: Store) -> None:
     stop(store, "now")
     before = everything(store)
     assert intend(store, granted) == "fenced"
-    assert everything(store) == before, "and the hold stays: the worker has not said yet that it is done"
+    assert everything(store) == before, (
+        "and the hold stays: the worker has not said yet that it is done"
+    )
 
 
 def test_an_intent_for_no_run_is_missing(store: Store) -> None:
@@ -239,7 +267,7 @@ def test_what_was_taken_back_can_be_intended_again(store: Store) -> None:
     assert claim(store).fields["intent"] == KEY
 
 
-def taken_back(store: Store, granted: Granted, kind: str) -> None:
+def taken_back(store: Store, granted: Claim, kind: str) -> None:
     fields = {"intent": "", "spent": '{"requests":1}'}
     named = {"error": "busy", "delay": 1_000, "max_failures": 3} if kind == "failed" else {}
     if kind == "pause_here":

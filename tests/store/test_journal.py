@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from flows.errors import FatalError, RoundStopped, UnstorableValue
+from perdure.flows.errors import FatalError, RoundStopped, UnstorableValue
+from perdure.worker.engine.journal import StoreJournal
+from perdure.worker.errors import DamagedRun
+from perdure.worker.store import Store, StoreUnavailable
 from tests.support.runs import LEASE, claim, commit, commit_next, hash_of, new_run, sweep_after
-from worker.errors import DamagedRun
-from worker.journal import StoreJournal
-from worker.store import Store, StoreUnavailable
 
 FIRST, SECOND = "r:0:aaaa", "r:0:bbbb"
 
@@ -32,7 +32,9 @@ def first(store: Store) -> StoreJournal:
     return journal(store)
 
 
-def test_a_command_is_in_doubt_for_the_next_attempt_and_not_for_its_own(store: Store, first: StoreJournal) -> None:
+def test_a_command_is_in_doubt_for_the_next_attempt_and_not_for_its_own(
+    store: Store, first: StoreJournal
+) -> None:
     assert first.in_doubt(FIRST) is None
     first.intend(FIRST)
     assert first.in_doubt(FIRST) is None
@@ -41,7 +43,9 @@ def test_a_command_is_in_doubt_for_the_next_attempt_and_not_for_its_own(store: S
 
 
 @pytest.mark.parametrize("args", ['{"text":"\u2028 \u2029 \x85 \\u001e"}', "{}"])
-def test_what_stands_behind_the_key_is_kept_with_it(store: Store, first: StoreJournal, args: str) -> None:
+def test_what_stands_behind_the_key_is_kept_with_it(
+    store: Store, first: StoreJournal, args: str
+) -> None:
     first.intend(f"{FIRST} {args}")
     first.intend(SECOND)
     lost(store)
@@ -50,7 +54,9 @@ def test_what_stands_behind_the_key_is_kept_with_it(store: Store, first: StoreJo
     assert not second.is_behind
 
 
-def test_an_attempt_takes_back_its_own_and_leaves_what_stood_before(store: Store, first: StoreJournal) -> None:
+def test_an_attempt_takes_back_its_own_and_leaves_what_stood_before(
+    store: Store, first: StoreJournal
+) -> None:
     first.intend(FIRST)
     lost(store)
     granted = claim(store)
@@ -85,7 +91,9 @@ class Deaf(Store):
 
 
 @pytest.mark.parametrize("earlier", [False, True])
-def test_an_intent_whose_answer_is_lost_begins_nothing_and_is_taken_back(store: Store, earlier: bool) -> None:
+def test_an_intent_whose_answer_is_lost_begins_nothing_and_is_taken_back(
+    store: Store, earlier: bool
+) -> None:
     new_run(store)
     if earlier:
         journal(store).intend(FIRST)
@@ -97,16 +105,25 @@ def test_an_intent_whose_answer_is_lost_begins_nothing_and_is_taken_back(store: 
     deaf.close()
     assert "intent" in hash_of(store) and round_of.is_behind is not earlier
     commit(store, granted, "give_back", fields={"intent": round_of.text})
-    assert journal(store).in_doubt(FIRST) == (FIRST if earlier else None), "what an attempt before may have done is in doubt still"
+    assert journal(store).in_doubt(FIRST) == (FIRST if earlier else None), (
+        "what an attempt before may have done is in doubt still"
+    )
 
 
-def test_a_round_that_was_lost_begins_nothing_and_its_error_says_which(store: Store, first: StoreJournal) -> None:
+def test_a_round_that_was_lost_begins_nothing_and_its_error_says_which(
+    store: Store, first: StoreJournal
+) -> None:
     lost(store)
-    with pytest.raises(RoundStopped, match=r"run r, step 0: the command of key r:0:aaaa was not begun: the server answered fenced"):
+    with pytest.raises(
+        RoundStopped,
+        match=r"run r, step 0: the command of key r:0:aaaa was not begun: the server answered fenced",
+    ):
         first.intend(FIRST)
 
 
-def test_a_result_is_told_to_every_attempt_and_the_first_stands(store: Store, first: StoreJournal) -> None:
+def test_a_result_is_told_to_every_attempt_and_the_first_stands(
+    store: Store, first: StoreJournal
+) -> None:
     assert first.record("charge", '"one"') == '"one"' == first.recorded["charge"]
     lost(store)
     second = journal(store)
@@ -120,16 +137,25 @@ def test_a_result_of_a_step_that_is_over_is_refused_and_its_error_says_which(sto
     granted = claim(store)
     late = StoreJournal(store, granted, 1_000)
     commit_next(store, granted)
-    with pytest.raises(RoundStopped, match="run r, step 0: the result 'charge' was not recorded: the server answered stale"):
+    with pytest.raises(
+        RoundStopped,
+        match="run r, step 0: the result 'charge' was not recorded: the server answered stale",
+    ):
         late.record("charge", "1")
 
 
 def test_a_result_is_bounded_in_size_and_in_number(store: Store, first: StoreJournal) -> None:
-    with pytest.raises(UnstorableValue, match="run r, step 0: the result recorded as 'large' takes 1001 bytes; at most 1000"):
+    with pytest.raises(
+        UnstorableValue,
+        match="run r, step 0: the result recorded as 'large' takes 1001 bytes; at most 1000",
+    ):
         first.record("large", "x" * 1_001)
     for number in range(64):
         first.record(f"n{number}", "x" * (1_000 if number == 0 else 1))
-    with pytest.raises(FatalError, match="run r, step 0: 'more' is not recorded, for the step has recorded 64 results"):
+    with pytest.raises(
+        FatalError,
+        match="run r, step 0: 'more' is not recorded, for the step has recorded 64 results",
+    ):
         first.record("more", "1")
 
 
@@ -140,7 +166,9 @@ def test_a_damaged_run_is_named(store: Store, first: StoreJournal) -> None:
             call()
 
 
-def bent(field: str, change: Callable[[str], str | None]) -> Callable[[dict[str, str]], tuple[str, str | None]]:
+def bent(
+    field: str, change: Callable[[str], str | None]
+) -> Callable[[dict[str, str]], tuple[str, str | None]]:
     return lambda fields: (field, change(fields[field]))
 
 
@@ -159,7 +187,9 @@ def bent(field: str, change: Callable[[str], str | None]) -> Callable[[dict[str,
         lambda fields: ("o:other", fields["o:charge"]),
     ],
 )
-def test_what_is_not_as_it_was_written_down_quarantines_the_run(store: Store, first: StoreJournal, damage: Any) -> None:
+def test_what_is_not_as_it_was_written_down_quarantines_the_run(
+    store: Store, first: StoreJournal, damage: Any
+) -> None:
     """Else a command would be repeated silently, or one step be told what another did."""
     first.intend(FIRST)
     first.record("charge", "1")
@@ -169,5 +199,7 @@ def test_what_is_not_as_it_was_written_down_quarantines_the_run(store: Store, fi
     else:
         store.redis.hset(store.keys.run("r"), field, text)
     lost(store)
-    with pytest.raises(DamagedRun, match=r"run r, step 0: .*(quarantined|not those that were listed)"):
+    with pytest.raises(
+        DamagedRun, match=r"run r, step 0: .*(quarantined|not those that were listed)"
+    ):
         journal(store)

@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.runs import GRACE, claim, commit_end, due, due_in, events, messages, new_run, sweep, sweep_after, take
-from worker.store import Store
+from perdure.worker.store import Store
+from tests.support.runs import (
+    GRACE,
+    claim,
+    commit_end,
+    due,
+    due_in,
+    events,
+    messages,
+    new_run,
+    sweep,
+    sweep_after,
+    take,
+)
 
 WAITED = 60_000
 
@@ -39,14 +51,18 @@ def test_a_run_that_its_line_has_passed_is_found_within_two_graces(store: Store,
     assert messages(store) == [f"{lost}/0/0"]
 
 
-def test_a_run_at_the_tail_of_a_line_that_has_run_out_is_found_within_two_graces(store: Store, lost: str) -> None:
+def test_a_run_at_the_tail_of_a_line_that_has_run_out_is_found_within_two_graces(
+    store: Store, lost: str
+) -> None:
     claim(store, "first")
     lose_the_message_of(store, "last")
     assert sorted(sweep(store)) == [("last", "marked"), (lost, "marked")]
     assert sorted(sweep_after(store, GRACE)) == [("last", "resent"), (lost, "resent")]
 
 
-def test_a_run_that_left_its_line_in_good_order_is_not_looked_at_for_it(store: Store, lost: str) -> None:
+def test_a_run_that_left_its_line_in_good_order_is_not_looked_at_for_it(
+    store: Store, lost: str
+) -> None:
     for run_id in ("first", "last"):
         claim(store, run_id)
     take(store)
@@ -86,17 +102,24 @@ def test_a_run_that_is_gone_leaves_its_line(store: Store, lost: str) -> None:
     assert sweep(store) == [] and line(store) == []
 
 
-def test_the_longest_line_that_has_been_passed_is_left_in_a_few_sweeps(store: Store, lost: str) -> None:
+def test_the_longest_line_that_has_been_passed_is_left_in_a_few_sweeps(
+    store: Store, lost: str
+) -> None:
     """Nobody shall wait for it: one sweep takes some, the next ones the rest."""
     claim(store, "first")
     claim(store, "last")
-    store.redis.zadd(store.keys.line(store.keys.queue("controller")), {f"gone{place:04}": 1 for place in range(2400)})
+    store.redis.zadd(
+        store.keys.line(store.keys.queue("controller")),
+        {f"gone{place:04}": 1 for place in range(2400)},
+    )
     assert sweep(store) == [] and 0 < len(line(store)) < 2400
     looked = [word for _ in range(3) for word in sweep(store)]
     assert line(store) == [] and looked == [(lost, "marked")]
 
 
-def test_a_message_pushed_again_is_looked_for_every_grace_and_never_doubled(store: Store, lost: str) -> None:
+def test_a_message_pushed_again_is_looked_for_every_grace_and_never_doubled(
+    store: Store, lost: str
+) -> None:
     """It stands at the consuming end, where its number says nothing; nobody takes it for a long time."""
     for run_id in ("first", "last"):
         commit_end(store, claim(store, run_id))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from perdure import Client, InvalidInput
+from perdure.worker.client.listing import MOST_OF_ONE
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store
 from tests.support.runs import claim, commit_end, fail_round, submit
-from worker import Client, InvalidInput
-from worker.client.tally import MOST_OF_ONE
-from worker.settings import Settings
-from worker.store import Store
 
 
 @pytest.fixture
@@ -39,7 +39,9 @@ def paged(client: Client, limit: int, look: int | None = None) -> list[str]:
             return found
 
 
-def test_a_run_that_failed_last_is_listed_before_completed_ones_that_are_older(client: Client, store: Store) -> None:
+def test_a_run_that_failed_last_is_listed_before_completed_ones_that_are_older(
+    client: Client, store: Store
+) -> None:
     for number in range(12):
         ended(store, f"done{number}")
     ended(store, "bad", errored=True)
@@ -68,7 +70,9 @@ def test_pages_over_all_statuses_hold_each_run_once_in_the_order_of_one_large_pa
     assert paged(client, limit, look) == whole
 
 
-def test_the_next_page_goes_on_where_the_last_one_ended_when_its_last_run_has_moved(client: Client, store: Store) -> None:
+def test_the_next_page_goes_on_where_the_last_one_ended_when_its_last_run_has_moved(
+    client: Client, store: Store
+) -> None:
     for number in range(6):
         submit(store, f"r{number}")
     page = client.runs(limit=2)
@@ -83,13 +87,22 @@ def test_runs_are_counted_by_status_and_one_submitters_apart(client: Client, sto
     claim(store, "running")
     ended(store, "bad", errored=True)
     client.submit("countdown", "x", submitted_by="ann")
-    counts = {"queued": 2, "running": 1, "interrupted": 0, "stopped": 0, "completed": 0, "errored": 1}
+    counts = {
+        "queued": 2,
+        "running": 1,
+        "interrupted": 0,
+        "stopped": 0,
+        "completed": 0,
+        "errored": 1,
+    }
     assert client.status_counts() == counts
     assert client.status_counts("ann") == {**dict.fromkeys(counts, 0), "queued": 1}
     assert MOST_OF_ONE <= 1000
 
 
-def test_a_cursor_of_one_status_does_not_continue_a_page_of_all(client: Client, store: Store) -> None:
+def test_a_cursor_of_one_status_does_not_continue_a_page_of_all(
+    client: Client, store: Store
+) -> None:
     for number in range(3):
         submit(store, f"r{number}")
     with pytest.raises(InvalidInput, match="same status"):

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from perdure.worker.store import Store, StoreUnavailable
+from perdure.worker.store.tables import DeadLetters
 from tests.support.runs import START, new_run
 from tests.support.servers import CrashableServer, server, until
-from worker.store import Store, StoreUnavailable
-from worker.store.letters import DeadLetters
 
 
 @pytest.fixture(scope="module")
@@ -21,14 +21,17 @@ def refusing() -> Iterator[CrashableServer]:
         store = Store(running.url)
         store.redis.config_set("save", "3600 1")
         store.redis.bgsave()
-        until(lambda: store.redis.info("persistence")["rdb_last_bgsave_status"] == "err", "a snapshot that fails")
+        until(
+            lambda: store.redis.info("persistence")["rdb_last_bgsave_status"] == "err",
+            "a snapshot that fails",
+        )
         yield running
         store.redis.config_set("save", "")  # else it would try once more before it ends
         store.close()
 
 
 def put_aside(store: Store) -> None:
-    letters = DeadLetters(store.url, "holdfast")
+    letters = DeadLetters(store.url, "perdure")
     try:
         letters.put_aside("q", "text", "why")
     finally:
@@ -45,7 +48,9 @@ def put_aside(store: Store) -> None:
         pytest.param(lambda store: store.pauses.add("flow", None, None), id="pause"),
     ],
 )
-def test_a_server_without_a_disk_is_unavailable(refusing: CrashableServer, write: Callable[[Store], object]) -> None:
+def test_a_server_without_a_disk_is_unavailable(
+    refusing: CrashableServer, write: Callable[[Store], object]
+) -> None:
     store = Store(refusing.url)
     with pytest.raises(StoreUnavailable, match="refuses for now: MISCONF"):
         write(store)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from perdure.worker.store import Claim, Store
 from tests.store.test_intent import ENDS
 from tests.support.runs import (
     LEASE,
@@ -25,16 +26,19 @@ from tests.support.runs import (
     submit,
     sweep_after,
 )
-from worker.store import Granted, Store
 
 
-def record(store: Store, granted: Granted, name: str = "charge", value: str = '"done"') -> tuple[str, str]:
+def record(
+    store: Store, granted: Claim, name: str = "charge", value: str = '"done"'
+) -> tuple[str, str]:
     """Record a result as the round that was granted."""
     fields = granted.fields
-    return store.record_once(fields["id"], nonce=fields["nonce"], step=int(fields["step"]), name=name, value=value)
+    return store.record_result(
+        fields["id"], nonce=fields["nonce"], step=int(fields["step"]), name=name, value=value
+    )
 
 
-def recorded(store: Store) -> Granted:
+def recorded(store: Store) -> Claim:
     """A run with a round that has recorded a result."""
     new_run(store)
     granted = claim(store)
@@ -47,7 +51,9 @@ def results(fields: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_whatever_ends_an_attempt_the_next_one_finds_its_result(store: Store, end: Callable[[Store, Granted], None]) -> None:
+def test_whatever_ends_an_attempt_the_next_one_finds_its_result(
+    store: Store, end: Callable[[Store, Claim], None]
+) -> None:
     end(store, recorded(store))
     assert results(claim(store).fields) == {"o:charge": '"done"', "once": "charge"}
 
@@ -85,7 +91,9 @@ def test_of_two_workers_in_a_step_the_first_to_record_is_believed_by_both(store:
 
 
 @pytest.mark.parametrize("end", ["stopped now", "errored", "stopped gracefully and lost"])
-def test_what_was_done_is_recorded_also_where_the_run_has_been_ended(store: Store, end: str) -> None:
+def test_what_was_done_is_recorded_also_where_the_run_has_been_ended(
+    store: Store, end: str
+) -> None:
     """It may be resumed or retried, in this very step."""
     new_run(store)
     granted = claim(store)
@@ -97,11 +105,17 @@ def test_what_was_done_is_recorded_also_where_the_run_has_been_ended(store: Stor
     expiry = store.redis.pexpiretime(store.keys.run("r"))
     assert phase(store) == ("errored" if end == "errored" else "stopped")
     assert record(store, granted) == ("ok", '"done"')
-    assert store.redis.pexpiretime(store.keys.run("r")) == expiry == (START + LEASE + RETENTION if end == "errored" else -1)
+    assert (
+        store.redis.pexpiretime(store.keys.run("r"))
+        == expiry
+        == (START + LEASE + RETENTION if end == "errored" else -1)
+    )
 
 
 @pytest.mark.parametrize("done", [commit_next, commit_end, pause_next])
-def test_a_round_that_is_done_leaves_no_results_and_takes_none(store: Store, done: Callable[[Store, Granted], tuple[str, str]]) -> None:
+def test_a_round_that_is_done_leaves_no_results_and_takes_none(
+    store: Store, done: Callable[[Store, Claim], tuple[str, str]]
+) -> None:
     granted = recorded(store)
     record(store, granted, "second", "2")
     assert done(store, granted)[0] == "ok"
@@ -138,7 +152,9 @@ def test_a_step_records_64_results_and_says_when_it_is_full(store: Store) -> Non
     assert {record(store, granted, name, name)[0] for name in names} == {"ok"}
     before = everything(store)
     assert record(store, granted, "one more") == ("full", "")
-    assert record(store, granted, names[7], "another") == ("ok", names[7]), "what is there is still told"
+    assert record(store, granted, names[7], "another") == ("ok", names[7]), (
+        "what is there is still told"
+    )
     assert everything(store) == before
     commit_next(store, granted)
     assert results(hash_of(store)) == {}
@@ -149,7 +165,9 @@ def test_a_result_is_kept_byte_for_byte(store: Store) -> None:
     new_run(store)
     granted = claim(store)
     value = '{"a":[],"b":1e400,"c":"\u20ac\\n\\u0000","d":12345678901234567890} '
-    assert record(store, granted, "odd", value) == ("ok", value) == record(store, granted, "odd", "{}")
+    assert (
+        record(store, granted, "odd", value) == ("ok", value) == record(store, granted, "odd", "{}")
+    )
     fail_round(store, granted)
     sweep_after(store, 1_000)
     assert claim(store).fields["o:odd"] == value

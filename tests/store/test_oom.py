@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from perdure.worker.store import Claim, Store, StoreUnavailable
+from perdure.worker.store.scripts import TRANSITIONS, source
 from tests.support.runs import (
     LEASE,
     START,
@@ -27,8 +29,6 @@ from tests.support.runs import (
     try_claim,
 )  # fmt: skip
 from tests.support.servers import available_binaries, server
-from worker.store import Granted, Store, StoreUnavailable
-from worker.store.scripts import TRANSITIONS, source
 
 RUNS = (
     "beats",
@@ -65,7 +65,9 @@ def fill(store: Store) -> None:
     store.redis.config_set("maxmemory", int(info["used_memory"]) // 2)
 
 
-def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(store: Store) -> None:
+def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
+    store: Store,
+) -> None:
     """A heartbeat refused > every lease lapses."""
     sweep(store)
     granted = {}
@@ -84,7 +86,9 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     with pytest.raises(StoreUnavailable):
         submit(store, "new")
     assert store.fields("new") is None
-    assert store.extend([(run_id, granted[run_id].token, '{"done":1}') for run_id in ("beats", "stops")]) == ["ok", "ok"]
+    assert store.extend(
+        [(run_id, granted[run_id].token, '{"done":1}') for run_id in ("beats", "stops")]
+    ) == ["ok", "ok"]
     assert commit_next(store, granted["goes on"]) == ("ok", "continued")
     assert commit_end(store, granted["ends"]) == ("ok", "completed")
     assert stop(store, run_id="stops")[0] == "asked"
@@ -95,15 +99,36 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     assert retry(store, run_id="is retried") == ["queued"]
     assert resume(store, run_id="is resumed") == ["queued"]
     assert store.delete("is deleted") == ["ok"]
-    assert isinstance(try_claim(store, "waits"), Granted)
-    assert store.intend("sets out", epoch=0, step=0, token=granted["sets out"].token, claim=None, key="sets out:0:k") == "ok"
+    assert isinstance(try_claim(store, "waits"), Claim)
+    assert (
+        store.intend(
+            "sets out",
+            epoch=0,
+            step=0,
+            token=granted["sets out"].token,
+            claim=None,
+            key="sets out:0:k",
+        )
+        == "ok"
+    )
     nonce = granted["sets out"].fields["nonce"]
-    assert store.record_once("sets out", nonce=nonce, step=0, name="charge", value="1") == ("ok", "1")
-    assert store.keep_trace("sets out", nonce=nonce, trace="t") == ("ok", "t")
-    assert store.ask_provider("enter", "p", "sets out:0:1", lease=30_000, longest=5_000) == ("go", 0)
-    assert store.ask_provider("refused", "p", "sets out:0:1", first=1_000, longest=60_000) == ("wait", 1_000)
+    assert store.record_result("sets out", nonce=nonce, step=0, name="charge", value="1") == (
+        "ok",
+        "1",
+    )
+    assert store.set_trace("sets out", nonce=nonce, trace="t") == ("ok", "t")
+    assert store.ask_provider("enter", "p", "sets out:0:1", lease=30_000, longest=5_000) == (
+        "go",
+        0,
+    )
+    assert store.ask_provider("refused", "p", "sets out:0:1", first=1_000, longest=60_000) == (
+        "wait",
+        1_000,
+    )
     assert commit_next(store, granted["sets out"]) == ("ok", "continued")
-    assert store.forfeit("is forfeited", epoch=0, step=0, process="host:is forfeited") == ["ok"]
+    assert store.release_dead_lease(
+        "is forfeited", epoch=0, step=0, process="host:is forfeited"
+    ) == ["ok"]
     later(store, 1_000)
     assert store.extend([("beats", granted["beats"].token, "")]) == ["ok"]
     sweep(store)

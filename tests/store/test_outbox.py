@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from perdure.worker.store import Store
+from perdure.worker.store.transitions import SweepReply
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -19,6 +21,7 @@ from tests.support.runs import (
     events,
     fail_round,
     hash_of,
+    message,
     messages,
     new_run,
     pause_next,
@@ -26,10 +29,9 @@ from tests.support.runs import (
     resume,
     retry,
     stop,
+    try_claim,
 )
 from tests.support.servers import CrashableServer
-from worker.store import Store
-from worker.store.store import Swept
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def lengths(store: Store, count: int) -> dict[str, int]:
     return dict.fromkeys(store.keys.queue_names, count)
 
 
-def swept(store: Store, length: int | None = 0, after: int = 0) -> Swept:
+def swept(store: Store, length: int | None = 0, after: int = 0) -> SweepReply:
     """One sweep, told how many messages wait at the broker (None: it does not answer)."""
     advance(store, after)
     told = {} if length is None else lengths(store, length)
@@ -65,6 +67,17 @@ def test_no_transition_touches_a_list(store: Store) -> None:
     assert [messages(store, role) for role in ("controller", "executor")] == [[], []]
 
 
+def test_a_message_that_is_redirected_is_published_by_the_caller(store: Store) -> None:
+    new_run(store)
+    try_claim(store, known=("other",))
+    apart = store.keys.queue_of_set("controller", "a")
+    assert store.redirect_round("r", queue=apart, to="able", by="w1") == (
+        "ok",
+        [(apart, message("r", 0, 0))],
+    )
+    assert phase(store) == "queued" and store.redis.llen(apart) == 0
+
+
 def test_a_queued_run_is_due_a_grace_ahead(store: Store) -> None:
     """So that the sweep publishes where whoever queued it died before it did."""
     new_run(store)
@@ -75,8 +88,10 @@ def test_a_queued_run_is_due_a_grace_ahead(store: Store) -> None:
 
 def test_what_was_never_published_is_marked_then_handed_over(store: Store) -> None:
     new_run(store)
-    assert swept(store, after=GRACE) == Swept([("r", "marked")], [])
-    assert swept(store, after=GRACE) == Swept([("r", "resent")], [(store.keys.queue("controller"), "r/0/0")])
+    assert swept(store, after=GRACE) == SweepReply([("r", "marked")], [])
+    assert swept(store, after=GRACE) == SweepReply(
+        [("r", "resent")], [(store.keys.queue("controller"), "r/0/0")]
+    )
 
 
 def test_what_a_sweep_queues_is_handed_over(store: Store) -> None:
@@ -90,7 +105,9 @@ def test_what_a_sweep_queues_is_handed_over(store: Store) -> None:
     found = swept(store, after=LEASE)
     assert sorted(found.report) == [("asks", "answered"), ("dies", "freed"), ("fails", "woken")]
     assert sorted(message for _, message in found.handed) == ["asks/1/1", "dies/0/0", "fails/0/0"]
-    assert {queue for queue, message in found.handed if message == "asks/1/1"} == {store.keys.queue("executor")}
+    assert {queue for queue, message in found.handed if message == "asks/1/1"} == {
+        store.keys.queue("executor")
+    }
 
 
 def test_each_push_takes_a_number_of_its_own(store: Store) -> None:
@@ -101,7 +118,9 @@ def test_each_push_takes_a_number_of_its_own(store: Store) -> None:
     swept(store, after=GRACE, length=1)
     new_run(store, "last")
     assert ("lost", "resent") in swept(store, after=GRACE, length=1).report
-    assert [hash_of(store, run_id)["number"] for run_id in ("last", "lost")] == ["3", "4"], "1 and 2 were lost's and next's"
+    assert [hash_of(store, run_id)["number"] for run_id in ("last", "lost")] == ["3", "4"], (
+        "1 and 2 were lost's and next's"
+    )
     for _ in range(5):
         assert ("lost", "in_line") in swept(store, after=due_in(store, "lost"), length=2).report
     claim(store, "last")
@@ -124,21 +143,29 @@ def test_while_messages_wait_at_the_broker_a_run_beyond_the_cursor_is_in_line(st
     new_run(store)
     assert swept(store, after=GRACE, length=1).report == [("r", "in_line")]
     assert swept(store, after=60_000, length=1).report == [("r", "in_line")]
-    assert swept(store, after=0, length=0).report == [("r", "marked")], "nothing waits there any more: looked at at once"
+    assert swept(store, after=0, length=0).report == [("r", "marked")], (
+        "nothing waits there any more: looked at at once"
+    )
 
 
 def test_a_broker_that_does_not_answer_makes_no_message_lost(store: Store) -> None:
     new_run(store)
     for _ in range(10):
-        assert swept(store, after=GRACE, length=None) == Swept([("r", "in_line")], [])
-    assert (due(store), hash_of(store).get("looked"), hash_of(store)["grace"]) == (store.now + GRACE, None, str(GRACE))
+        assert swept(store, after=GRACE, length=None) == SweepReply([("r", "in_line")], [])
+    assert (due(store), hash_of(store).get("looked"), hash_of(store)["grace"]) == (
+        store.now + GRACE,
+        None,
+        str(GRACE),
+    )
 
 
 def test_a_broker_that_does_not_answer_keeps_no_lease_from_being_freed(store: Store) -> None:
     new_run(store)
     claim(store)
     found = swept(store, after=LEASE, length=None)
-    assert found.report == [("r", "freed")] and found.handed == [(store.keys.queue("controller"), "r/0/0")]
+    assert found.report == [("r", "freed")] and found.handed == [
+        (store.keys.queue("controller"), "r/0/0")
+    ]
 
 
 def test_the_first_message_of_a_run_that_was_sent_twice_takes_no_line_along(store: Store) -> None:
@@ -152,4 +179,8 @@ def test_the_first_message_of_a_run_that_was_sent_twice_takes_no_line_along(stor
     claim(store, "twice")
     for _ in range(3):
         swept(store, after=GRACE, length=6)
-    assert [run_id for run_id in behind if hash_of(store, run_id).get("looked") == "1" or events(store, run_id, "resent")] == []
+    assert [
+        run_id
+        for run_id in behind
+        if hash_of(store, run_id).get("looked") == "1" or events(store, run_id, "resent")
+    ] == []

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from perdure.worker.store import Claim, ClaimRefused, Store
+from perdure.worker.store.tables import BATCH
+from perdure.worker.store.transitions import PAUSED_LOOK
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -23,9 +26,6 @@ from tests.support.runs import (
     take,
     try_claim,
 )
-from worker.store import Granted, Refused, Store
-from worker.store.pauses import BATCH
-from worker.store.store import PAUSED_LOOK
 
 
 def held(store: Store, run_id: str = "r") -> None:
@@ -33,14 +33,19 @@ def held(store: Store, run_id: str = "r") -> None:
     new_run(store, run_id)
     store.pauses.add("ring")
     take(store)
-    assert try_claim(store, run_id) == Refused("paused", "ring")
+    assert try_claim(store, run_id) == ClaimRefused("paused", "ring")
 
 
 def test_a_run_of_a_paused_flow_waits_without_lease_or_attempt(store: Store) -> None:
     held(store)
     fields = hash_of(store)
     assert (fields["phase"], fields["waiting_for"]) == ("waiting", "paused")
-    assert (fields["token"], fields["attempt"], fields["epoch"], fields["step"]) == ("0", "0", "0", "0")
+    assert (fields["token"], fields["attempt"], fields["epoch"], fields["step"]) == (
+        "0",
+        "0",
+        "0",
+        "0",
+    )
     assert "owner" not in fields and "claim_id" not in fields
     assert due(store) == START + PAUSED_LOOK
     assert_lawful(store)
@@ -50,14 +55,14 @@ def test_a_run_of_another_flow_is_not_held(store: Store) -> None:
     store.pauses.add("string")
     store.pauses.add("rin")
     new_run(store)
-    assert isinstance(try_claim(store), Granted)
+    assert isinstance(try_claim(store), Claim)
 
 
 def test_a_paused_flow_that_this_worker_does_not_know_is_paused_all_the_same(store: Store) -> None:
     """Otherwise its runs would be offered to worker after worker."""
     new_run(store)
     store.pauses.add("ring")
-    assert try_claim(store, known=()) == Refused("paused", "ring")
+    assert try_claim(store, known=()) == ClaimRefused("paused", "ring")
 
 
 def test_the_round_in_flight_finishes_and_the_next_is_held(store: Store) -> None:
@@ -66,7 +71,7 @@ def test_the_round_in_flight_finishes_and_the_next_is_held(store: Store) -> None
     store.pauses.add("ring")
     assert store.extend([("r", granted.token, "")]) == ["ok"]
     assert commit_next(store, granted) == ("ok", "continued")
-    assert try_claim(store) == Refused("paused", "ring")
+    assert try_claim(store) == ClaimRefused("paused", "ring")
     assert hash_of(store)["step"] == "1"
     assert_lawful(store)
 
@@ -77,14 +82,14 @@ def test_a_claim_granted_before_the_pause_is_repeated_after_it(store: Store) -> 
     first = try_claim(store, claim="delivery-1")
     store.pauses.add("ring")
     again = try_claim(store, claim="delivery-1")
-    assert isinstance(first, Granted) and isinstance(again, Granted) and again.token == first.token
+    assert isinstance(first, Claim) and isinstance(again, Claim) and again.token == first.token
 
 
 def test_a_duplicate_does_not_walk_through_a_pause(store: Store) -> None:
     held(store)
     store.redis.delete(store.keys.paused)
     before = everything(store)
-    assert try_claim(store) == Refused("early", "waiting")
+    assert try_claim(store) == ClaimRefused("early", "waiting")
     assert everything(store) == before
 
 
@@ -128,9 +133,28 @@ def test_unpausing_moves_no_run_that_waits_for_something_else(store: Store) -> N
 def test_a_run_of_another_paused_flow_is_not_offered(store: Store) -> None:
     new_run(store, fields={"flow": "string"})
     store.pauses.add("string")
-    assert try_claim(store, known=("string",)) == Refused("paused", "string")
+    assert try_claim(store, known=("string",)) == ClaimRefused("paused", "string")
     before = everything(store)
-    assert store._call("offer_again", [store.keys.due, store.keys.run("r")], {"flow": "ring"}) == ["other"]
+    assert store._call(
+        "requeue_paused", [store.keys.due, store.keys.run("r")], {"flow": "ring"}
+    ) == ["other"]
+    assert everything(store) == before
+
+
+def test_a_run_that_lost_its_id_is_not_offered(store: Store) -> None:
+    held(store)
+    store.redis.hdel(store.keys.run("r"), "id")
+    before = everything(store)
+    reply = store._call("requeue_paused", [store.keys.due, store.keys.run("r")], {"flow": "ring"})
+    assert reply == ["other"] and everything(store) == before
+
+
+def test_a_copy_of_a_held_run_is_not_offered(store: Store) -> None:
+    held(store)
+    store.redis.copy(store.keys.run("r"), store.keys.run("copy"))
+    before = everything(store)
+    keys = [store.keys.due, store.keys.run("copy")]
+    assert store._call("requeue_paused", keys, {"flow": "ring"}) == ["other"]
     assert everything(store) == before
 
 
@@ -182,14 +206,17 @@ def test_a_run_resumed_under_a_pause_is_held_at_its_claim(store: Store) -> None:
     held(store)
     stop(store)
     assert resume(store) == ["queued"]
-    assert try_claim(store) == Refused("paused", "ring")
+    assert try_claim(store) == ClaimRefused("paused", "ring")
 
 
 def test_a_stop_asked_beats_the_pause(store: Store) -> None:
     new_run(store)
     store.pauses.add("ring")
-    store.redis.hset(store.keys.run("r"), mapping={"stop_current_execution": "stop_requested", "stop_mode": "graceful"})
-    assert try_claim(store) == Refused("stopped")
+    store.redis.hset(
+        store.keys.run("r"),
+        mapping={"stop_current_execution": "stop_requested", "stop_mode": "graceful"},
+    )
+    assert try_claim(store) == ClaimRefused("stopped")
 
 
 def test_the_deadline_of_a_held_run_still_ends_it(store: Store) -> None:
@@ -205,7 +232,7 @@ def test_a_lost_worker_under_a_pause_gives_its_round_to_nobody(store: Store) -> 
     claim(store)
     store.pauses.add("ring")
     assert sweep_after(store, LEASE) == [("r", "freed")]
-    assert try_claim(store, owner="w2") == Refused("paused", "ring")
+    assert try_claim(store, owner="w2") == ClaimRefused("paused", "ring")
     store.pauses.remove("ring")
     sweep_after(store, 0)
     assert claim(store).attempt == 2
@@ -223,5 +250,5 @@ def test_a_damaged_key_of_pauses_is_answered_before_any_write(store: Store) -> N
     new_run(store)
     store.redis.set(store.keys.paused, "x")
     before = everything(store)
-    assert try_claim(store) == Refused("damaged", store.keys.paused)
+    assert try_claim(store) == ClaimRefused("damaged", store.keys.paused)
     assert everything(store) == before

@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from flows import RetryableError, RoundContext
+from perdure import RetryableError, RoundContext
+from perdure.worker.engine.provider_waits import ProviderWaits
+from perdure.worker.store import Store
 from tests.support.runs import advance, claim, fail_round, hash_of, messages, new_run, parts, sweep
-from worker.providers import StoreProviders
-from worker.store import Store
 
 
 def ask(store: Store, what: str, holder: str = "a", **named: int) -> tuple[str, int]:
-    times = {"enter": {"lease": 30_000, "longest": 5_000}, "refused": {"first": 1_000, "longest": 60_000}}.get(what, {})
+    times = {
+        "enter": {"lease": 30_000, "longest": 5_000},
+        "refused": {"first": 1_000, "longest": 60_000},
+    }.get(what, {})
     return store.ask_provider(what, "p", holder, **{**times, **named})
 
 
@@ -23,14 +26,22 @@ def test_a_provider_that_refused_nobody_is_open(store: Store) -> None:
     assert store.redis.hkeys(store.keys.queues) == []
 
 
-def test_one_round_probes_and_the_others_wait_until_its_probe_has_been_answered(store: Store) -> None:
+def test_one_round_probes_and_the_others_wait_until_its_probe_has_been_answered(
+    store: Store,
+) -> None:
     assert ask(store, "refused") == ("wait", 1_000)
-    assert ask(store, "refused", "b") == ("wait", 1_000), "a refusal of a request that was under way moves nothing"
+    assert ask(store, "refused", "b") == ("wait", 1_000), (
+        "a refusal of a request that was under way moves nothing"
+    )
     assert ask(store, "enter", "b") == ("wait", 1_000)
     advance(store, 1_000)
-    assert [ask(store, "enter", "b") for _ in range(2)] == [("probe", 0)] * 2, "asked again after a lost reply"
+    assert [ask(store, "enter", "b") for _ in range(2)] == [("probe", 0)] * 2, (
+        "asked again after a lost reply"
+    )
     assert ask(store, "enter", "a") == ("wait", 5_000)
-    assert ask(store, "answered", "a") == ("ok", 0) and ask(store, "enter", "c")[0] == "wait", "only the probe opens it"
+    assert ask(store, "answered", "a") == ("ok", 0) and ask(store, "enter", "c")[0] == "wait", (
+        "only the probe opens it"
+    )
     assert ask(store, "answered", "b") == ("ok", 0)
     assert ask(store, "enter", "a") == ("go", 0)
 
@@ -89,15 +100,19 @@ class Provider:
             raise RetryableError("answers 429", counts=False)
 
 
-@pytest.mark.parametrize(("seconds", "most"), [(10, 120), pytest.param(600, 200, marks=pytest.mark.slow)])
-def test_an_outage_ends_no_run_and_a_hundred_runs_make_few_requests(store: Store, seconds: int, most: int) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "most"), [(10, 120), pytest.param(600, 200, marks=pytest.mark.slow)]
+)
+def test_an_outage_ends_no_run_and_a_hundred_runs_make_few_requests(
+    store: Store, seconds: int, most: int
+) -> None:
     """The clock is advanced from one due time to the next; the rounds of four processes ask as a model's controller does."""
     runs = [f"r{number}" for number in range(100)]
     for run_id in runs:
         new_run(store, run_id)
     outage = (store.now or 0) + seconds * 1000
     provider = Provider(store, outage)
-    processes = [StoreProviders(store, random.Random(number)) for number in range(4)]
+    processes = [ProviderWaits(store, random.Random(number)) for number in range(4)]
     done: set[str] = set()
     for _ in range(100_000):
         for text in [text for role in ("controller", "executor") for text in messages(store, role)]:
@@ -114,7 +129,9 @@ def test_an_outage_ends_no_run_and_a_hundred_runs_make_few_requests(store: Store
                 asks.answered("p", context)
             except RetryableError as error:
                 wait = round(1000 * (error.retry_after or 0))
-                assert fail_round(store, granted, uncounted=1, delay=wait, within=86_400_000, max_failures=1) == ("ok", "waiting")
+                assert fail_round(
+                    store, granted, uncounted=1, delay=wait, within=86_400_000, max_failures=1
+                ) == ("ok", "waiting")
             else:
                 fail_round(store, granted, fatal=1)
                 done.add(run_id)
@@ -123,7 +140,9 @@ def test_an_outage_ends_no_run_and_a_hundred_runs_make_few_requests(store: Store
         ((_, coming),) = store.redis.zrange(store.keys.due, 0, 0, withscores=True)
         advance(store, max(500, int(coming) - (store.now or 0)))
         sweep(store, batch=200)
-    assert len(done) == 100 and all(hash_of(store, run_id)["failures"] == "1" for run_id in done), "the end is the only failure"
+    assert len(done) == 100 and all(hash_of(store, run_id)["failures"] == "1" for run_id in done), (
+        "the end is the only failure"
+    )
     in_outage = [at for at in provider.requests if at < outage]
     print(f"{len(in_outage)} requests in {seconds} s of outage")
     assert len(in_outage) < most and len(provider.requests) - len(in_outage) == 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.worker.store import Store
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -18,7 +19,6 @@ from tests.support.runs import (
     sweep_after,
     take,
 )
-from worker.store import Store
 
 
 def test_each_first_push_takes_the_lists_next_number_and_the_end_of_the_line(store: Store) -> None:
@@ -89,7 +89,10 @@ def test_commit_and_the_message_for_the_next_step_are_one_effect(store: Store) -
     commit_next(store, granted)
     commit_next(store, granted)
     assert messages(store, "executor") == ["r/0/1"]
-    assert store.commit("r", epoch=0, step=0, token="9", kind="next", message="forged") == ("fenced", "")
+    assert store.commit("r", epoch=0, step=0, token="9", kind="next", message="forged") == (
+        "fenced",
+        "",
+    )
     assert messages(store, "executor") == ["r/0/1"]
 
 
@@ -97,7 +100,10 @@ def test_the_hash_names_task_and_queue_so_that_anybody_can_resume(store: Store) 
     new_run(store)
     commit_next(store, claim(store))
     fields = hash_of(store)
-    assert (fields["task"], fields["queue"]) == ("holdfast.executor_round", store.keys.queue("executor"))
+    assert (fields["task"], fields["queue"]) == (
+        "perdure.executor_round",
+        store.keys.queue("executor"),
+    )
 
 
 def test_the_step_after_an_answer_joins_the_end_of_the_line(store: Store) -> None:

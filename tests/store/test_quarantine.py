@@ -9,6 +9,12 @@ from typing import Any
 
 import pytest
 
+from perdure import Settings
+from perdure.worker.app import make_app
+from perdure.worker.domain.record import SCHEMA
+from perdure.worker.engine.sweeper import Sweeper
+from perdure.worker.messaging.publisher import SameServerPublisher
+from perdure.worker.store import Claim, Store
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -31,12 +37,6 @@ from tests.support.runs import (
     take,
     try_claim,
 )
-from worker import Settings
-from worker.app import make_app
-from worker.dispatch import Fused
-from worker.record import SCHEMA
-from worker.store import Granted, Store
-from worker.sweep import Sweeper
 
 Damage = Callable[[str], str]
 
@@ -89,21 +89,25 @@ def test_a_retry_takes_it_up_with_a_sound_message(store: Store) -> None:
     new_run(store)
     quarantine(store)
     assert retry(store)[0] == "queued"
-    assert "quarantined" not in hash_of(store) and isinstance(try_claim(store), Granted)
+    assert "quarantined" not in hash_of(store) and isinstance(try_claim(store), Claim)
 
 
 @pytest.fixture
-def fused(store: Store) -> Fused:
+def fused(store: Store) -> SameServerPublisher:
     """Makes messages as workers do, which the guard takes."""
-    return Fused(make_app(Settings(redis_url=store.url, prefix=store.keys.prefix)), store.keys)
+    return SameServerPublisher(
+        make_app(Settings(redis_url=store.url, prefix=store.keys.prefix)), store.keys
+    )
 
 
 @pytest.fixture
-def sweeper(store: Store, fused: Fused) -> Sweeper:
-    return Sweeper(store, fused, Settings(redis_url=store.url, prefix=store.keys.prefix), "me", dict)
+def sweeper(store: Store, fused: SameServerPublisher) -> Sweeper:
+    return Sweeper(
+        store, fused, Settings(redis_url=store.url, prefix=store.keys.prefix), "me", dict
+    )
 
 
-def submit(store: Store, fused: Fused, run_id: str, **fields: str) -> str:
+def submit(store: Store, fused: SameServerPublisher, run_id: str, **fields: str) -> str:
     text = fused.message("controller", run_id, 0, 0).text
     assert store.submit(run_id, record(store, **fields), nonce=run_id, message=text)[0] == "ok"
     return text
@@ -120,7 +124,12 @@ def about(*args: Any) -> Damage:
     def change(text: str) -> str:
         read = json.loads(text)
         content = json.loads(base64.b64decode(read["body"]))
-        return json.dumps({**read, "body": base64.b64encode(json.dumps([list(args), *content[1:]]).encode()).decode()})
+        return json.dumps(
+            {
+                **read,
+                "body": base64.b64encode(json.dumps([list(args), *content[1:]]).encode()).decode(),
+            }
+        )
 
     return change
 
@@ -128,7 +137,7 @@ def about(*args: Any) -> Damage:
 DAMAGES: dict[str, Damage] = {
     "empty": lambda text: "",
     "cut short": lambda text: text[: len(text) // 2],
-    "a bit flipped": lambda text: text.replace("holdfast", "hnldfast"),
+    "a bit flipped": lambda text: text.replace("perdure", "hnldfast"),
     "a bit of its body flipped": lambda text: text.replace('"body": "W1', '"body": "V1'),
     "a byte that is no text": lambda text: text[:40] + "\udcff" + text[41:],
     "another's": about("sound", 0, 0),
@@ -142,7 +151,7 @@ DAMAGES: dict[str, Damage] = {
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_a_run_whose_stored_message_is_damaged_is_quarantined_when_it_is_sent_again(
-    store: Store, sweeper: Sweeper, fused: Fused, how: str
+    store: Store, sweeper: Sweeper, fused: SameServerPublisher, how: str
 ) -> None:
     for run_id in ("hurt", "sound"):
         submit(store, fused, run_id)
@@ -153,7 +162,11 @@ def test_a_run_whose_stored_message_is_damaged_is_quarantined_when_it_is_sent_ag
         advance(store, GRACE)
         sweeper.sweep()
     fields = hash_of(store, "hurt")
-    assert fields["phase"] == "errored" and "quarantined" in fields and "stored message" in fields["error"]
+    assert (
+        fields["phase"] == "errored"
+        and "quarantined" in fields
+        and "stored message" in fields["error"]
+    )
     assert phase(store, "sound") == "queued" and due(store, "sound") is not None
     before = hash_of(store, "hurt")
     for _ in range(4):
@@ -162,13 +175,15 @@ def test_a_run_whose_stored_message_is_damaged_is_quarantined_when_it_is_sent_ag
     assert hash_of(store, "hurt") == before
 
 
-def test_a_message_that_the_sweep_does_not_send_quarantines_nobody(store: Store, sweeper: Sweeper, fused: Fused) -> None:
+def test_a_message_that_the_sweep_does_not_send_quarantines_nobody(
+    store: Store, sweeper: Sweeper, fused: SameServerPublisher
+) -> None:
     """The good one is still in line: by that the run is claimed, and its next round has a fresh message."""
     text = submit(store, fused, "hurt")
     damage(store, "hurt", DAMAGES["cut short"])
     sweeper.sweep()
     assert phase(store, "hurt") == "queued" and take(store) == text
-    assert isinstance(try_claim(store, "hurt"), Granted)
+    assert isinstance(try_claim(store, "hurt"), Claim)
 
 
 def lapsed(store: Store) -> None:
@@ -182,7 +197,9 @@ def backed_off(store: Store) -> None:
 
 
 @pytest.mark.parametrize("way", [lapsed, backed_off])
-def test_a_run_that_any_sweep_pushes_is_looked_at(store: Store, sweeper: Sweeper, fused: Fused, way: Callable[[Store], None]) -> None:
+def test_a_run_that_any_sweep_pushes_is_looked_at(
+    store: Store, sweeper: Sweeper, fused: SameServerPublisher, way: Callable[[Store], None]
+) -> None:
     submit(store, fused, "hurt")
     way(store)
     damage(store, "hurt", DAMAGES["cut short"])
@@ -191,20 +208,28 @@ def test_a_run_that_any_sweep_pushes_is_looked_at(store: Store, sweeper: Sweeper
 
 
 @pytest.mark.parametrize("sound", [True, False])
-def test_an_answer_by_default_goes_on_by_the_message_of_its_epoch(store: Store, sweeper: Sweeper, fused: Fused, sound: bool) -> None:
+def test_an_answer_by_default_goes_on_by_the_message_of_its_epoch(
+    store: Store, sweeper: Sweeper, fused: SameServerPublisher, sound: bool
+) -> None:
     submit(store, fused, "r")
     pause_here(store, claim(store), i_wait="10", i_default="1")
-    store.redis.hset(store.keys.run("r"), "message", about("r", 1 if sound else 0, 0)(fused.message("controller", "r", 1, 0).text))
+    store.redis.hset(
+        store.keys.run("r"),
+        "message",
+        about("r", 1 if sound else 0, 0)(fused.message("controller", "r", 1, 0).text),
+    )
     advance(store, 10)
     sweeper.sweep()
     assert phase(store) == ("queued" if sound else "errored")
 
 
-def test_a_message_that_a_newer_worker_wrote_is_not_judged(store: Store, sweeper: Sweeper, fused: Fused) -> None:
+def test_a_message_that_a_newer_worker_wrote_is_not_judged(
+    store: Store, sweeper: Sweeper, fused: SameServerPublisher
+) -> None:
     """It may look strange to this one; and to a newer one it does not."""
     submit(store, fused, "newer", schema=str(int(SCHEMA) + 1))
     take(store)
-    damage(store, "newer", lambda text: text.replace("holdfast.", "holdfast2."))
+    damage(store, "newer", lambda text: text.replace("perdure.", "perdure2."))
     for _ in range(4):
         advance(store, GRACE)
         sweeper.sweep()

@@ -7,8 +7,21 @@ from typing import Any
 
 import pytest
 
-from tests.support.runs import LEASE, claim, commit_next, fail_round, hash_of, later, new_run, pause_here, resume, retry, stop, sweep_after
-from worker.store import Store
+from perdure.worker.store import Store
+from tests.support.runs import (
+    LEASE,
+    claim,
+    commit_next,
+    fail_round,
+    hash_of,
+    later,
+    new_run,
+    pause_here,
+    resume,
+    retry,
+    stop,
+    sweep_after,
+)
 
 
 def interrupted(store: Store) -> None:
@@ -36,7 +49,9 @@ GOES_ON: dict[Callable[[Store], None], Callable[[Store], Any]] = {
 
 
 @pytest.mark.parametrize("rest", GOES_ON)
-def test_the_time_at_rest_is_counted_when_the_run_goes_on(store: Store, rest: Callable[[Store], None]) -> None:
+def test_the_time_at_rest_is_counted_when_the_run_goes_on(
+    store: Store, rest: Callable[[Store], None]
+) -> None:
     new_run(store)
     later(store, 1_000)
     rest(store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.worker.store import Claim, ClaimRefused, Store
 from tests.support.runs import (
     START,
     assert_lawful,
@@ -29,7 +30,6 @@ from tests.support.runs import (
     sweep_after,
     try_claim,
 )
-from worker.store import Granted, Refused, Store
 
 
 def asking(store: Store, **fields: str) -> None:
@@ -41,7 +41,12 @@ def test_an_answer_takes_the_run_into_the_next_epoch(store: Store) -> None:
     asking(store)
     assert resume(store, answer='"yes"') == ["queued"]
     fields = hash_of(store)
-    assert (fields["epoch"], fields["step"], fields["status"], fields["i_answer"]) == ("1", "0", "running", '"yes"')
+    assert (fields["epoch"], fields["step"], fields["status"], fields["i_answer"]) == (
+        "1",
+        "0",
+        "running",
+        '"yes"',
+    )
     assert not {"interrupted_node", "interrupt_reason", "interrupt_data"} & set(fields)
     assert messages(store) == ["r/1/0"] == [fields["message"]]
     assert_lawful(store)
@@ -68,8 +73,8 @@ def test_a_message_of_the_old_epoch_is_stale_after_a_resume(store: Store) -> Non
     stop(store)
     resume(store)
     assert messages(store) == ["r/0/0", "r/1/0"]
-    assert try_claim(store, epoch=0, step=0) == Refused("stale")
-    assert isinstance(try_claim(store, epoch=1, step=0), Granted)
+    assert try_claim(store, epoch=0, step=0) == ClaimRefused("stale")
+    assert isinstance(try_claim(store, epoch=1, step=0), Claim)
 
 
 @pytest.mark.parametrize("epoch", [1, 7])
@@ -88,11 +93,16 @@ def test_a_resume_of_a_step_that_was_committed_since_is_stale(store: Store) -> N
     seen = hash_of(store)
     assert commit_next(store, granted) == ("ok", "stopped")
     before = everything(store)
-    late = {"epoch": 0, "step": int(seen["step"]), "message": message("r", 1, 0), "after": message("r", 2, 0)}
+    late = {
+        "epoch": 0,
+        "step": int(seen["step"]),
+        "message": message("r", 1, 0),
+        "after": message("r", 2, 0),
+    }
     assert store.resume("r", op="late", **late) == ["stale"]
     assert everything(store) == before
     assert resume(store) == ["queued"]
-    assert isinstance(try_claim(store), Granted)
+    assert isinstance(try_claim(store), Claim)
 
 
 def test_the_second_of_two_answers_is_stale(store: Store) -> None:
@@ -124,7 +134,9 @@ def test_a_resent_answer_does_not_answer_the_next_question(store: Store) -> None
     assert resume(store, "other", epoch=0, interrupt=seen["i_id"], answer='"yes"') == ["stale"]
 
 
-def test_a_resume_repeated_gets_its_first_reply_also_when_others_came_in_between(store: Store) -> None:
+def test_a_resume_repeated_gets_its_first_reply_also_when_others_came_in_between(
+    store: Store,
+) -> None:
     new_run(store)
     stop(store, op="s1")
     first = resume(store, "r1")
@@ -147,6 +159,9 @@ def test_the_last_sixteen_operations_are_remembered(store: Store) -> None:
     before = everything(store)
     assert stop(store, op="s0")[0] == "stopped"
     assert everything(store) == before
+    resume(store, "r8")
+    ops = [line.split()[0] for line in hash_of(store)["ops"].split("\n")]
+    assert len(ops) == 16 and (ops[0], ops[-1]) == ("r0", "r8")
 
 
 def test_a_stopped_run_with_an_open_interrupt_asks_again_deadline_rearmed(store: Store) -> None:
@@ -157,11 +172,23 @@ def test_a_stopped_run_with_an_open_interrupt_asks_again_deadline_rearmed(store:
     later(store, 1_000_000)
     assert resume(store) == ["interrupted"]
     fields = hash_of(store)
-    assert (fields["phase"], fields["status"], fields["epoch"]) == ("interrupted", "interrupted_before", "1")
+    assert (fields["phase"], fields["status"], fields["epoch"]) == (
+        "interrupted",
+        "interrupted_before",
+        "1",
+    )
     assert "i_answer" not in fields and messages(store) == []
     assert due(store) == START + 1_020_000 + 30_000
-    assert fields["message"] == "r/2/0", "a pause with a deadline stores the message of the next epoch"
+    assert fields["message"] == "r/2/0", (
+        "a pause with a deadline stores the message of the next epoch"
+    )
     assert_lawful(store)
+
+
+def test_a_resume_that_answers_nothing_need_not_name_the_open_interrupt(store: Store) -> None:
+    asking(store)
+    stop(store)
+    assert resume(store, interrupt=None) == ["interrupted"]
 
 
 def test_an_answer_to_a_question_asked_again_is_taken(store: Store) -> None:
@@ -172,7 +199,9 @@ def test_an_answer_to_a_question_asked_again_is_taken(store: Store) -> None:
     assert messages(store) == ["r/2/0"] and claim(store).fields["i_answer"] == '"yes"'
 
 
-def test_an_answer_from_before_the_stop_is_stale_after_the_question_was_asked_again(store: Store) -> None:
+def test_an_answer_from_before_the_stop_is_stale_after_the_question_was_asked_again(
+    store: Store,
+) -> None:
     asking(store)
     seen = hash_of(store)
     stop(store)
@@ -226,7 +255,14 @@ def test_resume_takes_the_stop_down(store: Store) -> None:
     resume(store)
     fields = hash_of(store)
     assert fields["stop_current_execution"] == "none" and fields["status"] == "running"
-    assert not {name for name in fields if name.startswith(("stop_by", "stop_mode", "stop_asked", "stopped"))} and "in_doubt" not in fields
+    assert (
+        not {
+            name
+            for name in fields
+            if name.startswith(("stop_by", "stop_mode", "stop_asked", "stopped"))
+        }
+        and "in_doubt" not in fields
+    )
     assert commit_next(store, claim(store)) == ("ok", "continued")
 
 
@@ -312,10 +348,18 @@ def test_a_resume_of_no_run_is_missing(store: Store) -> None:
 def test_a_resume_writes_the_fields_given_with_it_and_tells_of_them(store: Store) -> None:
     asking(store, i_kind="budget")
     seen = hash_of(store)
-    given = {"fields": {"budgets": '{"tokens":30}', "digest": "new"}, "digest": seen["digest"], "data": '{"added":{"tokens":20}}'}
+    given = {
+        "fields": {"budgets": '{"tokens":30}', "digest": "new"},
+        "digest": seen["digest"],
+        "data": '{"added":{"tokens":20}}',
+    }
     assert resume(store, **given) == ["queued"]
     fields = claim(store).fields
-    assert (fields["budgets"], fields["digest"], fields["i_answer"]) == ('{"tokens":30}', "new", "null")
+    assert (fields["budgets"], fields["digest"], fields["i_answer"]) == (
+        '{"tokens":30}',
+        "new",
+        "null",
+    )
     assert events(store, kind="resumed")[-1]["data"] == '{"added":{"tokens":20}}'
 
 
@@ -323,7 +367,11 @@ def test_a_repeated_resume_writes_its_fields_once(store: Store) -> None:
     """resume that raises a budget, reply lost > the round asks again > it is raised once more > the first one re-sent."""
     asking(store)
     seen = hash_of(store)
-    given = {"fields": {"budgets": "1", "digest": "d1"}, "digest": seen["digest"], "interrupt": seen["i_id"]}
+    given = {
+        "fields": {"budgets": "1", "digest": "d1"},
+        "digest": seen["digest"],
+        "interrupt": seen["i_id"],
+    }
     first = resume(store, "op", epoch=0, **given)
     pause_here(store, claim(store))
     resume(store, "other", fields={"budgets": "2", "digest": "d2"}, digest="d1")
@@ -336,17 +384,32 @@ def test_fields_made_from_other_content_than_is_there_are_refused_as_stale(store
     """Looked at while a round was in flight > it failed, and was charged for > stopped: the digest vouches for the old charge."""
     asking(store)
     before = hash_of(store)
-    assert resume(store, "late", fields={"budgets": "9", "digest": "d9"}, digest="another") == ["stale"]
+    assert resume(store, "late", fields={"budgets": "9", "digest": "d9"}, digest="another") == [
+        "stale"
+    ]
     assert {name: text for name, text in hash_of(store).items() if name != "ops"} == before
 
 
-@pytest.mark.parametrize(("state", "told"), [("queued", "running"), ("answered", "stale"), ("completed", "finished")])
-def test_a_resume_that_is_refused_writes_none_of_its_fields(store: Store, state: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("state", "told"), [("queued", "running"), ("answered", "stale"), ("completed", "finished")]
+)
+def test_a_resume_that_is_refused_writes_none_of_its_fields(
+    store: Store, state: str, told: str
+) -> None:
     asking(store)
     seen = hash_of(store)
     resume(store, "first", answer="1")
     if state == "completed":
         commit_end(store, claim(store))
     epoch = 0 if state == "answered" else None
-    assert resume(store, "late", epoch=epoch, fields={"budgets": "9", "digest": "d9"}, digest=seen["digest"])[0] == told
+    assert (
+        resume(
+            store,
+            "late",
+            epoch=epoch,
+            fields={"budgets": "9", "digest": "d9"},
+            digest=seen["digest"],
+        )[0]
+        == told
+    )
     assert "budgets" not in hash_of(store) and hash_of(store)["digest"] == seen["digest"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.worker.store import Claim, Store
 from tests.support.runs import (
     LEASE,
     RETENTION,
@@ -30,18 +31,22 @@ from tests.support.runs import (
     submit,
     sweep_after,
 )
-from worker.store import Granted, Store
 
 
 def keys(store: Store, run_id: str = "r") -> list[str]:
-    return [store.keys.run(run_id), store.keys.memory(run_id), store.keys.events(run_id), store.keys.idempotency("k")]
+    return [
+        store.keys.run(run_id),
+        store.keys.memory(run_id),
+        store.keys.events(run_id),
+        store.keys.idempotency("k"),
+    ]
 
 
 def expiries(store: Store) -> list[int]:
     return [int(str(store.redis.pexpiretime(key))) for key in keys(store)]
 
 
-def play_on(store: Store) -> Granted:
+def play_on(store: Store) -> Claim:
     new_run(store, idempotency_key="k", content="c")
     commit_next(store, claim(store))
     return claim(store)
@@ -168,7 +173,9 @@ def test_nothing_comes_back_from_a_deleted_run(store: Store) -> None:
     assert everything(store) == before and sweep_after(store, 60_000) == []
 
 
-def test_a_zombie_of_a_deleted_run_cannot_commit_into_a_new_run_of_the_same_id(store: Store) -> None:
+def test_a_zombie_of_a_deleted_run_cannot_commit_into_a_new_run_of_the_same_id(
+    store: Store,
+) -> None:
     """stop now > delete > submitted again under the same id > claimed > the first worker wakes up."""
     new_run(store)
     zombie = by_token_alone(claim(store, owner="w1"))
@@ -186,3 +193,14 @@ def test_a_resumed_run_that_was_stopped_is_kept(store: Store) -> None:
     resume(store)
     assert expiries(store) == [-1] * 4 and due(store) is not None
     assert indexes(store) == ["live"] and messages(store, "controller") == []
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_damaged_run_that_is_deleted_is_neither_due_nor_listed(store: Store, asks: bool) -> None:
+    new_run(store, deadline=1_000_000)
+    if asks:
+        pause_here(store, claim(store))
+    store.redis.hdel(store.keys.run("r"), "epoch")
+    assert due(store) is not None and indexes(store) == ["interrupted" if asks else "live"]
+    assert store.delete("r") == ["ok"]
+    assert due(store) is None and indexes(store) == []

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from perdure.worker.store import Claim, ClaimRefused, Store
 from tests.support.runs import (
     LEASE,
     assert_lawful,
@@ -30,7 +31,6 @@ from tests.support.runs import (
     sweep_after,
     try_claim,
 )
-from worker.store import Granted, Refused, Store
 
 
 def errored(store: Store, **options: Any) -> None:
@@ -82,7 +82,7 @@ def test_a_retry_keeps_the_keys_again(store: Store) -> None:
 def test_a_message_of_the_old_epoch_is_stale_after_a_retry(store: Store) -> None:
     errored(store)
     retry(store)
-    assert try_claim(store, epoch=0, step=0) == Refused("stale")
+    assert try_claim(store, epoch=0, step=0) == ClaimRefused("stale")
 
 
 @pytest.mark.parametrize("state", ["queued", "leased", "interrupted", "stopped", "completed"])
@@ -115,10 +115,12 @@ def test_a_retry_of_a_step_that_was_committed_since_is_stale(store: Store) -> No
     commit_next(store, claim(store))
     fail_round(store, claim(store), fatal=1)
     before = everything(store)
-    assert store.retry("r", op="late", epoch=0, step=0, message=message("r", 1, 0), after=message("r", 2, 0)) == ["stale"]
+    assert store.retry(
+        "r", op="late", epoch=0, step=0, message=message("r", 1, 0), after=message("r", 2, 0)
+    ) == ["stale"]
     assert everything(store) == before
     assert retry(store) == ["queued"]
-    assert isinstance(try_claim(store), Granted)
+    assert isinstance(try_claim(store), Claim)
 
 
 def test_a_retry_repeated_gets_its_first_reply_and_changes_nothing(store: Store) -> None:
@@ -139,7 +141,9 @@ def test_a_retry_resent_after_the_run_errored_again_does_not_start_it_again(stor
     assert everything(store) == before and phase(store) == "errored"
 
 
-def test_a_retry_refused_as_running_and_resent_does_not_start_a_run_that_errored_later(store: Store) -> None:
+def test_a_retry_refused_as_running_and_resent_does_not_start_a_run_that_errored_later(
+    store: Store,
+) -> None:
     """retry of a running run: refused, reply lost > the round errors > retry re-sent."""
     new_run(store)
     granted = claim(store)
@@ -186,3 +190,14 @@ def test_a_run_that_errored_under_dead_workers_can_be_retried(store: Store) -> N
 def test_a_retry_of_no_run_is_missing(store: Store) -> None:
     assert store.retry("nobody", op="o", epoch=0, step=0, message="m", after="a") == ["missing"]
     assert everything(store) == {}
+
+
+@pytest.mark.parametrize(("changed", "word"), [(False, "queued"), (True, "stale")])
+def test_a_retry_with_fields_names_the_content_that_they_were_made_from(
+    store: Store, changed: bool, word: str
+) -> None:
+    new_run(store)
+    fail_round(store, claim(store), fatal=1)
+    digest = "another" if changed else hash_of(store)["digest"]
+    named: dict[str, Any] = {"message": "r/1/0", "after": "r/2/0", "digest": digest}
+    assert store.retry("r", op="o", epoch=0, step=0, **named) == [word]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from perdure.worker.store import Store
 from tests.support.runs import new_run, phase
-from worker.store import Store
 
 CALLS = 600
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from perdure.worker.store import Store
 from tests.support.runs import (
     LEASE,
     START,
@@ -17,7 +18,6 @@ from tests.support.runs import (
     sweep,
     sweep_after,
 )
-from worker.store import Store
 
 
 def silence(store: Store, ms: int) -> list[tuple[str, str]]:
@@ -119,7 +119,9 @@ def test_sweeps_that_follow_each_other_are_no_silence(store: Store) -> None:
     assert words == [("r", "freed")]
 
 
-def test_a_dead_workers_lease_lasts_no_longer_for_a_clock_that_was_ahead_and_is_set_back(store: Store) -> None:
+def test_a_dead_workers_lease_lasts_no_longer_for_a_clock_that_was_ahead_and_is_set_back(
+    store: Store,
+) -> None:
     """Five minutes ahead for a moment: the last beat before the worker's death is of then."""
     new_run(store)
     sweep(store)
@@ -192,7 +194,9 @@ def test_a_claim_after_the_loss_may_be_spared_anew(store: Store) -> None:
     assert silence(store, LEASE + 1) == [("r", "spared")]
 
 
-def test_a_round_past_its_own_limit_is_not_spared_for_ever_though_its_worker_beats(store: Store) -> None:
+def test_a_round_past_its_own_limit_is_not_spared_for_ever_though_its_worker_beats(
+    store: Store,
+) -> None:
     """round limit lapses in a silence > spared > a beat sets the lease back to the limit > spared > ..."""
     new_run(store, fields={"round_timeout": "10000"})
     sweep(store)

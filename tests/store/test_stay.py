@@ -1,4 +1,4 @@
-"""commit_and_stay: the commit of one round leases the run's next one to the same worker, in the same write, and no list sees it."""
+"""commit_and_continue: the commit of one round leases the run's next one to the same worker, in the same write, and no list sees it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from perdure.worker.store import Claim, Store
 from tests.support.runs import (
     LEASE,
     START,
@@ -31,10 +32,9 @@ from tests.support.runs import (
     take,
     try_claim,
 )
-from worker.store import Granted, Store
 
 
-def stayed(store: Store, granted: Granted, **options: Any) -> Granted:
+def stayed(store: Store, granted: Claim, **options: Any) -> Claim:
     """The claim of the next round of a run that stays, which it must."""
     found = stay(store, granted, **options)
     assert found is not None, "the run was not to stay"
@@ -47,25 +47,49 @@ def test_the_round_is_committed_and_the_next_one_leased_in_one_write(store: Stor
     later(store, 10)
     second = stayed(store, first)
     fields = hash_of(store)
-    assert (at(store), fields["phase"], fields["owner"], fields["attempt"]) == ((0, 1), "leased", "w1", "1")
-    assert (fields["claim_id"], fields["lease_until"]) == ("w1.next", str(START + 10 + LEASE)) and due(store) == START + 10 + LEASE
-    assert store.memory("r") == ["turn"] and [event["step"] for event in events(store, kind="committed")] == ["0"]
-    assert messages(store) == [] and fields["message"] == "", "nobody has read it, and nobody needs to write it"
+    assert (at(store), fields["phase"], fields["owner"], fields["attempt"]) == (
+        (0, 1),
+        "leased",
+        "w1",
+        "1",
+    )
+    assert (fields["claim_id"], fields["lease_until"]) == (
+        "w1.next",
+        str(START + 10 + LEASE),
+    ) and due(store) == START + 10 + LEASE
+    assert store.memory("r") == ["turn"] and [
+        event["step"] for event in events(store, kind="committed")
+    ] == ["0"]
+    assert messages(store) == [] and fields["message"] == "", (
+        "nobody has read it, and nobody needs to write it"
+    )
     assert int(second.token) > int(first.token)
     assert_lawful(store)
     assert commit_end(store, second) == ("ok", "completed")
     assert_lawful(store)
 
 
-@pytest.mark.parametrize("extra", [{}, {"round_timeout": "9000"}, {"deadline": str(START + 60_000)}, {"v:sum": "1", "labels": "{}"}])
-def test_what_its_worker_knows_of_the_next_round_is_what_the_hash_says(store: Store, extra: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {},
+        {"round_timeout": "9000"},
+        {"deadline": str(START + 60_000)},
+        {"v:sum": "1", "labels": "{}"},
+    ],
+)
+def test_what_its_worker_knows_of_the_next_round_is_what_the_hash_says(
+    store: Store, extra: dict[str, str]
+) -> None:
     """Nothing is read again: the claim is put together from what was committed. Field for field it is what a reader finds."""
     new_run(store, fields=extra)
     granted = claim(store)
     for step in range(1, 11):
-        store.record_once("r", nonce="nonce-r", step=step - 1, name="paid", value="1")
-        store.intend("r", epoch=0, step=step - 1, token=granted.token, claim=granted.claim, key="a key")
-        store.extend([("r", granted.token, '{"left": 3}')], claims=[granted.claim])
+        store.record_result("r", nonce="nonce-r", step=step - 1, name="paid", value="1")
+        store.intend(
+            "r", epoch=0, step=step - 1, token=granted.token, claim=granted.id, key="a key"
+        )
+        store.extend([("r", granted.token, '{"left": 3}')], claims=[granted.id])
         later(store, 7)
         granted = stayed(store, granted, next_claim=f"w1.{step}", **{"v:sum": str(step)})
         told = {name: text for name, text in granted.fields.items() if name != "beat_at"}
@@ -77,8 +101,8 @@ def test_a_message_that_is_written_already_is_kept(store: Store) -> None:
     """Where no template makes messages, Celery has built it."""
     new_run(store)
     granted = claim(store)
-    stayed = store.commit_and_stay(
-        "r", epoch=0, step=0, token=granted.token, claim=granted.claim, next_claim="w1.next", queue=granted.fields["queue"],
+    stayed = store.commit_and_continue(
+        "r", epoch=0, step=0, token=granted.token, claim=granted.id, next_claim="w1.next", queue=granted.fields["queue"],
         message=message("r", 0, 1), fields={},
     )  # fmt: skip
     assert stayed is not None and hash_of(store)["message"] == message("r", 0, 1)
@@ -99,8 +123,10 @@ def test_nobody_else_gets_the_round_that_stays(store: Store) -> None:
     new_run(store)
     first = claim(store)
     second = stayed(store, first)
-    assert not isinstance(try_claim(store, owner="w2"), Granted)
-    assert commit_next(store, first, "Controller", step="7") == ("ok", "continued"), "the repeated commit gets its first answer"
+    assert not isinstance(try_claim(store, owner="w2"), Claim)
+    assert commit_next(store, first, "Controller", step="7") == ("ok", "continued"), (
+        "the repeated commit gets its first answer"
+    )
     assert at(store) == (0, 1) and hash_of(store)["token"] == second.token
 
 
@@ -119,7 +145,7 @@ def test_a_commit_repeated_after_another_took_the_run_up_is_granted_nothing(stor
     first = claim(store)
     stayed(store, first)
     sweep_and_bring(store, LEASE)
-    assert isinstance(try_claim(store, owner="w2"), Granted)
+    assert isinstance(try_claim(store, owner="w2"), Claim)
     before = everything(store)
     assert stay(store, first) is None and everything(store) == before
     assert commit_next(store, first, "Controller") == ("ok", "continued"), "what it did stands"
@@ -152,7 +178,9 @@ def test_a_stop_is_seen_by_the_round_that_would_stay(store: Store, mode: str) ->
     stop(store, mode)
     before = everything(store)
     assert stay(store, granted) is None and everything(store) == before
-    assert commit_next(store, granted, "Controller") == (("ok", "stopped") if mode == "graceful" else ("fenced", ""))
+    assert commit_next(store, granted, "Controller") == (
+        ("ok", "stopped") if mode == "graceful" else ("fenced", "")
+    )
     assert phase(store) == "stopped"
 
 
@@ -161,7 +189,10 @@ def test_a_run_of_a_paused_flow_does_not_stay(store: Store) -> None:
     granted = claim(store)
     store.redis.hset(store.keys.paused, "ring", "{}")
     assert stay(store, granted) is None
-    assert commit_next(store, granted, "Controller") == ("ok", "continued") and phase(store) == "queued"
+    assert (
+        commit_next(store, granted, "Controller") == ("ok", "continued")
+        and phase(store) == "queued"
+    )
 
 
 def test_after_a_failure_the_run_is_queued_once_before_it_stays_again(store: Store) -> None:
@@ -195,5 +226,7 @@ def test_the_round_s_own_limit_begins_anew(store: Store) -> None:
 def test_more_values_and_turns_than_luas_stack_holds_are_all_kept(store: Store) -> None:
     new_run(store)
     values = {f"v:{number}": "1" for number in range(9_000)}
-    stayed(store, claim(store), additions=tuple(f"turn {number}" for number in range(9_000)), **values)
+    stayed(
+        store, claim(store), additions=tuple(f"turn {number}" for number in range(9_000)), **values
+    )
     assert values.items() <= hash_of(store).items() and len(store.memory("r")) == 9_000

@@ -1,4 +1,4 @@
-"""commit_and_stay refuses whatever is not plain: the answer is `other`, and nothing is written. commit_round knows."""
+"""commit_and_continue refuses whatever is not plain: the answer is `other`, and nothing is written. commit_round knows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from perdure.worker.store import Claim, Store
 from tests.support.runs import (
     claim,
     commit_next,
@@ -20,7 +21,6 @@ from tests.support.runs import (
     stop,
     sweep_after,
 )
-from worker.store import Granted, Store
 
 #: What every leased run has, counts and times.
 COUNTS = (
@@ -29,13 +29,13 @@ COUNTS = (
 NO_COUNTS = (None, "", "x", "-1", "1e3", "1.5", "123456789012345")
 
 
-def leased(store: Store) -> Granted:
+def leased(store: Store) -> Claim:
     """The claim of a run that would stay."""
     new_run(store)
     return claim(store)
 
 
-def refused(store: Store, granted: Granted) -> None:
+def refused(store: Store, granted: Claim) -> None:
     """The round is not committed here, and nothing is written."""
     before = everything(store)
     assert stay(store, granted) is None
@@ -51,7 +51,7 @@ def put(store: Store, field: str, text: str | None) -> None:
         store.redis.hset(key, field, text)
 
 
-def other(granted: Granted, field: str) -> Granted:
+def other(granted: Claim, field: str) -> Claim:
     """The same claim, but of another epoch or step."""
     return granted._replace(fields={**granted.fields, field: "7"})
 
@@ -65,17 +65,21 @@ def test_where_there_is_nothing_to_it_a_run_stays(store: Store) -> None:
     "changed",
     [
         lambda granted: granted._replace(token="999"),
-        lambda granted: granted._replace(claim="another's"),
+        lambda granted: granted._replace(id="another's"),
         lambda granted: other(granted, "step"),
         lambda granted: other(granted, "epoch"),
     ],
     ids=["token", "claim", "step", "epoch"],
 )
-def test_a_round_that_is_not_the_caller_s_does_not_stay(store: Store, changed: Callable[[Granted], Granted]) -> None:
+def test_a_round_that_is_not_the_caller_s_does_not_stay(
+    store: Store, changed: Callable[[Claim], Claim]
+) -> None:
     refused(store, changed(leased(store)))
 
 
-@pytest.mark.parametrize("phase", ["queued", "waiting", "interrupted", "stopped", "completed", "errored", "x", None])
+@pytest.mark.parametrize(
+    "phase", ["queued", "waiting", "interrupted", "stopped", "completed", "errored", "x", None]
+)
 def test_a_run_that_is_not_leased_does_not_stay(store: Store, phase: str | None) -> None:
     granted = leased(store)
     put(store, "phase", phase)
@@ -132,7 +136,10 @@ def test_a_token_that_is_held_does_not_stay(store: Store) -> None:
     refused(store, granted)
 
 
-@pytest.mark.parametrize(("field", "text"), [("failures", "1"), ("losses", "1"), ("last_error", "boom"), ("grace", "9999")])
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [("failures", "1"), ("losses", "1"), ("last_error", "boom"), ("grace", "9999")],
+)
 def test_what_the_commit_would_set_back_does_not_stay(store: Store, field: str, text: str) -> None:
     granted = leased(store)
     put(store, field, text)
@@ -152,7 +159,9 @@ def test_a_run_of_a_paused_flow_is_left_to_the_commit(store: Store) -> None:
     refused(store, granted)
 
 
-@pytest.mark.parametrize("name", ["run", "memory", "events", "artifacts", "due", "queues", "paused"])
+@pytest.mark.parametrize(
+    "name", ["run", "memory", "events", "artifacts", "due", "queues", "paused"]
+)
 def test_a_key_of_a_wrong_type_is_left_to_the_commit(store: Store, name: str) -> None:
     granted = leased(store)
     found = getattr(store.keys, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.worker.store import Store
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -21,10 +22,22 @@ from tests.support.runs import (
     stop,
     sweep,
 )
-from worker.store import Store
 
 #: What is another run's own, or tells a queued run from a leased one.
-APART = {"id", "nonce", "message", "phase", "number", "attempt", "token", "claim_id", "owner", "claimed_at", "lease_until", "last_token"}
+APART = {
+    "id",
+    "nonce",
+    "message",
+    "phase",
+    "number",
+    "attempt",
+    "token",
+    "claim_id",
+    "owner",
+    "claimed_at",
+    "lease_until",
+    "last_token",
+}
 
 
 def test_a_round_that_stays_leaves_what_any_commit_leaves(store: Store) -> None:
@@ -33,15 +46,47 @@ def test_a_round_that_stays_leaves_what_any_commit_leaves(store: Store) -> None:
     for run_id in ("queued", "stays"):
         new_run(store, run_id)
         granted = claim(store, run_id)
-        fields = {"v:sum": "7", "queue": store.keys.queue("controller"), "current_node": "Controller"}
-        told = {"fields": fields, "additions": ("one", "two"), "artifacts": {"report": "long"}, "took": 12, "data": '{"tokens": 3}'}
-        of_run = {"epoch": 0, "step": 0, "token": granted.token, "claim": granted.claim, "message": f"{run_id}/0/1"}
+        fields = {
+            "v:sum": "7",
+            "queue": store.keys.queue("controller"),
+            "current_node": "Controller",
+        }
+        told = {
+            "fields": fields,
+            "additions": ("one", "two"),
+            "artifacts": {"report": "long"},
+            "took": 12,
+            "data": '{"tokens": 3}',
+        }
+        of_run = {
+            "epoch": 0,
+            "step": 0,
+            "token": granted.token,
+            "claim": granted.id,
+            "message": f"{run_id}/0/1",
+        }
         if run_id == "queued":
             assert store.commit(run_id, kind="next", **of_run, **told) == ("ok", "continued")
         else:
-            assert store.commit_and_stay(run_id, next_claim="w1.next", queue=fields["queue"], **of_run, **told) is not None
-        values = {name: text for name, text in hash_of(store, run_id).items() if name not in APART | {"queued_at", "last_fetched"}}
-        left.append((values, store.memory(run_id), store.redis.hgetall(store.keys.artifacts(run_id)), events(store, run_id)))
+            assert (
+                store.commit_and_continue(
+                    run_id, next_claim="w1.next", queue=fields["queue"], **of_run, **told
+                )
+                is not None
+            )
+        values = {
+            name: text
+            for name, text in hash_of(store, run_id).items()
+            if name not in APART | {"queued_at", "last_fetched"}
+        }
+        left.append(
+            (
+                values,
+                store.memory(run_id),
+                store.redis.hgetall(store.keys.artifacts(run_id)),
+                events(store, run_id),
+            )
+        )
     assert left[0] == left[1]
     assert left[1][1:3] == (["one", "two"], {"report": "long"}) and left[1][3][-1]["took"] == "12"
 
@@ -105,16 +150,24 @@ def test_a_limit_that_only_the_worker_knew_ends_with_the_round_that_stays(store:
     store.extend([("r", granted.token, "")], limits=[5_000])
     granted.fields["round_until"] = hash_of(store)["round_until"]
     stayed = stay(store, granted)
-    assert stayed is not None and "round_until" not in stayed.fields and "round_until" not in hash_of(store)
+    assert (
+        stayed is not None
+        and "round_until" not in stayed.fields
+        and "round_until" not in hash_of(store)
+    )
 
 
 @pytest.mark.parametrize(("timeout", "limit"), [(None, 60_000), ("90000", 60_000), ("9000", 9_000)])
-def test_the_next_round_ends_with_its_run_s_deadline_at_the_latest(store: Store, timeout: str | None, limit: int) -> None:
+def test_the_next_round_ends_with_its_run_s_deadline_at_the_latest(
+    store: Store, timeout: str | None, limit: int
+) -> None:
     """And one lease later, so that a round which notices its end can still commit."""
     new_run(store, deadline=60_000, fields={"round_timeout": timeout} if timeout else {})
     stayed = stay(store, claim(store))
     assert stayed is not None
-    assert stayed.fields["round_until"] == hash_of(store)["round_until"] == str(START + limit + LEASE)
+    assert (
+        stayed.fields["round_until"] == hash_of(store)["round_until"] == str(START + limit + LEASE)
+    )
     assert due(store) == START + LEASE
 
 
@@ -150,7 +203,19 @@ def test_a_round_that_leaves_a_text_asks_for_the_type_of_what_keeps_it(store: St
     granted = claim(store)
     store.redis.set(store.keys.artifacts("r"), "not what it was")
     before = everything(store)
-    of_run = {"epoch": 0, "step": 0, "token": granted.token, "claim": granted.claim, "message": "r/0/1", "fields": {"v:sum": "7"}}
+    of_run = {
+        "epoch": 0,
+        "step": 0,
+        "token": granted.token,
+        "claim": granted.id,
+        "message": "r/0/1",
+        "fields": {"v:sum": "7"},
+    }
     queue = store.keys.queue("controller")
-    assert store.commit_and_stay("r", next_claim="w1.next", queue=queue, artifacts={"report": "long"}, **of_run) is None
+    assert (
+        store.commit_and_continue(
+            "r", next_claim="w1.next", queue=queue, artifacts={"report": "long"}, **of_run
+        )
+        is None
+    )
     assert everything(store) == before

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from perdure.worker.store import Claim, ClaimRefused, Store
 from tests.support.runs import (
     LEASE,
     START,
@@ -33,7 +34,6 @@ from tests.support.runs import (
     take,
     try_claim,
 )
-from worker.store import Granted, Refused, Store
 
 MODES = ("graceful", "now")
 
@@ -54,14 +54,24 @@ def interrupted(store: Store) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("state", [queued, waiting, interrupted])
-def test_a_run_that_nobody_holds_is_stopped_inside_the_request(store: Store, state: Callable[[Store], None], mode: str) -> None:
+def test_a_run_that_nobody_holds_is_stopped_inside_the_request(
+    store: Store, state: Callable[[Store], None], mode: str
+) -> None:
     state(store)
     assert stop(store, mode)[:2] == ["stopped", "stopped"]
     fields = hash_of(store)
-    assert (fields["phase"], fields["stop_current_execution"], fields["in_doubt"]) == ("stopped", "stopped", "")
+    assert (fields["phase"], fields["stop_current_execution"], fields["in_doubt"]) == (
+        "stopped",
+        "stopped",
+        "",
+    )
     assert (fields["status"], fields["interrupt_reason"]) == ("interrupted_after", "stop_requested")
     assert due(store) is None and indexes(store) == ["stopped"]
-    assert (events(store)[-1]["type"], events(store)[-1]["by"], events(store)[-1]["reason"]) == ("stopped", "ann", "enough")
+    assert (events(store)[-1]["type"], events(store)[-1]["by"], events(store)[-1]["reason"]) == (
+        "stopped",
+        "ann",
+        "enough",
+    )
     assert_lawful(store)
 
 
@@ -78,23 +88,38 @@ def test_graceful_asks_a_round_in_flight_and_lets_it_finish(store: Store) -> Non
     assert stop(store) == ["asked", "leased", str(START), "0", "0", "0", "-"]
     fields = hash_of(store)
     assert (fields["phase"], fields["stop_current_execution"]) == ("leased", "stop_requested")
-    assert (fields["token"], fields["lease_until"]) == (before["token"], before["lease_until"]) and due(store) == START + LEASE
+    assert (fields["token"], fields["lease_until"]) == (
+        before["token"],
+        before["lease_until"],
+    ) and due(store) == START + LEASE
     assert [event["type"] for event in events(store)] == ["submitted", "stop_requested"]
     assert commit_next(store, granted) == ("ok", "stopped")
 
 
-def test_the_stop_flag_is_a_field_of_its_own_that_a_rounds_result_cannot_overwrite(store: Store) -> None:
+def test_the_stop_flag_is_a_field_of_its_own_that_a_rounds_result_cannot_overwrite(
+    store: Store,
+) -> None:
     new_run(store)
     granted = claim(store)
     stop(store)
-    assert granted.fields["stop_current_execution"] == "none", "what the round read is older than the stop"
+    assert granted.fields["stop_current_execution"] == "none", (
+        "what the round read is older than the stop"
+    )
     assert commit_next(store, granted) == ("ok", "stopped")
 
 
 def test_now_fences_the_round_and_the_run_is_stopped_when_the_call_returns(store: Store) -> None:
     new_run(store)
     granted = claim(store)
-    assert stop(store, "now") == ["stopped", "stopped", str(START), "0", str(START), "0", "0/Controller/1"]
+    assert stop(store, "now") == [
+        "stopped",
+        "stopped",
+        str(START),
+        "0",
+        str(START),
+        "0",
+        "0/Controller/1",
+    ]
     fields = hash_of(store)
     assert fields["phase"] == "stopped" and due(store) is None
     assert fields["in_doubt"] == "0/Controller/1", "step, node and attempt are recorded as in doubt"
@@ -110,7 +135,13 @@ def test_after_stop_now_nothing_is_committed(store: Store, kind: str) -> None:
     granted = claim(store)
     stop(store, "now")
     step, log = at(store), events(store)
-    options = {"message": "r/0/1"} if kind == "next" else {"error": "boom", "delay": 1, "max_failures": 3} if kind == "failed" else {}
+    options = (
+        {"message": "r/0/1"}
+        if kind == "next"
+        else {"error": "boom", "delay": 1, "max_failures": 3}
+        if kind == "failed"
+        else {}
+    )
     assert commit(store, granted, kind, **options) == ("fenced", "")
     assert (at(store), events(store)) == (step, log) and phase(store) == "stopped"
 
@@ -120,7 +151,9 @@ def test_now_may_follow_graceful(store: Store) -> None:
     claim(store)
     stop(store, "graceful", "one")
     later(store, 50)
-    assert stop(store, "now", "two")[:3] == ["stopped", "stopped", str(START)], "asked first when graceful asked"
+    assert stop(store, "now", "two")[:3] == ["stopped", "stopped", str(START)], (
+        "asked first when graceful asked"
+    )
     assert hash_of(store)["stop_mode"] == "now"
 
 
@@ -129,9 +162,17 @@ def test_a_second_graceful_stop_keeps_who_asked_first(store: Store) -> None:
     claim(store)
     store.request_stop("r", op="one", mode="graceful", by="ann", reason="enough")
     later(store, 50)
-    assert store.request_stop("r", op="two", mode="graceful", by="bob", reason="me too")[:3] == ["asked", "leased", str(START)]
+    assert store.request_stop("r", op="two", mode="graceful", by="bob", reason="me too")[:3] == [
+        "asked",
+        "leased",
+        str(START),
+    ]
     fields = hash_of(store)
-    assert (fields["stop_by"], fields["stop_reason"], fields["stop_asked_at"]) == ("ann", "enough", str(START))
+    assert (fields["stop_by"], fields["stop_reason"], fields["stop_asked_at"]) == (
+        "ann",
+        "enough",
+        str(START),
+    )
     assert len(events(store, kind="stop_requested")) == 1
 
 
@@ -152,7 +193,11 @@ def test_a_run_that_has_ended_answers_finished_with_its_status(store: Store, mod
     log = events(store, "done")
     assert stop(store, mode, run_id="done")[:2] == ["finished", "completed"]
     assert stop(store, mode, run_id="broken")[:2] == ["finished", "errored"]
-    assert (phase(store, "done"), phase(store, "broken"), events(store, "done")) == ("completed", "errored", log)
+    assert (phase(store, "done"), phase(store, "broken"), events(store, "done")) == (
+        "completed",
+        "errored",
+        log,
+    )
 
 
 def test_a_stop_for_no_run_is_missing(store: Store) -> None:
@@ -164,21 +209,23 @@ def test_after_an_acknowledged_stop_no_claim_is_granted(store: Store) -> None:
     new_run(store)
     stop(store)
     assert take(store) == "r/0/0"
-    assert try_claim(store) == Refused("finished", "stopped")
+    assert try_claim(store) == ClaimRefused("finished", "stopped")
 
 
 def test_after_graceful_at_most_one_commit_and_no_claim(store: Store) -> None:
     new_run(store)
     granted = claim(store)
     stop(store)
-    assert try_claim(store) == Refused("leased")
+    assert try_claim(store) == ClaimRefused("leased")
     commit_next(store, granted)
-    assert not isinstance(try_claim(store), Granted)
+    assert not isinstance(try_claim(store), Claim)
     assert len(events(store, kind="committed")) == 1
     assert sweep_after(store, 100 * LEASE) == [] and messages(store, "executor") == []
 
 
-def test_a_graceful_stop_whose_worker_dies_is_ended_by_the_sweep_with_the_round_in_doubt(store: Store) -> None:
+def test_a_graceful_stop_whose_worker_dies_is_ended_by_the_sweep_with_the_round_in_doubt(
+    store: Store,
+) -> None:
     new_run(store)
     claim(store)
     stop(store)
@@ -201,8 +248,12 @@ def test_a_resume_before_the_hold_ends_makes_the_run_wait(store: Store) -> None:
     stop(store, "now")
     later(store, 1_000)
     assert resume(store) == ["waiting"]
-    assert hash_of(store)["waiting_for"] == "hold" and due(store) == START + LEASE and messages(store) == []
-    assert try_claim(store) == Refused("early", "waiting")
+    assert (
+        hash_of(store)["waiting_for"] == "hold"
+        and due(store) == START + LEASE
+        and messages(store) == []
+    )
+    assert try_claim(store) == ClaimRefused("early", "waiting")
     assert sweep_after(store, LEASE - 1_000) == [("r", "woken")]
     assert messages(store) == ["r/1/0"] and "held_token" not in hash_of(store)
     assert claim(store).attempt == 2
@@ -225,7 +276,9 @@ def test_the_late_commit_of_the_held_token_ends_no_other_wait(store: Store) -> N
     sweep_after(store, 1_000)
     granted = claim(store)
     stop(store, "now")
-    store.redis.hset(store.keys.run("r"), mapping={"held_until": START, "not_before": START + 60_000})
+    store.redis.hset(
+        store.keys.run("r"), mapping={"held_until": START, "not_before": START + 60_000}
+    )
     assert resume(store) == ["waiting"] and hash_of(store)["waiting_for"] == "start"
     assert commit_next(store, granted) == ("fenced", "")
     assert due(store) == START + 60_000
@@ -257,7 +310,9 @@ def test_a_retry_before_the_hold_ends_waits_as_well(store: Store) -> None:
     resume(store)
     assert sweep_after(store, 2_000) == [("r", "errored")]
     assert retry(store) != ["queued"]
-    assert not isinstance(try_claim(store, owner="w2"), Granted), "w1 holds this step until its lease has ended"
+    assert not isinstance(try_claim(store, owner="w2"), Claim), (
+        "w1 holds this step until its lease has ended"
+    )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -291,7 +346,9 @@ def test_a_stop_resent_after_a_resume_does_not_stop_the_resumed_run(store: Store
     assert everything(store) == before and phase(store) == "queued"
 
 
-def test_a_stop_refused_as_finished_and_resent_after_a_retry_does_not_stop_the_run(store: Store) -> None:
+def test_a_stop_refused_as_finished_and_resent_after_a_retry_does_not_stop_the_run(
+    store: Store,
+) -> None:
     new_run(store)
     fail_round(store, claim(store), fatal=1)
     first = stop(store)

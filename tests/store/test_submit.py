@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from perdure import Client
+from perdure.worker.store import Store
 from tests.support.monitor import monitored
 from tests.support.runs import (
     GRACE,
@@ -25,8 +27,6 @@ from tests.support.runs import (
     stop,
     submit,
 )
-from worker import Client
-from worker.store import Store
 
 
 def test_an_acknowledged_submit_has_its_hash_its_message_and_its_promise(store: Store) -> None:
@@ -118,10 +118,22 @@ def test_a_queue_that_is_no_list_of_the_broker_is_refused(store: Store) -> None:
 
 @pytest.mark.parametrize("goal", ["g", "two\nlines, and \x1f", "gr\u00fc\u00df dich"], ids=ascii)
 @pytest.mark.parametrize(
-    "options", [{}, {"not_before": 60}, {"interrupt_before": ["Controller"]}], ids=["queued", "waiting", "interrupted"]
+    "options",
+    [{}, {"not_before": 60}, {"interrupt_before": ["Controller"]}],
+    ids=["queued", "waiting", "interrupted"],
 )
-def test_a_submission_is_told_what_it_made(client: Client, goal: str, options: dict[str, Any]) -> None:
-    made = client.submit("countdown", goal, {"rounds": 2}, labels={"team": "a"}, deadline=600, budgets={"cycles": 5}, **options)
+def test_a_submission_is_told_what_it_made(
+    client: Client, goal: str, options: dict[str, Any]
+) -> None:
+    made = client.submit(
+        "countdown",
+        goal,
+        {"rounds": 2},
+        labels={"team": "a"},
+        deadline=600,
+        budgets={"cycles": 5},
+        **options,
+    )
     assert made == client.get(made.id)
     assert made.goal == goal
 
@@ -131,3 +143,8 @@ def test_a_submission_is_told_in_the_same_exchange(client: Client) -> None:
     with monitored(client._store) as sent:
         client.submit("countdown", "g", {"rounds": 2})
     assert sent == {"submit_run": 1}
+
+
+def test_a_run_with_a_deadline_is_due_at_its_next_look_before_that(store: Store) -> None:
+    new_run(store, deadline=1_000_000)
+    assert due(store) == START + GRACE

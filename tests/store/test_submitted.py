@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from perdure import Client, InvalidInput, RunStatus
+from perdure.worker.settings import Settings
+from perdure.worker.store import Claim, Store
 from tests.support.runs import everything, fail_round, submit, try_claim
 from tests.support.servers import CrashableServer
-from worker import Client, InvalidInput, RunStatus
-from worker.settings import Settings
-from worker.store import Granted, Store
 
 
 @pytest.fixture
@@ -27,7 +27,13 @@ def listed(store: Store, name: str = "ann") -> list[str]:
     return [run_id for run_id, _ in store.submitted(name, 100)]
 
 
-def new(client: Client, owner: str | None, status: str = "queued", flow: str = "countdown", labels: Mapping[str, str] | None = None) -> str:
+def new(
+    client: Client,
+    owner: str | None,
+    status: str = "queued",
+    flow: str = "countdown",
+    labels: Mapping[str, str] | None = None,
+) -> str:
     """A run of that owner and that status."""
     before = ["Controller"] if status == "interrupted" else None
     run = client.submit(flow, "g", {}, labels=labels, submitted_by=owner, interrupt_before=before)
@@ -35,7 +41,7 @@ def new(client: Client, owner: str | None, status: str = "queued", flow: str = "
         client.request_stop(run.id, "now")
     if status == "errored":
         granted = try_claim(client._store, run.id, known=(flow,))
-        assert isinstance(granted, Granted)
+        assert isinstance(granted, Claim)
         fail_round(client._store, granted, max_failures=1)
     return run.id
 
@@ -59,9 +65,18 @@ def test_what_is_no_name_is_refused_and_nothing_is_stored(client: Client, name: 
 
 def test_a_submission_that_makes_no_run_is_listed_for_nobody(store: Store) -> None:
     assert submit(store, "r", submitted_by="ann", idempotency_key="k", content="c") == ("ok", "r")
-    assert submit(store, "r", submitted_by="ann", idempotency_key="k", content="c") == ("ok", "r"), "sent again"
-    assert submit(store, "s", submitted_by="ann", idempotency_key="k", content="c") == ("existing", "r")
-    assert submit(store, "s", submitted_by="bob", idempotency_key="k", content="d") == ("conflict", "r")
+    assert submit(store, "r", submitted_by="ann", idempotency_key="k", content="c") == (
+        "ok",
+        "r",
+    ), "sent again"
+    assert submit(store, "s", submitted_by="ann", idempotency_key="k", content="c") == (
+        "existing",
+        "r",
+    )
+    assert submit(store, "s", submitted_by="bob", idempotency_key="k", content="d") == (
+        "conflict",
+        "r",
+    )
     assert submit(store, "r", submitted_by="bob", nonce="another") == ("exists", "r")
     assert (listed(store), listed(store, "bob")) == (["r"], [])
 
@@ -88,15 +103,24 @@ def test_a_run_that_took_the_id_of_one_that_is_gone_is_its_new_owners(client: Cl
     client.request_stop("r", "now")
     client.delete("r")
     client.submit("countdown", "g", run_id="r", submitted_by="bob")
-    assert len(client.runs(submitted_by="ann")) == 0 and [run.id for run in client.runs(submitted_by="bob")] == ["r"]
+    assert len(client.runs(submitted_by="ann")) == 0 and [
+        run.id for run in client.runs(submitted_by="bob")
+    ] == ["r"]
 
 
 def test_one_submitters_runs_are_listed_newest_first_whatever_their_status(client: Client) -> None:
-    runs = [new(client, "ann", status) for status in ("stopped", "queued", "interrupted", "errored", "queued")]
+    runs = [
+        new(client, "ann", status)
+        for status in ("stopped", "queued", "interrupted", "errored", "queued")
+    ]
     new(client, "bob")
     found = client.runs(submitted_by="ann")
-    assert sorted(run.id for run in found) == sorted(runs) and {run.details["submitted_by"] for run in found} == {"ann"}
-    assert [run.created_at for run in found] == sorted((run.created_at for run in found), reverse=True)
+    assert sorted(run.id for run in found) == sorted(runs) and {
+        run.details["submitted_by"] for run in found
+    } == {"ann"}
+    assert [run.created_at for run in found] == sorted(
+        (run.created_at for run in found), reverse=True
+    )
     assert [run.id for run in client.runs("errored", submitted_by="ann")] == [runs[3]]
 
 
@@ -107,7 +131,9 @@ def test_a_cursor_of_another_listing_is_refused(client: Client) -> None:
     for cursor, whose in ((of_all, "ann"), (of_ann, None)):
         with pytest.raises(InvalidInput, match="same status and submitter"):
             client.runs(limit=1, cursor=cursor, submitted_by=whose)
-    assert len(client.runs(cursor=of_ann, submitted_by="bob")) == 0, "a place in a list that has none of them"
+    assert len(client.runs(cursor=of_ann, submitted_by="bob")) == 0, (
+        "a place in a list that has none of them"
+    )
 
 
 def test_pages_of_any_size_give_what_one_large_page_gives(client: Client) -> None:
@@ -130,14 +156,21 @@ def test_pages_of_any_size_give_what_one_large_page_gives(client: Client) -> Non
     @example(status=None, whose=None, flow=None, labels={}, limit=1, look=1)
     @hypothesis_settings(max_examples=12)
     def pages_agree(
-        status: RunStatus | None, whose: str | None, flow: str | None, labels: dict[str, str], limit: int, look: int | None
+        status: RunStatus | None,
+        whose: str | None,
+        flow: str | None,
+        labels: dict[str, str],
+        limit: int,
+        look: int | None,
     ) -> None:
         whole = client.runs(status, flow, 1000, labels=labels, submitted_by=whose)
         assert whole.cursor is None
         found: list[str] = []
         cursor = None
         for _ in range(100):
-            page = client.runs(status, flow, limit, cursor, labels=labels, submitted_by=whose, look=look)
+            page = client.runs(
+                status, flow, limit, cursor, labels=labels, submitted_by=whose, look=look
+            )
             assert len(page) <= limit
             found += [run.id for run in page]
             cursor = page.cursor

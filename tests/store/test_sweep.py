@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.worker.store import Store
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -37,7 +38,6 @@ from tests.support.runs import (
     sweep_after,
     take,
 )
-from worker.store import Store
 
 
 def test_what_is_not_due_is_not_looked_at(store: Store) -> None:
@@ -51,7 +51,12 @@ def test_a_lapsed_lease_is_freed_and_fences_its_owner(store: Store) -> None:
     zombie = claim(store, owner="w1")
     assert sweep_after(store, LEASE) == [("r", "freed")]
     fields = hash_of(store)
-    assert (fields["phase"], fields["losses"], fields["step"], fields["attempt"]) == ("queued", "1", "0", "1")
+    assert (fields["phase"], fields["losses"], fields["step"], fields["attempt"]) == (
+        "queued",
+        "1",
+        "0",
+        "1",
+    )
     assert not {"owner", "claim_id", "lease_until", "progress"} & set(fields)
     assert (events(store)[-1]["type"], events(store)[-1]["owner"]) == ("lost", "w1")
     assert commit_next(store, zombie) == ("fenced", "")
@@ -64,7 +69,9 @@ def test_first_loss_is_queued_at_once_later_ones_wait(store: Store) -> None:
     words, delays = [], []
     for _ in range(4):
         claim(store)
-        [(_, word)] = sweep_after(store, LEASE, max_losses=10, loss_delay=1_000, loss_delay_max=30_000)
+        [(_, word)] = sweep_after(
+            store, LEASE, max_losses=10, loss_delay=1_000, loss_delay_max=30_000
+        )
         words.append(word)
         delays.append(due_in(store))
         if word == "delayed":
@@ -185,7 +192,9 @@ def test_a_message_lost_from_an_empty_list_is_marked_then_resent(store: Store) -
 
 
 @pytest.mark.parametrize("cursor", [0, 1], ids=["by its number", "by the search"])
-def test_a_mark_is_taken_back_where_the_message_is_found_after_all(store: Store, cursor: int) -> None:
+def test_a_mark_is_taken_back_where_the_message_is_found_after_all(
+    store: Store, cursor: int
+) -> None:
     """A consumer that was killed gives back what it had popped: to be lost later is to be lost anew."""
     new_run(store)
     text = take(store)
@@ -210,8 +219,10 @@ def test_one_grace_between_the_mark_and_the_push(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("others", "factor"), [(1, 1), (256, 1), (257, 2)])
-def test_the_grace_doubles_with_each_push_behind_a_line_too_long_to_search(store: Store, others: int, factor: int) -> None:
-    """docs/decisions/0003: where the whole line is searched no copy can pile up, and the grace stays."""
+def test_the_grace_doubles_with_each_push_behind_a_line_too_long_to_search(
+    store: Store, others: int, factor: int
+) -> None:
+    """docs/internals/decisions/0003: where the whole line is searched no copy can pile up, and the grace stays."""
     new_run(store)
     new_run(store, "ahead")
     commit_end(store, claim(store, "ahead"))
@@ -237,7 +248,9 @@ def test_a_resent_message_behind_a_long_line_is_found_at_the_consuming_end(store
     assert messages(store).count("r/0/0") == 1
 
 
-def test_a_message_pushed_again_is_not_pushed_a_third_time_while_it_lies_there(store: Store) -> None:
+def test_a_message_pushed_again_is_not_pushed_a_third_time_while_it_lies_there(
+    store: Store,
+) -> None:
     new_run(store)
     take(store)
     sweep_after(store, GRACE)
@@ -262,7 +275,9 @@ def test_the_grace_starts_anew_with_every_epoch(store: Store) -> None:
     assert due(store) == clock(store) + GRACE
 
 
-def test_a_spared_lease_is_due_at_its_end_though_the_runs_deadline_comes_before(store: Store) -> None:
+def test_a_spared_lease_is_due_at_its_end_though_the_runs_deadline_comes_before(
+    store: Store,
+) -> None:
     new_run(store, deadline=LEASE + 1)
     claim(store)
     later(store, LEASE)
@@ -291,7 +306,11 @@ def test_a_waiting_run_is_woken_at_its_time(store: Store) -> None:
     assert sweep_after(store, 999) == []
     assert sweep_after(store, 1) == [("r", "woken")]
     fields = hash_of(store)
-    assert fields["phase"] == "queued" and messages(store) == ["r/0/0"] and not {"waiting_for", "waiting_until"} & set(fields)
+    assert (
+        fields["phase"] == "queued"
+        and messages(store) == ["r/0/0"]
+        and not {"waiting_for", "waiting_until"} & set(fields)
+    )
     assert_lawful(store)
 
 
@@ -341,12 +360,16 @@ def test_a_wait_is_waited_out_though_the_run_is_looked_at_before(store: Store) -
 
 
 @pytest.mark.parametrize("wait", [None, "10000"])
-def test_a_question_looked_at_before_its_deadline_is_not_answered(store: Store, wait: str | None) -> None:
+def test_a_question_looked_at_before_its_deadline_is_not_answered(
+    store: Store, wait: str | None
+) -> None:
     new_run(store)
     pause_here(store, claim(store), **({} if wait is None else {"i_wait": wait}))
     store.redis.zadd(store.keys.due, {"r": START})
     assert sweep(store) == [("r", "in_line")]
-    assert phase(store) == "interrupted" and due(store) == (None if wait is None else START + 10_000)
+    assert phase(store) == "interrupted" and due(store) == (
+        None if wait is None else START + 10_000
+    )
 
 
 @pytest.mark.parametrize("after", [LEASE, 1_000 + LEASE])
@@ -410,7 +433,11 @@ def test_ended_and_missing_runs_are_removed(store: Store) -> None:
     new_run(store, "still")
     stop(store, run_id="still")
     store.redis.zadd(store.keys.due, {"done": START, "still": START, "nobody": START})
-    assert sorted(sweep(store)) == [("done", "removed"), ("nobody", "removed"), ("still", "removed")]
+    assert sorted(sweep(store)) == [
+        ("done", "removed"),
+        ("nobody", "removed"),
+        ("still", "removed"),
+    ]
     assert store.redis.zcard(store.keys.due) == 0
 
 
@@ -428,7 +455,11 @@ def test_every_run_looked_at_is_moved_or_removed_so_that_none_hides_others(store
         seen += [run for run, _ in batch]
         for run, word in batch:
             moved = due(store, run)
-            assert (moved is None) if word == "removed" else (moved is not None and moved > clock(store))
+            assert (
+                (moved is None)
+                if word == "removed"
+                else (moved is not None and moved > clock(store))
+            )
     assert len(seen) == len(set(seen)) == 12 and sweep(store, batch=2) == []
 
 
@@ -448,11 +479,17 @@ def test_an_ended_run_leaves_its_index_when_its_keys_are_gone(store: Store) -> N
     new_run(store, "still")
     stop(store, run_id="still")
     sweep_after(store, 10 * RETENTION)
-    assert (indexes(store, "done"), indexes(store, "broken")) == (["completed"], ["errored"]), "the server has not let them go yet"
+    assert (indexes(store, "done"), indexes(store, "broken")) == (["completed"], ["errored"]), (
+        "the server has not let them go yet"
+    )
     for run_id in ("done", "broken"):
         store.redis.delete(store.keys.run(run_id))
     sweep(store)
-    assert (indexes(store, "done"), indexes(store, "broken"), indexes(store, "still")) == ([], [], ["stopped"])
+    assert (indexes(store, "done"), indexes(store, "broken"), indexes(store, "still")) == (
+        [],
+        [],
+        ["stopped"],
+    )
 
 
 def test_runs_that_are_kept_for_long_hide_no_others_whose_keys_are_gone(store: Store) -> None:
@@ -474,7 +511,10 @@ def test_no_sweep_storm_on_a_healthy_run(store: Store) -> None:
         granted = claim(store)
         sweep_after(store, 500)
         commit_next(store, granted, "Executor" if step % 2 == 0 else "Controller")
-    pushed = store.redis.hmget(store.keys.queues, *(f"{store.keys.queue(role)}:pushed" for role in ("controller", "executor")))
+    pushed = store.redis.hmget(
+        store.keys.queues,
+        *(f"{store.keys.queue(role)}:pushed" for role in ("controller", "executor")),
+    )
     assert sum(int(str(text)) for text in pushed) == 21 and events(store, kind="resent") == []
 
 
@@ -498,7 +538,13 @@ def test_what_a_sweep_resends_puts_no_other_lost_message_in_line(store: Store) -
 def sleepers(store: Store, count: int, delay: int = 1) -> None:
     """Runs whose time to start comes in so many milliseconds."""
     for n in range(count):
-        new_run(store, f"s{delay}-{n}", phase="waiting", delay=delay, fields={"waiting_for": "start", "not_before": str(START + delay)})
+        new_run(
+            store,
+            f"s{delay}-{n}",
+            phase="waiting",
+            delay=delay,
+            fields={"waiting_for": "start", "not_before": str(START + delay)},
+        )
 
 
 def test_a_lapsed_lease_comes_before_all_that_fell_due_earlier(store: Store) -> None:
@@ -521,18 +567,24 @@ def test_a_message_that_was_brought_is_taken_however_many_are_due(store: Store) 
     assert ("r", "woken") in sweep(store, batch=5, made={"r": made(store)})
 
 
-def test_each_lapsed_lease_is_found_within_as_many_sweeps_as_pieces_of_what_is_due(store: Store) -> None:
+def test_each_lapsed_lease_is_found_within_as_many_sweeps_as_pieces_of_what_is_due(
+    store: Store,
+) -> None:
     sleepers(store, 2_100)
     sleepers(store, 300, delay=LEASE + 1)
     for n in range(7):
         new_run(store, f"r{n}")
         claim(store, f"r{n}")
     advance(store, LEASE + 1)
-    words = [word for _ in range(4) for run_id, word in sweep(store, batch=5) if run_id.startswith("r")]
+    words = [
+        word for _ in range(4) for run_id, word in sweep(store, batch=5) if run_id.startswith("r")
+    ]
     assert words == ["freed"] * 7
 
 
-def test_a_lease_that_has_just_lapsed_is_found_by_the_next_sweep_however_many_are_due(store: Store) -> None:
+def test_a_lease_that_has_just_lapsed_is_found_by_the_next_sweep_however_many_are_due(
+    store: Store,
+) -> None:
     """Sweeps of a busy worker are slow: what it takes 30 of them to find waits for seconds."""
     sleepers(store, 3_600)
     new_run(store)
@@ -540,7 +592,9 @@ def test_a_lease_that_has_just_lapsed_is_found_by_the_next_sweep_however_many_ar
     assert ("r", "freed") in sweep_after(store, LEASE, batch=5)
 
 
-def test_a_queued_run_that_is_looked_at_before_its_time_is_marked_and_then_sent_again(store: Store) -> None:
+def test_a_queued_run_that_is_looked_at_before_its_time_is_marked_and_then_sent_again(
+    store: Store,
+) -> None:
     """Who has seen a process die has reason to: the graces of a message that is on its way are seconds."""
     sleepers(store, 40)
     new_run(store)
@@ -559,11 +613,20 @@ def test_to_look_before_its_time_moves_no_other_run(store: Store) -> None:
     for run_id in ("leased", "retries", "ended"):
         new_run(store, run_id)
     granted = {run_id: claim(store, run_id) for run_id in ("leased", "retries", "ended")}
-    new_run(store, "sleeps", phase="waiting", delay=500, fields={"waiting_for": "start", "not_before": str(START + 500)})
+    new_run(
+        store,
+        "sleeps",
+        phase="waiting",
+        delay=500,
+        fields={"waiting_for": "start", "not_before": str(START + 500)},
+    )
     fail_round(store, granted["retries"], delay=500)
     commit_end(store, granted["ended"])
     advance(store, 1)
-    before = {run_id: (phase(store, run_id), due(store, run_id)) for run_id in ("leased", "retries", "ended", "sleeps")}
+    before = {
+        run_id: (phase(store, run_id), due(store, run_id))
+        for run_id in ("leased", "retries", "ended", "sleeps")
+    }
     sweep(store, soon=[*before, "queued", "missing"])
     assert {run_id: (phase(store, run_id), due(store, run_id)) for run_id in before} == before
     assert messages(store) == ["queued/0/0"], "it is in line"

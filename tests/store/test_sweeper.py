@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from perdure import Settings
+from perdure.worker.app import make_app
+from perdure.worker.engine.sweeper import BATCH, Sweeper
+from perdure.worker.messaging.publisher import SameServerPublisher
+from perdure.worker.store import Store
 from tests.support.runs import LEASE, claim, clock, later, new_run
 from tests.support.servers import until
-from worker import Settings
-from worker.app import make_app
-from worker.dispatch import Fused
-from worker.store import Store
-from worker.sweep import BATCH, Sweeper
 
 
 def test_between_two_batches_of_what_is_due_the_worker_is_announced(store: Store) -> None:
@@ -22,8 +22,12 @@ def test_between_two_batches_of_what_is_due_the_worker_is_announced(store: Store
         left.append(store.redis.zcard(store.keys.due))
         return {}
 
-    settings = Settings(redis_url=store.url, prefix=store.keys.prefix, heartbeat_seconds=1e-6, sweep_seconds=30)
-    sweeper = Sweeper(store, Fused(make_app(settings), store.keys), settings, "me", announcement)
+    settings = Settings(
+        redis_url=store.url, prefix=store.keys.prefix, heartbeat_seconds=1e-6, sweep_seconds=30
+    )
+    sweeper = Sweeper(
+        store, SameServerPublisher(make_app(settings), store.keys), settings, "me", announcement
+    )
     sweeper.start()
     sweeper.wake()  # not after its random phase
     try:
@@ -36,7 +40,9 @@ def test_between_two_batches_of_what_is_due_the_worker_is_announced(store: Store
 def test_one_look_in_a_while_is_enough_for_all_sweepers(store: Store) -> None:
     """Thousands of workers sweep: whoever comes soon after another does nothing, unless it has a reason of its own."""
     settings = Settings(redis_url=store.url, prefix=store.keys.prefix)
-    sweeper = Sweeper(store, Fused(make_app(settings), store.keys), settings, "w", dict)
+    sweeper = Sweeper(
+        store, SameServerPublisher(make_app(settings), store.keys), settings, "w", dict
+    )
     new_run(store)
     claim(store)
     sweeper.sweep()
@@ -48,7 +54,9 @@ def test_one_look_in_a_while_is_enough_for_all_sweepers(store: Store) -> None:
 
 def test_a_sweep_of_a_clock_that_was_ahead_holds_nobody_up(store: Store) -> None:
     settings = Settings(redis_url=store.url, prefix=store.keys.prefix)
-    sweeper = Sweeper(store, Fused(make_app(settings), store.keys), settings, "w", dict)
+    sweeper = Sweeper(
+        store, SameServerPublisher(make_app(settings), store.keys), settings, "w", dict
+    )
     sweeper.sweep()
     store.redis.hset(store.keys.queues, "swept_at", clock(store) + 3_600_000)
     sweeper.sweep(every=0.25)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from perdure import Client, InvalidInput
+from perdure.worker.client.tokens import LONGEST, Tokens
+from perdure.worker.domain.token import AccessToken, Scope
+from perdure.worker.errors import DamagedRun, DamagedToken, TokenNotFound
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store
 from tests.support.runs import everything, later
 from tests.support.servers import CrashableServer
-from worker import Client, InvalidInput
-from worker.access_token import AccessToken, Scope
-from worker.client.tokens import LONGEST, Tokens
-from worker.errors import DamagedRun, DamagedToken, TokenNotFound
-from worker.settings import Settings
-from worker.store import Store
 
 
 @pytest.fixture
@@ -35,7 +35,11 @@ def tokens(client: Client) -> Tokens:
 def test_a_token_is_found_by_what_was_printed_and_by_nothing_else(tokens: Tokens) -> None:
     made = tokens.create("ann", ["read", Scope.SUBMIT], created_by="root")
     assert tokens.find(made.text) == made.token == tokens.get(made.token.id)
-    assert (made.token.name, made.token.scopes, made.token.created_by) == ("ann", {Scope.READ, Scope.SUBMIT}, "root")
+    assert (made.token.name, made.token.scopes, made.token.created_by) == (
+        "ann",
+        {Scope.READ, Scope.SUBMIT},
+        "root",
+    )
     head, secret = made.text[:20], made.text[20:]
     assert head == f"hf_{made.token.id}_" and len(secret) == 43
     other = tokens.create("ann", ["read"])
@@ -118,18 +122,25 @@ def test_tokens_are_listed_oldest_first(tokens: Tokens, store: Store) -> None:
         ("ann", ["read"], {"created_by": 7}),
     ],
 )
-def test_what_cannot_be_a_token_is_refused_and_stores_nothing(tokens: Tokens, store: Store, name: Any, scopes: Any, given: Any) -> None:
+def test_what_cannot_be_a_token_is_refused_and_stores_nothing(
+    tokens: Tokens, store: Store, name: Any, scopes: Any, given: Any
+) -> None:
     with pytest.raises(InvalidInput):
         tokens.create(name, scopes, **given)
     assert not store.redis.exists(store.keys.tokens)
 
 
-@pytest.mark.parametrize("record", ["", "[]", "{}", '{"name": "ann", "scopes": ["write"], "digest": "d", "created_at": "x"}'])
-def test_a_damaged_record_opens_nothing_and_can_be_removed(tokens: Tokens, store: Store, record: str) -> None:
+@pytest.mark.parametrize(
+    "record",
+    ["", "[]", "{}", '{"name": "ann", "scopes": ["write"], "digest": "d", "created_at": "x"}'],
+)
+def test_a_damaged_record_opens_nothing_and_can_be_removed(
+    tokens: Tokens, store: Store, record: str
+) -> None:
     made = tokens.create("ann", ["read"])
     store.redis.hset(store.keys.tokens, made.token.id, record)
     for look in (lambda: tokens.find(made.text), lambda: tokens.get(made.token.id), tokens.all):
-        with pytest.raises(DamagedToken, match=f"holdfast token revoke {made.token.id}"):
+        with pytest.raises(DamagedToken, match=f"perdure token revoke {made.token.id}"):
             look()
     tokens.revoke(made.token.id)
     assert tokens.all() == []
@@ -139,11 +150,13 @@ def test_a_key_of_another_type_lets_nobody_in(tokens: Tokens, store: Store) -> N
     made = tokens.create("ann", ["read"])
     store.redis.set(store.keys.tokens, "x")
     assert tokens.any(), "whatever is there, the server is not open"
-    with pytest.raises(DamagedRun, match="does not hold what it should"):
+    with pytest.raises(DamagedRun, match="wrong type"):
         tokens.find(made.text)
 
 
-def test_all_servers_sign_with_one_key_until_everybody_is_signed_out(client: Client, any_server: CrashableServer) -> None:
+def test_all_servers_sign_with_one_key_until_everybody_is_signed_out(
+    client: Client, any_server: CrashableServer
+) -> None:
     mine, theirs = Tokens(client), Tokens(Client(settings=client.settings))
     key = mine.signing_key()
     assert theirs.signing_key() == key == mine.signing_key() and len(key) == 43

@@ -1,15 +1,27 @@
-"""keep_trace: the first trace that a run is given stands; and what is read to tell of an attempt that was lost."""
+"""set_trace: the first trace that a run is given stands; and what is read to tell of an attempt that was lost."""
 
 from __future__ import annotations
 
-from tests.support.runs import LEASE, START, claim, commit_end, commit_next, everything, hash_of, later, new_run, submit, sweep_after
-from worker.store import Store
+from perdure.worker.store import Store
+from tests.support.runs import (
+    LEASE,
+    START,
+    claim,
+    commit_end,
+    commit_next,
+    everything,
+    hash_of,
+    later,
+    new_run,
+    submit,
+    sweep_after,
+)
 
 FIRST, SECOND = (f"00-{number:032x}-{number:016x}-01" for number in (1, 2))
 
 
 def keep(store: Store, trace: str, nonce: str = "nonce-r") -> tuple[str, str]:
-    return store.keep_trace("r", nonce=nonce, trace=trace)
+    return store.set_trace("r", nonce=nonce, trace=trace)
 
 
 def test_the_first_trace_stands_and_is_what_everybody_gets(store: Store) -> None:
@@ -51,7 +63,10 @@ def test_a_loss_says_when_the_attempt_was_claimed(store: Store) -> None:
     sweep_after(store, LEASE)
     entries, fields = store.newest_events("r", 2, ["trace", "span", "flow"])
     assert [entry["type"] for _, entry in entries] == ["lost", "submitted"]
-    assert (entries[0][1]["claimed_at"], entries[0][1]["at"]) == (str(START + 500), str(START + 500 + LEASE))
+    assert (entries[0][1]["claimed_at"], entries[0][1]["at"]) == (
+        str(START + 500),
+        str(START + 500 + LEASE),
+    )
     assert fields == {"trace": FIRST, "flow": "ring"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.worker.store import Claim, Store
 from tests.support.runs import (
     LEASE,
     advance,
@@ -33,14 +34,13 @@ from tests.support.runs import (
     take,
     try_claim,
 )
-from worker.store import Granted, Store
 
 #: Until a run is looked at again that a worker was told of, who may have died (ms).
 UNMADE = 1_000
 
 
 @pytest.fixture
-def granted(store: Store) -> Granted:
+def granted(store: Store) -> Claim:
     """The claim of step 1 of a run that has stayed."""
     new_run(store)
     found = stay(store, claim(store))
@@ -48,7 +48,9 @@ def granted(store: Store) -> Granted:
     return found
 
 
-def test_a_lapsed_lease_is_not_taken_away_until_the_message_is_there(store: Store, granted: Granted) -> None:
+def test_a_lapsed_lease_is_not_taken_away_until_the_message_is_there(
+    store: Store, granted: Claim
+) -> None:
     before = hash_of(store)
     assert sweep_after(store, LEASE) == [("r", "unmade")]
     assert hash_of(store) == before and messages(store) == [] and not events(store, kind="lost")
@@ -56,28 +58,30 @@ def test_a_lapsed_lease_is_not_taken_away_until_the_message_is_there(store: Stor
     assert_lawful(store)
 
 
-def test_with_its_message_it_is_recovered_at_once(store: Store, granted: Granted) -> None:
+def test_with_its_message_it_is_recovered_at_once(store: Store, granted: Claim) -> None:
     assert sweep_and_bring(store, LEASE) == [("r", "freed")]
     assert messages(store) == [message("r", 0, 1)] and hash_of(store)["losses"] == "1"
     again = try_claim(store, owner="w2")
-    assert isinstance(again, Granted) and commit_next(store, granted) == ("fenced", "")
+    assert isinstance(again, Claim) and commit_next(store, granted) == ("fenced", "")
     assert_lawful(store)
 
 
-def test_what_was_brought_is_sent_again_where_it_is_lost(store: Store, granted: Granted) -> None:
+def test_what_was_brought_is_sent_again_where_it_is_lost(store: Store, granted: Claim) -> None:
     sweep_and_bring(store, LEASE)
     assert take(store) == message("r", 0, 1) == hash_of(store)["message"]
     words = [word for _ in range(3) for _, word in sweep_after(store, 2_000)]
     assert "resent" in words and messages(store) == [message("r", 0, 1)]
 
 
-def test_another_worker_asks_again_where_the_first_that_was_told_has_died(store: Store, granted: Granted) -> None:
+def test_another_worker_asks_again_where_the_first_that_was_told_has_died(
+    store: Store, granted: Claim
+) -> None:
     sweep_after(store, LEASE)
     assert sweep_after(store, UNMADE - 1) == []
     assert sweep_and_bring(store, 1) == [("r", "freed")]
 
 
-def test_a_message_of_another_round_is_not_taken(store: Store, granted: Granted) -> None:
+def test_a_message_of_another_round_is_not_taken(store: Store, granted: Claim) -> None:
     """Its worker lived, and went on while the message was made."""
     sweep_after(store, LEASE)
     asked = made(store)
@@ -89,15 +93,17 @@ def test_a_message_of_another_round_is_not_taken(store: Store, granted: Granted)
     assert sweep(store, made={"r": ("1", "2", message("r", 1, 2))}) == [("r", "unmade")]
 
 
-def test_a_living_worker_keeps_its_lease_whatever_is_brought(store: Store, granted: Granted) -> None:
+def test_a_living_worker_keeps_its_lease_whatever_is_brought(store: Store, granted: Claim) -> None:
     sweep_after(store, LEASE)
-    store.extend([("r", granted.token, "")], claims=[granted.claim])
+    store.extend([("r", granted.token, "")], claims=[granted.id])
     assert sweep(store, made={"r": made(store)}) == [("r", "in_line")]
     assert due(store) == clock(store) + LEASE == int(hash_of(store)["lease_until"])
     assert commit_next(store, granted) == ("ok", "continued")
 
 
-def test_what_is_brought_for_a_run_that_is_gone_or_at_rest_does_nothing(store: Store, granted: Granted) -> None:
+def test_what_is_brought_for_a_run_that_is_gone_or_at_rest_does_nothing(
+    store: Store, granted: Claim
+) -> None:
     asked = {"r": made(store), "nobody": ("0", "1", "a message")}
     commit(store, granted, "end", fields={"answer": "42", "output": "{}"})
     sweep(store)
@@ -105,7 +111,7 @@ def test_what_is_brought_for_a_run_that_is_gone_or_at_rest_does_nothing(store: S
     assert sweep(store, made=asked) == [] and everything(store) == before
 
 
-def test_none_hides_those_behind_it(store: Store, granted: Granted) -> None:
+def test_none_hides_those_behind_it(store: Store, granted: Claim) -> None:
     later(store, 10)
     new_run(store, "behind")
     assert stay(store, claim(store, "behind"), next_claim="w1.behind") is not None
@@ -113,7 +119,9 @@ def test_none_hides_those_behind_it(store: Store, granted: Granted) -> None:
     assert [sweep(store, batch=1) for _ in range(2)] == [[("r", "unmade")], [("behind", "unmade")]]
 
 
-def test_a_round_that_failed_waits_and_is_asked_for_when_its_time_has_come(store: Store, granted: Granted) -> None:
+def test_a_round_that_failed_waits_and_is_asked_for_when_its_time_has_come(
+    store: Store, granted: Claim
+) -> None:
     fail_round(store, granted, delay=500)
     assert (phase(store), hash_of(store)["message"]) == ("waiting", "")
     assert sweep_and_bring(store, 500) == [("r", "woken")]
@@ -121,7 +129,9 @@ def test_a_round_that_failed_waits_and_is_asked_for_when_its_time_has_come(store
     assert_lawful(store)
 
 
-def test_a_run_that_waits_for_its_message_is_asked_about_again(store: Store, granted: Granted) -> None:
+def test_a_run_that_waits_for_its_message_is_asked_about_again(
+    store: Store, granted: Claim
+) -> None:
     fail_round(store, granted, delay=500)
     before = hash_of(store)
     assert sweep_after(store, 500) == [("r", "unmade")]
@@ -138,7 +148,7 @@ def test_a_deadline_is_not_put_off_by_a_message_that_is_not_there(store: Store) 
     assert sweep_after(store, 500) == [("r", "errored")]
 
 
-def test_a_round_that_is_given_back_brings_its_message(store: Store, granted: Granted) -> None:
+def test_a_round_that_is_given_back_brings_its_message(store: Store, granted: Claim) -> None:
     assert commit(store, granted, "give_back") == ("ok", "queued")
     assert messages(store) == [message("r", 0, 1)] == [hash_of(store)["message"]]
     assert_lawful(store)
@@ -151,7 +161,7 @@ def test_a_message_that_is_there_is_not_taken_for_another(store: Store) -> None:
     assert hash_of(store)["message"] == message("r", 0, 0)
 
 
-def test_a_stop_needs_no_message(store: Store, granted: Granted) -> None:
+def test_a_stop_needs_no_message(store: Store, granted: Claim) -> None:
     stop(store)
     assert sweep_after(store, LEASE) == [("r", "stopped")]
     resume(store)

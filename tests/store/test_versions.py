@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perdure.worker.store import ClaimRefused, Store
 from tests.support.runs import (
     GRACE,
     LEASE,
@@ -31,7 +32,6 @@ from tests.support.runs import (
     sweep_after,
     take,
 )
-from worker.store import Refused, Store
 
 #: What a newer worker may keep, under names that are near to ours, and bytes that are no text.
 FUTURE = {
@@ -57,9 +57,23 @@ def interrupted(store: Store) -> None:
 WAYS: dict[str, tuple[str, Callable[[Store], Any]]] = {
     "claimed": ("leased", claim),
     "beaten": ("leased", lambda store: store.extend([("r", claim(store).token, "{}")])),
-    "intended": ("leased", lambda store: store.intend("r", epoch=0, step=0, token=claim(store).token, claim=None, key="k")),
-    "recorded": ("queued", lambda store: store.record_once("r", nonce="nonce-r", step=0, name="charge", value="1")),
-    "forfeited": ("leased", lambda store: (claim(store, claim="h:1.1"), store.forfeit("r", epoch=0, step=0, process="h:1"))),
+    "intended": (
+        "leased",
+        lambda store: store.intend(
+            "r", epoch=0, step=0, token=claim(store).token, claim=None, key="k"
+        ),
+    ),
+    "recorded": (
+        "queued",
+        lambda store: store.record_result("r", nonce="nonce-r", step=0, name="charge", value="1"),
+    ),
+    "forfeited": (
+        "leased",
+        lambda store: (
+            claim(store, claim="h:1.1"),
+            store.release_dead_lease("r", epoch=0, step=0, process="h:1"),
+        ),
+    ),
     "committed": ("queued", lambda store: commit_next(store, claim(store))),
     "committed and ended": ("completed", lambda store: commit_end(store, claim(store))),
     "paused after": ("interrupted", lambda store: pause_next(store, claim(store))),
@@ -68,7 +82,12 @@ WAYS: dict[str, tuple[str, Callable[[Store], Any]]] = {
     "failed for good": ("errored", errored),
     "given back": ("queued", lambda store: commit(store, claim(store), "give_back")),
     "found damaged": ("errored", lambda store: commit(store, claim(store), "damaged", error="e")),
-    "quarantined": ("errored", lambda store: store.quarantine("r", epoch="0", step="0", message=message("r", 0, 0), error="e")),
+    "quarantined": (
+        "errored",
+        lambda store: store.quarantine(
+            "r", epoch="0", step="0", message=message("r", 0, 0), error="e"
+        ),
+    ),
     "stopped": ("stopped", stop),
     "stopped in flight": ("stopped", lambda store: (claim(store), stop(store, "now"))),
     "stopped, resumed": ("queued", lambda store: (stop(store), resume(store))),
@@ -76,13 +95,21 @@ WAYS: dict[str, tuple[str, Callable[[Store], Any]]] = {
     "answered by default": ("queued", lambda store: (interrupted(store), sweep_after(store, 10))),
     "retried": ("queued", lambda store: (errored(store), retry(store))),
     "freed": ("queued", lambda store: (claim(store), sweep_after(store, LEASE))),
-    "woken": ("queued", lambda store: (fail_round(store, claim(store), delay=1), sweep_after(store, 1))),
-    "sent again": ("queued", lambda store: (take(store), *(sweep_after(store, GRACE) for _ in range(3)))),
+    "woken": (
+        "queued",
+        lambda store: (fail_round(store, claim(store), delay=1), sweep_after(store, 1)),
+    ),
+    "sent again": (
+        "queued",
+        lambda store: (take(store), *(sweep_after(store, GRACE) for _ in range(3))),
+    ),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_fields_that_this_version_does_not_know_are_kept_byte_for_byte(store: Store, way: str) -> None:
+def test_fields_that_this_version_does_not_know_are_kept_byte_for_byte(
+    store: Store, way: str
+) -> None:
     end, go = WAYS[way]
     new_run(store)
     store.redis.hset(store.keys.run("r"), mapping=FUTURE)
@@ -93,13 +120,25 @@ def test_fields_that_this_version_does_not_know_are_kept_byte_for_byte(store: St
 
 
 def claim_as_older(store: Store) -> Any:
-    return store.claim("r", epoch=0, step=0, claim="c", owner="old", lease=LEASE, known=["ring"], schema="1", back=10)
+    return store.claim(
+        "r",
+        epoch=0,
+        step=0,
+        claim="c",
+        owner="old",
+        lease=LEASE,
+        known=["ring"],
+        schema="1",
+        back=10,
+    )
 
 
-def test_an_older_worker_is_not_granted_a_newer_ones_run_and_takes_nothing_from_it(store: Store) -> None:
+def test_an_older_worker_is_not_granted_a_newer_ones_run_and_takes_nothing_from_it(
+    store: Store,
+) -> None:
     new_run(store, fields={"schema": "2", **FUTURE})
     before = hash_of(store)
-    assert claim_as_older(store) == Refused("unknown", "ring")
+    assert claim_as_older(store) == ClaimRefused("unknown", "ring")
     after = hash_of(store)
     assert phase(store) == "waiting" and set(before) <= set(after)
     moved = {name for name in before if before[name] != after[name]}
@@ -107,7 +146,9 @@ def test_an_older_worker_is_not_granted_a_newer_ones_run_and_takes_nothing_from_
 
 
 @pytest.mark.parametrize("schema", ["1", "2"])
-def test_an_older_client_removes_no_run_whose_phase_it_does_not_know(store: Store, schema: str) -> None:
+def test_an_older_client_removes_no_run_whose_phase_it_does_not_know(
+    store: Store, schema: str
+) -> None:
     """To it such a run reads as damaged, and what is damaged can be removed; a newer version's is not damaged."""
     new_run(store, fields={"schema": schema})
     store.redis.hset(store.keys.run("r"), "phase", "sleeping")
@@ -120,19 +161,27 @@ def test_an_older_client_removes_no_run_whose_phase_it_does_not_know(store: Stor
 
 
 @pytest.mark.parametrize("end", [commit_end, errored])
-def test_an_older_client_removes_a_newer_run_that_has_ended(store: Store, end: Callable[..., Any]) -> None:
+def test_an_older_client_removes_a_newer_run_that_has_ended(
+    store: Store, end: Callable[..., Any]
+) -> None:
     new_run(store, fields={"schema": "2"})
     end(*((store,) if end is errored else (store, claim(store))))
     assert store.delete("r", schema="1") == ["ok"]
 
 
-@pytest.mark.parametrize(("field", "text"), [("phase", "sleeping"), ("step", "one"), ("queue", "elsewhere")])
+@pytest.mark.parametrize(
+    ("field", "text"), [("phase", "sleeping"), ("step", "one"), ("queue", "elsewhere")]
+)
 @pytest.mark.parametrize("schema", ["1", "2"])
-def test_an_older_sweep_lets_go_of_no_run_that_only_a_newer_worker_can_read(store: Store, schema: str, field: str, text: str) -> None:
+def test_an_older_sweep_lets_go_of_no_run_that_only_a_newer_worker_can_read(
+    store: Store, schema: str, field: str, text: str
+) -> None:
     new_run(store, fields={"schema": schema})
     store.redis.hset(store.keys.run("r"), field, text)
     before = hash_of(store)
     advance(store, GRACE)
     [(_, word)] = store.sweep(lease=LEASE, max_losses=3, jitter=0.0, schema="1").report
     assert hash_of(store) == before
-    assert (word, due(store)) == (("damaged", None) if schema == "1" else ("in_line", clock(store) + LEASE))
+    assert (word, due(store)) == (
+        ("damaged", None) if schema == "1" else ("in_line", clock(store) + LEASE)
+    )

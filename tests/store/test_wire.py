@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import redis
 
+from perdure.worker.store import Store, StoreUnavailable
+from perdure.worker.store.wire import packed
 from tests.support.runs import new_run, phase, submit
 from tests.support.servers import CrashableServer, server, until
-from worker.store import Store, StoreUnavailable
-from worker.store.wire import packed
 
 
 @pytest.fixture
@@ -101,7 +101,9 @@ def test_wherever_an_exception_strikes_the_next_call_gets_its_own_answer(named: 
     assert struck > 20, "a call has more lines than that"
 
 
-def test_an_answer_that_came_too_late_is_not_read_as_the_next_ones(any_server: CrashableServer, prefix: str) -> None:
+def test_an_answer_that_came_too_late_is_not_read_as_the_next_ones(
+    any_server: CrashableServer, prefix: str
+) -> None:
     store = Store(any_server.url, prefix, timeout=0.05)
     assert ask(store, "ECHO", "first") == "first"
     store.redis.client_pause(200)
@@ -133,11 +135,20 @@ def test_what_is_sent_again_is_bounded_and_told_at_debug(caplog: pytest.LogCaptu
         store = Store(own.url, resends=3)
         new_run(store)
         own.kill()
-        with caplog.at_level(logging.DEBUG, "holdfast.store"), pytest.raises(StoreUnavailable, match="no answer from the state server"):
+        with (
+            caplog.at_level(logging.DEBUG, "perdure.store"),
+            pytest.raises(StoreUnavailable, match="no answer from the state server"),
+        ):
             store.examine("r")
         store.close()
-    again = [record.getMessage().partition(" after: ")[0] for record in caplog.records if record.name == "holdfast.store"]
-    assert again == [f"sent again ({number} of at most 3 times)" for number in range(4)]  # 0: the connection had been closed
+    again = [
+        record.getMessage().partition(" after: ")[0]
+        for record in caplog.records
+        if record.name == "perdure.store"
+    ]
+    assert again == [
+        f"sent again ({number} of at most 3 times)" for number in range(4)
+    ]  # 0: the connection had been closed
 
 
 def test_an_answer_that_is_an_error_costs_no_connection(named: Store) -> None:
@@ -179,8 +190,8 @@ def test_a_closed_store_has_no_connections(named: Store) -> None:
 
 FORKS = """
 import os, sys
-from worker.store import Store
-from worker.store.wire import packed
+from perdure.worker.store import Store
+from perdure.worker.store.wire import packed
 
 store = Store(sys.argv[1])
 asked = lambda: store._wire.ask(packed(("CLIENT", "ID")))
@@ -193,14 +204,20 @@ assert asked() == mine, "the child closed its parent's connection"
 """
 
 
-def test_a_child_uses_connections_of_its_own_and_leaves_its_parents_alone(any_server: CrashableServer) -> None:
-    done = subprocess.run([sys.executable, "-c", FORKS, any_server.url], check=False, capture_output=True, text=True)
+def test_a_child_uses_connections_of_its_own_and_leaves_its_parents_alone(
+    any_server: CrashableServer,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS, any_server.url], check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(60)
-def test_five_hundred_threads_at_once_each_get_their_answer(any_server: CrashableServer, prefix: str) -> None:
+def test_five_hundred_threads_at_once_each_get_their_answer(
+    any_server: CrashableServer, prefix: str
+) -> None:
     """Reads that wait, so that each holds a connection while all others do, and transitions beside them."""
     store = Store(any_server.url, prefix)
     new_run(store)
@@ -219,12 +236,16 @@ def test_five_hundred_threads_at_once_each_get_their_answer(any_server: Crashabl
     store.close()
 
 
-def test_no_connection_looks_through_what_is_installed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_connection_looks_through_what_is_installed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For its library's version, which it tells the server: of many threads that connect at once, each would."""
     ask(store, "PING")
     looked: list[str] = []
     monkeypatch.setattr("redis.utils.metadata.version", lambda name: looked.append(name) or "0")
-    with store.redis.pipeline(transaction=False) as pipe:  # of one that reads, and of one that transitions take
+    with store.redis.pipeline(
+        transaction=False
+    ) as pipe:  # of one that reads, and of one that transitions take
         pipe.ping().execute()
     held = [store._wire._take() for _ in range(3)]
     for connection in held:
@@ -232,4 +253,6 @@ def test_no_connection_looks_through_what_is_installed(store: Store, monkeypatch
         connection.disconnect()
     assert looked == []
     told = store.redis.client_info()
-    assert told.get("lib-ver", redis.__version__) == redis.__version__  # Redis 7.0 is told, and does not tell
+    assert (
+        told.get("lib-ver", redis.__version__) == redis.__version__
+    )  # Redis 7.0 is told, and does not tell

@@ -116,7 +116,9 @@ class Play:
         before: called with each request before it is answered.
     """
 
-    def __init__(self, script: Sequence[Says], faults: Mapping[int, Sequence[Fault | None]] | None = None) -> None:
+    def __init__(
+        self, script: Sequence[Says], faults: Mapping[int, Sequence[Fault | None]] | None = None
+    ) -> None:
         self.script = script
         self.faults = {at: list(several) for at, several in (faults or {}).items()}
         self.asked: list[Asked] = []
@@ -171,13 +173,26 @@ class ChatServer:
 
     def play_of(self, asked: Asked) -> Play:
         """The conversation that a request belongs to."""
-        goals = [str(message["content"]) for message in asked.body.get("messages", ()) if message["role"] == "user"]
-        return next((play for goal, play in self.plays.items() if goals and goals[0].splitlines()[0] == goal), self.play)
+        goals = [
+            str(message["content"])
+            for message in asked.body.get("messages", ())
+            if message["role"] == "user"
+        ]
+        return next(
+            (
+                play
+                for goal, play in self.plays.items()
+                if goals and goals[0].splitlines()[0] == goal
+            ),
+            self.play,
+        )
 
 
 @contextmanager
 def chat_server(
-    script: Sequence[Says] = (Says("?"),), faults: Mapping[int, Sequence[Fault | None]] | None = None, **options: Any
+    script: Sequence[Says] = (Says("?"),),
+    faults: Mapping[int, Sequence[Fault | None]] | None = None,
+    **options: Any,
 ) -> Iterator[ChatServer]:
     """A running server, closed afterwards; see ``Play`` and ``ChatServer``."""
     server = ChatServer(Play(script, faults), **options)
@@ -210,19 +225,28 @@ class _Handler(BaseHTTPRequestHandler):
                 self._whole(200, {})
             return
         self.chat.named += 1
-        models = [{"id": name, "object": "model", "created": 1, "owned_by": "t"} for name in self.chat.models]
+        models = [
+            {"id": name, "object": "model", "created": 1, "owned_by": "t"}
+            for name in self.chat.models
+        ]
         self._whole(200, {"object": "list", "data": models})
 
     def do_POST(self) -> None:
         """A chat request."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        asked = Asked(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
+        asked = Asked(
+            self.path, {name.lower(): value for name, value in self.headers.items()}, body
+        )
         play = self.chat.play_of(asked)
         fault = play.next_fault(asked)
         play.before(asked)
         try:
             if isinstance(fault, Fails):
-                self._whole(fault.status, fault.body or {"error": {"message": f"scripted {fault.status}"}}, fault.headers)
+                self._whole(
+                    fault.status,
+                    fault.body or {"error": {"message": f"scripted {fault.status}"}},
+                    fault.headers,
+                )
             else:
                 self._tell(asked, play.reply_to(asked), fault)
         except OSError:  # the client is gone
@@ -239,7 +263,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._hang()
             return
         self.send_response(200)
-        self.send_header("content-type", fault.kind if isinstance(fault, Sends) else "text/event-stream")
+        self.send_header(
+            "content-type", fault.kind if isinstance(fault, Sends) else "text/event-stream"
+        )
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         if isinstance(fault, Sends):
@@ -252,14 +278,18 @@ class _Handler(BaseHTTPRequestHandler):
                 break
             if isinstance(fault, Cuts) and number == fault.after:
                 # A reset, and not the end of a stream.
-                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                self.connection.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
                 self.connection.close()
                 self.close_connection = True
                 return
             if isinstance(fault, Hangs) and number == fault.after:
                 self._hang()
                 return
-            self._chunk(f"data: {'{broken' if isinstance(fault, Garbles) and number == 1 else json.dumps(event)}\n\n")
+            self._chunk(
+                f"data: {'{broken' if isinstance(fault, Garbles) and number == 1 else json.dumps(event)}\n\n"
+            )
         if not isinstance(fault, Ends) or fault.done:
             self._chunk("data: [DONE]\n\n")
         self._chunk("")
@@ -279,7 +309,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _whole(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
         raw = json.dumps(body).encode()
         self.send_response(status)
-        for name, value in {"content-type": "application/json", "content-length": str(len(raw)), **(headers or {})}.items():
+        for name, value in {
+            "content-type": "application/json",
+            "content-length": str(len(raw)),
+            **(headers or {}),
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(raw)
@@ -290,7 +324,10 @@ def _calls(asked: Asked, says: Says) -> list[dict[str, Any]]:
         {
             "id": f"call_{asked.answers}_{number}",
             "type": "function",
-            "function": {"name": name, "arguments": args if isinstance(args, str) else json.dumps(args)},
+            "function": {
+                "name": name,
+                "arguments": args if isinstance(args, str) else json.dumps(args),
+            },
         }
         for number, (name, args) in enumerate(says.calls)
     ]
@@ -308,7 +345,12 @@ def _usage(says: Says) -> dict[str, int] | None:
 
 
 def _events(asked: Asked, says: Says) -> list[dict[str, Any]]:
-    base = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": asked.body["model"]}
+    base = {
+        "id": "c",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": asked.body["model"],
+    }
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     if says.thinking:
         deltas.append({"reasoning_content": says.thinking})
@@ -317,9 +359,19 @@ def _events(asked: Asked, says: Says) -> list[dict[str, Any]]:
     for number, call in enumerate(_calls(asked, says)):
         arguments = call["function"]["arguments"]
         half = len(arguments) // 2
-        first = {**call, "index": number, "function": {"name": call["function"]["name"], "arguments": arguments[:half]}}
-        deltas += [{"tool_calls": [first]}, {"tool_calls": [{"index": number, "function": {"arguments": arguments[half:]}}]}]
-    events = [{**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas]
+        first = {
+            **call,
+            "index": number,
+            "function": {"name": call["function"]["name"], "arguments": arguments[:half]},
+        }
+        deltas += [
+            {"tool_calls": [first]},
+            {"tool_calls": [{"index": number, "function": {"arguments": arguments[half:]}}]},
+        ]
+    events = [
+        {**base, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+        for delta in deltas
+    ]
     events.append({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": _ended(says)}]})
     if asked.body.get("stream_options", {}).get("include_usage") and _usage(says):
         events.append({**base, "choices": [], "usage": _usage(says)})
@@ -327,7 +379,11 @@ def _events(asked: Asked, says: Says) -> list[dict[str, Any]]:
 
 
 def _completion(asked: Asked, says: Says) -> dict[str, Any]:
-    message = {"role": "assistant", "content": says.text or None, "tool_calls": _calls(asked, says) or None}
+    message = {
+        "role": "assistant",
+        "content": says.text or None,
+        "tool_calls": _calls(asked, says) or None,
+    }
     if says.thinking:
         message["reasoning_content"] = says.thinking
     return {

@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 
 from tests.support.servers import until
 
@@ -37,8 +40,8 @@ class Span:
     resource: Mapping[str, Any]
 
     def __getitem__(self, name: str) -> Any:
-        """Holdfast's own attribute of this name; None where there is none."""
-        return self.attributes.get(f"holdfast.{name}")
+        """Perdure's own attribute of this name; None where there is none."""
+        return self.attributes.get(f"perdure.{name}")
 
 
 @dataclass
@@ -54,20 +57,34 @@ class Collector:
 
     def of(self, run_id: str) -> list[Span]:
         """The spans of a run: its root first, then its rounds by their start."""
-        return sorted((span for span in self.spans if span["run_id"] == run_id), key=lambda span: (span["attempt"] or 0, span.start))
+        return sorted(
+            (span for span in self.spans if span["run_id"] == run_id),
+            key=lambda span: (span["attempt"] or 0, span.start),
+        )
 
     def tree(self, run_id: str, rounds: int, seconds: float = 20.0) -> tuple[Span, list[Span]]:
         """Wait for so many spans of rounds; the run's root, and the rounds by step and attempt. It is one tree, or the test fails."""
-        until(lambda: len(self.of(run_id)) > rounds, f"{rounds} spans of rounds and a root of run {run_id}", seconds)
+        until(
+            lambda: len(self.of(run_id)) > rounds,
+            f"{rounds} spans of rounds and a root of run {run_id}",
+            seconds,
+        )
         found = self.of(run_id)
         roots = [span for span in found if span["step"] is None]
         assert len(roots) == 1, f"one root: {[span.name for span in found]}"
         [root] = roots
-        told = sorted((span for span in found if span is not root), key=lambda span: (span["step"], span["attempt"]))
+        told = sorted(
+            (span for span in found if span is not root),
+            key=lambda span: (span["step"], span["attempt"]),
+        )
         assert {span.trace for span in found} == {root.trace}, "one trace"
-        assert {span.parent for span in told} == {root.id}, "every round is a child of the root, and of nothing else"
+        assert {span.parent for span in told} == {root.id}, (
+            "every round is a child of the root, and of nothing else"
+        )
         assert len({span.id for span in found}) == len(found)
-        assert len(told) == rounds, [(span.name, span["step"], span["attempt"], span["outcome"]) for span in told]
+        assert len(told) == rounds, [
+            (span.name, span["step"], span["attempt"], span["outcome"]) for span in told
+        ]
         return root, told
 
 

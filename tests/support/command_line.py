@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from worker.settings import Settings
+from perdure.worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 #: -P: as the installed command, which does not have the working directory on its path.
-COMMAND = [sys.executable, "-P", "-m", "worker.cli"]
+COMMAND = [sys.executable, "-P", "-m", "perdure"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Done:
 
 
 class CommandLine:
-    """``holdfast`` in a directory of its own, without the user's settings.
+    """``perdure`` in a directory of its own, without the user's settings.
 
     Args:
         directory: where it runs, and where its state directory is.
@@ -45,11 +45,24 @@ class CommandLine:
 
     def __init__(self, directory: Path, settings: Settings | None = None, **variables: str) -> None:
         self.directory = directory
-        bare = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "CELERY_"))}
-        self.environment = {**bare, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(directory / "state"), "NO_COLOR": "1", **variables}
+        bare = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PERDURE_", "CELERY_"))
+        }
+        self.environment = {
+            **bare,
+            "PYTHONPATH": str(ROOT),
+            "XDG_STATE_HOME": str(directory / "state"),
+            "NO_COLOR": "1",
+            **variables,
+        }
         if settings is not None:
             assert settings.redis_url is not None
-            self.environment |= {"HOLDFAST_REDIS_URL": settings.redis_url, "HOLDFAST_PREFIX": settings.prefix}
+            self.environment |= {
+                "PERDURE_REDIS_URL": settings.redis_url,
+                "PERDURE_PREFIX": settings.prefix,
+            }
 
     def __call__(self, *arguments: str | bytes, variables: Mapping[str, str] | None = None) -> Done:
         """Run one command to its end. No command may ever show a traceback."""
@@ -89,7 +102,7 @@ class CommandLine:
 
     @contextmanager
     def worker(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        """``holdfast worker``, ready."""
+        """``perdure worker``, ready."""
         with self.running("worker", *arguments) as process:
             wait_for_line(process, "worker ready")
             yield process

@@ -27,7 +27,9 @@ def result_of(asked: dict[str, Any]) -> dict[str, Any] | None:
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "endless", "version": "1"},
         },
-        "tools/list": {"tools": [{"name": "big", "description": "", "inputSchema": {"type": "object"}}]},
+        "tools/list": {
+            "tools": [{"name": "big", "description": "", "inputSchema": {"type": "object"}}]
+        },
     }.get(str(asked.get("method")))
 
 
@@ -38,7 +40,9 @@ def answer(asked: dict[str, Any]) -> str:
 
 
 @contextmanager
-def endless_service(content_type: str = "application/json", **headers: str) -> Iterator[tuple[str, list[int]]]:
+def endless_service(
+    content_type: str = "application/json", **headers: str
+) -> Iterator[tuple[str, list[int]]]:
     """The same as a service; its URL, and the bytes of each piece that it could send."""
     sent: list[int] = []
 
@@ -58,7 +62,9 @@ def endless_service(content_type: str = "application/json", **headers: str) -> I
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
             try:
-                self._chunk(("data: " if "stream" in content_type else "") + HEAD % json.dumps(asked["id"]))
+                self._chunk(
+                    ("data: " if "stream" in content_type else "") + HEAD % json.dumps(asked["id"])
+                )
                 while len(sent) < PIECES:
                     self._chunk(PIECE)
                     sent.append(len(PIECE))

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from flows import Command, ControllerExecutorFlow, Finish, RoundContext, command, register
-from worker import Client, RunStatus
-from worker.app import engine_of, make_app
-from worker.engine import Engine
-from worker.settings import Settings
+from perdure import (
+    Client,
+    Command,
+    ControllerExecutorFlow,
+    Finish,
+    RoundContext,
+    RunStatus,
+    command,
+    register,
+)
+from perdure.worker.app import engine_of, make_app
+from perdure.worker.runtime.runtime import Runtime
+from perdure.worker.settings import Settings
 
 #: What has to be in ``flow_modules`` for it.
-MODULES = ("tests.support.every_status", "tests.support.rings")
+MODULES = ("tests.support.every_status", "tests.support.example_flows.rings")
 
 
 @register("wordy")
@@ -32,7 +40,11 @@ class Careful(ControllerExecutorFlow):
     """Wants a person's word before it does anything."""
 
     def decide(self, context: RoundContext) -> Command | Finish:
-        return Finish(context.observation) if len(context.history) else Command("remove", {"path": "build"})
+        return (
+            Finish(context.observation)
+            if len(context.history)
+            else Command("remove", {"path": "build"})
+        )
 
     @command(idempotent=True, approval="always")
     def remove(self, path: str) -> str:
@@ -45,7 +57,9 @@ def every_status(settings: Settings) -> dict[str, str]:
     with closing(Client(settings=settings)) as client:
         found = {
             "queued": client.submit("countdown", "wait", labels={"team": "search"}).id,
-            "running": client.submit("countdown", "go on", {"rounds": 5}, budgets={"cycles": 50}, thread_id="t").id,
+            "running": client.submit(
+                "countdown", "go on", {"rounds": 5}, budgets={"cycles": 50}, thread_id="t"
+            ).id,
             "interrupted": client.submit("question", "which?").id,
             "stopped": client.submit("countdown", "stop", {"rounds": 5}).id,
             "completed": client.submit("countdown", "count down", {"rounds": 1}).id,
@@ -56,7 +70,9 @@ def every_status(settings: Settings) -> dict[str, str]:
         with closing(engine_of(make_app(settings))) as engine:
             for name, run_id in found.items():
                 if name != "queued":
-                    _play(engine, client, run_id, rounds=2 if name in ("running", "stopped") else 10)
+                    _play(
+                        engine, client, run_id, rounds=2 if name in ("running", "stopped") else 10
+                    )
         client.request_stop(found["stopped"], mode="now", reason="enough", requested_by="ann")
         for name, run_id in found.items():
             if name in {status.value for status in RunStatus}:
@@ -66,14 +82,17 @@ def every_status(settings: Settings) -> dict[str, str]:
 
 def play(settings: Settings, run_id: str, rounds: int = 10) -> None:
     """Play so many rounds of a run, or as many as it has."""
-    with closing(engine_of(make_app(settings))) as engine, closing(Client(settings=settings)) as client:
+    with (
+        closing(engine_of(make_app(settings))) as engine,
+        closing(Client(settings=settings)) as client,
+    ):
         _play(engine, client, run_id, rounds)
 
 
-def _play(engine: Engine, client: Client, run_id: str, rounds: int) -> None:
+def _play(engine: Runtime, client: Client, run_id: str, rounds: int) -> None:
     for _ in range(rounds):
         run = client.get(run_id)
         if run.status not in (RunStatus.QUEUED, RunStatus.RUNNING):
             break
-        engine.rounds.play(run_id, run.details["epoch"], run.state.step)
-    engine.write_figures()  # or the heartbeat does, when the test is over
+        engine.rounds.run(run_id, run.details["epoch"], run.state.step)
+    engine.write_stats()  # or the heartbeat does, when the test is over

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from perdure import Client, NotReplicated, Run, RunNotFound, Settings, StoreUnavailable
 from tests.support.history import exact
 from tests.support.sentinels import Watched
 from tests.support.servers import until
 from tests.support.workers import WorkerProcess, workers
-from worker import Client, NotReplicated, Run, RunNotFound, Settings, StoreUnavailable
 
 ROUNDS = 4
 ROUND_SECONDS = 0.05
@@ -63,7 +63,9 @@ class Load:
 
     @contextmanager
     def running(self) -> Iterator[Load]:
-        with workers(WORKERS, self.settings, app="tests.support.confirming", CONFIRMED=str(self._ledger)) as self.fleet:
+        with workers(
+            WORKERS, self.settings, app="tests.support.apps.confirming", CONFIRMED=str(self._ledger)
+        ) as self.fleet:
             self._thread.start()
             try:
                 yield self
@@ -102,7 +104,11 @@ class Load:
         began = fault(self, old)
         new = self.service.another_master(old)
         # The new master's own word: until it is told, a stale one may confirm rounds that will be taken back.
-        until(lambda: bool(self._committed_since(new, began)), "rounds committed after the failover", 120)
+        until(
+            lambda: bool(self._committed_since(new, began)),
+            "rounds committed after the failover",
+            120,
+        )
         self.told.recovery.append(min(self._committed_since(new, began)) - began)
         time.sleep(AFTER)
         bring_back(self, old)
@@ -112,7 +118,9 @@ class Load:
         keys = self.client._store.keys
         with self.service.client(port) as client:
             ids = client.zrange(keys.index("completed"), 0, 5, desc=True)
-            times = [float(client.hget(keys.run(run_id), "updated_at") or 0) / 1000 for run_id in ids]
+            times = [
+                float(client.hget(keys.run(run_id), "updated_at") or 0) / 1000 for run_id in ids
+            ]
         return [moment for moment in times if moment > began]
 
     def _confirmed(self) -> list[str]:
@@ -127,7 +135,11 @@ class Load:
                 there.append(self.client.wait(run_id, 120))
             except RunNotFound:
                 self.told.lost.append(run_id)
-        until(lambda: self.client._store.counts()["live"] == 0, "the end of all runs that the master knows", 120)
+        until(
+            lambda: self.client._store.counts()["live"] == 0,
+            "the end of all runs that the master knows",
+            120,
+        )
         self.told.elections = self.service.elections()
         known = [run.id for run in self._all_runs()]
         lines = self._confirmed()
@@ -190,7 +202,11 @@ def frozen(load: Load, master: int) -> float:
     return began
 
 
-FAULTS: dict[str, Callable[[Load, int], float]] = {"killed": killed, "cut off, then killed": cut_off_and_killed, "frozen": frozen}
+FAULTS: dict[str, Callable[[Load, int], float]] = {
+    "killed": killed,
+    "cut off, then killed": cut_off_and_killed,
+    "frozen": frozen,
+}
 
 
 def bring_back(load: Load, old: int) -> None:
@@ -198,5 +214,9 @@ def bring_back(load: Load, old: int) -> None:
     if load.service.ended(old):
         load.service.start_server(old, load.service.master())
     count = len(load.service.servers) - 1
-    until(lambda: len(load.service.following(load.service.master())) == count, "all replicas in step", 60)
+    until(
+        lambda: len(load.service.following(load.service.master())) == count,
+        "all replicas in step",
+        60,
+    )
     until(load.service.well, "Sentinels that see all of them well", 60)

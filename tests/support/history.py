@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from worker import Client
-from worker.event import Event
+from perdure import Client
+from perdure.worker.domain.event import Event
 
 #: V1: a running run moves within a lease and two sweeps (4 + 2 x 0.5 s), beside its round.
 V1 = 5.0
@@ -25,7 +25,9 @@ class Gap:
 
 def commits(client: Client, run_id: str) -> list[int]:
     """The steps of the run's commit log, in order."""
-    return [event.step for event in client.events(run_id, follow=False) if event.type == "committed"]
+    return [
+        event.step for event in client.events(run_id, follow=False) if event.type == "committed"
+    ]
 
 
 def exact(client: Client, run_id: str, rounds: int) -> bool:
@@ -50,7 +52,11 @@ def gaps(run_id: str, events: Iterable[Event]) -> list[Gap]:
 
 
 def allowed(
-    gap: Gap, round_seconds: float, thrown: int, kills: Iterable[tuple[float, float]], outages: Iterable[tuple[float, float]]
+    gap: Gap,
+    round_seconds: float,
+    thrown: int,
+    kills: Iterable[tuple[float, float]],
+    outages: Iterable[tuple[float, float]],
 ) -> float:
     """What V1 allows for the gap.
 

@@ -13,7 +13,10 @@ import yaml
 
 Resource = dict[str, Any]
 KNOWN = {"apiVersion", "kind", "namespace", "resources", "components", "images", "patches"}
-KINDS = {"kustomize.config.k8s.io/v1beta1": "Kustomization", "kustomize.config.k8s.io/v1alpha1": "Component"}
+KINDS = {
+    "kustomize.config.k8s.io/v1beta1": "Kustomization",
+    "kustomize.config.k8s.io/v1alpha1": "Component",
+}
 #: Kinds that are in no namespace.
 GLOBAL = ("Namespace",)
 
@@ -34,7 +37,11 @@ def _build(directory: Path, into: list[Resource]) -> list[Resource]:
         raise ValueError(f"{directory}: {unknown or given['kind']}")
     for name in given.get("resources", ()):
         path = directory / name
-        into += build(path) if path.is_dir() else [each for each in yaml.safe_load_all(path.read_text("utf-8")) if each]
+        into += (
+            build(path)
+            if path.is_dir()
+            else [each for each in yaml.safe_load_all(path.read_text("utf-8")) if each]
+        )
     for name in given.get("components", ()):
         _build(directory / name, into)
     for patch in given.get("patches", ()):
@@ -53,7 +60,11 @@ def _build(directory: Path, into: list[Resource]) -> list[Resource]:
 def _patch(patch: dict[str, Any], resources: list[Resource]) -> None:
     """Only ``remove`` is known."""
     target = patch["target"]
-    hit = [each for each in resources if each["kind"] == target["kind"] and re.fullmatch(target["name"], each["metadata"]["name"])]
+    hit = [
+        each
+        for each in resources
+        if each["kind"] == target["kind"] and re.fullmatch(target["name"], each["metadata"]["name"])
+    ]
     if not hit:
         raise ValueError(f"nothing to patch: {target}")
     for each in hit:
@@ -68,6 +79,8 @@ def _patch(patch: dict[str, Any], resources: list[Resource]) -> None:
 
 
 def _rename(image: dict[str, str], resource: Resource) -> None:
-    for container in resource.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ()):
+    for container in (
+        resource.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ())
+    ):
         if container["image"].partition(":")[0] == image["name"]:
             container["image"] = f"{image['newName']}:{image['newTag']}"

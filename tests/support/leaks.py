@@ -9,7 +9,9 @@ from typing import Protocol
 class Scans(Protocol):
     """A Redis client, as far as needed here."""
 
-    def scan_iter(self, match: str | None = None, count: int | None = None) -> Iterator[bytes | str]: ...
+    def scan_iter(
+        self, match: str | None = None, count: int | None = None
+    ) -> Iterator[bytes | str]: ...
 
 
 def keys_under(client: Scans, prefix: str) -> list[str]:
@@ -26,4 +28,6 @@ def keys_outside(client: Scans, prefix: str, allowed: Iterable[str] = ()) -> lis
 def _keys(client: Scans) -> list[str]:
     """All keys; matched here and not by SCAN, so that a prefix may hold `*`, `?` or brackets."""
     found = client.scan_iter(count=1000)
-    return sorted({key.decode(errors="backslashreplace") if isinstance(key, bytes) else key for key in found})
+    return sorted(
+        {key.decode(errors="backslashreplace") if isinstance(key, bytes) else key for key in found}
+    )

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from flows.executors.mcp import mcp_commands
+from perdure.flows.executors.mcp import mcp_commands
 from tests.support.servers import until
 
 TIME = [sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC"]
@@ -25,8 +25,13 @@ GIT = [sys.executable, "-m", "mcp_server_git"]
 _OVER_HTTP = "import sys; from mcp_server_git.server import create_server as make; make(None).run('streamable-http', port=int(sys.argv[1]))"
 
 #: The servers are development dependencies: they may be missing at a desk, and are required where CI is set.
-INSTALLED = all(importlib.util.find_spec(name) for name in ("mcp", "mcp_server_time", "mcp_server_git"))
-needs_servers = pytest.mark.skipif(not INSTALLED and "CI" not in os.environ, reason="mcp-server-time and mcp-server-git are not installed")
+INSTALLED = all(
+    importlib.util.find_spec(name) for name in ("mcp", "mcp_server_time", "mcp_server_git")
+)
+needs_servers = pytest.mark.skipif(
+    not INSTALLED and "CI" not in os.environ,
+    reason="mcp-server-time and mcp-server-git are not installed",
+)
 
 
 def time_command(**settings: Any) -> Any:
@@ -41,7 +46,9 @@ def servers_of(process: int, module: str = "mcp_server_time") -> list[int]:
     for thread in Path(f"/proc/{process}/task").iterdir():
         try:
             pids = [int(pid) for pid in thread.joinpath("children").read_text().split()]
-            found += [pid for pid in pids if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
+            found += [
+                pid for pid in pids if module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+            ]
         except OSError:
             continue  # it ended meanwhile
     return found
@@ -57,7 +64,11 @@ def free_port() -> int:
 @contextmanager
 def git_over_http(port: int) -> Iterator[subprocess.Popen[bytes]]:
     """mcp-server-git on a port, ready; killed afterwards."""
-    running = subprocess.Popen([sys.executable, "-c", _OVER_HTTP, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    running = subprocess.Popen(
+        [sys.executable, "-c", _OVER_HTTP, str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     try:
         until(lambda: _answers(port) or running.poll() is not None, "the HTTP server", 30)
         yield running

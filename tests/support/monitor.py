@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import redis
 
-from worker.store import Store
+from perdure.worker.store import Store
 
 LAST = "that is all"
 
@@ -26,7 +26,12 @@ def monitored(store: Store) -> Iterator[Counter[str]]:
 def sizes_of_commits(store: Store) -> Iterator[list[int]]:
     """The characters of each commit that the block sees, in order; complete when the block has ended."""
     sizes: list[int] = []
-    with _watching(store, lambda name, line: sizes.append(len(line)) if name in ("commit_round", "commit_and_stay") else None):
+    with _watching(
+        store,
+        lambda name, line: (
+            sizes.append(len(line)) if name in ("commit_round", "commit_and_continue") else None
+        ),
+    ):
         yield sizes
 
 
@@ -43,7 +48,10 @@ def _watching(store: Store, seen: Callable[[str, str], None]) -> Iterator[None]:
                 if LAST in line["command"]:
                     return
                 if line["client_type"] != "lua":
-                    seen(transitions.get(words[1], words[1]) if words[0] == "EVALSHA" else words[0], line["command"])
+                    seen(
+                        transitions.get(words[1], words[1]) if words[0] == "EVALSHA" else words[0],
+                        line["command"],
+                    )
 
     thread = threading.Thread(target=watch)
     thread.start()

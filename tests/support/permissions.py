@@ -22,36 +22,38 @@ SCRIPTS = frozenset({"eval", "evalsha"})
 
 #: A key of each kind, by what it holds.
 OURS = {
-    "run": "holdfast:run:r1",
-    "memory": "holdfast:run:r1:memory",
-    "events": "holdfast:run:r1:events",
-    "artifacts": "holdfast:run:r1:artifacts",
-    "idem": "holdfast:idem:k",
-    "due": "holdfast:due",
-    "endings": "holdfast:endings",
-    "queues": "holdfast:queues",
-    "index": "holdfast:index:live",
-    "submitted": "holdfast:submitted:ann",
-    "paused": "holdfast:paused",
-    "list": "holdfast.controller",
-    "priorities": "holdfast.executor\x06\x169",
-    "apart": "holdfast.controller.flows-0a",
-    "line": "holdfast:line:controller",
-    "workers": "holdfast:workers",
-    "announcements": "holdfast:workers:info",
-    "letters": "holdfast:dead",
-    "figures": "holdfast:metrics",
-    "tokens": "holdfast:tokens",
-    "web_key": "holdfast:web:key",
-    "filters": "holdfast:filters:ada",
+    "run": "perdure:run:r1",
+    "memory": "perdure:run:r1:memory",
+    "events": "perdure:run:r1:events",
+    "artifacts": "perdure:run:r1:artifacts",
+    "idem": "perdure:idem:k",
+    "due": "perdure:due",
+    "endings": "perdure:endings",
+    "queues": "perdure:queues",
+    "index": "perdure:index:live",
+    "submitted": "perdure:submitted:ann",
+    "paused": "perdure:paused",
+    "list": "perdure.controller",
+    "priorities": "perdure.executor\x06\x169",
+    "apart": "perdure.controller.flows-0a",
+    "line": "perdure:line:controller",
+    "workers": "perdure:workers",
+    "announcements": "perdure:workers:info",
+    "letters": "perdure:dead",
+    "figures": "perdure:metrics",
+    "tokens": "perdure:tokens",
+    "web_key": "perdure:web:key",
+    "filters": "perdure:filters:ada",
 }
 #: Keys of other tenants, of Celery's, and such as look like ours.
 FOREIGN = (
-    "other:run:r1", "other.controller", "holdfast", "holdfast2:due", "holdfastx:run:r1", "xholdfast:run:r1", "holdfast-2.controller",
-    "holdfast:", "holdfast:run", "holdfast:secret", "holdfast:duely", "holdfast:deadly", "holdfast.controllers", "holdfast.other",
-    "HOLDFAST:run:r1", "_kombu.binding.celery", "_kombu.binding.holdfast.controller", "celery", "unacked", "unacked_index", "",
+    "other:run:r1", "other.controller", "perdure", "perdure2:due", "perdurex:run:r1", "xperdure:run:r1", "perdure-2.controller",
+    "perdure:", "perdure:run", "perdure:secret", "perdure:duely", "perdure:deadly", "perdure.controllers", "perdure.other",
+    "PERDURE:run:r1", "_kombu.binding.celery", "_kombu.binding.perdure.controller", "celery", "unacked", "unacked_index", "",
 )  # fmt: skip
-SHARED = frozenset({"run", "memory", "events", "artifacts", "due", "queues", "index", "paused", "list"})
+SHARED = frozenset(
+    {"run", "memory", "events", "artifacts", "due", "queues", "index", "paused", "list"}
+)
 SEEN = frozenset({"workers", "announcements", "letters", "figures"})
 OF_A_RUN = frozenset({"run", "memory", "events", "artifacts"})
 
@@ -69,7 +71,14 @@ class Role:
     @property
     def commands(self) -> frozenset[str]:
         """All it has."""
-        return KEYLESS | self.keyless | LOOKS | self.looks | (SCRIPTS if self.scripts else frozenset()) | frozenset(self.writes)
+        return (
+            KEYLESS
+            | self.keyless
+            | LOOKS
+            | self.looks
+            | (SCRIPTS if self.scripts else frozenset())
+            | frozenset(self.writes)
+        )
 
     def may(self, command: str, kind: str | None) -> bool:
         """Whether the command is for this user on a key of this kind (None: not one of ours)."""

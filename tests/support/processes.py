@@ -7,7 +7,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from worker import Client
+from perdure import Client
 
 
 def process_of(client: Client, run_id: str) -> int | None:
@@ -37,5 +37,7 @@ def ended(pid: int) -> bool:
 def children(pid: int) -> list[int]:
     """The living children of a process."""
     with suppress(OSError):
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+        return [
+            int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        ]
     return []

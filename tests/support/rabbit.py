@@ -15,9 +15,10 @@ from typing import Any, TypeVar
 
 import amqp
 
-from tests.support.left_running import alive
+import perdure.worker.app  # noqa: F401 -- registers the name
+from perdure.worker.store.keys import Keys
+from tests.support.leftover_processes import alive
 from tests.support.servers import until
-from worker.store.keys import Keys
 
 #: Debian's /usr/sbin/rabbitmq-server is a wrapper that insists on the user rabbitmq; this is what it wraps.
 UNWRAPPED = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -39,7 +40,9 @@ def rabbit_binary() -> Path | None:
     """The server's start script on this machine, or None."""
     if UNWRAPPED.exists():
         return UNWRAPPED
-    found = shutil.which("rabbitmq-server", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+    found = shutil.which(
+        "rabbitmq-server", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+    )
     return Path(found) if found else None
 
 
@@ -77,8 +80,14 @@ class RabbitServer:
             self._epmd = self._started("epmd")
             until(lambda: _answers(self._epmd_port), "epmd's first answer")
         self._process = self._started(str(binary))
-        until(lambda: self.speaks_amqp() or self._process.poll() is not None, "RabbitMQ's first answer", 90)  # type: ignore[union-attr]
-        assert self._process.poll() is None, f"RabbitMQ ended at its start:\n{(self.directory / 'output').read_text()[-4000:]}"
+        until(
+            lambda: self.speaks_amqp() or self._process.poll() is not None,
+            "RabbitMQ's first answer",
+            90,
+        )  # type: ignore[union-attr]
+        assert self._process.poll() is None, (
+            f"RabbitMQ ended at its start:\n{(self.directory / 'output').read_text()[-4000:]}"
+        )
 
     def kill(self) -> None:
         """SIGKILL the broker and return when it is gone; its data stays. Nothing happens to one that is dead."""
@@ -130,7 +139,10 @@ class RabbitServer:
 
         RabbitMQ notes the name of a new one on disk half a second late; killed before, it never serves that queue again.
         """
-        return any(queue.encode() in path.read_bytes() for path in self.directory.glob("data/*/quorum/*/names.dets"))
+        return any(
+            queue.encode() in path.read_bytes()
+            for path in self.directory.glob("data/*/quorum/*/names.dets")
+        )
 
     def forget(self, prefix: str) -> None:
         """Delete the queues of ``prefix``, with what is in them."""
@@ -152,7 +164,11 @@ class RabbitServer:
             )
 
     def _environment(self) -> dict[str, str]:
-        bare = {name: value for name, value in os.environ.items() if not name.startswith(("RABBITMQ_", "ERL_"))}
+        bare = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("RABBITMQ_", "ERL_"))
+        }
         return {
             **bare,
             "HOME": str(self.directory),  # where Erlang keeps its cookie

@@ -9,8 +9,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.library.git.environment import clean_environment
-from flows.library.git.fast_import import NewRepository
+from perdure.flows.library.git.environment import clean_environment
+from perdure.flows.library.git.fast_import import NewRepository
 
 #: Exits as the checked out commit's file says: 0 good, 1 bad, 125 skip.
 TEST = 'exit "$(cat verdict)"'
@@ -53,7 +53,9 @@ class Shape:
         """Make the repository; the last commit is the bad one."""
         new, exits = NewRepository(), []
         for number, parents in enumerate(self.parents):
-            exit_code = 125 if number in self.skipped else int(self.first_bad in self.ancestors(number))
+            exit_code = (
+                125 if number in self.skipped else int(self.first_bad in self.ancestors(number))
+            )
             exits.append(exit_code)
             new.commit(
                 parents,
@@ -62,12 +64,16 @@ class Shape:
                 f"Author {number} <{number}@example.com>",
             )
         ids = new.write(path)
-        return GeneratedRepository(path, ids[self.good], ids[-1], ids[self.first_bad], dict(zip(ids, exits, strict=True)))
+        return GeneratedRepository(
+            path, ids[self.good], ids[-1], ids[self.first_bad], dict(zip(ids, exits, strict=True))
+        )
 
 
 def linear(length: int, first_bad: int, skipped: frozenset[int] = frozenset()) -> Shape:
     """A history without merges."""
-    return Shape([[number - 1] if number else [] for number in range(length)], 0, first_bad, skipped)
+    return Shape(
+        [[number - 1] if number else [] for number in range(length)], 0, first_bad, skipped
+    )
 
 
 def random_shape(seed: int, most: int = 60, skips: bool = False) -> Shape:
@@ -92,9 +98,16 @@ def random_shape(seed: int, most: int = 60, skips: bool = False) -> Shape:
     tip = len(parents) - 1
     first_bad = chance.randint(1, tip)
     shape = Shape(parents, 0, first_bad)
-    good = chance.choice([number for number in range(tip) if first_bad not in shape.ancestors(number)])
+    good = chance.choice(
+        [number for number in range(tip) if first_bad not in shape.ancestors(number)]
+    )
     share = chance.choice([0.1, 0.4, 0.8]) if skips else 0.0
-    return Shape(parents, good, first_bad, frozenset(number for number in range(1, tip) if chance.random() < share))
+    return Shape(
+        parents,
+        good,
+        first_bad,
+        frozenset(number for number in range(1, tip) if chance.random() < share),
+    )
 
 
 @dataclass(frozen=True)
@@ -112,16 +125,29 @@ def git_bisect_run(repository: GeneratedRepository, work: Path, test: str = TEST
     log.touch()
     git(work.parent, "clone", "--quiet", "--shared", "--template=", str(repository.path), str(work))
     git(work, "bisect", "start", repository.bad, repository.good)
-    said = git(work, "bisect", "run", "sh", "-c", f'git rev-parse HEAD >>"{log}"; {test}', check=False)
+    said = git(
+        work, "bisect", "run", "sh", "-c", f'git rev-parse HEAD >>"{log}"; {test}', check=False
+    )
     named = re.search(r"^([0-9a-f]{40}) is the first bad commit", said, re.MULTILINE)
     undecided = said.partition("The first bad commit could be any of:")[2]
-    return GitsAnswer(named and named[1], frozenset(re.findall(r"^[0-9a-f]{40}$", undecided, re.MULTILINE)), log.read_text().split())
+    return GitsAnswer(
+        named and named[1],
+        frozenset(re.findall(r"^[0-9a-f]{40}$", undecided, re.MULTILINE)),
+        log.read_text().split(),
+    )
 
 
 def git(directory: Path, *arguments: str, check: bool = True) -> str:
     """Run git and return what it printed."""
     command = ["git", "-c", "user.name=A", "-c", "user.email=a@example.com", *arguments]
-    return subprocess.run(command, cwd=directory, env=clean_environment(LC_ALL="C"), capture_output=True, text=True, check=check).stdout
+    return subprocess.run(
+        command,
+        cwd=directory,
+        env=clean_environment(LC_ALL="C"),
+        capture_output=True,
+        text=True,
+        check=check,
+    ).stdout
 
 
 def digest(folder: Path) -> str:
@@ -132,7 +158,9 @@ def digest(folder: Path) -> str:
     seen = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         status = path.lstat()
-        seen.update(f"{path.relative_to(folder)} {status.st_mode} {0 if '.git/objects' in str(path) else status.st_mtime_ns}\n".encode())
+        seen.update(
+            f"{path.relative_to(folder)} {status.st_mode} {0 if '.git/objects' in str(path) else status.st_mtime_ns}\n".encode()
+        )
         if path.is_file():
             seen.update(path.read_bytes())
     return seen.hexdigest()

@@ -32,7 +32,9 @@ class LockedServer:
 
     def login(self, user: str) -> redis.Redis:
         """A client that gives up at once."""
-        return redis.Redis.from_url(self.url(user), decode_responses=True, retry=None, socket_timeout=5)
+        return redis.Redis.from_url(
+            self.url(user), decode_responses=True, retry=None, socket_timeout=5
+        )
 
 
 def password(user: str) -> str:
@@ -43,7 +45,10 @@ def users() -> str:
     """The file as an operator completes it: every user but ``default`` on, with a password."""
     lines = [line for line in ACL.read_text().splitlines() if line]
     return "\n".join(
-        line.replace(" off resetpass", f" on >{password(line.split()[1])}") if "default" not in line else line for line in lines
+        line.replace(" off resetpass", f" on >{password(line.split()[1])}")
+        if "default" not in line
+        else line
+        for line in lines
     )
 
 
@@ -52,7 +57,12 @@ def locked_server(binary: str) -> Iterator[LockedServer]:
     """A running server of its own, ended and removed with its data afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="hf-acl-"))
     (directory / "users.acl").write_text(users())
-    options = {"dir": directory, "port": 0, "unixsocket": directory / "s.sock", "aclfile": directory / "users.acl"}
+    options = {
+        "dir": directory,
+        "port": 0,
+        "unixsocket": directory / "s.sock",
+        "aclfile": directory / "users.acl",
+    }
     options |= {"appendonly": "yes", "save": "", "logfile": directory / "log"}
     # Doors that servers keep shut by themselves: here the users' permissions alone are to keep them shut.
     options |= {"enable-debug-command": "yes", "enable-module-command": "yes"}

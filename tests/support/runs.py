@@ -6,23 +6,29 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
-from worker import staying
-from worker.execution_state import ExecutionState
-from worker.record import Record, digest_of, version_of
-from worker.store import Fetch, Fetched, Granted, Refused, Store
-from worker.store.keys import INDEXES
+from perdure.worker.domain.execution_state import ExecutionState
+from perdure.worker.domain.record import Record, digest_of, version_of
+from perdure.worker.engine.fast import affinity
+from perdure.worker.store import Claim, ClaimRefused, Prefetched, PrefetchRequest, Store
+from perdure.worker.store.keys import INDEXES
 
 #: The clock of tests starts here (ms), and moves when a test says so. In the future: servers expire keys by their own clock.
 START = 4_000_000_000_000
 LEASE = 4_000
 GRACE = 2_000
 RETENTION = 1_000_000
-#: The phase's index, as docs/states.md has it.
+#: The phase's index, as docs/operations/states.md has it.
 INDEX = {
     "queued": "live", "leased": "live", "waiting": "live", "interrupted": "interrupted",
     "stopped": "stopped", "completed": "completed", "errored": "errored",
 }  # fmt: skip
-DIGEST_FREE = {"retention": str(RETENTION), "resend": str(GRACE), "schema": version_of(()), "flow": "ring", "labels": "{}"}
+DIGEST_FREE = {
+    "retention": str(RETENTION),
+    "resend": str(GRACE),
+    "schema": version_of(()),
+    "flow": "ring",
+    "labels": "{}",
+}
 #: The goal of runs whose messages are like Celery's.
 FETCHED = "is fetched"
 _claims = count(1)
@@ -47,9 +53,9 @@ def parts(text: str) -> tuple[str, int, int]:
 class Fetches:
     """A store whose commits fetch what ``wish`` asks for; ``fetched`` is what the last one brought."""
 
-    def __init__(self, store: Store, wish: Fetch) -> None:
+    def __init__(self, store: Store, wish: PrefetchRequest) -> None:
         self.store, self.wish, self.keys = store, wish, store.keys
-        self.fetched: Fetched | None = None
+        self.fetched: Prefetched | None = None
 
     def commit(self, run_id: str, **given: Any) -> tuple[str, str]:
         word, detail, self.fetched = self.store.commit_and_fetch(run_id, fetch=self.wish, **given)
@@ -58,13 +64,25 @@ class Fetches:
 
 def record(store: Store, role: str = "controller", **extra: str) -> dict[str, str]:
     """The fields of a new run at node Controller."""
-    fields = {**ExecutionState(current_node="Controller").to_fields(), **DIGEST_FREE, "goal": "g", "inputs": "{}"}
+    fields = {
+        **ExecutionState(current_node="Controller").to_fields(),
+        **DIGEST_FREE,
+        "goal": "g",
+        "inputs": "{}",
+    }
     fields |= {"interrupt_before": "[]", "interrupt_after": "[]", "cycles": "0", "turns": "0"}
-    fields |= {"task": f"holdfast.{role}_round", "queue": store.keys.queue(role), **extra}
+    fields |= {"task": f"perdure.{role}_round", "queue": store.keys.queue(role), **extra}
     return {**fields, "digest": digest_of(fields)}
 
 
-def submit(store: Store, run_id: str = "r", *, nonce: str | None = None, role: str = "controller", **options: Any) -> tuple[str, str]:
+def submit(
+    store: Store,
+    run_id: str = "r",
+    *,
+    nonce: str | None = None,
+    role: str = "controller",
+    **options: Any,
+) -> tuple[str, str]:
     """Submit a run; ``fields`` are added to its hash, ``fetchable``: with messages like Celery's; the other options are Store.submit's."""
     extra = dict(options.pop("fields", {}))
     epoch = 0
@@ -112,110 +130,177 @@ def try_claim(
     known: tuple[str, ...] = ("ring",),
     lease: int = LEASE,
     back: int = 1_000,
-) -> Granted | Refused:
+) -> Claim | ClaimRefused:
     """Deliver a message; of the run's epoch and step where nothing else is said, and each time as a new delivery."""
     if epoch is None or step is None:
         now_epoch, now_step = at(store, run_id)
         epoch, step = now_epoch if epoch is None else epoch, now_step if step is None else step
     return store.claim(
-        run_id, epoch=epoch, step=step, claim=claim or f"delivery-{next(_claims)}", owner=owner, lease=lease, known=known, back=back
+        run_id,
+        epoch=epoch,
+        step=step,
+        claim=claim or f"delivery-{next(_claims)}",
+        owner=owner,
+        lease=lease,
+        known=known,
+        back=back,
     )
 
 
-def claim(store: Store, run_id: str = "r", **options: Any) -> Granted:
+def claim(store: Store, run_id: str = "r", **options: Any) -> Claim:
     """A delivery that wins, the message taken from its list."""
     store.redis.lrem(hash_of(store, run_id)["queue"], -1, hash_of(store, run_id)["message"])
     granted = try_claim(store, run_id, **options)
-    assert isinstance(granted, Granted), granted
+    assert isinstance(granted, Claim), granted
     return granted
 
 
-def by_token_alone(granted: Granted) -> Granted:
+def by_token_alone(granted: Claim) -> Claim:
     """The same, as workers commit it that do not name their claim yet: nothing but the token says whose it is."""
-    return granted._replace(claim="")
+    return granted._replace(id="")
 
 
-def commit(store: Store | Fetches, granted: Granted, kind: str, **options: Any) -> tuple[str, str]:
+def commit(store: Store | Fetches, granted: Claim, kind: str, **options: Any) -> tuple[str, str]:
     """Commit the round that was granted, whatever has become of the run meanwhile."""
     fields = granted.fields
     if kind == "give_back" and not fields["message"]:
         options["own"] = _message(granted, 0, 0)
     return store.commit(
-        fields["id"], epoch=int(fields["epoch"]), step=int(fields["step"]), token=granted.token, claim=granted.claim or None, kind=kind,
+        fields["id"], epoch=int(fields["epoch"]), step=int(fields["step"]), token=granted.token, claim=granted.id or None, kind=kind,
         idempotency_key=fields.get("idem"), **options,
     )  # fmt: skip
 
 
 def commit_next(
-    store: Store | Fetches, granted: Granted, node: str = "Executor", additions: tuple[str, ...] = ("turn",), **fields: str
+    store: Store | Fetches,
+    granted: Claim,
+    node: str = "Executor",
+    additions: tuple[str, ...] = ("turn",),
+    **fields: str,
 ) -> tuple[str, str]:
     """The round is done, ``node`` is next."""
     return commit(
-        store, granted, "next", message=_message(granted, 0, 1), fields=_next(store, granted, node, additions, fields), additions=additions
+        store,
+        granted,
+        "next",
+        message=_message(granted, 0, 1),
+        fields=_next(store, granted, node, additions, fields),
+        additions=additions,
     )
 
 
 def stay(
     store: Store,
-    granted: Granted,
+    granted: Claim,
     node: str = "Controller",
     additions: tuple[str, ...] = ("turn",),
     next_claim: str = "w1.next",
     **fields: str,
-) -> Granted | None:
+) -> Claim | None:
     """The round is done, ``node`` is next, and the run is to stay: the claim of its next round; None: there is something else to it."""
     changed = _next(store, granted, node, additions, fields)
     run = Record(granted.fields)
-    stayed = store.commit_and_stay(
-        run.id, epoch=run.epoch, step=run.step, token=granted.token, claim=granted.claim, next_claim=next_claim, queue=changed["queue"],
+    stayed = store.commit_and_continue(
+        run.id, epoch=run.epoch, step=run.step, token=granted.token, claim=granted.id, next_claim=next_claim, queue=changed["queue"],
         fields=changed, additions=additions,
     )  # fmt: skip
-    return stayed and staying.next_claim(run, granted, changed, additions, "", stayed, next_claim)
+    return stayed and affinity.next_claim(run, granted, changed, additions, "", stayed, next_claim)
 
 
-def commit_end(store: Store | Fetches, granted: Granted, additions: tuple[str, ...] = (), **fields: str) -> tuple[str, str]:
+def commit_end(
+    store: Store | Fetches, granted: Claim, additions: tuple[str, ...] = (), **fields: str
+) -> tuple[str, str]:
     """The round is done, and so is the run."""
-    return commit(store, granted, "end", fields={"answer": '"42"', "output": "{}", **fields}, additions=additions)
+    return commit(
+        store,
+        granted,
+        "end",
+        fields={"answer": '"42"', "output": "{}", **fields},
+        additions=additions,
+    )
 
 
-def pause_next(store: Store | Fetches, granted: Granted, node: str = "Executor", kind: str = "before", **fields: str) -> tuple[str, str]:
+def pause_next(
+    store: Store | Fetches,
+    granted: Claim,
+    node: str = "Executor",
+    kind: str = "before",
+    **fields: str,
+) -> tuple[str, str]:
     """The round is done; a person is asked at the boundary to ``node``."""
     pause = pause_at(node if kind == "before" else granted.fields["current_node"], kind)
     fields = {**_next(store, granted, node, ("turn",), {}), **pause, **fields}
-    return commit(store, granted, "pause_next", message=_message(granted, 1, 1), fields=fields, additions=("turn",))
+    return commit(
+        store,
+        granted,
+        "pause_next",
+        message=_message(granted, 1, 1),
+        fields=fields,
+        additions=("turn",),
+    )
 
 
-def commit_unfinished(store: Store | Fetches, granted: Granted, node: str = "Controller") -> tuple[str, str]:
+def commit_unfinished(
+    store: Store | Fetches, granted: Claim, node: str = "Controller"
+) -> tuple[str, str]:
     """The round is done, and the run has used up its cycles; ``node`` would have been next."""
-    fields = {**_next(store, granted, node, ("turn",), {}), "answer": '"none"', "output": "{}", "unfinished": "3"}
-    return commit(store, granted, "end", message=_message(granted, 1, 1), fields=fields, additions=("turn",))
+    fields = {
+        **_next(store, granted, node, ("turn",), {}),
+        "answer": '"none"',
+        "output": "{}",
+        "unfinished": "3",
+    }
+    return commit(
+        store, granted, "end", message=_message(granted, 1, 1), fields=fields, additions=("turn",)
+    )
 
 
-def pause_end(store: Store | Fetches, granted: Granted, node: str | None = None, **fields: str) -> tuple[str, str]:
+def pause_end(
+    store: Store | Fetches, granted: Claim, node: str | None = None, **fields: str
+) -> tuple[str, str]:
     """The round is done, and so is the run once a person has looked; ``node`` would have been next, where only the cycles are used up."""
-    end = {"answer": '"42"', "output": "{}", "ending": "1", "turns": str(int(granted.fields["turns"]) + 1)}
-    end |= {**_next(store, granted, node, ("turn",), {}), "unfinished": "3"} if node is not None else {}
+    end = {
+        "answer": '"42"',
+        "output": "{}",
+        "ending": "1",
+        "turns": str(int(granted.fields["turns"]) + 1),
+    }
+    end |= (
+        {**_next(store, granted, node, ("turn",), {}), "unfinished": "3"}
+        if node is not None
+        else {}
+    )
     fields = {**end, **pause_at(granted.fields["current_node"], "after"), **fields}
     message = {} if node is None else {"message": _message(granted, 1, 1)}
     return commit(store, granted, "pause_next", fields=fields, additions=("turn",), **message)
 
 
-def pause_here(store: Store | Fetches, granted: Granted, **fields: str) -> tuple[str, str]:
+def pause_here(store: Store | Fetches, granted: Claim, **fields: str) -> tuple[str, str]:
     """The node asks a person, and has committed nothing."""
     pause = {**pause_at(granted.fields["current_node"], "node"), "i_reason": "may I?", **fields}
     return commit(store, granted, "pause_here", message=_message(granted, 1, 0), fields=pause)
 
 
-def fail_round(store: Store | Fetches, granted: Granted, max_failures: int = 3, delay: int = 1_000, **options: Any) -> tuple[str, str]:
+def fail_round(
+    store: Store | Fetches,
+    granted: Claim,
+    max_failures: int = 3,
+    delay: int = 1_000,
+    **options: Any,
+) -> tuple[str, str]:
     """The round raised."""
-    return commit(store, granted, "failed", error="boom", delay=delay, max_failures=max_failures, **options)
+    return commit(
+        store, granted, "failed", error="boom", delay=delay, max_failures=max_failures, **options
+    )
 
 
 def stop(store: Store, mode: str = "graceful", op: str = "stop-1", run_id: str = "r") -> list[str]:
     return store.request_stop(run_id, op=op, mode=mode, by="ann", reason="enough")
 
 
-def resume(store: Store, op: str = "resume-1", run_id: str = "r", epoch: int | None = None, **options: Any) -> list[str]:
+def resume(
+    store: Store, op: str = "resume-1", run_id: str = "r", epoch: int | None = None, **options: Any
+) -> list[str]:
     """Resume as a client does that has just looked: epoch and interrupt are the run's, where nothing else is said."""
     seen = hash_of(store, run_id)
     epoch = int(seen["epoch"]) if epoch is None else epoch
@@ -223,11 +308,15 @@ def resume(store: Store, op: str = "resume-1", run_id: str = "r", epoch: int | N
     return store.resume(run_id, op=op, epoch=epoch, **_messages(seen, epoch), **options)
 
 
-def retry(store: Store, op: str = "retry-1", run_id: str = "r", epoch: int | None = None) -> list[str]:
+def retry(
+    store: Store, op: str = "retry-1", run_id: str = "r", epoch: int | None = None
+) -> list[str]:
     """Retry as a client does that has just looked."""
     seen = hash_of(store, run_id)
     epoch = int(seen["epoch"]) if epoch is None else epoch
-    return store.retry(run_id, op=op, epoch=epoch, idempotency_key=seen.get("idem"), **_messages(seen, epoch))
+    return store.retry(
+        run_id, op=op, epoch=epoch, idempotency_key=seen.get("idem"), **_messages(seen, epoch)
+    )
 
 
 def sweep(store: Store, **options: Any) -> list[tuple[str, str]]:
@@ -269,7 +358,11 @@ def sweep_and_bring(store: Store, ms: int, **options: Any) -> list[tuple[str, st
     """Sweep once ``ms`` have passed, and again with the messages that were asked for, as a worker does; what became of these runs."""
     asked = [run_id for run_id, word in sweep_after(store, ms, **options) if word == "unmade"]
     assert asked, "no message was asked for"
-    return [told for told in sweep(store, made={run_id: made(store, run_id) for run_id in asked}, **options) if told[0] in asked]
+    return [
+        told
+        for told in sweep(store, made={run_id: made(store, run_id) for run_id in asked}, **options)
+        if told[0] in asked
+    ]
 
 
 def made(store: Store, run_id: str = "r", steps: int = 0) -> tuple[str, str, str]:
@@ -304,7 +397,9 @@ def events(store: Store, run_id: str = "r", kind: str | None = None) -> list[dic
 
 def indexes(store: Store, run_id: str = "r") -> list[str]:
     """The indexes that list the run."""
-    return [name for name in INDEXES if store.redis.zscore(store.keys.index(name), run_id) is not None]
+    return [
+        name for name in INDEXES if store.redis.zscore(store.keys.index(name), run_id) is not None
+    ]
 
 
 def everything(store: Store) -> dict[str, Any]:
@@ -321,7 +416,10 @@ def everything(store: Store) -> dict[str, Any]:
         "set": store.redis.smembers,
     }
     found: Any = [key for key in store.redis.keys("*") if not key.startswith("_kombu.")]
-    return {key: (read[str(store.redis.type(key))](key), store.redis.pexpiretime(key)) for key in sorted(found)}
+    return {
+        key: (read[str(store.redis.type(key))](key), store.redis.pexpiretime(key))
+        for key in sorted(found)
+    }
 
 
 def assert_lawful(store: Store, run_id: str = "r") -> None:
@@ -330,7 +428,9 @@ def assert_lawful(store: Store, run_id: str = "r") -> None:
     log = [int(entry["step"]) for entry in events(store, run_id, "committed")]
     where = {name: fields.get(name) for name in ("phase", "epoch", "step", "token")}
     assert log == list(range(int(fields["step"]))), f"I1: the log is {log}, {where}"
-    assert indexes(store, run_id) == [INDEX[fields["phase"]]], f"listed in {indexes(store, run_id)}, {where}"
+    assert indexes(store, run_id) == [INDEX[fields["phase"]]], (
+        f"listed in {indexes(store, run_id)}, {where}"
+    )
     promised = fields["phase"] in ("queued", "leased", "waiting")
     if fields["phase"] == "interrupted":  # by its own deadline, or by the run's
         promised = "i_wait" in fields or "deadline" in fields
@@ -340,23 +440,44 @@ def assert_lawful(store: Store, run_id: str = "r") -> None:
 def pause_at(node: str, kind: str) -> dict[str, str]:
     """The fields of an interrupt."""
     status = "interrupted_after" if kind == "after" else "interrupted_before"
-    return {"i_kind": kind, "i_status": status, "i_node": node, "i_reason": f"interrupt_{kind}: {node}"}
+    return {
+        "i_kind": kind,
+        "i_status": status,
+        "i_node": node,
+        "i_reason": f"interrupt_{kind}: {node}",
+    }
 
 
-def _next(store: Store | Fetches, granted: Granted, node: str, additions: tuple[str, ...], fields: Mapping[str, str]) -> dict[str, str]:
+def _next(
+    store: Store | Fetches,
+    granted: Claim,
+    node: str,
+    additions: tuple[str, ...],
+    fields: Mapping[str, str],
+) -> dict[str, str]:
     role = "executor" if node == "Executor" else "controller"
     turns = str(int(granted.fields["turns"]) + len(additions))
-    return {"current_node": node, "task": f"holdfast.{role}_round", "queue": store.keys.queue(role), "turns": turns, **fields}
+    return {
+        "current_node": node,
+        "task": f"perdure.{role}_round",
+        "queue": store.keys.queue(role),
+        "turns": turns,
+        **fields,
+    }
 
 
-def _message(granted: Granted, epochs: int, steps: int) -> str:
+def _message(granted: Claim, epochs: int, steps: int) -> str:
     fields = granted.fields
     return _like(fields, int(fields["epoch"]) + epochs, int(fields["step"]) + steps)
 
 
 def _messages(seen: Mapping[str, str], epoch: int) -> dict[str, Any]:
     step = int(seen["step"])
-    return {"step": step, "message": _like(seen, epoch + 1, step), "after": _like(seen, epoch + 2, step)}
+    return {
+        "step": step,
+        "message": _like(seen, epoch + 1, step),
+        "after": _like(seen, epoch + 2, step),
+    }
 
 
 def _like(fields: Mapping[str, str], epoch: int, step: int) -> str:

@@ -7,7 +7,14 @@ from typing import Any
 import schemathesis
 
 #: What a request meets that is not as OpenAPI describes it.
-NOT_AS_DESCRIBED = ("invalid-request", "unreadable-body", "no-json", "body-too-large", "no-such-path", "no-such-method")
+NOT_AS_DESCRIBED = (
+    "invalid-request",
+    "unreadable-body",
+    "no-json",
+    "body-too-large",
+    "no-such-path",
+    "no-such-method",
+)
 
 
 @schemathesis.check
@@ -15,7 +22,7 @@ def what_is_described_is_read(ctx: Any, response: Any, case: Any) -> None:
     """A request as OpenAPI describes it may be impossible (a flow that is not there), and is still never malformed."""
     if case.meta is None or not case.meta.generation.mode.is_positive or response.status_code < 400:
         return
-    kind = response.json()["type"].removeprefix("urn:holdfast:")
+    kind = response.json()["type"].removeprefix("urn:perdure:")
     assert kind not in NOT_AS_DESCRIBED, f"a request as described is {kind}"
 
 
@@ -24,4 +31,6 @@ def every_status_is_named(ctx: Any, response: Any, case: Any) -> None:
     """Each operation names the statuses that it answers with; \"default\" is for what should not happen."""
     if case.method.upper() == case.operation.method.upper():
         named = case.operation.definition.raw["responses"]
-        assert str(response.status_code) in named, f"{response.status_code} is not among {', '.join(named)}"
+        assert str(response.status_code) in named, (
+            f"{response.status_code} is not among {', '.join(named)}"
+        )

@@ -16,7 +16,7 @@ import redis
 
 from tests.support.servers import available_binaries, until
 
-MASTER = "holdfast"
+MASTER = "perdure"
 #: How long the master may be silent until a Sentinel takes it for dead (ms); Redis' own default is 30 s.
 DOWN_AFTER = 2000
 
@@ -30,7 +30,15 @@ class Watched:
         settings: of every server, beside those of a durable one on loopback. A ``_`` in a name stands for ``-``.
     """
 
-    def __init__(self, room: Path, binary: Path, password: str | None, servers: int, sentinels: int, **settings: str) -> None:
+    def __init__(
+        self,
+        room: Path,
+        binary: Path,
+        password: str | None,
+        servers: int,
+        sentinels: int,
+        **settings: str,
+    ) -> None:
         self._room, self._binary, self._password, self._settings = (
             room,
             binary,
@@ -42,7 +50,7 @@ class Watched:
 
     @property
     def url(self) -> str:
-        """As Holdfast spells it."""
+        """As Perdure spells it."""
         user = f":{self._password}@" if self._password else ""
         return f"redis+sentinel://{user}{','.join(f'127.0.0.1:{port}' for port in self.sentinels)}/{MASTER}/0"
 
@@ -50,7 +58,11 @@ class Watched:
         """Start everything, and wait until the Sentinels know all servers and one another."""
         for port in self.servers:
             self.start_server(port, None if port == self.servers[0] else self.servers[0])
-        until(lambda: len(self.following(self.servers[0])) == len(self.servers) - 1, "replicas that follow", 30)
+        until(
+            lambda: len(self.following(self.servers[0])) == len(self.servers) - 1,
+            "replicas that follow",
+            30,
+        )
         for port in self.sentinels:
             self._start_sentinel(port)
         until(self.settled, "Sentinels that know all there is", 30)
@@ -96,7 +108,9 @@ class Watched:
     def client(self, port: int) -> Iterator[redis.Redis]:
         """A client of this very server or Sentinel."""
         password = self._password if port in self.servers else None
-        with redis.Redis("127.0.0.1", port, password=password, decode_responses=True, socket_timeout=2) as made:
+        with redis.Redis(
+            "127.0.0.1", port, password=password, decode_responses=True, socket_timeout=2
+        ) as made:
             yield made
 
     def _answers(self, port: int) -> bool:
@@ -110,7 +124,9 @@ class Watched:
         """The replicas that this server says are in step with it."""
         with self.client(port) as client:
             told = client.info("replication")
-        slaves = [told[name] for name in told if name.startswith("slave") and isinstance(told[name], dict)]
+        slaves = [
+            told[name] for name in told if name.startswith("slave") and isinstance(told[name], dict)
+        ]
         return [int(slave["port"]) for slave in slaves if slave["state"] == "online"]
 
     def settled(self) -> bool:
@@ -118,7 +134,10 @@ class Watched:
         for port in self.sentinels:
             with self.client(port) as client:
                 told = client.sentinel_masters()[MASTER]
-            if (told["num-slaves"], told["num-other-sentinels"]) != (len(self.servers) - 1, len(self.sentinels) - 1):
+            if (told["num-slaves"], told["num-other-sentinels"]) != (
+                len(self.servers) - 1,
+                len(self.sentinels) - 1,
+            ):
                 return False
         return True
 
@@ -127,7 +146,9 @@ class Watched:
         named = []
         for port in self.sentinels:
             with self.client(port) as client:
-                named.append(int(client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1]))
+                named.append(
+                    int(client.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER)[1])
+                )
         return max(named, key=named.count)
 
     def signal(self, port: int, number: int) -> None:
@@ -148,7 +169,10 @@ class Watched:
         for port in self.sentinels:
             with self.client(port) as client:
                 servers = [client.sentinel_master(MASTER), *client.sentinel_slaves(MASTER)]
-            if any(told["is_sdown"] or told["is_odown"] or "failover" in told["flags"] for told in servers):
+            if any(
+                told["is_sdown"] or told["is_odown"] or "failover" in told["flags"]
+                for told in servers
+            ):
                 return False
         return True
 
@@ -178,7 +202,11 @@ class Watched:
 
 @contextmanager
 def watched(
-    binary: str = "valkey", password: str | None = None, servers: int = 3, sentinels: int = 3, **settings: str
+    binary: str = "valkey",
+    password: str | None = None,
+    servers: int = 3,
+    sentinels: int = 3,
+    **settings: str,
 ) -> Iterator[Watched]:
     """Servers and Sentinels of their own, ended and removed afterwards; ``settings`` are the servers'."""
     room = Path(tempfile.mkdtemp(prefix="hf-s-"))

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from worker.embedded import EmbeddedServer
-from worker.embedded.binary import OLDEST_VERSION, version_of, wheel_binary
-from worker.embedded.files import try_lock
-from worker.embedded.launch import Fsync
+from perdure.worker.embedded import EmbeddedServer
+from perdure.worker.embedded.binary import OLDEST_VERSION, version_of, wheel_binary
+from perdure.worker.embedded.files import try_lock
+from perdure.worker.embedded.launch import Fsync
 
 
 def available_binaries() -> dict[str, Path]:

@@ -54,7 +54,9 @@ class Terminal:
 
 
 @contextmanager
-def terminal(command: list[str], directory: Path, environment: Mapping[str, str]) -> Iterator[Terminal]:
+def terminal(
+    command: list[str], directory: Path, environment: Mapping[str, str]
+) -> Iterator[Terminal]:
     """``command`` in a terminal; killed afterwards."""
     made = Terminal(command, directory, environment)
     try:

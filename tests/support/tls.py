@@ -58,7 +58,13 @@ def tls_server() -> Iterator[TlsServer]:
     """A running server of its own, ended and removed with its data afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="hf-tls-"))
     made = TlsServer(directory)
-    options = {"dir": directory, "bind": LOOPBACK, "port": made.plain_port, "tls-port": made.port, "tls-auth-clients": "no"}
+    options = {
+        "dir": directory,
+        "bind": LOOPBACK,
+        "port": made.plain_port,
+        "tls-port": made.port,
+        "tls-auth-clients": "no",
+    }
     options |= {
         "tls-cert-file": directory / "server.pem",
         "tls-key-file": directory / "server.key",
@@ -66,7 +72,9 @@ def tls_server() -> Iterator[TlsServer]:
     }
     options |= {"appendonly": "yes", "save": "", "logfile": directory / "log"}
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
-    process = subprocess.Popen([available_binaries()["redis"], *arguments], stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [available_binaries()["redis"], *arguments], stdin=subprocess.DEVNULL
+    )
     try:
         until(lambda: answers(made.port) or process.poll() is not None, "the server's port")
         assert process.poll() is None, (directory / "log").read_text()

@@ -16,7 +16,9 @@ from tests.support.collector import PATH, Collector
 
 
 @contextmanager
-def traced_to(collector: Collector, sampler: Sampler = ALWAYS_ON, every: float | None = None) -> Iterator[TracerProvider]:
+def traced_to(
+    collector: Collector, sampler: Sampler = ALWAYS_ON, every: float | None = None
+) -> Iterator[TracerProvider]:
     """This process has a provider. (A process sets one for good; so it is only put in its place.)
 
     Args:
@@ -24,7 +26,11 @@ def traced_to(collector: Collector, sampler: Sampler = ALWAYS_ON, every: float |
     """
     provider = TracerProvider(sampler, shutdown_on_exit=False)
     exporter = OTLPSpanExporter(collector.url + PATH)
-    processor = SimpleSpanProcessor(exporter) if every is None else BatchSpanProcessor(exporter, schedule_delay_millis=every)
+    processor = (
+        SimpleSpanProcessor(exporter)
+        if every is None
+        else BatchSpanProcessor(exporter, schedule_delay_millis=every)
+    )
     provider.add_span_processor(processor)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace, "get_tracer_provider", lambda: provider)

@@ -10,33 +10,50 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from perdure import Client
+from perdure.worker.settings import Settings
 from tests.support.servers import until
-from worker import Client
-from worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-FLOWS = "tests.support.rings"
+FLOWS = "tests.support.example_flows.rings"
 
 
 class WorkerProcess:
     """``celery -A APP worker`` as a user starts it, in ``root``. ``log`` is the file that its output is added to; None for nowhere."""
 
     def __init__(
-        self, settings: Settings, *options: str, app: str = "worker.app", root: Path = ROOT, log: Path | None = None, **environment: str
+        self,
+        settings: Settings,
+        *options: str,
+        app: str = "perdure.app",
+        root: Path = ROOT,
+        log: Path | None = None,
+        **environment: str,
     ) -> None:
         assert settings.redis_url is not None
         self._client = Client(settings=settings)
-        command = [sys.executable, "-m", "celery", "-A", app, "worker", "--loglevel", "WARNING", "--without-gossip", "--without-mingle"]
+        command = [
+            sys.executable,
+            "-m",
+            "celery",
+            "-A",
+            app,
+            "worker",
+            "--loglevel",
+            "WARNING",
+            "--without-gossip",
+            "--without-mingle",
+        ]
         written = None if log is None else log.open("ab")
         self.process = subprocess.Popen(
             [*command, "--without-heartbeat", *options],
             cwd=root,
             env={
                 **_bare(),
-                "HOLDFAST_REDIS_URL": settings.redis_url,
-                "HOLDFAST_PREFIX": settings.prefix,
-                **({"HOLDFAST_BROKER_URL": settings.broker_url} if settings.broker_url else {}),
-                "HOLDFAST_FLOW_MODULES": FLOWS,
+                "PERDURE_REDIS_URL": settings.redis_url,
+                "PERDURE_PREFIX": settings.prefix,
+                **({"PERDURE_BROKER_URL": settings.broker_url} if settings.broker_url else {}),
+                "PERDURE_FLOW_MODULES": FLOWS,
                 **environment,
             },
             stdout=subprocess.DEVNULL,
@@ -56,8 +73,14 @@ class WorkerProcess:
 
     def ready(self) -> WorkerProcess:
         """Wait until it has announced itself."""
-        until(lambda: self.name is not None or self.process.poll() is not None, "a worker's announcement", 30)
-        assert self.process.poll() is None, f"the worker ended with {self.process.returncode} before it was ready"
+        until(
+            lambda: self.name is not None or self.process.poll() is not None,
+            "a worker's announcement",
+            30,
+        )
+        assert self.process.poll() is None, (
+            f"the worker ended with {self.process.returncode} before it was ready"
+        )
         return self
 
     def kill(self) -> None:
@@ -80,7 +103,9 @@ class WorkerProcess:
 
 
 @contextmanager
-def workers(count: int, settings: Settings, *options: str, app: str = "worker.app", **environment: str) -> Iterator[list[WorkerProcess]]:
+def workers(
+    count: int, settings: Settings, *options: str, app: str = "perdure.app", **environment: str
+) -> Iterator[list[WorkerProcess]]:
     """``count`` ready workers, killed afterwards."""
     running = [WorkerProcess(settings, *options, app=app, **environment) for _ in range(count)]
     try:
@@ -91,4 +116,8 @@ def workers(count: int, settings: Settings, *options: str, app: str = "worker.ap
 
 
 def _bare() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "CELERY_"))}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PERDURE_", "CELERY_"))
+    }

@@ -1,4 +1,4 @@
-"""docs/celery.md, docs/install.md and docs/errors.md: their examples run as they stand there."""
+"""docs/guides/celery.md, docs/guides/celery-app.md and docs/guides/errors.md: their examples run as they stand there."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from celery import Celery, chain, shared_task
 
-from flows.retries import retry_of
-from flows.written.text import read_text
-from worker import install
-from worker.calls import signature_text
+from perdure import install
+from perdure.flows.retry import retry_of
+from perdure.flows.yaml_flows.parse import read_text
+from perdure.worker.messaging.callbacks import signature_text
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -25,7 +25,7 @@ def blocks(page: str, language: str) -> list[str]:
 def test_beat_and_canvas_name_a_task_that_install_registers() -> None:
     app = Celery("proj", broker="memory://", set_as_current=False)
     install(app)
-    [beat] = [code for code in blocks("celery.md", "python") if "beat_schedule" in code]
+    [beat] = [code for code in blocks("guides/celery.md", "python") if "beat_schedule" in code]
     exec(beat.replace(".delay()", ""), {"app": app})
     entry = app.conf.beat_schedule["nightly"]
     assert entry["task"] in app.tasks and entry["args"] == ("greeter", "Ada Grace")
@@ -45,26 +45,26 @@ def test_on_end_takes_the_signatures_of_the_page() -> None:
         def submit(self, flow: str, goal: str, *, on_end: Any) -> None:
             submitted.append(on_end)
 
-    [code] = [code for code in blocks("celery.md", "python") if "on_end=" in code]
+    [code] = [code for code in blocks("guides/celery.md", "python") if "on_end=" in code]
     exec(code, {"client": Submits(), "tasks": tasks, "chain": chain})
     assert len(submitted) == 2 and all(signature_text(on_end) for on_end in submitted)
 
 
 def test_the_page_of_installing_makes_an_app_with_the_tasks_it_names() -> None:
-    [code, *_] = blocks("install.md", "python")
+    [code, *_] = blocks("guides/celery-app.md", "python")
     code = code.replace('app.config_from_object("django.conf:settings", namespace="CELERY")\n', "")
     names: dict[str, Any] = {}
     exec(code, names)
-    for task in ("holdfast.controller_round", "holdfast.executor_round", "holdfast.submit"):
+    for task in ("perdure.controller_round", "perdure.executor_round", "perdure.submit"):
         assert task in names["app"].tasks
 
 
 def test_the_policies_of_the_page_of_errors_are_policies() -> None:
-    classes, *_ = blocks("errors.md", "python")
+    classes, *_ = blocks("guides/errors.md", "python")
     names: dict[str, Any] = {}
     exec(classes, names)
     assert names["Import"].retry.max_attempts == 5
-    [text] = blocks("errors.md", "yaml")
+    [text] = blocks("guides/errors.md", "yaml")
     found = read_text(text.encode(), "errors.yaml").data
     for policy in (
         found["retry"],
@@ -74,7 +74,11 @@ def test_the_policies_of_the_page_of_errors_are_policies() -> None:
         assert retry_of(policy, "the page") is not None
 
 
-@pytest.mark.parametrize("name", ["max_attempts", "initial", "maximum", "multiplier", "jitter", "within", "on", "not_on"])
+@pytest.mark.parametrize(
+    "name", ["max_attempts", "initial", "maximum", "multiplier", "jitter", "within", "on", "not_on"]
+)
 def test_the_table_of_errors_names_each_setting_of_a_policy(name: str) -> None:
-    rows = re.findall(r"^\| (`.*?) \|", (DOCS / "errors.md").read_text("utf-8"), re.MULTILINE)
+    rows = re.findall(
+        r"^\| (`.*?) \|", (DOCS / "guides/errors.md").read_text("utf-8"), re.MULTILINE
+    )
     assert any(f"`{name}`" in row for row in rows)

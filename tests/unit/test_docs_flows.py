@@ -1,4 +1,4 @@
-"""Every example of docs/flows.md runs as it stands there."""
+"""Every example of docs/guides/flows.md runs as it stands there."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from flows import RoundContext, load_failures, load_modules, make, registered, registry
-from flows.nodes import registered_nodes
-from flows.written.directories import Directories
-from tests.support.playing import play_through
+from perdure import RoundContext, load_failures, load_modules, make, registered
+from perdure.flows import registry
+from perdure.flows.names import registered_nodes
+from perdure.flows.yaml_flows.directories import Directories
+from tests.support.flow_player import play_through
 
-TEXT = (Path(__file__).parents[2] / "docs" / "flows.md").read_text("utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "guides" / "flows.md").read_text("utf-8")
 #: The examples by the file that their first line names.
-EXAMPLES = {name: f"# {name}\n{text}" for name, text in re.findall(r"```\w+\n# (\S+)\n(.*?)```", TEXT, re.DOTALL)}
+EXAMPLES = {
+    name: f"# {name}\n{text}"
+    for name, text in re.findall(r"```\w+\n# (\S+)\n(.*?)```", TEXT, re.DOTALL)
+}
 MODULES = [Path(name).stem for name in EXAMPLES if name.endswith(".py")]
 
 
@@ -27,7 +31,9 @@ def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A working directory that holds the examples, found as a worker finds them."""
     registered()
     # Only what ships: other tests of this process have registered flows of their own, some under the examples' names.
-    shipped = {name: source for name, source in registry._sources.items() if registry._is_shipped(source)}
+    shipped = {
+        name: source for name, source in registry._sources.items() if registry._is_shipped(source)
+    }
     monkeypatch.setattr(registry, "_sources", shipped)
     monkeypatch.setattr(registry, "_failures", {})
     monkeypatch.setattr(registry, "_directories", Directories())
@@ -52,8 +58,10 @@ def test_every_example_is_a_file_that_loads() -> None:
 def test_the_example_in_python() -> None:
     played = play_through(lambda: make("greeter"), "Ada Grace")
     assert played.end is not None and played.end.answer == ["Hello, Ada!", "Hello, Grace!"]
-    [(name, value)] = tomllib.loads(EXAMPLES["pyproject.toml"])["project"]["entry-points"]["holdfast.flows"].items()
-    assert EntryPoint(name, value, "holdfast.flows").load() is sys.modules["greetings"].Greeter
+    [(name, value)] = tomllib.loads(EXAMPLES["pyproject.toml"])["project"]["entry-points"][
+        "perdure.flows"
+    ].items()
+    assert EntryPoint(name, value, "perdure.flows").load() is sys.modules["greetings"].Greeter
 
 
 def test_the_example_in_yaml() -> None:
@@ -70,23 +78,30 @@ def test_the_ring() -> None:
 
 def test_the_node_that_redacts() -> None:
     redact = registered_nodes.named("redact")
-    assert redact({"observation": "user=a password=b c"}, RoundContext("g")) == {"observation": "user=a password=[redacted] c"}
+    assert redact({"observation": "user=a password=b c"}, RoundContext("g")) == {
+        "observation": "user=a password=[redacted] c"
+    }
 
 
 def test_the_person_in_the_ring() -> None:
-    played = play_through(lambda: make("careful"), inputs={"things": ["camel", "hen"]}, answers=["too much", "fine"])
+    played = play_through(
+        lambda: make("careful"), inputs={"things": ["camel", "hen"]}, answers=["too much", "fine"]
+    )
     assert played.end is not None and played.end.answer == "hen"
     assert [entry["human_feedback"] for entry in played.values["recalled"]] == ["too much", "fine"]
 
 
 def test_what_is_said_to_ship_ships() -> None:
-    import flows.executors  # noqa: F401
-    from flows.commands import registered_commands
-    from flows.controllers import registered_controllers
-    from flows.interfaces import resolve
-    from flows.nodes import registered_nodes
+    import perdure.flows.executors  # noqa: F401
+    from perdure.flows.commands.command import registered_commands
+    from perdure.flows.controllers import registered_controllers
+    from perdure.flows.names import registered_nodes
+    from perdure.flows.shapes.circular import resolve
 
-    ships = {row[0]: re.findall(r"`(\w+)`", row[1]) for row in re.findall(r"(?m)^\| (an? \w+) \|.*\| ([^|]*) \|$", TEXT)}
+    ships = {
+        row[0]: re.findall(r"`(\w+)`", row[1])
+        for row in re.findall(r"(?m)^\| (an? \w+) \|.*\| ([^|]*) \|$", TEXT)
+    }
     assert all(name in registered_controllers for name in ships["a controller"])
     assert all(name in registered_commands for name in ships["a command"])
     assert all(name in registered_nodes for name in ships["a node"])

@@ -1,4 +1,4 @@
-"""What docs/models.md shows works as it stands there."""
+"""What docs/guides/models.md shows works as it stands there."""
 
 from __future__ import annotations
 
@@ -8,19 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from flows import ControllerExecutorFlow, RoundContext
-from flows.budgets import Budget
-from flows.controllers.model import ModelController
-from flows.controllers.model.names import ToolNames
-from flows.controllers.model.settings import ModelSettings
-from flows.written.reading import read_flow
-from worker.cli.groups import Commands
-from worker.settings import load_settings
+from perdure import ControllerExecutorFlow, RoundContext
+from perdure.flows.budgets import Budget
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.settings import ModelSettings
+from perdure.flows.controllers.model.tool_names import ToolNames
+from perdure.flows.yaml_flows.load import read_flow
+from perdure.worker.cli.main import Commands
+from perdure.worker.settings import load_settings
 
-TEXT = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
+TEXT = (Path(__file__).parents[2] / "docs" / "guides" / "models.md").read_text("utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", TEXT, re.DOTALL)
-LINES = [line for kind, text in BLOCKS if kind == "sh" for line in text.splitlines() if line.startswith("holdfast ")]
-LINES += re.findall(r"`(holdfast [a-z]+ [^`]*)`", TEXT)
+LINES = [
+    line
+    for kind, text in BLOCKS
+    if kind == "sh"
+    for line in text.splitlines()
+    if line.startswith("perdure ")
+]
+LINES += re.findall(r"`(perdure [a-z]+ [^`]*)`", TEXT)
 
 
 def block(kind: str) -> str:
@@ -31,7 +37,7 @@ def block(kind: str) -> str:
 @pytest.mark.parametrize("line", LINES)
 def test_each_command_line_has_the_options_that_it_shows(line: str) -> None:
     _, name, *words = shlex.split(line)
-    command = Commands("holdfast").get_command(None, name)  # type: ignore[arg-type]
+    command = Commands("perdure").get_command(None, name)  # type: ignore[arg-type]
     assert command is not None
     known = {option for parameter in command.params for option in parameter.opts}
     assert {word for word in words if word.startswith("--")} <= known
@@ -51,9 +57,17 @@ def test_the_flow_can_be_read_and_its_prompt_filled_in(tmp_path: Path) -> None:
     assert isinstance(flow, ControllerExecutorFlow) and isinstance(flow.controller, ModelController)
     assert flow.budgets == {"tokens": 200_000, "money": 0.5}
     for spent, brief in ((0, False), (190_000, True)):
-        context = RoundContext("Why?", {"topic": "tides"}, budgets={"tokens": Budget(200_000, spent)}, commands=flow.schemas())
+        context = RoundContext(
+            "Why?",
+            {"topic": "tides"},
+            budgets={"tokens": Budget(200_000, spent)},
+            commands=flow.schemas(),
+        )
         system, user, *_ = flow.controller.messages(context, ToolNames(()), tools=True)
-        assert system.text.startswith("You answer questions about tides") and user.text.splitlines()[0] == "Why?"
+        assert (
+            system.text.startswith("You answer questions about tides")
+            and user.text.splitlines()[0] == "Why?"
+        )
         assert ("Be brief now." in system.text) == brief
 
 
@@ -62,5 +76,11 @@ def test_the_table_has_every_key_and_its_default() -> None:
     named = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
     assert named >= set(ModelSettings.model_fields)
     settings = ModelSettings()
-    assert rows["`timeout_seconds`"] == f"{settings.timeout_seconds:g}" and rows["`reply`"] == f"`{settings.reply}`"
-    assert rows["`window`"] == f"{settings.window.first}, {settings.window.last}, {settings.window.tokens}"
+    assert (
+        rows["`timeout_seconds`"] == f"{settings.timeout_seconds:g}"
+        and rows["`reply`"] == f"`{settings.reply}`"
+    )
+    assert (
+        rows["`window`"]
+        == f"{settings.window.first}, {settings.window.last}, {settings.window.tokens}"
+    )

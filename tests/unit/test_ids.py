@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from worker.ids import new_digits
+from perdure.worker.ids import new_digits
 
 #: A parent and the child that it forked, as the processes of a pool are, each say their next id.
 FORKED = """
 import sys
 from {library} import Process
-from worker.ids import new_digits
+from perdure.worker.ids import new_digits
 
 def say():
     print(new_digits(32), flush=True)
@@ -42,5 +42,7 @@ def test_what_anybody_seeds_makes_no_id_twice() -> None:
 @pytest.mark.parametrize("library", ["multiprocessing", "billiard"])
 def test_a_forked_process_makes_others_than_its_parent(library: str) -> None:
     program = FORKED.format(library=library)
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30).stdout.split()
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
+    ).stdout.split()
     assert len(found) == len(set(found)) == 2, found

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from worker.logs import JsonFormatter, TextFormatter, about, round_logger
+from perdure.worker.logs import JsonFormatter, TextFormatter, about, round_logger
 
 
-def record(message: str = "said %s", *args: object, name: str = "holdfast.rounds", **attributes: Any) -> logging.LogRecord:
+def record(
+    message: str = "said %s", *args: object, name: str = "perdure.rounds", **attributes: Any
+) -> logging.LogRecord:
     made = logging.LogRecord(name, logging.WARNING, "file.py", 1, message, args, None)
     vars(made).update(attributes)
     return made
@@ -29,13 +31,23 @@ def line(made: logging.LogRecord) -> dict[str, Any]:
 def test_a_line_carries_what_it_is_about_and_the_innermost_wins() -> None:
     with about({"run_id": "r", "step": 3}), about({"step": 4, "attempt": 2}):
         made = line(record("said %s", "x"))
-    assert (made["message"], made["level"], made["run_id"], made["step"], made["attempt"]) == ("said x", "WARNING", "r", 4, 2)
+    assert (made["message"], made["level"], made["run_id"], made["step"], made["attempt"]) == (
+        "said x",
+        "WARNING",
+        "r",
+        4,
+        2,
+    )
     assert "run_id" not in line(record("said %s", "x"))
 
 
 def test_an_extra_named_like_the_frame_does_not_replace_it() -> None:
     made = line(record("m", level="deep", logger="mine", time="noon", tokens=5))
-    assert (made["level"], made["logger"], made["tokens"]) == ("WARNING", "holdfast.rounds", 5) and made["time"].endswith("+00:00")
+    assert (made["level"], made["logger"], made["tokens"]) == (
+        "WARNING",
+        "perdure.rounds",
+        5,
+    ) and made["time"].endswith("+00:00")
 
 
 def test_what_is_no_json_is_shown_as_text() -> None:
@@ -55,15 +67,25 @@ def test_a_lost_connection_is_told_without_traceback_in_both_formats() -> None:
         try:
             raise ConnectionError("away")
         except ConnectionError:
-            made = record("lost:\nretrying", name="celery.worker.consumer.consumer", exc_info=sys.exc_info())
-        assert "Traceback" not in formatter.format(made) and "lost: retrying" in formatter.format(made)
+            made = record(
+                "lost:\nretrying", name="celery.worker.consumer.consumer", exc_info=sys.exc_info()
+            )
+        assert "Traceback" not in formatter.format(made) and "lost: retrying" in formatter.format(
+            made
+        )
 
 
 def test_a_message_that_outlived_its_connection_is_a_warning_without_traceback() -> None:
     try:
         raise ConnectionResetError("the broker went away")
     except ConnectionResetError:
-        made = record("Couldn't ack %r, reason:%r", 2, "gone", name="celery.worker.request", exc_info=sys.exc_info())
+        made = record(
+            "Couldn't ack %r, reason:%r",
+            2,
+            "gone",
+            name="celery.worker.request",
+            exc_info=sys.exc_info(),
+        )
     made.levelno, made.levelname = logging.CRITICAL, "CRITICAL"
     told = TextFormatter().format(made)
     assert "WARNING" in told and "Traceback" not in told and "traceback" not in line(made)
@@ -77,25 +99,34 @@ def test_the_logger_of_a_round_keeps_the_facts_outside_of_it_and_the_extra_of_a_
 
 
 def test_what_the_pool_of_processes_says_is_one_json_line_too() -> None:
-    script = "from worker.logs import set_up_logging as up; up('json'); from billiard.util import get_logger; get_logger().error('gone')"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    script = "from perdure.worker.logs import set_up_logging as up; up('json'); from billiard.util import get_logger; get_logger().error('gone')"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert json.loads(done.stderr)["message"] == "gone"
 
 
 @pytest.mark.parametrize(("level", "celery"), [("", False), (", logging.INFO", True)])
 def test_celery_tells_nothing_of_each_round_unless_it_is_asked_to(level: str, celery: bool) -> None:
-    """Two lines a round, which cost more than its message; what Holdfast itself says at INFO stands."""
+    """Two lines a round, which cost more than its message; what Perdure itself says at INFO stands."""
     script = (
-        f"import logging; from worker.logs import set_up_logging as up; up('text'{level}); "
+        f"import logging; from perdure.worker.logs import set_up_logging as up; up('text'{level}); "
         "from celery.worker.strategy import logger as received; from celery.app.trace import logger as succeeded; "
-        "print([each.isEnabledFor(logging.INFO) for each in (received, succeeded, logging.getLogger('holdfast.rounds'))])"
+        "print([each.isEnabledFor(logging.INFO) for each in (received, succeeded, logging.getLogger('perdure.rounds'))])"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == str([celery, celery, True])
 
 
 def test_a_goal_can_neither_write_log_lines_of_its_own_nor_reach_the_terminal() -> None:
-    told = TextFormatter().format(record("no customer named %s", "x\x1b[2J\x07\r\n09:00:00 CRITICAL holdfast: all is lost\x9b1m\u202e"))
+    told = TextFormatter().format(
+        record(
+            "no customer named %s",
+            "x\x1b[2J\x07\r\n09:00:00 CRITICAL perdure: all is lost\x9b1m\u202e",
+        )
+    )
     assert all(each.isprintable() or each in "\n\t" for each in told)
     assert "\\x1b[2J" in told and "\n    09:00:00 CRITICAL" in told
     assert [line for line in told.splitlines()[1:] if not line.startswith("    ")] == []
@@ -103,7 +134,7 @@ def test_a_goal_can_neither_write_log_lines_of_its_own_nor_reach_the_terminal() 
 
 def test_a_traceback_is_indented_whatever_its_error_says() -> None:
     try:
-        raise LookupError("one\n09:00:00 CRITICAL holdfast: forged\x1b]0;owned\x07")
+        raise LookupError("one\n09:00:00 CRITICAL perdure: forged\x1b]0;owned\x07")
     except LookupError:
         told = TextFormatter().format(record("m", exc_info=sys.exc_info()))
     assert "\x1b" not in told and all(line.startswith("    ") for line in told.splitlines()[1:])

@@ -1,1 +1,1 @@
-"""The command line: one file a command group; nothing heavy is imported before a command runs."""
+"""The command line ``perdure``. Nothing slow is imported before a command runs."""

@@ -1,57 +1,129 @@
-"""main: the console command ``holdfast``. Importing this module imports click and nothing else that takes time."""
+"""The console command ``perdure`` and its group, which imports a command only when it runs.
+
+This module imports click and nothing else that is slow.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+from collections.abc import Mapping
+from importlib import import_module
+from typing import ClassVar, NoReturn
 
 import click
 
-from worker.cli import exits
-from worker.cli.groups import Commands
-from worker.cli.shadow import shadowed
+from perdure.worker.cli import exit_codes
+
+#: Command: its module in perdure.worker.cli.commands, and its line in the help.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("demo", "See it work: a real bisection whose worker is killed."),
+    "up": ("up", "Run a local server, a worker and the dashboard until Ctrl-C."),
+    "worker": ("worker", "Run a worker until Ctrl-C."),
+    "server": ("server", "Serve the HTTP API and the dashboard."),
+    "workers": ("workers", "List the workers."),
+    "flows": ("flows", "List the flows, or show a flow's inputs."),
+    "submit": ("submit", "Submit a goal; when this returns, the run is stored."),
+    "list": ("list", "List the runs, newest first."),
+    "show": ("show", "Show the state, answer and history of a run."),
+    "watch": ("watch", "Watch a run live, round by round."),
+    "wait": ("watch", "Wait until a run ends or asks something."),
+    "why": ("why", "Explain the state of a run, and what to do."),
+    "inbox": ("inbox", "List the runs that wait for a person, and how to answer."),
+    "stop": ("stop", "Stop a run, or all runs of a flow or a status."),
+    "resume": ("resume", "Continue an interrupted, stopped or unfinished run."),
+    "retry": ("retry", "Retry an errored run at the failed step."),
+    "delete": ("retry", "Delete a run that has ended."),
+    "token": ("token", "Manage tokens of the HTTP API and the dashboard."),
+    "doctor": ("why", "Check the server and the settings."),
+}
+
+
+class Commands(click.Group):
+    """A group of commands that are imported on demand.
+
+    The command ``NAME`` is the object ``NAME_command`` in ``worker/cli/commands/MODULE.py``.
+    """
+
+    #: The commands of this group, in the format of COMMANDS.
+    commands_here: ClassVar[Mapping[str, tuple[str, str]]] = COMMANDS
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands, in the order of the help."""
+        return list(self.commands_here)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command, or return None if the group has no such command."""
+        if cmd_name not in self.commands_here:
+            return None
+        module, line = self.commands_here[cmd_name]
+        command = getattr(
+            import_module(f"perdure.worker.cli.commands.{module}"),
+            f"{cmd_name.replace('-', '_')}_command",
+        )
+        assert isinstance(command, click.Command)
+        command.short_help = line
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command, or raise UsageError with the nearest name."""
+        if args and args[0] not in self.commands_here and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0], self.commands_here, n=1)
+            hint = (
+                f"Did you mean {near[0]!r}?"
+                if near
+                else f"Commands: {', '.join(self.commands_here)}."
+            )
+            raise click.UsageError(f"No such command {args[0]!r}. {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing their modules."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in self.commands_here.items()])
 
 
 @click.command(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    epilog="The server is taken from --url, HOLDFAST_REDIS_URL or config/worker.toml; else it is the one of `holdfast up`, "
-    "else a safe one on localhost. Exit codes: 0 done, 1 internal error or damaged run, 2 usage, 3 no such run or flow, "
-    "7 no server, 8 not possible in this state or not allowed to this user, 130 interrupted by you.",
+    epilog="The server is that of --url, PERDURE_REDIS_URL or config/worker.toml, else that of "
+    "`perdure up`, else a safe one on localhost. Exit codes: 0 done, 1 internal error or damaged "
+    "run, 2 usage, 3 no such run or flow, 7 no server, 8 not possible in this state or not allowed "
+    "to this user, 130 interrupted by you.",
 )
-@click.version_option(package_name="holdfast", message="%(prog)s %(version)s")
-def holdfast() -> None:
-    """Durable, long-running goals as jobs, on Celery and Redis."""
+@click.version_option(package_name="perdure", message="%(prog)s %(version)s")
+def perdure() -> None:
+    """Run durable, long-running goals as jobs on Celery and Redis."""
 
 
 def main() -> NoReturn:
     """Run the command that the process was started with, and exit."""
     for stream in (sys.stdout, sys.stderr):
-        # A goal may hold what this terminal's encoding cannot show; that is no reason to fail.
+        # A goal may contain characters that the terminal's encoding lacks; printing must not fail.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command; returns the exit code. Errors are told on stderr, as a sentence."""
-    fault = shadowed()
-    if fault is not None:
-        click.echo(f"holdfast: {fault}", err=True)
-        return exits.USAGE
+    """Run one command and return the exit code. An error is one sentence on stderr."""
     if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # last, so that flow modules are found here and nothing of ours is replaced
+        # Flow modules are found here. Last in the path, they replace none of Perdure's modules.
+        sys.path.append(os.getcwd())
     try:
-        with holdfast.make_context("holdfast", arguments) as context:
-            holdfast.invoke(context)
+        with perdure.make_context("perdure", arguments) as context:
+            perdure.invoke(context)
         sys.stdout.flush()
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain when it flushes at the end.
+        # The reader of the output has closed the pipe. Python would report that in its last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exits.DONE
+        return exit_codes.DONE
     except (Exception, KeyboardInterrupt) as error:
-        return exits.told(error)
-    return exits.DONE
+        return exit_codes.report_error(error)
+    return exit_codes.DONE

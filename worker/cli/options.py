@@ -1,4 +1,4 @@
-"""Options that many commands have."""
+"""Options that several commands share, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -12,40 +12,64 @@ import click
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 url_option = click.option(
-    "--url", metavar="URL", help="The server: redis://, rediss://, unix:// or redis+sentinel://; or https:// of a control room."
+    "--url",
+    metavar="URL",
+    help="Server: redis://, rediss://, unix://, redis+sentinel://, or https:// of an HTTP server.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-#: The live ones first, then those that have ended.
+#: The statuses of live runs first, then those of ended runs.
 STATUSES = ("queued", "running", "interrupted", "stopped", "completed", "errored")
-status_option = click.option("--status", type=click.Choice(STATUSES), help="Only runs of this status.")
+status_option = click.option(
+    "--status", type=click.Choice(STATUSES), help="Only runs with this status."
+)
 flow_option = click.option("--flow", metavar="FLOW", help="Only runs of this flow.")
 run_argument = click.argument("run_id", metavar="RUN")
 
 
 def _count(value: str | int) -> int:
-    """A number of processes; ``auto`` is one for each processor that this process may use."""
+    """Return a number of processes; ``auto`` is one for each CPU that this process may use."""
     if value == "auto":
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
     if not str(value).isdecimal() or int(value) < 1:
-        raise click.BadParameter(f"{value!r} is neither a number from 1 on nor auto.")
+        raise click.BadParameter(f"{value!r} is not a number from 1 on, nor auto.")
     return int(value)
 
 
 processes_option = click.option(
-    "--processes", metavar="N|auto", type=_count, default=1, help="How many such workers, watched over by one process more."
+    "--processes",
+    metavar="N|auto",
+    type=_count,
+    default=1,
+    help="Number of worker processes, plus a supervisor if more than 1.",
 )
 
 
 def model_options(command: _F) -> _F:
-    """``--model`` and ``--model-url``."""
-    url = click.option("--model-url", metavar="URL", help="A server that speaks OpenAI's protocol, such as http://localhost:11434/v1.")
-    name = click.option("--model", metavar="NAME", help="The model of flows that name none: provider:name, or the server's name for it.")
+    """Add the options ``--model`` and ``--model-url`` to a command."""
+    url = click.option(
+        "--model-url",
+        metavar="URL",
+        help="OpenAI-compatible server, such as http://localhost:11434/v1.",
+    )
+    name = click.option(
+        "--model",
+        metavar="NAME",
+        help="Model for flows that name none: provider:name, or the server's name for it.",
+    )
     return name(url(command))
 
 
 def seconds(_ctx: click.Context, _option: click.Parameter, text: str | None) -> float | None:
-    """The callback of an option that takes a duration: ``90s``, ``10m``, ``7d``, ``PT10M`` or seconds."""
-    from flows.durations import seconds_of
+    """Parse an option's duration (``90s``, ``10m``, ``7d``, ``PT10M`` or seconds) into seconds.
+
+    Raises:
+        BadParameter: The text is not a duration.
+    """
+    from perdure.flows.durations import seconds_of
 
     try:
         return None if text is None else seconds_of(text)
@@ -53,19 +77,29 @@ def seconds(_ctx: click.Context, _option: click.Parameter, text: str | None) -> 
         raise click.BadParameter(str(error)) from error
 
 
-def when(_ctx: click.Context, _option: click.Parameter, text: str | None) -> datetime | timedelta | None:
-    """The callback of an option that takes a duration from now, or a time of ISO 8601 (without a zone: the time here)."""
-    from flows.durations import EXPECTED, seconds_of
+def when(
+    _ctx: click.Context, _option: click.Parameter, text: str | None
+) -> datetime | timedelta | None:
+    """Parse an option's duration from now, or its ISO 8601 time.
+
+    A time without a zone is local time.
+
+    Raises:
+        BadParameter: The text is neither, or the date is out of range.
+    """
+    from perdure.flows.durations import EXPECTED, seconds_of
 
     if text is None:
         return None
     try:
         return timedelta(seconds=seconds_of(text))
     except OverflowError as error:
-        raise click.BadParameter(f"{text!r} leads out of the calendar") from error
+        raise click.BadParameter(f"{text!r} is out of range") from error
     except ValueError:
         pass
     try:
         return datetime.fromisoformat(text.strip()).astimezone()
     except (ValueError, OverflowError) as error:
-        raise click.BadParameter(f"{text!r} is no time; expected {EXPECTED}, or a time like 2026-11-22T08:00") from error
+        raise click.BadParameter(
+            f"{text!r} is not a time; expected {EXPECTED}, or a time like 2026-11-22T08:00"
+        ) from error

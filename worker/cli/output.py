@@ -1,41 +1,63 @@
-"""How results are printed: tables for terminals, tab-separated lines for pipes, JSON on demand."""
+"""Printing of results: tables for terminals, tab-separated lines for pipes, JSON on demand."""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.worker.cli.celery_command import program
+from perdure.worker.urls import place_of
+
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: What rich shows each status in.
-COLOURS = {"queued": "cyan", "running": "blue", "interrupted": "yellow", "stopped": "magenta", "completed": "green", "errored": "red"}
-#: How the status of a run that has completed and is not finished is told, and its colour.
+#: The colour of each status.
+COLOURS = {
+    "queued": "cyan",
+    "running": "blue",
+    "interrupted": "yellow",
+    "stopped": "magenta",
+    "completed": "green",
+    "errored": "red",
+}
+#: The status text of a run that completed without finishing, and its colour.
 UNFINISHED = re.compile(r"unfinished(?: after \d+ of \d+ cycles)?")
 UNFINISHED_COLOUR = "yellow"
-#: Characters of one value that are shown on a terminal: about a screen of a narrow one.
+#: Characters of one value that are shown on a terminal: about one screen of a narrow one.
 MOST_SHOWN = 1000
-#: Characters that the column that gives way keeps.
+#: Minimum width of the column that shrinks.
 LEAST = 8
 
 
 def document(value: Any) -> None:
-    """One JSON document: indented on a terminal, one line elsewhere. Lone surrogates are escaped."""
+    """Print one JSON document: indented on a terminal, else on one line.
+
+    Lone surrogates are escaped.
+    """
     click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, default=str))
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], wide: str, nothing: str, spare: Sequence[str] = ()) -> None:
-    """Rows under their columns on a terminal; tab-separated without a head elsewhere.
+def table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    wide: str,
+    nothing: str,
+    spare: Sequence[str] = (),
+) -> None:
+    """Print a table on a terminal, and tab-separated lines without a head elsewhere.
 
     Args:
-        wide: the column that gives way when the terminal is narrow.
-        nothing: what to say, on a terminal, when there are no rows.
-        spare: columns left out, in this order, when it is narrower still.
+        columns: The heads of the columns.
+        rows: The cells of each row.
+        wide: The column that shrinks when the terminal is narrow.
+        nothing: What to print on a terminal if there are no rows.
+        spare: Columns to leave out, in this order, when it is narrower still.
     """
     if not sys.stdout.isatty():
         for row in rows:
@@ -50,8 +72,14 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], wide: str, noth
     console.print(drawn(columns, rows, wide, spare, console.width))
 
 
-def drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], wide: str, spare: Sequence[str], width: int) -> Table:
-    """The table for a terminal of this width: the spare columns go before another one loses anything."""
+def drawn(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    wide: str,
+    spare: Sequence[str],
+    width: int,
+) -> Table:
+    """Return the table for this width; spare columns go before another column is cut."""
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
@@ -67,7 +95,7 @@ def drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], wide: str, spar
         if room() < min(LEAST, widths[gives_way]):
             shown.remove(columns.index(name))
     widths[gives_way] = max(LEAST, min(widths[gives_way], room()))
-    # The widths are ours: the table's own way to shrink is to let whole columns vanish.
+    # The widths are set here, because rich would drop whole columns to make the table fit.
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for index in shown:
         table.add_column(columns[index], no_wrap=True, overflow="ellipsis", width=widths[index])
@@ -77,20 +105,28 @@ def drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], wide: str, spar
 
 
 def colour_of(status: str) -> str:
-    """The colour of a status, in words; '' for any other text."""
+    """Return the colour of a status text, or '' for any other text."""
     return UNFINISHED_COLOUR if UNFINISHED.fullmatch(status) else COLOURS.get(status, "")
 
 
 def fields(pairs: Sequence[tuple[str, str]], whole: Sequence[str] = ()) -> None:
-    """Names and values, one a line; on a terminal the values are aligned, and cut where they would fill it several times.
+    """Print names and values, one per line.
 
-    Those named in ``whole`` are never cut.
+    On a terminal the values are aligned, and cut at MOST_SHOWN characters. Those named in ``whole``
+    are never cut.
     """
     width = max((len(name) for name, _ in pairs), default=0) + 2 if sys.stdout.isatty() else 0
     for name, value in pairs:
         if name == "status" and sys.stdout.isatty():
             value = click.style(value, fg=colour_of(value) or None)  # noqa: PLW2901
-        head = click.style(f"{name}:".ljust(width), bold=True) if sys.stdout.isatty() else f"{name}:"
+        head = (
+            click.style(f"{name}:".ljust(width), bold=True) if sys.stdout.isatty() else f"{name}:"
+        )
         if sys.stdout.isatty() and len(value) > MOST_SHOWN and name not in whole:
-            value = f"{value[:MOST_SHOWN]}… ({len(value)} characters; --json has them all)"  # noqa: PLW2901
+            value = f"{value[:MOST_SHOWN]}… ({len(value)} characters; --json shows all)"  # noqa: PLW2901
         click.echo(f"{head} {value}")
+
+
+def follow_hint(run_id: str, url: str | None) -> str:
+    """Return the command that shows this run live, with the URL's password left out."""
+    return f"{program()} watch {run_id}" + (f" --url {shlex.quote(place_of(url))}" if url else "")

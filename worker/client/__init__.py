@@ -1,28 +1,31 @@
-"""Client: submit goals, look at runs, stop, resume and retry them."""
+"""Client: submits goals, reads runs, and stops, resumes and retries them."""
 
 from __future__ import annotations
 
-from worker.client.inbox import Inbox, Inboxes
-from worker.client.listing import Page
-from worker.client.many import ManyRuns
-from worker.client.steering import Steering
-from worker.client.stuck import Standstill
-from worker.client.submitting import Submitting
+from perdure.worker.client.bulk import BulkOperations
+from perdure.worker.client.control import RunControl
+from perdure.worker.client.inbox import InboxReads
+from perdure.worker.client.stuck import StuckRuns
+from perdure.worker.client.submit import Submitter
+from perdure.worker.domain.interrupt import Inbox
+from perdure.worker.domain.run import Page
 
 
-class Client(Submitting, Steering, Inboxes, Standstill, ManyRuns):
-    """A client of the runs on one server.
+class Client(Submitter, RunControl, InboxReads, StuckRuns, BulkOperations):
+    """Client of the runs on one server.
 
     Args:
-        url: redis://, rediss://, unix:// or redis+sentinel://; None for the settings'.
-        settings: None for those of this process (``config/worker.toml``, ``HOLDFAST_*``).
-        app: a Celery app of your own that ``install`` was called for, alone: its state server, its broker, its way to get there.
-        resends: how often a command that got no answer is sent again before StoreUnavailable is raised.
+        url: redis://, rediss://, unix:// or redis+sentinel://. None means the URL in the settings.
+        settings: None means those of this process (``config/worker.toml``, ``PERDURE_*``).
+        app: A Celery app of your own that ``install`` was called for. It brings its state server,
+            its broker and its connection, so pass it without ``url`` and ``settings``.
+        resends: How often a command without a reply is sent again before StoreUnavailable is
+            raised.
 
     Raises:
-        StoreUnavailable: from every method, when the server does not answer.
-        NotReplicated: from submit, request_stop, resume, retry and delete, where ``wait_replicas`` is set: it was done, but so many
-            replicas did not have it in time.
+        StoreUnavailable: From every method, if the server does not reply.
+        NotReplicated: From submit, request_stop, resume, retry and delete, if ``wait_replicas`` is
+            set. The operation was done, but not on enough replicas in time.
     """
 
 

@@ -1,4 +1,4 @@
-"""Connected: what every part of the client stands on."""
+"""The base of all parts of the client, with the settings and the connections."""
 
 from __future__ import annotations
 
@@ -8,40 +8,50 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from worker.client import arguments
-from worker.config_files import find_flows
-from worker.discovery import with_server
-from worker.errors import DamagedRun, RunNotFound
-from worker.record import Record
-from worker.settings import Settings, current
-from worker.store import Replication, Store, StoreUnavailable
-from worker.store.address import LOCALHOST, check_url
-from worker.store.connection import RESENDS
-from worker.task_names import TASKS
+from perdure.worker.client import validation
+from perdure.worker.doctor.default_server import with_server
+from perdure.worker.domain.record import Record
+from perdure.worker.errors import DamagedRun, RunNotFound
+from perdure.worker.messaging.message import TASKS
+from perdure.worker.settings import Settings, current, find_flows
+from perdure.worker.store import Replication, Store, StoreUnavailable
+from perdure.worker.store.connection import RESENDS
+from perdure.worker.store.urls import check_url
+from perdure.worker.urls import LOCALHOST
 
 if TYPE_CHECKING:
     from celery import Celery
 
-    from worker.engine import Engine
+    from perdure.worker.messaging.app_connection import AppConnection
 
 
-#: Seconds until a server that keeps runs is asked again whether it does.
+#: Seconds for which a passed durability check counts.
 DURABILITY_SECONDS = 60.0
 
 
-class Connected:
-    """The settings, the store, and the engine: made when a message is, as importing Celery takes longer than most of what is asked."""
+class ClientConnection:
+    """Settings, store and publisher of a client.
 
-    def __init__(self, url: str | None = None, settings: Settings | None = None, app: Celery | None = None, resends: int = RESENDS) -> None:
-        arguments.settings(settings)
-        arguments.app(app, url, settings)
+    The publisher is created only when a message is, because importing Celery takes longer than most
+    calls.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        settings: Settings | None = None,
+        app: Celery | None = None,
+        resends: int = RESENDS,
+    ) -> None:
+        validation.settings(settings)
+        validation.app(app, url, settings)
         self._app = app
         self._durable_until = 0.0
         self.settings = _settings_of(url, settings or current())
         if app is None:
             self.settings = with_server(self.settings)
         if app is not None or self.settings.broker_url not in (None, self.settings.redis_url):
-            self.settings, self._store = self._engine.settings, self._engine.store
+            self.settings, self._store = self._connection.settings, self._connection.store
             return
         place = self.settings.redis_url or LOCALHOST
         check_url(place)
@@ -49,63 +59,83 @@ class Connected:
         self._store = Store(place, self.settings.prefix, replication=replication, resends=resends)
 
     @cached_property
-    def _engine(self) -> Engine:
-        from worker.app import engine_of, make_app
+    def _connection(self) -> AppConnection:
+        from perdure.worker.messaging.app_connection import AppConnection, connection_of
+        from perdure.worker.messaging.celery_app import publishing_app
 
-        engine = engine_of(self._app or make_app(self.settings))
+        if self._app is not None:
+            connection = connection_of(self._app)
+        else:
+            connection = AppConnection(publishing_app(self.settings), self.settings, owns_app=True)
         if hasattr(self, "_store"):
-            engine.store = self._store
-        return engine
+            connection.store = self._store
+        return connection
 
     def _find_flows(self) -> None:
-        """Find the flows of this process; on an app of one's own, also those that it brings."""
+        """Register the flows of this process, and the flows that a user's own app brings."""
         if self._app is None:
             find_flows(self.settings)
         else:
-            self._engine.find_flows()
+            self._connection.find_flows()
 
     def _check_durability(self) -> None:
-        """Raise UnsafeServer where the server would lose runs; it is asked once in ``DURABILITY_SECONDS``."""
-        from worker.doctor.durability import check_durability
+        """Raise UnsafeServer if the server could lose runs. Ask at most once per minute."""
+        from perdure.worker.doctor.server_checks import check_durability
 
         if time.monotonic() >= self._durable_until:
             try:
                 check_durability(self._store.url, self.settings)
             except StoreUnavailable:
-                return  # what is asked for next waits for the server as ever, and says so
+                return  # The next command waits for the server as usual and raises if it fails.
             self._durable_until = time.monotonic() + DURABILITY_SECONDS
 
     def close(self) -> None:
         """Close the connections."""
-        if "_engine" in vars(self):
-            self._engine.close()
+        if "_connection" in vars(self):
+            self._connection.close()
         else:
             self._store.close()
 
     def _record(self, run_id: str) -> Record:
-        fields = self._store.fields(run_id) if arguments.is_run_id(run_id) else None
+        fields = self._store.fields(run_id) if validation.is_run_id(run_id) else None
         if fields is None:
             raise not_found(run_id)
         return Record(fields)
 
     def _submitter(self, run_id: str) -> str | None:
-        """Whose run it is, also of one that does not read; None where nobody is named, or there is no such run."""
-        return self._store.some_fields([run_id], ["submitted_by"])[0].get("submitted_by") if arguments.is_run_id(run_id) else None
+        """Return the submitter of a run, even if other fields are damaged.
+
+        Returns:
+            The name, or None if the run names no submitter or does not exist.
+        """
+        return (
+            self._store.some_fields([run_id], ["submitted_by"])[0].get("submitted_by")
+            if validation.is_run_id(run_id)
+            else None
+        )
 
     def _message(self, record: Record, epochs: int) -> str:
         task, queue = record.fields.get("task", ""), record.fields.get("queue", "")
         if task not in TASKS.values():
-            raise DamagedRun(f"run {record.id}: its task is {task!r}, expected one of {', '.join(TASKS.values())}")
-        return self._engine.dispatcher.message_for(task, queue, record.id, record.epoch + epochs, record.step).text
+            raise DamagedRun(
+                f"run {record.id}: its task is {task!r}, expected one of "
+                f"{', '.join(TASKS.values())}"
+            )
+        return self._connection.publisher.message_for(
+            task, queue, record.id, record.epoch + epochs, record.step
+        ).text
 
-    def _hand_over(self, record: Record, words: Sequence[str], message: str) -> None:
-        """What the store answered ``words`` to is with the broker now, where it queued the run."""
-        if words[0] == "queued":
-            self._engine.dispatcher.hand_over([(record.fields["queue"], message)])
+    def _publish(self, record: Record, reply: Sequence[str], message: str) -> None:
+        """Publish the run's message to the broker if the script replied that the run is queued."""
+        if reply[0] == "queued":
+            self._connection.publisher.publish([(record.fields["queue"], message)])
 
 
 def _settings_of(url: str | None, settings: Settings) -> Settings:
-    """``url`` takes the place of ``redis_url``, and of the broker where that is the same."""
+    """Return the settings with ``url`` as the state server.
+
+    It replaces the broker too if the broker was the state server.
+    """
     if url is None:
         return settings
     check_url(url)
@@ -114,17 +144,24 @@ def _settings_of(url: str | None, settings: Settings) -> Settings:
 
 
 def operation() -> str:
-    """A new operation id: the scripts do each operation once, however often the connection makes us send it."""
+    """Return a new operation id, by which scripts recognize a command that is sent again."""
     return uuid.uuid4().hex
 
 
 def not_found(run_id: str) -> RunNotFound:
-    """The error for a run that is not there."""
-    return RunNotFound(f"no run has the id {run_id!r}; holdfast list shows those there are")
+    """Return the error for a run that does not exist."""
+    return RunNotFound(f"no run {run_id!r}; see: perdure list")
 
 
-def damaged(run_id: str, words: Sequence[str]) -> DamagedRun:
-    """The error for a transition's answer that no caller expects; raises RunNotFound where the run is gone."""
-    if words[0] == "missing":
+def damaged(run_id: str, reply: Sequence[str]) -> DamagedRun:
+    """Return the error for an unexpected reply of a transition's script.
+
+    Raises:
+        RunNotFound: The run does not exist any more.
+    """
+    if reply[0] == "missing":
         raise not_found(run_id)
-    return DamagedRun(f"run {run_id}: the server answered {' '.join(words)}; nothing was written. holdfast why {run_id} says more")
+    return DamagedRun(
+        f"run {run_id}: the server replied {' '.join(reply)}; nothing was written. "
+        f"For the cause: perdure why {run_id}"
+    )

@@ -1,83 +1,71 @@
-"""Fleet: the workers and flows that are there, and what is wrong with the place."""
+"""The part of the client for workers, flows and the health of the server."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
-from flows import registry
-from worker.announcement import describe
-from worker.client import arguments
-from worker.client.reading import Reading
-from worker.errors import UnknownFlow
-from worker.standing import ALIVE_BEATS
+from perdure.flows import registry
+from perdure.worker.client import validation
+from perdure.worker.client.read import RunReads
+from perdure.worker.domain.fleet import FlowInfo, FlowPause, WorkerInfo, WorkerStatus, describe
+from perdure.worker.errors import UnknownFlow
 
 if TYPE_CHECKING:
-    from worker.doctor import Finding
+    from perdure.worker.doctor import Finding
 
 
-class Fleet(Reading):
-    """Looks at workers, pauses flows, examines the server."""
+class Fleet(RunReads):
+    """Lists workers and flows, pauses flows, examines the server."""
 
-    def workers(self) -> list[dict[str, Any]]:
-        """The workers that announced themselves lately, each with ``name``, ``alive``, ``silent`` (seconds),
-        and what it announced, among it ``draining``.
-        """
+    def workers(self) -> list[WorkerStatus]:
         now = self._store.time()
-        alive = ALIVE_BEATS * self.settings.heartbeat_seconds
         return [
-            {"name": name, "silent": max(0.0, (now - beat) / 1000), "alive": (now - beat) / 1000 <= alive, **info}
-            for name, beat, info in self._store.workers()
+            WorkerInfo(*each).status(now, self.settings.heartbeat_seconds)
+            for each in self._store.workers()
         ]
 
-    def flows(self) -> dict[str, dict[str, Any]]:
-        """The flows that this client or a live worker knows: description, nodes, limits, input schema, workers that play it."""
+    def flows(self) -> dict[str, FlowInfo]:
         self._find_flows()
-        known = {name: {**describe(make()), "workers": []} for name, make in registry.registered().items()}
+        flows = {
+            name: cast(FlowInfo, {**describe(make()), "workers": []})
+            for name, make in registry.registered().items()
+        }
         for worker in self.workers():
             if worker["alive"]:
                 for name, description in worker["flows"].items():
-                    flow = known.setdefault(name, {**description, "workers": []})
+                    flow = flows.setdefault(name, cast(FlowInfo, {**description, "workers": []}))
                     flow["workers"].append(worker["name"])
-                    if description.get("shipped") is False:  # one of a worker's own, in the place of the shipped one that is known here
+                    # The worker replaced a shipped flow by its own of this name.
+                    if description.get("shipped") is False:
                         flow["shipped"] = False
-        return known
+        return flows
 
-    def pause_flow(self, flow: str, reason: str | None = None, requested_by: str | None = None) -> bool:
-        """Pause a flow: from now on no round of its runs is claimed; those in flight finish, and new runs may be submitted.
-
-        Returns:
-            Whether it was running until now; False where it was paused already.
-
-        Raises:
-            UnknownFlow: neither this client nor a live worker knows it, so it may be mistyped.
-        """
-        arguments.text(flow, "flow")
-        arguments.notes(reason=reason, requested_by=requested_by)
+    def pause_flow(
+        self, flow: str, reason: str | None = None, requested_by: str | None = None
+    ) -> bool:
+        validation.text(flow, "flow")
+        validation.notes(reason=reason, requested_by=requested_by)
         self._check_known(flow)
         return self._store.pauses.add(flow, requested_by, reason)
 
     def unpause_flow(self, flow: str) -> int:
-        """Let a paused flow go on; returns how many runs were held and are offered again at once. Not paused: nothing happens.
-
-        Raises:
-            UnknownFlow: it is not paused, and neither this client nor a live worker knows it, so it may be mistyped.
-        """
-        arguments.text(flow, "flow")
+        validation.text(flow, "flow")
         if flow not in self._store.pauses.all():
             self._check_known(flow)
         return self._store.pauses.remove(flow)
 
-    def paused_flows(self) -> dict[str, dict[str, Any]]:
-        """The paused flows, each with ``at`` (datetime), ``by`` and ``reason``."""
-        return {flow: {**info, "at": datetime.fromtimestamp(info["at"] / 1000, UTC)} for flow, info in self._store.pauses.all().items()}
+    def paused_flows(self) -> dict[str, FlowPause]:
+        return {
+            flow: cast(FlowPause, {**info, "at": datetime.fromtimestamp(info["at"] / 1000, UTC)})
+            for flow, info in self._store.pauses.all().items()
+        }
 
     def _check_known(self, flow: str) -> None:
-        if flow not in (known := self.flows()):
-            raise UnknownFlow(f"no flow is named {flow!r}; known are: {', '.join(known)}")
+        if flow not in (flows := self.flows()):
+            raise UnknownFlow(f"unknown flow {flow!r}; known flows: {', '.join(flows)}")
 
     def doctor(self) -> list[Finding]:
-        """What voids or endangers the promises on this server and in this process, each with its remedy."""
-        from worker.doctor import examine
+        from perdure.worker.doctor import examine
 
-        return examine(self._engine)
+        return examine(self._connection)

@@ -1,53 +1,75 @@
-"""Listing: pages of runs by time, from the indexes of their statuses or of their submitter."""
+"""Pages of runs by time, and counts of runs by status.
+
+Pages come from the indexes of statuses or of a submitter. The cost of the counts does not grow with
+the number of runs.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from worker.client import arguments
-from worker.client.arguments import ALL, OWN
-from worker.errors import DamagedRun
-from worker.record import Record
-from worker.run import Run, RunStatus, status_of
-from worker.store import Store
-from worker.store.keys import INDEXES
+from perdure.worker.client import validation
+from perdure.worker.client.validation import ALL, OWN
+from perdure.worker.domain.record import Record
+from perdure.worker.domain.run import Page, Run, RunStatus, status_of
+from perdure.worker.errors import DamagedRun
+from perdure.worker.store import Store
+from perdure.worker.store.keys import INDEXES
 
-#: Before all that an index holds: later than any clock.
+#: Number of a submitter's newest runs that are counted. Each of them is read.
+MOST_OF_ONE = 1000
+#: Prefix of the counters of runs that no worker has begun yet: ``runs:queued:FLOW``
+#: (parts/counters.lua).
+QUEUED = "runs:queued:"
+
+
+def status_counts(store: Store, submitter: str | None = None) -> dict[str, int]:
+    """Return the number of runs per status; of one submitter, among their newest 1,000."""
+    return _of_all(store) if submitter is None else _of_one(store, submitter)
+
+
+def _of_all(store: Store) -> dict[str, int]:
+    with store._answered(), store.redis.pipeline(transaction=False) as pipe:
+        pipe.hgetall(store.keys.queues)
+        for index in INDEXES:
+            pipe.zcard(store.keys.index(index))
+        replies: list[Any] = pipe.execute()
+    sizes = dict(zip(INDEXES, replies[1:], strict=True))
+    live = sizes.pop("live")
+    counted = sum(
+        int(text)
+        for name, text in replies[0].items()
+        if name.startswith(QUEUED) and text.lstrip("-").isdecimal()
+    )
+    queued = min(live, max(0, counted))
+    return {"queued": queued, "running": live - queued, **sizes}
+
+
+def _of_one(store: Store, submitter: str) -> dict[str, int]:
+    counts = {status.value: 0 for status in RunStatus}
+    ids = [run_id for run_id, _ in store.submitted(submitter, MOST_OF_ONE)]
+    for fields in store.some_fields(ids, ["phase", "started_at", "submitted_by"]):
+        if fields.get("submitted_by") != submitter:
+            continue
+        try:
+            counts[status_of(fields).value] += 1
+        except DamagedRun:
+            continue
+    return counts
+
+
+#: Position before all entries of an index: later than any clock.
 BEGIN = f"{10**15 - 1}.0:-"
-#: Fields of a run that a page leaves out: they are long, and a look at the run itself has them.
+#: Fields that a page leaves out because they are long. Reading the run itself returns them.
 LEFT_OUT = ("traceback",)
 
 
 @dataclass(frozen=True)
-class Page:
-    """Some runs, and the cursor that continues after them (None at the end); ``damaged`` names runs that do not read."""
-
-    runs: list[Run]
-    cursor: str | None = None
-    damaged: tuple[str, ...] = ()
-
-    def __iter__(self) -> Iterator[Run]:
-        return iter(self.runs)
-
-    def __len__(self) -> int:
-        return len(self.runs)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Page:
-        """The page that ``to_dict`` told of; raises KeyError, ValueError where something is missing or cannot be."""
-        return cls([Run.from_dict(each) for each in data["runs"]], data["cursor"], tuple(data["damaged"]))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The page as JSON data."""
-        return {"runs": [each.to_dict() for each in self], "cursor": self.cursor, "damaged": list(self.damaged)}
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Which runs are looked for."""
+class RunFilter:
+    """Filter for a list of runs."""
 
     status: RunStatus | None = None
     flow: str | None = None
@@ -56,20 +78,26 @@ class Wanted:
 
     @property
     def indexes(self) -> tuple[str, ...]:
-        """The indexes that list them."""
+        """The indexes that list matching runs."""
         if self.submitted_by is not None:
             return (OWN,)
         if self.status is None:
             return INDEXES
-        return ("live" if self.status in (RunStatus.QUEUED, RunStatus.RUNNING) else self.status.value,)
+        return (
+            "live" if self.status in (RunStatus.QUEUED, RunStatus.RUNNING) else self.status.value,
+        )
 
     @property
     def order(self) -> str:
-        """The name of the order in which they are listed, which a page's cursor carries."""
+        """The name of the listing's order, which a page's cursor carries."""
         return self.indexes[0] if len(self.indexes) == 1 else ALL
 
     def fits(self, fields: Mapping[str, str]) -> bool:
-        """Whether the run of this hash is one; raises DamagedRun where that does not read."""
+        """Return whether the run in this hash matches.
+
+        Raises:
+            DamagedRun: A field of the run cannot be read.
+        """
         if self.flow is not None and fields.get("flow") != self.flow:
             return False
         if self.submitted_by is not None and fields.get("submitted_by") != self.submitted_by:
@@ -81,56 +109,79 @@ class Wanted:
 
 def list_runs(
     store: Store,
-    wanted: Wanted,
+    wanted: RunFilter,
     limit: int,
     look: int | None,
     place: tuple[str, str] | None,
     cursor: str | None,
 ) -> Page:
-    """Return at most ``limit`` runs, newest first, from ``place`` (an order, and where in it) on.
+    """Return at most ``limit`` runs, newest first, starting at a position.
 
-    At most ``look`` runs are read. Several indexes are merged by their times, so a run that has just failed comes before older ones.
+    Several indexes are merged by time, so a run that has just failed comes before older ones.
+
+    Args:
+        wanted: The filter.
+        limit: Maximum number of runs on the page.
+        look: Maximum number of runs to read. None means no maximum.
+        place: An order and the position in it. None means the beginning.
+        cursor: The cursor as the caller passed it, for the error text.
     """
     order, before = place or (wanted.order, "")
     if order != wanted.order:
-        raise arguments.wrong("cursor", "that of a page of the same status and submitter", cursor)
-    merged = Merged(store, wanted.indexes, wanted.submitted_by, before or None)
-    found: list[Run] = []
+        raise validation.wrong("cursor", "that of a page of the same status and submitter", cursor)
+    merged = MergedRuns(store, wanted.indexes, wanted.submitted_by, before or None)
+    matching: list[Run] = []
     damaged: list[str] = []
-    looked, last = 0, before or BEGIN
+    read_count, last = 0, before or BEGIN
     while True:
-        batch = limit if look is None else min(limit, look - looked)
+        batch = limit if look is None else min(limit, look - read_count)
         if batch <= 0:
-            return Page(found, f"{order}|{last}", tuple(damaged))
+            return Page(matching, f"{order}|{last}", tuple(damaged))
         listed = merged.take(batch)
-        looked += len(listed)
+        read_count += len(listed)
         gone = []
-        for (run_id, score), fields in zip(listed, store.records([run_id for run_id, _ in listed]), strict=True):
+        for (run_id, score), fields in zip(
+            listed, store.records([run_id for run_id, _ in listed]), strict=True
+        ):
             last = f"{score}:{run_id}"
             if fields is None:
                 gone.append(run_id)
                 continue
             try:
                 if wanted.fits(fields):
-                    found.append(Run.of(Record({name: text for name, text in fields.items() if name not in LEFT_OUT})))
+                    matching.append(
+                        Run.of(
+                            Record(
+                                {
+                                    name: text
+                                    for name, text in fields.items()
+                                    if name not in LEFT_OUT
+                                }
+                            )
+                        )
+                    )
             except DamagedRun:
                 damaged.append(run_id)
-            if len(found) == limit:
-                return Page(found, f"{order}|{last}", tuple(damaged))
+            if len(matching) == limit:
+                return Page(matching, f"{order}|{last}", tuple(damaged))
         if gone and wanted.submitted_by is not None:
             store.forget_submitted(wanted.submitted_by, gone)
         if len(listed) < batch:
-            return Page(found, damaged=tuple(damaged))
+            return Page(matching, damaged=tuple(damaged))
 
 
-class Merged:
-    """The entries of several indexes as one list, newest first; each index is read a batch at a time.
+class MergedRuns:
+    """The entries of several indexes as one list, newest first.
+
+    Each index is read in batches.
 
     Args:
-        before: only entries behind this place ("score:id").
+        before: Return only entries after this position ("score:id") of the list.
     """
 
-    def __init__(self, store: Store, indexes: tuple[str, ...], submitter: str | None, before: str | None) -> None:
+    def __init__(
+        self, store: Store, indexes: tuple[str, ...], submitter: str | None, before: str | None
+    ) -> None:
         self._store = store
         self._submitter = submitter
         self._read: dict[str, deque[tuple[str, float]]] = {name: deque() for name in indexes}
@@ -138,27 +189,34 @@ class Merged:
         self._taken: set[str] = set()
 
     def take(self, count: int) -> list[tuple[str, float]]:
-        """Return the next ``count`` entries; fewer only at the end. A run that moved between two indexes meanwhile comes once."""
-        found: list[tuple[str, float]] = []
-        while len(found) < count:
+        """Return the next ``count`` entries; fewer only at the end.
+
+        A run that moved between two indexes in the meantime comes once.
+        """
+        taken: list[tuple[str, float]] = []
+        while len(taken) < count:
             for name in [name for name, entries in self._read.items() if not entries]:
-                self._fetch(name, count)
+                self._read_batch(name, count)
             if not self._read:
                 break
             name = max(self._read, key=self._head)
             run_id, score = self._read[name].popleft()
             if run_id not in self._taken:
                 self._taken.add(run_id)
-                found.append((run_id, score))
-        return found
+                taken.append((run_id, score))
+        return taken
 
     def _head(self, name: str) -> tuple[float, str]:
         run_id, score = self._read[name][0]
         return score, run_id
 
-    def _fetch(self, name: str, count: int) -> None:
+    def _read_batch(self, name: str, count: int) -> None:
         end = self._ends[name]
-        entries = self._store.listed(name, count, end) if self._submitter is None else self._store.submitted(self._submitter, count, end)
+        entries = (
+            self._store.listed(name, count, end)
+            if self._submitter is None
+            else self._store.submitted(self._submitter, count, end)
+        )
         if entries:
             run_id, score = entries[-1]
             self._ends[name] = f"{score}:{run_id}"

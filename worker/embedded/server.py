@@ -1,10 +1,13 @@
-"""The embedded server: a real Valkey or Redis that commands of one user share, with its data on disk.
+"""The embedded server: a real Valkey or Redis that one user's commands share, with data on disk.
 
-Rules, in the order in which they matter:
-- One directory, one server. The server process itself holds the lock on the directory, so the lock is free
-  exactly when no server runs, whoever was killed and whatever files are left.
-- The process whose `start` found no owner owns the server, until it dies. Only the owner's `stop` ends it.
-- The server is a daemon in a session of its own: neither Ctrl-C nor the death of its starter ends it.
+Rules, most important first:
+
+- One directory, one server. The server process itself holds the lock on the directory. So the lock
+  is free exactly when no server runs, whichever process was killed and whichever files are left.
+- The process whose `start` found no owner owns the server until that process dies. Only the owner's
+  `stop` ends the server.
+- The server is a daemon in a session of its own. Neither Ctrl-C nor the death of its starter ends
+  it.
 """
 
 from __future__ import annotations
@@ -17,26 +20,28 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
-from worker.embedded.binary import EmbeddedServerError, find_binary
-from worker.embedded.files import ServerFiles, state_directory, try_lock
-from worker.embedded.launch import Fsync, launch
-from worker.embedded.probe import Answer, probe
+from perdure.worker.embedded.binary import EmbeddedServerError, find_binary
+from perdure.worker.embedded.files import ServerFiles, state_directory, try_lock
+from perdure.worker.embedded.launch import Fsync, ProbeReply, launch, probe
 
 _POLL_SECONDS = 0.003
-#: How long a server may be silent while it starts or stops, and how long it may read its data.
+#: Seconds that a server may take to start or stop, and to read its data.
 _PATIENCE_SECONDS = 10.0
 _LOADING_SECONDS = 300.0
 
 
 class EmbeddedServer:
-    """A server on a Unix socket, its data in `directory`.
+    """A server on a Unix socket, with its data in `directory`.
 
     Args:
-        directory: where data, socket and log are; the user's state directory by default. Its mode becomes 0700.
-        binary: the server program; looked for (`find_binary`) when a server has to be started, by default.
-        appendfsync: `always`, `everysec` or `no`, as in the server's own configuration. `always` loses nothing acknowledged.
-            With `everysec` the server holds writes back, acknowledged ones too, while the disk is busy with a sync: killed
-            in that moment it loses up to two seconds of them.
+        directory: for data, socket and log. Default: the user's state directory. Its mode becomes
+            0700.
+        binary: the server program. Default: `find_binary` searches it when a server must be
+            started.
+        appendfsync: `always`, `everysec` or `no`, as in the server's own configuration. `always`
+            loses nothing that was acknowledged. With `everysec` the server delays writes,
+            acknowledged ones too, while the disk is busy with a sync. If it is killed at that
+            moment, it loses up to two seconds of them.
     """
 
     def __init__(
@@ -49,28 +54,33 @@ class EmbeddedServer:
         self.appendfsync = appendfsync
         self._binary = Path(binary) if binary is not None else None
         self._files = ServerFiles(self.directory)
-        self._confirmed: int | None = None  # the process id that the server told at the last start
-        self._ownership: tuple[int, int] | None = None  # descriptor of the owner's lock, and the process that took it
+        #: The process id that the server reported at the last start.
+        self._confirmed: int | None = None
+        #: The owner lock's descriptor, and the process that took the lock.
+        self._ownership: tuple[int, int] | None = None
 
     @classmethod
     def running(cls, directory: Path | None = None) -> str | None:
-        """The URL of the server that runs on `directory`, or None. Starts nothing, owns nothing."""
+        """Return the URL of the server that runs on `directory`, or None.
+
+        It starts no server and owns none.
+        """
         server = cls(directory)
         return server.url if server.alive() else None
 
     @property
     def url(self) -> str:
-        """Its address as redis-py reads it: `unix:///path/to.sock?db=0`."""
+        """The address in redis-py's form: `unix:///path/to.sock?db=0`."""
         return f"unix://{quote(str(self._files.socket()))}?db=0"
 
     @property
     def socket(self) -> Path:
-        """The path of its Unix socket."""
+        """The path of the Unix socket."""
         return self._files.socket()
 
     @property
     def pid(self) -> int | None:
-        """The process id of the running server, confirmed by the server itself; None when it does not answer."""
+        """The running server's process id, confirmed by the server; None if it does not reply."""
         answer = self._answer()
         return answer.pid if answer else None
 
@@ -80,16 +90,16 @@ class EmbeddedServer:
         return self._ownership is not None and self._ownership[1] == os.getpid()
 
     def alive(self) -> bool:
-        """Whether the server answers commands now."""
+        """Return whether the server serves commands now."""
         answer = self._answer()
         return answer is not None and answer.ready
 
     def start(self) -> None:
-        """Return when a server on the directory answers: the one that runs already, else a new one.
+        """Start a server on the directory unless one runs, and wait until it serves commands.
 
         Raises:
-            EmbeddedServerError: no program, an unusable directory, or a server that died or kept silent;
-                with the last lines of its log.
+            EmbeddedServerError: no program, an unusable directory, or a server that died or did not
+                reply. The message has the last lines of its log.
         """
         self._files.make()
         began = time.monotonic()
@@ -100,24 +110,29 @@ class EmbeddedServer:
                 try:
                     if launched:
                         raise self._failure("ended while starting")
-                    # Asked again: where locks do not outlive the starter (some network file systems) this is what tells.
+                    # Checked again, since on some network file systems the lock does not outlive
+                    # the starter. There only this check finds a running server.
                     if not self.alive():
                         launch(self._binary or find_binary(), self._files, self.appendfsync, lock)
                         launched = True
                 finally:
-                    os.close(lock)  # ours; the server has its own copy, and with it the lock
+                    os.close(lock)  # Only our copy. The server holds the lock by its own.
             waited = time.monotonic() - began
             if waited > _PATIENCE_SECONDS and not (self._loading() and waited < _LOADING_SECONDS):
-                raise self._failure(f"does not answer after {waited:.0f} s at {self._files.socket()}")
+                raise self._failure(
+                    f"does not answer after {waited:.0f} s at {self._files.socket()}"
+                )
             time.sleep(_POLL_SECONDS)
         self._confirmed = self.pid
         self._take_ownership()
 
     def ensure(self) -> bool:
-        """Start the server again if it died; for a supervisor's loop. A server that is only busy is left alone.
+        """Start the server again if it died, for a supervisor's loop.
+
+        A server that is only busy is left alone.
 
         Returns:
-            True when it had died and runs again.
+            True if it had died and runs again.
 
         Raises:
             EmbeddedServerError: as `start`.
@@ -128,17 +143,19 @@ class EmbeddedServer:
         return True
 
     def stop(self) -> None:
-        """End the server if this process owns it, and wait until it is gone; otherwise do nothing.
+        """End the server if this process owns it, and wait until it is gone.
 
-        Everything acknowledged is on disk afterwards. A server that ignores SIGTERM is killed.
+        Everything acknowledged is on disk afterwards. A server that ignores SIGTERM is killed. If
+        this process is not the owner, nothing happens.
 
         Raises:
-            EmbeddedServerError: it is still there; the message names its process.
+            EmbeddedServerError: the server still runs. The message has its process id.
         """
         if not self.owned:
             return
         try:
-            # A hung server cannot confirm its process id; the one it told at the start holds while its pid file does.
+            # A hung server cannot confirm its process id. The id that it reported at the start is
+            # valid as long as its pid file has it.
             pid = self.pid or self._confirmed
             for number in (signal.SIGTERM, signal.SIGKILL):
                 if (self._signal(pid, number) or self._ended()) and self._gone(pid):
@@ -151,13 +168,25 @@ class EmbeddedServer:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.stop()
 
-    def _answer(self) -> Answer | None:
-        """What the server of this directory says; an answer under another process id is not its own."""
+    def _answer(self) -> ProbeReply | None:
+        """Return the reply of this directory's server, or None.
+
+        A reply with another process id is not from this server.
+        """
         answer = probe(self._files.socket())
-        return answer if answer is not None and answer.pid is not None and answer.pid == self._files.pid() else None
+        return (
+            answer
+            if answer is not None and answer.pid is not None and answer.pid == self._files.pid()
+            else None
+        )
 
     def _loading(self) -> bool:
         answer = self._answer()
@@ -174,7 +203,7 @@ class EmbeddedServer:
             self._ownership = None
 
     def _ended(self) -> bool:
-        """Whether no server holds the directory."""
+        """Return whether no server holds the directory."""
         try:
             lock = try_lock(self._files.lock, shared=True)
         except FileNotFoundError:
@@ -185,14 +214,21 @@ class EmbeddedServer:
         return True
 
     def _signal(self, pid: int | None, number: signal.Signals) -> bool:
-        """Signal the server, if the process it said it is still holds the directory; whether it was signalled."""
+        """Send a signal to the server if it still holds the lock of the data directory.
+
+        Returns:
+            Whether the signal was sent.
+        """
         if pid is None or self._ended() or self._files.pid() != pid:
             return False
         os.kill(pid, number)
         return True
 
     def _gone(self, pid: int | None) -> bool:
-        """Wait, a bounded time, until the process `pid` is no longer the server; clean up behind it."""
+        """Wait until the process `pid` is no longer the server, clean up, and return True.
+
+        Return False if it still is after ten seconds.
+        """
         end = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < end:
             lock = try_lock(self._files.lock)
@@ -204,14 +240,18 @@ class EmbeddedServer:
                 finally:
                     os.close(lock)
             elif self.pid not in (pid, None):
-                return True  # somebody has started the next one already
+                return True  # Another process has already started the next server.
             time.sleep(_POLL_SECONDS)
         return False
 
     def _failure(self, what: str) -> EmbeddedServerError:
         pid = self._files.pid()
-        holder = f" Its process is {pid}; end it if it hangs." if pid is not None and not self._ended() else ""
+        holder = (
+            f" Its process is {pid}; end it if it hangs."
+            if pid is not None and not self._ended()
+            else ""
+        )
         return EmbeddedServerError(
-            f"The embedded server with its data in {self.directory} {what}.{holder} "
+            f"The embedded server with data in {self.directory} {what}.{holder} "
             f"The end of its log ({self._files.log}):\n{self._files.log_tail()}"
         )

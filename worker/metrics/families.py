@@ -1,4 +1,7 @@
-"""Families: metrics of one name, made short; label values are whatever the server holds, and always text that can be written."""
+"""Shorthands to build metric families.
+
+Label values come from the server and are always encodable.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +15,46 @@ F = TypeVar("F", GaugeMetricFamily, CounterMetricFamily)
 
 
 def gauge(
-    name: str, text: str, labels: Sequence[str] = (), values: Iterable[tuple[Labels, float]] = (), value: float | None = None
+    name: str,
+    text: str,
+    labels: Sequence[str] = (),
+    values: Iterable[tuple[Labels, float]] = (),
+    value: float | None = None,
 ) -> GaugeMetricFamily:
-    """What goes up and down: ``value`` where it has no labels."""
-    return _filled(GaugeMetricFamily(name, text, labels=labels), values if value is None else [((), value)])
+    """Return a metric that goes up and down; ``value`` is for one without labels."""
+    return _filled(
+        GaugeMetricFamily(name, text, labels=labels), values if value is None else [((), value)]
+    )
 
 
 def counter(
-    name: str, text: str, labels: Sequence[str] = (), values: Iterable[tuple[Labels, float]] = (), value: float | None = None
+    name: str,
+    text: str,
+    labels: Sequence[str] = (),
+    values: Iterable[tuple[Labels, float]] = (),
+    value: float | None = None,
 ) -> CounterMetricFamily:
-    """What only grows; its samples are named ``NAME_total``."""
-    return _filled(CounterMetricFamily(name, text, labels=labels), values if value is None else [((), value)])
+    """Return a metric that only grows; its samples are named ``NAME_total``."""
+    return _filled(
+        CounterMetricFamily(name, text, labels=labels), values if value is None else [((), value)]
+    )
 
 
 def written(labels: Iterable[str]) -> list[str]:
-    """Label values; bytes that are no UTF-8 came as surrogates, which no encoder takes."""
+    """Return label values that can be encoded as UTF-8.
+
+    Invalid bytes were read as surrogates, which no encoder accepts.
+    """
     return [text.encode("utf-8", "replace").decode() for text in labels]
 
 
 def number(text: str | None) -> float | None:
-    """A count as a script writes it; None where somebody damaged it."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 15 else None
+    """Return a count as a script writes it, or None if it is damaged."""
+    return (
+        int(text)
+        if text is not None and text.isascii() and text.isdigit() and len(text) <= 15
+        else None
+    )
 
 
 def _filled(family: F, values: Iterable[tuple[Labels, float]]) -> F:

@@ -1,4 +1,4 @@
-"""Rounds: what workers added up of the rounds that they played (worker/figures.py)."""
+"""Metrics of rounds, from the totals that workers add up (worker/engine/round_stats.py)."""
 
 from __future__ import annotations
 
@@ -10,57 +10,67 @@ from collections.abc import Iterator, Mapping, Sequence
 from prometheus_client import Metric
 from prometheus_client.core import HistogramMetricFamily
 
-from worker.figures import LABELS
-from worker.metrics.families import Labels, counter, written
-from worker.metrics.gathering import Gathered
+from perdure.worker.engine.round_stats import LABELS
+from perdure.worker.metrics.families import Labels, counter, written
+from perdure.worker.metrics.gather import MetricsSnapshot
 
-#: How many labels a figure has, by its name.
+#: Number of labels of each figure, by its name.
 SIZES = {"rounds": 3, "took": 3, "took_ms": 2, "waited": 2, "waited_ms": 1, "spent": 2}
-Told = Mapping[str, Mapping[Labels, float]]
+Figures = Mapping[str, Mapping[Labels, float]]
 
 
-def families(gathered: Gathered) -> Iterator[Metric]:
-    """Of the rounds of all workers, the ones that are gone too."""
-    told = _told(gathered.look.rounds)
+def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
+    """Yield the metrics of the rounds of all workers, including dead ones."""
+    figures = _figures(gathered.look.rounds)
     yield counter(
-        "holdfast_rounds",
-        "Rounds played, by what came of them: the word of the commit, such as continued, completed, interrupted, waiting (failed, to be "
-        "tried again), errored, stopped, queued (given back), fenced (too late, refused).",
+        "perdure_rounds",
+        "Rounds that ran, by their outcome, the reply to the commit: for example continued, "
+        "completed, interrupted, waiting (failed, to be "
+        "retried), errored, stopped, queued (released), fenced (too late, refused).",
         ("flow", "node", "outcome"),
-        sorted(told["rounds"].items()),
+        sorted(figures["rounds"].items()),
     )
     yield _histogram(
-        "holdfast_round_duration_seconds",
-        "How long a round took from its claim until its result was there.",
+        "perdure_round_duration_seconds",
+        "Time from a round's claim to its result.",
         ("flow", "node"),
-        told["took"],
-        told["took_ms"],
+        figures["took"],
+        figures["took_ms"],
     )
     yield _histogram(
-        "holdfast_round_wait_seconds",
+        "perdure_round_wait_seconds",
         "How long a round had been queued when it was claimed.",
         ("queue",),
-        told["waited"],
-        told["waited_ms"],
+        figures["waited"],
+        figures["waited_ms"],
     )
     yield counter(
-        "holdfast_tokens",
-        "Tokens that models read (input) and wrote (output), as their providers counted them; unspecified where a flow told only a sum.",
+        "perdure_tokens",
+        "Tokens that models read (input) and wrote (output), "
+        "as their providers counted them; unspecified if a flow reported only a sum.",
         ("flow", "kind"),
-        _tokens(told["spent"]),
+        _tokens(figures["spent"]),
     )
-    yield counter("holdfast_model_requests", "Requests to models.", ("flow",), _spent(told["spent"], "requests"))
     yield counter(
-        "holdfast_cost_dollars",
+        "perdure_model_requests",
+        "Requests to models.",
+        ("flow",),
+        _spent(figures["spent"], "requests"),
+    )
+    yield counter(
+        "perdure_cost_dollars",
         "US dollars that models cost, by the model library's price list.",
         ("flow",),
-        _spent(told["spent"], "money"),
+        _spent(figures["spent"], "money"),
     )
 
 
-def _told(rounds: Mapping[str, str]) -> Told:
-    """Name to labels to amount; what does not read was written by somebody else."""
-    found: dict[str, dict[Labels, float]] = defaultdict(dict)
+def _figures(rounds: Mapping[str, str]) -> Figures:
+    """Return the figures as name to labels to amount.
+
+    Entries that cannot be parsed are ignored, because another program wrote them.
+    """
+    figures: dict[str, dict[Labels, float]] = defaultdict(dict)
     for field, text in rounds.items():
         try:
             name, *labels = json.loads(field)
@@ -68,19 +78,27 @@ def _told(rounds: Mapping[str, str]) -> Told:
         except (ValueError, TypeError, RecursionError):
             continue
         if is_whole(name, labels) and text.isascii() and 0 <= amount < math.inf:
-            found[name][tuple(labels)] = amount
-    return found
+            figures[name][tuple(labels)] = amount
+    return figures
 
 
 def is_whole(name: object, labels: Sequence[object]) -> bool:
-    """Whether it is a figure's name, with as many labels as it has."""
-    return isinstance(name, str) and SIZES.get(name) == len(labels) and all(isinstance(label, str) for label in labels)
+    """Return whether ``name`` is a figure's name and ``labels`` are as many as it has."""
+    return (
+        isinstance(name, str)
+        and SIZES.get(name) == len(labels)
+        and all(isinstance(label, str) for label in labels)
+    )
 
 
 def _histogram(
-    name: str, text: str, labels: Sequence[str], buckets: Mapping[Labels, float], sums: Mapping[Labels, float]
+    name: str,
+    text: str,
+    labels: Sequence[str],
+    buckets: Mapping[Labels, float],
+    sums: Mapping[Labels, float],
 ) -> HistogramMetricFamily:
-    """Cumulative, as Prometheus wants it; sums are in ms."""
+    """Return a histogram with cumulative buckets, as Prometheus requires; ``sums`` are in ms."""
     family = HistogramMetricFamily(name, text, labels=labels)
     for of in sorted({key[:-1] for key in buckets}):
         total, cumulative = 0.0, []
@@ -96,9 +114,13 @@ def _spent(spent: Mapping[Labels, float], name: str) -> list[tuple[Labels, float
 
 
 def _tokens(spent: Mapping[Labels, float]) -> list[tuple[Labels, float]]:
-    found: list[tuple[Labels, float]] = []
+    samples: list[tuple[Labels, float]] = []
     for flow in sorted({flow for flow, what in spent if what.endswith("tokens")}):
         read, wrote = (spent.get((flow, f"{kind}_tokens"), 0) for kind in ("input", "output"))
         rest = max(0, spent.get((flow, "tokens"), 0) - read - wrote)
-        found += [((flow, "input"), read), ((flow, "output"), wrote), ((flow, "unspecified"), rest)]
-    return found
+        samples += [
+            ((flow, "input"), read),
+            ((flow, "output"), wrote),
+            ((flow, "unspecified"), rest),
+        ]
+    return samples

@@ -1,4 +1,4 @@
-"""Runs: what the transitions counted with what they did (counting.lua), and the sizes of the indexes."""
+"""Metrics of runs: counts of the transitions (parts/counters.lua), and sizes of the indexes."""
 
 from __future__ import annotations
 
@@ -6,77 +6,103 @@ from collections.abc import Iterator
 
 from prometheus_client import Metric
 
-from worker.metrics.families import Labels, counter, gauge, number
-from worker.metrics.gathering import Gathered
+from perdure.worker.metrics.families import Labels, counter, gauge, number
+from perdure.worker.metrics.gather import MetricsSnapshot
 
-#: Each kind of count, and the words that it may have.
+#: Label values of the counts, by kind.
 STATUSES = ("queued", "running", "interrupted", "stopped")
 ENDED = ("completed", "errored")
 MODES = ("graceful", "now")
-#: What sweeps did for runs whose round was lost, or did not end.
+#: Ways in which sweeps recover a run whose round was lost or exceeded its limit.
 RECOVERIES = ("freed", "delayed", "overran")
 
 
-def families(gathered: Gathered) -> Iterator[Metric]:
-    """Of the runs as a whole."""
+def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
+    """Yield the metrics of runs."""
     counts = _counts(gathered)
     flows = sorted({*gathered.flows, *(flow for _, flow in counts)})
 
-    def of(what: str, *words: str) -> list[tuple[Labels, float]]:
-        return [((flow, word), counts.get((f"{what}:{word}", flow), 0)) for flow in flows for word in words]
+    def of(what: str, *label_values: str) -> list[tuple[Labels, float]]:
+        """Return a count such as ``runs`` for each flow and label value, 0 if there is none."""
+        return [
+            ((flow, label_value), counts.get((f"{what}:{label_value}", flow), 0))
+            for flow in flows
+            for label_value in label_values
+        ]
 
     def of_one(name: str) -> list[tuple[Labels, float]]:
+        """Return a count for each flow, 0 if there is none."""
         return [((flow,), counts.get((name, flow), 0)) for flow in flows]
 
-    yield gauge("holdfast_runs", "Runs that have not ended, by flow and status.", ("flow", "status"), of("runs", *STATUSES))
     yield gauge(
-        "holdfast_runs_listed",
-        "Runs on the server, by the index that lists them: live (queued and running), interrupted, stopped, completed, errored.",
+        "perdure_runs",
+        "Runs that have not ended, by flow and status.",
+        ("flow", "status"),
+        of("runs", *STATUSES),
+    )
+    yield gauge(
+        "perdure_runs_listed",
+        "Runs on the server, by the index that lists them: live (queued and running), "
+        "interrupted, stopped, completed, errored.",
         ("index",),
         [((index,), size) for index, size in gathered.look.listed.items()],
     )
-    yield counter("holdfast_runs_submitted", "Runs that were submitted.", ("flow",), of_one("moves:submitted"))
     yield counter(
-        "holdfast_runs_ended",
-        "Runs that ended, completed or errored; one that is retried may end again.",
+        "perdure_runs_submitted", "Runs that were submitted.", ("flow",), of_one("moves:submitted")
+    )
+    yield counter(
+        "perdure_runs_ended",
+        "Runs that ended, completed or errored; a retried run may end again.",
         ("flow", "status"),
         of("runs", *ENDED),
     )
     yield counter(
-        "holdfast_runs_unfinished",
-        "Runs that ended as their cycles were used up; they count as completed in holdfast_runs_ended, too.",
+        "perdure_runs_unfinished",
+        "Runs that ended because their cycles were used up; "
+        "perdure_runs_ended counts them as completed, too.",
         ("flow",),
         of_one("moves:unfinished"),
     )
-    yield counter("holdfast_runs_stopped", "Runs that were stopped, by the mode that was asked for.", ("flow", "mode"), of("stops", *MODES))
     yield counter(
-        "holdfast_recoveries",
-        "Rounds taken from their worker: it went silent, once (freed) or again (delayed), or the round passed its limit (overran).",
+        "perdure_runs_stopped",
+        "Runs that were stopped, by the requested mode.",
+        ("flow", "mode"),
+        of("stops", *MODES),
+    )
+    yield counter(
+        "perdure_recoveries",
+        "Rounds taken from their worker: it went silent, once (freed) or again (delayed), "
+        "or the round passed its limit (overran).",
         ("flow", "kind"),
         of("moves", *RECOVERIES),
     )
     yield counter(
-        "holdfast_provider_waits",
-        "Rounds that found their provider busy or away, and wait for it; no attempt is counted.",
+        "perdure_provider_waits",
+        "Rounds that wait because their provider is busy or away; no attempt is counted.",
         ("flow",),
         of_one("moves:provider_waits"),
     )
-    yield counter("holdfast_messages_resent", "Messages that were lost on their way and sent again.", ("flow",), of_one("moves:resent"))
     yield counter(
-        "holdfast_questions_expired",
-        "Questions that nobody answered before their deadline; the run went on with the default.",
+        "perdure_messages_resent",
+        "Messages that were lost on their way and sent again.",
+        ("flow",),
+        of_one("moves:resent"),
+    )
+    yield counter(
+        "perdure_questions_expired",
+        "Questions without an answer before their deadline; the run continued with the default.",
         ("flow",),
         of_one("moves:answered"),
     )
 
 
-def _counts(gathered: Gathered) -> dict[tuple[str, str], float]:
-    """``(WHAT:WORD, flow)`` to its count."""
-    found = {}
+def _counts(gathered: MetricsSnapshot) -> dict[tuple[str, str], float]:
+    """Return ``(WHAT:WORD, flow)`` to its count."""
+    counts = {}
     for name, text in gathered.look.queues.items():
         what, _, rest = name.partition(":")
         word, colon, flow = rest.partition(":")
         amount = number(text)
         if what in ("runs", "stops", "moves") and colon and amount is not None:
-            found[f"{what}:{word}", flow] = amount
-    return found
+            counts[f"{what}:{word}", flow] = amount
+    return counts

@@ -1,22 +1,28 @@
-"""The truth about runs, in Redis: keys, transitions as Lua files, and the only code that speaks to the server."""
+"""The run state in Redis: keys, transitions as Lua scripts, and the only importer of redis."""
 
-from worker.store.answers import Fetch, Fetched, Granted, Refused, Stayed
-from worker.store.connection import AccessDenied, ServerFull, StoreUnavailable
-from worker.store.keys import Keys
-from worker.store.replication import NotReplicated, Replication
-from worker.store.store import Store
+from perdure.worker.errors import AccessDenied, NotReplicated, ServerFull, StoreUnavailable
+from perdure.worker.store.keys import Keys
+from perdure.worker.store.replication import Replication
+from perdure.worker.store.replies import (
+    Claim,
+    ClaimRefused,
+    Continuation,
+    Prefetched,
+    PrefetchRequest,
+)
+from perdure.worker.store.transitions import Store
 
 __all__ = [
     "AccessDenied",
-    "Fetch",
-    "Fetched",
-    "Granted",
+    "Claim",
+    "ClaimRefused",
+    "Continuation",
     "Keys",
     "NotReplicated",
-    "Refused",
+    "PrefetchRequest",
+    "Prefetched",
     "Replication",
     "ServerFull",
-    "Stayed",
     "Store",
     "StoreUnavailable",
 ]

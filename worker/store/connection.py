@@ -1,4 +1,4 @@
-"""Connection: the one client of the state server, and what its failures are called."""
+"""The connection to the state server, and the errors for its failures, with hints about TLS."""
 
 from __future__ import annotations
 
@@ -13,113 +13,176 @@ from redis.backoff import ExponentialWithJitterBackoff
 from redis.connection import PythonRespSerializer
 from redis.retry import Retry
 
-from flows.errors import HoldfastError
-from worker.errors import DamagedRun
-from worker.places import place_of, user_of
-from worker.store import scripts
-from worker.store.hints import hint
-from worker.store.keys import Keys
-from worker.store.outage import Outage
-from worker.store.reaching import client_of, close
-from worker.store.replication import ACKNOWLEDGED, NotReplicated, Replication, answer_and_wait
-from worker.store.wire import Wire
+from perdure.worker.errors import (
+    AccessDenied,
+    DamagedRun,
+    NotReplicated,
+    ServerFull,
+    StoreUnavailable,
+)
+from perdure.worker.store import scripts
+from perdure.worker.store.keys import Keys
+from perdure.worker.store.outage import Outage
+from perdure.worker.store.replication import (
+    ACKNOWLEDGED,
+    Replication,
+    answer_and_wait,
+)
+from perdure.worker.store.sentinel import client_of, close
+from perdure.worker.store.wire import Wire
+from perdure.worker.urls import is_sentinel, place_of, scheme_of, user_of
 
-#: Each command is sent again up to this often after a connection error; all transitions may be repeated.
-#: With the backoff below that is about two seconds, after which the caller decides.
+#: What Python and redis-py report if a client without TLS connects to a port that expects TLS.
+HUNG_UP = ("Connection reset", "Connection closed", "closed by server", "Broken pipe")
+#: What they report if a client with TLS connects to a port without it.
+NO_TLS = (
+    "WRONG_VERSION_NUMBER",
+    "RECORD_LAYER_FAILURE",
+    "UNEXPECTED_EOF",
+    "EOF occurred",
+    "Timeout",
+)
+
+
+def hint(url: str, error: Exception) -> str:
+    """Return a sentence about TLS if the failure looks like that, else an empty text.
+
+    The sentence begins with ". ", as it follows an error text.
+    """
+    text, encrypted = str(error), scheme_of(url).startswith("rediss")
+    sentinel = "+sentinel" if is_sentinel(url) else ""
+    plain, secure = f"redis{sentinel}://", f"rediss{sentinel}://"
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return (
+            ". The server's certificate was not accepted: name its authority in the URL "
+            "(?ssl_ca_certs=/path/to/ca.pem), and use the host name that the certificate has"
+        )
+    if encrypted and any(report in text for report in NO_TLS):
+        return f". Does this port use TLS? If not, the URL must begin with {plain}"
+    if not encrypted and any(report in text for report in HUNG_UP):
+        return f". If this port uses TLS, the URL must begin with {secure}"
+    return ""
+
+
+#: A command is sent again up to 8 times after a connection error. All transitions may be repeated.
+#: With the backoff below that takes about two seconds. Then the caller decides.
 RESENDS = 8
 BACKOFF_CAP, BACKOFF_BASE = 0.5, 0.02
-#: Seconds without a reply until the connection is given up; longer than any script of ours, than a server's fsync stall.
+#: Seconds without a reply until the connection is closed. Longer than any of our scripts runs, and
+#: longer than a server waits for a slow fsync.
 SOCKET_TIMEOUT = 5.0
-#: No limit: a thread that reads holds one connection, so threads bound them. Beyond redis-py's own limit, 100, reads fail.
+#: No limit, since each reading thread holds one connection and the threads are limited. With
+#: redis-py's own limit of 100, further reads would fail.
 MAX_CONNECTIONS = 2**31
-#: Bytes; longer words are sent by themselves instead of being copied into the command. redis-py's own figure.
+#: Bytes. A longer argument is sent by itself instead of being copied into the command. The limit is
+#: redis-py's own.
 PIECE = 6000
 
 
-#: What a connection tells the server of itself. Made once: it is looked up among all that is installed, which takes longer than to connect.
+#: The client's name and version that a connection reports. Made once, since redis-py searches all
+#: installed packages for it, which takes longer than connecting.
 library = cache(redis.DriverInfo)
 
 
-#: What a full server means, and how to make room.
-FULL = "Running work goes on, new work is refused. Free some: holdfast delete --status completed --older-than 7d, or raise its maxmemory"
+#: What a full server refuses, and how to free memory.
+FULL = (
+    "Running work goes on, new work is refused. Free some: perdure delete --status completed "
+    "--older-than 7d, or raise its maxmemory"
+)
 
 
-class StoreUnavailable(HoldfastError, ConnectionError):
-    """The state server does not answer, or refuses (full, read-only, loading): try again later."""
-
-
-class ServerFull(StoreUnavailable):
-    """The state server is at its maxmemory: running work goes on, new work is refused until there is room."""
-
-
-class AccessDenied(StoreUnavailable):
-    """The state server refuses this user: a wrong login, or a command or key that its ACL does not grant (docs/security.md)."""
-
-
-#: How a server says that a command inside a script was refused; the older ones without the word NOPERM.
+#: How a server reports that its ACL refused a command inside a script. Older servers leave out
+#: NOPERM.
 REFUSED_IN_SCRIPT = ("The user executing the script", "ACL failure in script")
 
 
 def is_denied(error: Exception) -> bool:
-    """Whether the server refused the user, not the command."""
-    refused = isinstance(error, redis.AuthenticationError | redis.exceptions.NoPermissionError | redis.exceptions.AuthorizationError)
-    return refused or str(error).startswith(("NOPERM", "NOAUTH", "WRONGPASS")) or any(word in str(error) for word in REFUSED_IN_SCRIPT)
+    """Return whether the server refused the user, not the command."""
+    refused = isinstance(
+        error,
+        redis.AuthenticationError
+        | redis.exceptions.NoPermissionError
+        | redis.exceptions.AuthorizationError,
+    )
+    return (
+        refused
+        or str(error).startswith(("NOPERM", "NOAUTH", "WRONGPASS"))
+        or any(text in str(error) for text in REFUSED_IN_SCRIPT)
+    )
 
 
 def denied(url: str, error: Exception, what: str = "") -> AccessDenied:
-    """The error for a server that refused the user of ``url``; ``what`` was asked for, in a word or two."""
-    place = place_of(url)
-    if str(error).startswith("WRONGPASS") or "invalid username-password" in str(error) or "invalid password" in str(error):
+    """Return the error for a server that refused the user of ``url``.
+
+    Args:
+        what: the transition or command that was refused, in a word or two.
+    """
+    server = f"the state server at {place_of(url)} refuses the user {user_of(url)!r}"
+    if (
+        str(error).startswith("WRONGPASS")
+        or "invalid username-password" in str(error)
+        or "invalid password" in str(error)
+    ):
         return AccessDenied(
-            f"the state server at {place} refuses the user {user_of(url)!r}: it does not accept the password. "
-            "Put the right one into the URL: redis://:PASSWORD@HOST, redis://USER:PASSWORD@HOST or unix:///PATH?password=PASSWORD"
+            f"{server}: it does not accept the password. "
+            "Put the right one into the URL: "
+            "redis://:PASSWORD@HOST, redis://USER:PASSWORD@HOST or unix:///PATH?password=PASSWORD"
         )
-    if str(error).startswith("NOAUTH") or "must be called with the client already authenticated" in str(error):
+    if str(error).startswith(
+        "NOAUTH"
+    ) or "must be called with the client already authenticated" in str(error):
         return AccessDenied(
-            f"the state server at {place} refuses the user {user_of(url)!r}: it wants a password, and the URL has none. "
-            "Put it into the URL: redis://:PASSWORD@HOST, redis://USER:PASSWORD@HOST or unix:///PATH?password=PASSWORD"
+            f"{server}: it wants a password, and the URL has none. Put it into the URL: "
+            "redis://:PASSWORD@HOST, redis://USER:PASSWORD@HOST or unix:///PATH?password=PASSWORD"
         )
-    asked = f" ({what})" if what else ""
+    operation = f" ({what})" if what else ""
     return AccessDenied(
-        f"the state server at {place_of(url)} refuses the user {user_of(url)!r}{asked}: {str(error).rstrip('.')}. "
-        "Use a login that may do this; docs/security.md says what each role may do"
+        f"{server}{operation}: {str(error).rstrip('.')}. Use a login that may do this; "
+        "docs/operations/security.md lists what each role may do"
     )
 
 
 class Backoff(ExponentialWithJitterBackoff):
-    """Seconds between two sendings; while the process leaves nothing is sent again, since whoever ended it waits."""
+    """The delay before a command is sent again.
+
+    A process that shuts down sends nothing again, so that its shutdown does not wait for the
+    server.
+    """
 
     def __init__(self, leaves: Callable[[], bool]) -> None:
         super().__init__(cap=BACKOFF_CAP, base=BACKOFF_BASE)
         self._leaves = leaves
 
     def __deepcopy__(self, _: Any) -> Backoff:
-        return self  # redis-py makes a copy for each connection; there is nothing to be told apart
+        return self  # redis-py copies it for each connection, but it has no state of a connection.
 
     def compute(self, failures: int) -> float:
-        """The seconds after so many failures; raises the error that is being handled where there is to be no further sending."""
+        """Return the delay in seconds after this number of failures.
+
+        If the process is shutting down, raise the error that is being handled instead.
+        """
         error = sys.exc_info()[1]
         if error is not None and self._leaves():
             raise error
         return super().compute(failures)
 
 
-class Connection:
-    """A connection to the state server, under one prefix.
+class StoreConnection:
+    """A connection to the state server, for the keys under one prefix.
 
     Args:
-        now: stands in for the server's clock (ms).
-        timeout: seconds for one answer.
+        now: replaces the server's clock (ms).
+        timeout: seconds to wait for one reply.
         resends: how often a command is sent again after a connection error.
         outbox: whether the messages go to another broker.
-        leaves: whether this process is about to end, and sends nothing again.
-        outage: shared with another connection of this process to the same server; None: one of its own.
+        leaves: returns whether this process is shutting down, and so sends nothing again.
+        outage: shared with another connection of this process to the same server. None: a new one.
     """
 
     def __init__(
         self,
         url: str,
-        prefix: str = "holdfast",
+        prefix: str = "perdure",
         now: int | None = None,
         timeout: float = SOCKET_TIMEOUT,
         resends: int = RESENDS,
@@ -132,12 +195,12 @@ class Connection:
         self.outbox = outbox
         self.keys = Keys(prefix)
         self.replication = replication or Replication()
-        #: Stands in for the server's clock (ms) in tests; None outside them.
+        #: Replaces the server's clock (ms) in tests. None outside them.
         self.now = now
-        #: What this process has logged of the server's failures.
+        #: Which of the server's failures this process has logged.
         self.outage = outage or Outage()
         backoff = Backoff(leaves)
-        #: For reads. The transitions go over the wire.
+        #: For reads. The transitions use the connections of `Wire`.
         self.redis: redis.Redis = client_of(
             url,
             decode_responses=True,
@@ -146,9 +209,12 @@ class Connection:
             max_connections=MAX_CONNECTIONS,
             retry=Retry(backoff, resends),
         )
-        # What packs commands where hiredis is installed refuses bytes that are no UTF-8.
+        # With hiredis installed, redis-py's default packer refuses bytes that are not UTF-8.
         packer: Any = PythonRespSerializer(PIECE, self.redis.get_encoder().encode)
-        self.redis.connection_pool.connection_kwargs |= {"command_packer": packer, "driver_info": library()}
+        self.redis.connection_pool.connection_kwargs |= {
+            "command_packer": packer,
+            "driver_info": library(),
+        }
         self._wire = Wire(self.redis, resends, backoff)
         self._scripts = scripts.load()
 
@@ -163,7 +229,7 @@ class Connection:
         return place_of(self.url)
 
     def time(self) -> int:
-        """The server's clock in ms."""
+        """Return the server's clock in ms."""
         with self._answered():
             seconds, micros = self.redis.time()
             return self.now if self.now is not None else seconds * 1000 + micros // 1000
@@ -177,7 +243,9 @@ class Connection:
         rest: Iterable[str] = (),
         idempotency_key: str | None = None,
     ) -> list[Any]:
-        return self._call(transition, self.keys.of_run(run_id, idempotency_key), named, fields, rest, run_id)
+        return self._call(
+            transition, self.keys.of_run(run_id, idempotency_key), named, fields, rest, run_id
+        )
 
     def _call(
         self,
@@ -192,58 +260,86 @@ class Connection:
             named = {**named, "now": self.now}
         if self.outbox:
             named = {**named, "outbox": 1}
-        script, wanted = self._scripts[transition], self.replication
+        script, replication = self._scripts[transition], self.replication
         argv = script.arguments(named, fields, rest)
-        try:  # not by _answered: a generator's context would be a hundredth of all that a round calls
-            if not wanted.replicas or transition not in ACKNOWLEDGED:
+        # Not `_answered`: its generator context costs a hundredth of all calls of a round.
+        try:
+            if not replication.replicas or transition not in ACKNOWLEDGED:
                 return cast(list[Any], script(self._wire, keys, argv))
-            answer, count = answer_and_wait(self._wire, script, keys, argv, wanted, self.keys.replicated)
+            answer, count = answer_and_wait(
+                self._wire, script, keys, argv, replication, self.keys.replicated
+            )
         except redis.RedisError as error:
-            self._tell(error, transition)
+            self._raise_own(error, transition)
             raise
-        if count < wanted.replicas:
+        if count < replication.replicas:
             raise NotReplicated(
-                f"run {run_id}: the server answered {answer[0]!r} to {transition}, and what it did stands; but of {wanted.replicas} "
-                f"replicas {count} had it within {wanted.seconds:g} s (wait_replicas, wait_timeout_seconds): a failover now could undo it. "
-                f"Look at the run before you ask again (holdfast show {run_id}), and at the replicas (holdfast doctor)"
+                f"run {run_id}: {transition} was done (the server answered {answer[0]!r}), "
+                f"but only {count} of {replication.replicas} replicas had it within "
+                f"{replication.seconds:g} s (wait_replicas, wait_timeout_seconds). "
+                "A failover now could undo it. Check the run before you try again (perdure show "
+                f"{run_id}), and the replicas (perdure doctor)"
             )
         return cast(list[Any], answer)
 
     @contextmanager
     def _answered(self, what: str = "") -> Iterator[None]:
+        """Raise our own error instead of redis-py's, for what the block does."""
         try:
             yield
         except redis.RedisError as error:
-            self._tell(error, what)
+            self._raise_own(error, what)
             raise
 
     def _fill(self) -> str:
-        """Return how full the server is, behind a blank; nothing where it does not tell."""
+        """Return the server's memory use, after a blank, or an empty text if it is unknown."""
         try:
-            told = self.redis.info("memory")
+            memory = self.redis.info("memory")
         except redis.RedisError:
             return ""
-        used, most = int(told.get("used_memory", 0)), int(told.get("maxmemory", 0))
+        used, most = int(memory.get("used_memory", 0)), int(memory.get("maxmemory", 0))
         return f" ({used / 1e6:,.1f} of {most / 1e6:,.1f} MB)" if most else ""
 
-    def _tell(self, error: redis.RedisError, what: str) -> None:
-        """Raise what the error is called here; nothing where it has no other name."""
+    def _raise_own(self, error: redis.RedisError, what: str) -> None:
+        """Raise our own error for this one of redis-py, if we have one."""
         if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
             raise denied(self.url, error, what) from error
         if isinstance(error, redis.ConnectionError | redis.TimeoutError):
-            told = f"no answer from the state server at {self.place}: {str(error).rstrip('.')}{hint(self.url, error)}"
-            raise StoreUnavailable(told) from error
+            text = (
+                f"no answer from the state server at {self.place}: "
+                f"{str(error).rstrip('.')}{hint(self.url, error)}"
+            )
+            raise StoreUnavailable(text) from error
         if isinstance(error, redis.OutOfMemoryError) or " OOM " in f" {error} ":
             raise ServerFull(f"the server at {self.place} is full{self._fill()}. {FULL}") from error
         if isinstance(error, redis.ReadOnlyError):
-            raise StoreUnavailable(f"the state server at {self.place} refuses to write: {error}") from error
+            raise StoreUnavailable(
+                f"the state server at {self.place} refuses to write: {error}"
+            ) from error
         if not isinstance(error, redis.ResponseError):
             return
         if is_denied(error):
             raise denied(self.url, error, what) from error
-        # Of a command in a pipeline, redis-py tells which one it was before it tells what the server said.
-        said = str(error).rpartition(" of pipeline caused error: ")[2]
-        if said.startswith(("OOM", "MISCONF", "READONLY", "LOADING", "BUSY", "CLUSTERDOWN", "MASTERDOWN", "NOREPLICAS")):
-            raise StoreUnavailable(f"the state server at {self.place} refuses for now: {said}") from error
-        if said.startswith("WRONGTYPE"):
-            raise DamagedRun(f"a key under {self.keys.prefix}: does not hold what it should; who wrote to the server? ({error})") from error
+        # For a command in a pipeline, redis-py writes the command in front of the server's own
+        # text.
+        reply = str(error).rpartition(" of pipeline caused error: ")[2]
+        if reply.startswith(
+            (
+                "OOM",
+                "MISCONF",
+                "READONLY",
+                "LOADING",
+                "BUSY",
+                "CLUSTERDOWN",
+                "MASTERDOWN",
+                "NOREPLICAS",
+            )
+        ):
+            raise StoreUnavailable(
+                f"the state server at {self.place} refuses for now: {reply}"
+            ) from error
+        if reply.startswith("WRONGTYPE"):
+            raise DamagedRun(
+                f"a key under {self.keys.prefix}: has a wrong type ({error}); "
+                "find out who wrote to the server"
+            ) from error

@@ -1,4 +1,8 @@
-"""What a server says of itself: its configuration, its condition, its clock. What it hides is absent, not an error."""
+"""What a server reports about itself, and a search for damage.
+
+The reports are configuration, INFO and clock. What this user may not read is absent, not an error.
+Damage means unreadable runs, and shared keys of a wrong type. All of it only reads.
+"""
 
 from __future__ import annotations
 
@@ -6,35 +10,89 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from worker.store.connection import SOCKET_TIMEOUT, StoreUnavailable, denied, is_denied
-from worker.store.damage import find_damage
-from worker.store.keys import Keys
-from worker.store.reaching import client_of, close
+from perdure.worker.errors import StoreUnavailable
+from perdure.worker.store import scripts
+from perdure.worker.store.connection import SOCKET_TIMEOUT, denied, is_denied
+from perdure.worker.store.keys import INDEXES, Keys
+from perdure.worker.store.sentinel import client_of, close
+
+#: Number of runs examined per index. For runs that have not ended these are the oldest, since a
+#: damaged run remains there while others leave. For ended runs these are the newest.
+LOOKED_AT = 1000
+ENDED = ("completed", "errored")
+
+
+def find_damage(client: redis.Redis, keys: Keys) -> dict[str, str]:
+    """Return each damaged run's id and each damaged shared key's name, with what is wrong.
+
+    Raises:
+        redis.ResponseError: this user may not read the keys.
+    """
+    damage: dict[str, str] = {}
+    for index in INDEXES:
+        key = keys.index(index)
+        kind = cast(str, client.type(key))
+        if kind not in ("zset", "none"):
+            damage[key] = f"it holds a {kind}"
+            continue
+        ids = cast(list[str], client.zrange(key, 0, LOOKED_AT - 1, desc=index in ENDED))
+        for run_id, (reply, marked) in zip(ids, _examined(client, keys, ids), strict=True):
+            match reply:
+                case ["damaged", what] if what.partition(" ")[0] in keys.shared:
+                    damage[what.partition(" ")[0]] = "it has a wrong type or value"
+                case ["damaged", what]:
+                    damage[run_id] = what
+                case ["missing"] if index not in ENDED:
+                    damage[run_id] = "its hash is gone"
+                case _ if marked:
+                    damage[run_id] = "a worker could not read it and quarantined it"
+    return damage
+
+
+def _examined(client: redis.Redis, keys: Keys, ids: list[str]) -> list[tuple[Any, bool]]:
+    """Return each run's reply of check_run.lua, and whether it is marked as quarantined."""
+    examine = scripts.Transition(scripts.source("check_run"))
+    with client.pipeline(transaction=False) as pipe:
+        for position, run_id in enumerate(ids):
+            # The first call sends the script in full, since the server may not know it.
+            examine.into(pipe, keys.of_run(run_id), whole=position == 0)
+            pipe.hexists(keys.run(run_id), "quarantined")
+        answers = pipe.execute(raise_on_error=False) if ids else []
+    for reply in answers[::2]:
+        if isinstance(reply, Exception):
+            raise reply
+    return [
+        (reply, marked is True) for reply, marked in zip(answers[::2], answers[1::2], strict=True)
+    ]
+
 
 T = TypeVar("T")
-#: The settings that matter.
+#: The server settings that the doctor judges.
 CONFIG = ("maxmemory-policy", "appendonly", "appendfsync", "min-replicas-to-write")
-#: Workers that have not announced themselves for so many seconds are not asked about.
+#: Seconds. A worker whose last announcement is older is not included.
 ANNOUNCED = 10
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What the server told.
+    """What the server reported.
 
     Attributes:
-        config: its settings by name; one that it does not tell is absent.
-        info: its INFO; None where it does not tell.
-        skew: milliseconds that its clock is ahead of ours, at least; 0 within what the exchange took.
-        dead_letters: messages that the guard refused; None where they cannot be counted.
-        handovers: how each worker that announced itself in the last ``ANNOUNCED`` seconds hands messages over, by name.
-        damage: what find_damage found; None where the runs cannot be looked at.
+        config: its settings by name. A setting that this user may not read is absent.
+        info: its INFO; None if this user may not read it.
+        skew: how many ms its clock is ahead of ours, at least; 0 if the difference is within the
+            time that the exchange took.
+        dead_letters: the number of dead letters; None if they cannot be counted.
+        damage: the result of find_damage; None if this user may not read the runs.
+        handovers: how each worker publishes messages, by its name, if it announced itself in the
+            last ``ANNOUNCED`` seconds.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
@@ -53,49 +111,74 @@ def inspect(
     contents: bool = True,
     settings: bool = True,
 ) -> Inspection:
-    """Ask the server, once and without patience.
+    """Ask the server once, without retries.
 
     Args:
-        prefix: of the keys to look at. timeout: seconds for each answer.
-        local_time: seconds since 1970 by this machine's clock.
-        contents: whether to look at our keys, too.
-        settings: whether to ask for its settings, too; INFO tells most of them, and more logins may ask for it.
+        timeout: seconds for each answer.
+        local_time: this machine's clock, in seconds since 1970.
+        contents: whether to read our keys too.
+        settings: whether to read the server's settings too. INFO has most of them, and more users
+            may read INFO.
 
     Raises:
-        StoreUnavailable: it does not answer. AccessDenied: it does not let this user in.
+        StoreUnavailable: the server does not answer.
+        AccessDenied: the server does not let this user in.
     """
-    client = client_of(url, decode_responses=True, socket_timeout=timeout, socket_connect_timeout=timeout, retry=Retry(NoBackoff(), 0))
+    client = client_of(
+        url,
+        decode_responses=True,
+        socket_timeout=timeout,
+        socket_connect_timeout=timeout,
+        retry=Retry(NoBackoff(), 0),
+    )
     try:
-        _told(client.ping)  # a connection that cannot be made is no answer
+        # This raises if the connection fails, since that is not a refused question.
+        _answer_or_none(client.ping)
         config: dict[str, str] = {}
         for name in CONFIG if settings else ():
-            config |= _told(lambda name=name: cast(dict[str, str], client.config_get(name))) or {}  # type: ignore[misc]
+            read = partial(client.config_get, name)
+            config |= cast(dict[str, str], _answer_or_none(read) or {})
         keys = Keys(prefix)
         return Inspection(
             config=config,
-            info=_told(client.info),
-            skew=_told(lambda: _skew(client, local_time)),
-            dead_letters=_told(lambda: client.llen(keys.dead_letters)) if contents else None,
-            damage=_told(lambda: find_damage(client, keys)) if contents else None,
-            handovers=(_told(lambda: _handovers(client, keys)) if contents else None) or {},
+            info=_answer_or_none(client.info),
+            skew=_answer_or_none(lambda: _skew(client, local_time)),
+            dead_letters=_answer_or_none(lambda: client.llen(keys.dead_letters))
+            if contents
+            else None,
+            damage=_answer_or_none(lambda: find_damage(client, keys)) if contents else None,
+            handovers=(_answer_or_none(lambda: _handovers(client, keys)) if contents else None)
+            or {},
         )
     except (redis.RedisError, OSError, ValueError) as error:
         if is_denied(error):
             raise denied(url, error) from error
-        raise StoreUnavailable(f"the server does not answer: {str(error).rstrip('.')}. Is it running?") from error
+        raise StoreUnavailable(
+            f"the server does not answer: {str(error).rstrip('.')}. Is it running?"
+        ) from error
     finally:
         close(client)
 
 
 def _handovers(client: redis.Redis, keys: Keys) -> dict[str, str]:
+    """Return, by worker name, how each recently announced worker publishes messages."""
     seconds, _ = client.time()
-    names = cast(list[str], client.zrange(keys.workers, (seconds - ANNOUNCED) * 1000, "+inf", byscore=True))
+    names = cast(
+        list[str], client.zrange(keys.workers, (seconds - ANNOUNCED) * 1000, "+inf", byscore=True)
+    )
     infos = cast(list[str | None], client.hmget(keys.announcements, names)) if names else []
-    return {name: json.loads(info).get("handover", "fused") for name, info in zip(names, infos, strict=True) if info}
+    return {
+        name: json.loads(info).get("handover", "fused")
+        for name, info in zip(names, infos, strict=True)
+        if info
+    }
 
 
-def _told(ask: Callable[[], T]) -> T | None:
-    """The answer, or None where this user may not ask, the command has another name, or the server has no answer to it."""
+def _answer_or_none(ask: Callable[[], T]) -> T | None:
+    """Return the answer, or None if the server refuses the question.
+
+    The user may lack the right, the command may be renamed, or the server may have no answer.
+    """
     try:
         return ask()
     except redis.ResponseError:
@@ -103,6 +186,10 @@ def _told(ask: Callable[[], T]) -> T | None:
 
 
 def _skew(client: redis.Redis, local_time: Callable[[], float]) -> float:
+    """Return how many ms the server's clock is ahead (negative: behind).
+
+    It is 0 if the difference is within the time that the exchange took.
+    """
     before = local_time() * 1000
     seconds, micros = client.time()
     after, there = local_time() * 1000, seconds * 1000 + micros / 1000

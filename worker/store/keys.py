@@ -1,164 +1,211 @@
-"""Every key of Holdfast in Redis: its name, once, and what lives there."""
+"""The names of all Redis keys, each defined once, and what each key holds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 
-#: The indexes, in the order in which every script takes them.
+#: The indexes, in the order in which every script expects them.
 INDEXES = ("live", "interrupted", "stopped", "completed", "errored")
 
-#: How the last part of the name of a queue of one set of flows begins.
+#: The last part of a flow set's queue name begins with this.
 OF_SET = "flows-"
 
-#: The roles, each with a broker list of its own.
+#: The roles. Each has a broker list of its own.
 ROLES = ("controller", "executor")
 
 
 def role_of(queue: str) -> str:
-    """The role that a broker's list is for."""
+    """Return the role that a broker list is for."""
     return queue.rpartition(".")[2]
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys under one prefix; two prefixes on one server know nothing of each other."""
+    """The keys under one prefix. Two prefixes on one server are independent."""
 
-    prefix: str = "holdfast"
+    prefix: str = "perdure"
 
     def run(self, run_id: str) -> str:
-        """Hash: the run's ExecutionState and everything the transitions keep about it."""
+        """Return the hash with the run's ExecutionState and all that the transitions store."""
         return f"{self.prefix}:run:{run_id}"
 
     def memory(self, run_id: str) -> str:
-        """List, append-only: the turns of the run, each as ``digest SPACE json``."""
+        """Return the append-only list of the run's turns, each as ``digest SPACE json``."""
         return f"{self.prefix}:run:{run_id}:memory"
 
     def events(self, run_id: str) -> str:
-        """Stream: the commit log and everything else that happened to the run."""
+        """Return the stream with the run's commit log and its other events."""
         return f"{self.prefix}:run:{run_id}:events"
 
     def artifacts(self, run_id: str) -> str:
-        """Hash: texts that rounds kept whole beside the history, by name."""
+        """Return the hash of the run's artifacts: whole texts of its rounds, by name."""
         return f"{self.prefix}:run:{run_id}:artifacts"
 
     def idempotency(self, key: str) -> str:
-        """String: ``content-digest run-id`` of the submission that used this idempotency key."""
+        """Return the string ``content-digest run-id`` of the submission with this key."""
         return f"{self.prefix}:idem:{key}"
 
     def index(self, name: str) -> str:
-        """Sorted set of run ids; by creation, ended ones by the time of their end (ms)."""
+        """Return the sorted set of run ids in this index.
+
+        The score is the run's creation, for ended runs the time of their end (ms).
+        """
         return f"{self.prefix}:index:{name}"
 
     def submitted(self, name: str) -> str:
-        """Sorted set of the ids of one submitter's runs, by creation (ms); runs that are gone leave it when others are submitted, or
-        somebody looks."""
+        """Return the sorted set of the ids of one submitter's runs, by creation (ms).
+
+        Ids of deleted runs are removed when further runs are submitted or the list is read.
+        """
         return f"{self.prefix}:submitted:{name}"
 
     def filters(self, name: str) -> str:
-        """Hash: the views of the table of runs that somebody has named, by their names (the query of the page's address)."""
+        """Return the hash of one person's saved filters of the runs table, by name.
+
+        The value is the query of the page's address.
+        """
         return f"{self.prefix}:filters:{name}"
 
     def queue(self, role: str) -> str:
-        """List: Celery's queue of the role; kombu's Redis transport names the list like the queue."""
+        """Return the list that is Celery's queue of the role.
+
+        kombu's Redis transport gives the list the queue's name.
+        """
         return f"{self.prefix}.{role}"
 
     @cached_property
     def due(self) -> str:
-        """Sorted set: every live run that somebody must move, at the time (ms) by which something must have happened."""
+        """Sorted set: every live run that must move, by the time (ms) when it must."""
         return f"{self.prefix}:due"
 
     @cached_property
     def endings(self) -> str:
-        """Sorted set: ``ID EPOCH`` of each run that has ended and whose ``on_end`` is still to be called, by when it was to be (ms).
+        """Sorted set: ``ID EPOCH`` of each ended run whose ``on_end`` is not yet called.
 
-        Scripts derive its name from that of the due set.
+        The score is the time (ms) at which the call was due. Scripts derive this name from that of
+        the due set.
         """
         return f"{self.prefix}:endings"
 
     @cached_property
     def queues(self) -> str:
-        """Hash: for each list ``LIST:pushed`` and ``LIST:cursor``; the newest token; the sweep's last time, the last silence, how far it
-        has looked for leases (``peeked``, a place in the due set);
-        what transitions count, as ``WHAT:WORD:FLOW`` (counting.lua).
+        """Hash: the counters that all runs share.
+
+        For each list ``LIST:pushed`` and ``LIST:cursor``, and the newest token. For the sweep: its
+        last time, the last silence, and how far it has searched for leases (``peeked``, a position
+        in the due set). The transitions' counts are fields ``WHAT:WORD:FLOW`` (parts/counters.lua).
         """
         return f"{self.prefix}:queues"
 
     @cached_property
     def paused(self) -> str:
-        """Hash: the name of each paused flow to who paused it, when and why (JSON: at, by, reason)."""
+        """Hash: the name of each paused flow, to who paused it, when and why.
+
+        The value is JSON: at, by, reason.
+        """
         return f"{self.prefix}:paused"
 
     @property
     def tokens(self) -> str:
-        """Hash: the id of each token of the control room to its record, the digest of its secret in it (worker/access_token.py)."""
+        """Hash: each access token's id, with its record.
+
+        The record has the digest of the token's secret (worker/domain/token.py).
+        """
         return f"{self.prefix}:tokens"
 
     @property
     def web_key(self) -> str:
-        """String: what the control room's cookies are signed with, the same for all its servers. A secret."""
+        """String: the secret that signs the dashboard's cookies, shared by all its servers."""
         return f"{self.prefix}:web:key"
 
     @property
     def workers(self) -> str:
-        """Sorted set of worker names by their last beat (ms)."""
+        """Sorted set: worker names by their last heartbeat (ms)."""
         return f"{self.prefix}:workers"
 
     @property
     def announcements(self) -> str:
-        """Hash: worker name to what it announced (JSON: host, pid, role, flows, ...)."""
+        """Hash: each worker's name, with its announcement (JSON: host, pid, role, flows, ...)."""
         return f"{self.prefix}:workers:info"
 
     @property
     def metrics(self) -> str:
-        """Hash: what workers add up of their rounds, by name and labels (a JSON list)."""
+        """Hash: the workers' totals over their rounds, by name and labels (a JSON list)."""
         return f"{self.prefix}:metrics"
 
     @property
     def dead_letters(self) -> str:
-        """List, bounded: messages the guard refused, newest first (JSON: at, list, why, message)."""
+        """List, bounded: messages that the guard refused (JSON: at, list, why, message).
+
+        The newest is first.
+        """
         return f"{self.prefix}:dead"
 
     @property
     def replicated(self) -> str:
-        """Channel, not a key: what is published there, and heard by nobody, is what replicas are waited for with."""
+        """Channel, not a key, without subscribers: the store publishes to it before a WAIT."""
         return f"{self.prefix}:replicated"
 
     @cached_property
     def queue_names(self) -> tuple[str, ...]:
-        """The broker's lists, one a role."""
+        """The broker's lists, one per role."""
         return tuple(self.queue(role) for role in ROLES)
 
     def queue_of_set(self, role: str, flow_set: str) -> str:
-        """List: Celery's queue of the workers of this role that play exactly this set of flows; what others cannot play comes there."""
+        """Return the list that is Celery's queue of the workers of this role and flow set.
+
+        Messages that other workers cannot play are moved to it.
+        """
         return f"{self.queue(role)}.{OF_SET}{flow_set}"
 
     def is_of_rounds(self, queue: str) -> bool:
-        """Whether a broker's queue is one of these."""
+        """Return whether a broker queue is one of ours."""
         if queue in self.queue_names:
             return True
         base, _, last = queue.rpartition(".")
         return last.startswith(OF_SET) and base in self.queue_names
 
     def line(self, queue: str) -> str:
-        """Sorted set: runs that the sweep saw in line there, by the number of their message."""
+        """Return the sorted set of the runs that the sweep saw waiting in this list.
+
+        The score is the number of the run's message.
+        """
         return f"{self.prefix}:line:{role_of(queue)}"
 
     def of_sweep(self) -> list[str]:
-        """What the sweep takes: what is shared, and the line of each of the broker's lists."""
+        """Return the sweep's KEYS: the shared keys, and the line of each broker list."""
         return [*self.shared, *map(self.line, self.queue_names)]
 
     @cached_property
     def shared(self) -> tuple[str, ...]:
-        """What every transition takes: due set, queues hash, indexes, paused flows, the broker's lists."""
+        """The KEYS that all runs share.
+
+        The due set, the queues hash, the indexes, the paused flows and the broker's lists.
+        """
         return self.due, self.queues, *map(self.index, INDEXES), self.paused, *self.queue_names
 
     def of_run(self, run_id: str, idempotency_key: str | None = None) -> list[str]:
-        """What every transition of one run takes, in reading.lua's order."""
+        """Return the KEYS of a transition of one run, in the order of parts/run.lua."""
         run = self.run(run_id)
         idem = self.idempotency(idempotency_key) if idempotency_key is not None else run
-        return [run, self.memory(run_id), self.events(run_id), self.artifacts(run_id), idem, *self.shared]
+        return [
+            run,
+            self.memory(run_id),
+            self.events(run_id),
+            self.artifacts(run_id),
+            idem,
+            *self.shared,
+        ]
 
     def of_stay(self, run_id: str) -> list[str]:
-        """What commit_and_stay takes."""
-        return [self.run(run_id), self.memory(run_id), self.events(run_id), self.artifacts(run_id), self.due, self.queues, self.paused]
+        """Return the KEYS of commit_and_continue."""
+        return [
+            self.run(run_id),
+            self.memory(run_id),
+            self.events(run_id),
+            self.artifacts(run_id),
+            self.due,
+            self.queues,
+            self.paused,
+        ]

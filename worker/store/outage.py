@@ -1,4 +1,4 @@
-"""Outage: while a server fails this process, the log has one line at the start, one a minute, and one when it is over."""
+"""Log lines about a server outage: one at its start, one a minute, and one at its end."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import os
 import threading
 import time
 
-logger = logging.getLogger("holdfast.store")
+logger = logging.getLogger("perdure.store")
 
-#: Seconds between two lines while it lasts.
+#: Seconds between two log lines during an outage.
 REMINDED = 60.0
 
 
 class Outage:
-    """What a server does not answer or refuses at the moment, and what of it has been logged. Times are monotonic seconds.
+    """The operations that fail at the moment, and what the log has about them.
+
+    Times are in monotonic seconds.
 
     Args:
-        server: which one, as the log calls it.
+        server: the server's name in the log.
     """
 
     def __init__(self, server: str = "the state server") -> None:
@@ -29,11 +31,11 @@ class Outage:
 
     @property
     def is_on(self) -> bool:
-        """Whether something failed and nothing has passed since."""
+        """Whether an operation failed and the outage is not over."""
         return self._is_on
 
     def failed(self, what: str, error: Exception, now: float | None = None) -> None:
-        """Log that ``what`` failed and is tried again; where the log says so already, only once a minute."""
+        """Log that ``what`` failed and is tried again, at most once a minute during an outage."""
         now = time.monotonic() if now is None else now
         if self._pid != os.getpid():
             self._forget_parent()
@@ -49,10 +51,17 @@ class Outage:
         if is_first:
             logger.warning("%s, trying again: %s", what, error)
         else:
-            logger.warning("%s has not worked for %.0f s: %s, trying again: %s", self._server, now - self._began, what, error)
+            lasted = now - self._began
+            logger.warning(
+                "%s has not worked for %.0f s: %s, trying again: %s",
+                self._server,
+                lasted,
+                what,
+                error,
+            )
 
     def passed(self, what: str, now: float | None = None) -> None:
-        """Log that the outage is over, if there was one and nothing else fails any more."""
+        """Log that the outage is over, if there was one and no other operation still fails."""
         if not self._is_on:
             return
         now = time.monotonic() if now is None else now
@@ -67,12 +76,15 @@ class Outage:
         logger.warning("%s works again, after %.1f s", self._server, lasted)
 
     def dropped(self, what: str) -> None:
-        """Nobody tries ``what`` any more."""
+        """Remove ``what`` from the failing operations, since it is not tried again."""
         with self._lock:
             self._failing.discard(what)
 
     def _forget_parent(self) -> None:
-        """Start anew: a fork copies what its parent has seen, and a lock that another thread of it may hold."""
+        """Reset all state after a fork.
+
+        A fork copies its parent's state, and a lock that another thread of the parent may hold.
+        """
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._failing: set[str] = set()

@@ -1,4 +1,4 @@
-"""The transitions: Lua files of this package, each with the parts that it shares with others, as a callable script."""
+"""The transitions as callable scripts: this package's Lua files with their shared parts."""
 
 from __future__ import annotations
 
@@ -11,46 +11,47 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
-from worker.store.wire import Wire, packed, told
+from perdure.worker.store.wire import Wire, packed, told
 
-#: One file a transition; the file's head is its contract.
+#: One file per transition. The head of the file is its contract.
 TRANSITIONS = (
     "submit_run",
     "claim_round",
     "commit_round",
-    "commit_and_stay",
+    "commit_and_continue",
     "record_intent",
-    "record_once",
-    "keep_trace",
+    "record_result",
+    "set_trace",
     "ask_provider",
     "extend_leases",
-    "forfeit_lease",
+    "release_dead_lease",
     "request_stop",
     "resume_run",
     "retry_run",
     "quarantine_run",
     "delete_run",
-    "examine_run",
-    "offer_again",
-    "hand_on",
+    "check_run",
+    "requeue_paused",
+    "redirect_round",
     "sweep_due",
 )
 
-#: A line of a script in whose place a part that several of them share is put.
-PART = re.compile(r"^--@ (\w+\.lua)$", re.MULTILINE)
+#: Matches a line that includes a shared part.
+PART = re.compile(r"^--@ ((?:parts/)?\w+\.lua)$", re.MULTILINE)
 
-#: The arguments that a script takes by their place, in its head; those in brackets need not be given.
+#: Matches the line with a script's positional arguments. Those in brackets are optional.
 PLACES = re.compile(r"^-- PLACES (.+)$", re.MULTILINE)
 
-#: ARGV of a script.
+#: The ARGV of a script.
 Arguments = Sequence[str | bytes | int]
 
 
 class Transition:
-    """A script of a server.
+    """A script on a server.
 
-    It is sent in full where the server does not know it (EVALSHA, then EVAL): a user who may run scripts needs no SCRIPT LOAD.
-    One that writes nothing is sent as such (EVALSHA_RO), so that a user who may only read can run it.
+    EVALSHA is sent first, and EVAL only if the server does not have the script. So a user needs no
+    right to SCRIPT LOAD. A script without writes uses EVALSHA_RO and EVAL_RO, so that a read-only
+    user can run it.
     """
 
     def __init__(self, text: str) -> None:
@@ -60,11 +61,20 @@ class Transition:
         self._places = [name.strip("[]") for name in _placed(text)]
 
     def arguments(
-        self, named: Mapping[str, Any], fields: Mapping[str, str] | None = None, rest: Iterable[str] = ()
+        self,
+        named: Mapping[str, Any],
+        fields: Mapping[str, str] | None = None,
+        rest: Iterable[str] = (),
     ) -> list[str | bytes | int]:
-        """ARGV as arguments.lua reads it: by place, then name and value pairs (None is left out), then what follows ``=``, and ``--``."""
+        """Return ARGV in the form that parts/arguments.lua reads.
+
+        First the positional arguments, then pairs of name and value (None is left out). ``fields``
+        follow after ``=``, and ``rest`` after ``--``.
+        """
         others = dict(named)
-        argv: list[str | bytes | int] = ["" if (value := others.pop(name, None)) is None else value for name in self._places]
+        argv: list[str | bytes | int] = [
+            "" if (value := others.pop(name, None)) is None else value for name in self._places
+        ]
         for name, value in others.items():
             if value is not None:
                 argv += [name, value]
@@ -76,48 +86,73 @@ class Transition:
         return [*argv, "--", *items] if items else argv
 
     def __call__(self, wire: Wire, keys: Sequence[str], args: Arguments) -> Any:
-        """Run it."""
+        """Run the script and return its reply."""
         return told(self.exchange(wire, keys, args)[0])
 
-    def exchange(self, wire: Wire, keys: Sequence[str], args: Arguments, *behind: Sequence[str | int]) -> list[Any]:
-        """Run it, and these commands behind it over the same connection; the answers, errors among them."""
-        rest = b"".join(packed(words) for words in behind) if behind else b""
-        for head in (self._by_digest, self._in_full):
-            found = wire.exchange(packed([*head, len(keys), *keys, *args]) + rest, 1 + len(behind))
-            if not isinstance(found[0], NoScriptError):
-                break
-        return found
+    def exchange(
+        self, wire: Wire, keys: Sequence[str], args: Arguments, *behind: Sequence[str | int]
+    ) -> list[Any]:
+        """Run the script, then these commands over the same connection.
 
-    def into(self, pipe: Any, keys: Sequence[str], args: Arguments = (), *, whole: bool = False) -> None:
-        """Put it into a pipeline; ``whole`` sends it in full, after which the server knows it."""
-        pipe.execute_command(*(self._in_full if whole else self._by_digest), len(keys), *keys, *args)
+        Returns:
+            The replies in order. An error is returned in the list, not raised.
+        """
+        rest = b"".join(packed(command) for command in behind) if behind else b""
+        for head in (self._by_digest, self._in_full):
+            replies = wire.exchange(
+                packed([*head, len(keys), *keys, *args]) + rest, 1 + len(behind)
+            )
+            if not isinstance(replies[0], NoScriptError):
+                break
+        return replies
+
+    def into(
+        self, pipe: Any, keys: Sequence[str], args: Arguments = (), *, whole: bool = False
+    ) -> None:
+        """Add the script to a pipeline.
+
+        Args:
+            whole: send the script in full. The server has it from then on.
+        """
+        pipe.execute_command(
+            *(self._in_full if whole else self._by_digest), len(keys), *keys, *args
+        )
 
 
 @cache
 def source(name: str) -> str:
-    """The full text of transition ``name``, each part in its place: what is rare stands last, as a server makes all that it comes past."""
+    """Return the full text of transition ``name``, with its parts included.
+
+    Rare code is at the end of a script, since a server creates every local function that it passes.
+    """
     text = _whole(f"{name}.lua")
     return text.replace("--@ arguments\n", _read(_placed(text)), 1)
 
 
 def _whole(name: str) -> str:
-    """The file's text, each part in its place; a part may have parts itself."""
-    text = files("worker.store").joinpath("lua", name).read_text("utf-8")
-    return PART.sub(lambda found: _whole(found[1]), text)
+    """Return the file's text with its parts included, which may include further parts."""
+    text = files("perdure.worker.store").joinpath("lua", name).read_text("utf-8")
+    return PART.sub(lambda part: _whole(part[1]), text)
 
 
 def _placed(text: str) -> list[str]:
-    found = PLACES.search(text)
-    return found[1].split() if found else []
+    """Return the names in the script's PLACES line."""
+    places = PLACES.search(text)
+    return places[1].split() if places else []
 
 
 def _read(names: Sequence[str]) -> str:
-    """How the arguments by place are read, in Lua."""
-    values = (f"ARGV[{place}] ~= '' and ARGV[{place}] or nil" if "[" in name else f"ARGV[{place}]" for place, name in enumerate(names, 1))
+    """Return the Lua code that reads the positional arguments."""
+    values = (
+        f"ARGV[{position}] ~= '' and ARGV[{position}] or nil"
+        if "[" in name
+        else f"ARGV[{position}]"
+        for position, name in enumerate(names, 1)
+    )
     pairs = (f"{name.strip('[]')} = {value}" for name, value in zip(names, values, strict=True))
     return f"local placed, arg = {len(names)}, {{ {', '.join(pairs)} }}\n"
 
 
 def load() -> dict[str, Transition]:
-    """All of them, by name."""
+    """Return all transitions by name."""
     return {name: Transition(source(name)) for name in TRANSITIONS}

@@ -1,8 +1,10 @@
-"""Testing: a crash laboratory for flows of one's own.
+"""Testing: a crash laboratory for your own flows.
 
-``crash_lab(flow, goal)`` plays a run once undisturbed, then again for every boundary of it with a fault there: the worker dies,
-the message comes twice, somebody stops the run, a worker freezes and wakes too late. The engine is the real one, on a real server; there is
-no worker process, no broker and no waiting. docs/testing.md shows it at work; with pytest it is the fixture of the same name.
+``crash_lab(flow, goal)`` runs a flow once undisturbed, then again for each of its boundaries with a
+fault there. The worker dies, the message is delivered twice, the run is stopped, or a worker
+freezes and wakes too late. The runtime is the real one, on a real server. There is no worker
+process, no broker and no waiting. docs/guides/testing.md shows examples. With pytest, it is the
+fixture ``crash_lab``.
 """
 
 from __future__ import annotations
@@ -11,31 +13,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from worker.testing.failures import CrashFound, LabError, NotDeterministic
-    from worker.testing.lab import Lab, crash_lab
-    from worker.testing.points import point
-    from worker.testing.report import Report
-    from worker.testing.story import Call, Question, Story
+    from perdure.worker.testing.errors import CrashFound, LabError, NotDeterministic
+    from perdure.worker.testing.faults import point
+    from perdure.worker.testing.lab import Lab, crash_lab
+    from perdure.worker.testing.report import Report
+    from perdure.worker.testing.story import Call, Question, Story
 
-#: Imported when first used: pytest loads this package for everybody who has Holdfast installed.
+#: Imported on first use: pytest loads this package in every project that has Perdure installed.
 _HOMES = {
-    "CrashFound": "worker.testing.failures",
-    "LabError": "worker.testing.failures",
-    "NotDeterministic": "worker.testing.failures",
-    "Lab": "worker.testing.lab",
-    "crash_lab": "worker.testing.lab",
-    "point": "worker.testing.points",
-    "Report": "worker.testing.report",
-    "Call": "worker.testing.story",
-    "Question": "worker.testing.story",
-    "Story": "worker.testing.story",
+    "CrashFound": "perdure.worker.testing.errors",
+    "LabError": "perdure.worker.testing.errors",
+    "NotDeterministic": "perdure.worker.testing.errors",
+    "Lab": "perdure.worker.testing.lab",
+    "crash_lab": "perdure.worker.testing.lab",
+    "point": "perdure.worker.testing.faults",
+    "Report": "perdure.worker.testing.report",
+    "Call": "perdure.worker.testing.story",
+    "Question": "perdure.worker.testing.story",
+    "Story": "perdure.worker.testing.story",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'worker.testing' has no attribute {name!r}")
+        raise AttributeError(f"module 'perdure.testing' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
-__all__ = ["Call", "CrashFound", "Lab", "LabError", "NotDeterministic", "Question", "Report", "Story", "crash_lab", "point"]
+__all__ = [
+    "Call",
+    "CrashFound",
+    "Lab",
+    "LabError",
+    "NotDeterministic",
+    "Question",
+    "Report",
+    "Story",
+    "crash_lab",
+    "point",
+]

@@ -1,4 +1,4 @@
-"""Player: plays one story, and does to its run what the story is about."""
+"""Player: runs one story and injects its fault."""
 
 from __future__ import annotations
 
@@ -6,38 +6,42 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from flows.base import Flow
-from flows.context import RoundContext
-from flows.outcomes import Command, Outcome
-from worker.testing.boundaries import Boundary, Fault, Place
-from worker.testing.failures import Abandoned, NotDeterministic, ProcessGone
-from worker.testing.playing import Playing
-from worker.testing.points import watching
-from worker.testing.story import Call, called
-from worker.testing.telling import label_of, told_outcome
-from worker.testing.watching import watched
+from perdure.flows.context import RoundContext
+from perdure.flows.flow import Flow
+from perdure.flows.outcomes import Command, Outcome
+from perdure.worker.testing.driver import Driver
+from perdure.worker.testing.errors import Abandoned, NotDeterministic, ProcessGone
+from perdure.worker.testing.faults import Boundary, Fault, Place, watching
+from perdure.worker.testing.instrument import watched
+from perdure.worker.testing.story import Call, called, label_of, told_outcome
 
 
-class Player(Playing):
-    """Plays one story.
+class Player(Driver):
+    """Runs one story.
 
     Args:
-        fault: what to do to the run; None for nothing.
-        expected: the boundaries of the undisturbed run, which lead to the fault.
+        fault: The fault to inject. None for the undisturbed run.
+        expected: Boundaries of the undisturbed run, which lead to the fault.
     """
 
-    def __init__(self, *playing: Any, fault: Fault | None, expected: Sequence[Boundary], patience: int) -> None:
-        super().__init__(*playing, moved=fault is not None and fault.kind == "moved", patience=patience)
+    def __init__(
+        self, *playing: Any, fault: Fault | None, expected: Sequence[Boundary], patience: int
+    ) -> None:
+        super().__init__(
+            *playing, moved=fault is not None and fault.kind == "moved", patience=patience
+        )
         self._fault, self._expected = fault, expected
         self._fired = False
-        #: Those that the run passed.
+        #: Boundaries that the run passed.
         self.boundaries: list[Boundary] = []
 
     def play(self) -> None:
-        """Play it to its end.
+        """Run the story to its end.
 
         Raises:
-            LabError: it cannot be played. Stuck: it does not end. NotDeterministic: it went another way before anything was done to it.
+            LabError: The story cannot be run.
+            Stuck: The run does not end.
+            NotDeterministic: The run went another way before the fault.
         """
         token = watching.set(lambda name: self.passed("point", name))
         self._store.watcher = self
@@ -49,67 +53,93 @@ class Player(Playing):
             self._store.watcher = None
             watching.reset(token)
         if self._fault is not None and self._fault.boundary is not None and not self._fired:
-            raise self._another_way(f"it ended before {self._fault.boundary.round}, {self._fault.boundary}")
+            raise self._another_way(
+                f"it ended before {self._fault.boundary.round}, {self._fault.boundary}"
+            )
 
     def _watched(self) -> Flow:
         return watched(self._make(), self)
 
-    # What the watched flow and store tell of the round in hand.
+    # Calls from the watched flow and store about the current round.
 
     def passed(self, place: Place, label: str = "") -> None:
-        """See Watcher. This is where a fault strikes."""
+        """Record a boundary and inject the fault that belongs there; see ``Watcher``."""
         current = self._round
         if current is not None and current.dead:
-            self._story.trace.tell("(something caught the death of the process: an `except BaseException`, or a bare `except`)")
+            self._story.trace.tell(
+                "(something caught the death of the process: an `except BaseException`, "
+                "or a bare `except`)"
+            )
             raise ProcessGone
         if current is not None and place == "point" and current.told_to_stop:
             self._story.went_on.append(label)
             self._tell(f"passed the point {label!r}, though the run was stopped")
-        step, attempt, node = (current.step, current.attempt, current.node) if current else self._at()
+        step, attempt, node = (
+            (current.step, current.attempt, current.node) if current else self._at()
+        )
         self.boundaries.append(Boundary(step, attempt, node, place, label))
         index, fault = len(self.boundaries) - 1, self._fault
         if fault is None or fault.index is None or self._fired:
             return
         if self.boundaries[index] != self._expected[index]:
-            there, was = self.boundaries[index], self._expected[index]
-            raise Abandoned(self._another_way(f"it came to {there.round}, {there}; the first time it was {was.round}, {was}"))
+            actual, expected = self.boundaries[index], self._expected[index]
+            raise Abandoned(
+                self._another_way(
+                    f"it came to {actual.round}, {actual}; the first time it was "
+                    f"{expected.round}, {expected}"
+                )
+            )
         if index == fault.index:
             self._fired = True
             self._story.trace.disturbed = step
             self._strike(fault, self.boundaries[index])
 
     def began(self, context: RoundContext) -> None:
-        """See Watcher."""
+        """Record the attempt of the round; see ``Watcher``."""
         round_ = self._in_hand
         round_.attempt, round_.node = context.attempt, context.node
         self._attempts[round_.step] = context.attempt
         self.passed("loaded")
 
     def called(self, command: Command, key: str) -> None:
-        """See Watcher."""
+        """Record a call of a command; see ``Watcher``."""
         round_ = self._in_hand
         earlier = [call for call in self._story.calls_of(command.name) if call.step == round_.step]
-        call = Call(round_.step, round_.attempt, round_.node, round_.worker, command.name, copy.deepcopy(dict(command.args)), key)
+        call = Call(
+            round_.step,
+            round_.attempt,
+            round_.node,
+            round_.worker,
+            command.name,
+            copy.deepcopy(dict(command.args)),
+            key,
+        )
         self._story.calls.append(call)
         round_.calls.append(call)
-        again = "" if not earlier else ", again, with the same key" if earlier[-1].key == key else f", again, with ANOTHER key ({key})"
+        again = (
+            ""
+            if not earlier
+            else ", again, with the same key"
+            if earlier[-1].key == key
+            else f", again, with ANOTHER key ({key})"
+        )
         self._tell(f"{called(command.name, command.args)} was called{again}")
 
     def key_read(self) -> None:
-        """See Watcher."""
+        """Record that the command read its idempotency key; see ``Watcher``."""
         if self._in_hand.calls:
             self._in_hand.calls[-1].key_read = True
 
     def played(self, node: str, outcome: Outcome) -> None:
-        """See Watcher."""
+        """Record the outcome of a node; see ``Watcher``."""
         calls = self._in_hand.calls
         self._tell(told_outcome(outcome, calls))
         self.passed("played", label_of(node, outcome, calls))
 
     def settled(self, kind: str, word: str, detail: str, named: dict[str, Any]) -> None:
-        """See Watcher."""
+        """Record the reply to a commit; see ``Watcher``."""
         if word == "fenced":
-            self._tell("its commit was refused: the round is no longer this worker's")
+            self._tell("its commit was refused: the round no longer belongs to this worker")
         elif word != "ok":
             self._tell(f"its commit was refused: {word} {detail}")
         elif kind in ("failed", "damaged"):
@@ -117,7 +147,7 @@ class Player(Playing):
         elif detail in ("completed", "stopped", "errored", "interrupted"):
             self._story.trace.tell(f"committed; the run is {detail}")
 
-    # The faults.
+    # Injection of the faults.
 
     def _strike(self, fault: Fault, boundary: Boundary) -> None:
         tell = self._story.trace.tell
@@ -135,8 +165,16 @@ class Player(Playing):
                     tell(f"worker {self._worker} leaves it alone ({word})")
             case "stop" | "stop now":
                 mode = "now" if fault.kind == "stop now" else "graceful"
-                receipt = self._client.request_stop(self._submission.run_id, mode="now" if mode == "now" else "graceful")
-                became = "it is stopped" if receipt.stopped else "the round may finish" if receipt.running else "the run had ended"
+                receipt = self._client.request_stop(
+                    self._submission.run_id, mode="now" if mode == "now" else "graceful"
+                )
+                became = (
+                    "it is stopped"
+                    if receipt.stopped
+                    else "the round may finish"
+                    if receipt.running
+                    else "the run had ended"
+                )
                 tell(f"STOP ({mode}) {boundary}: {became}")
                 if self._round is not None:
                     self._round.told_to_stop = mode == "now" and receipt.stopped
@@ -148,13 +186,19 @@ class Player(Playing):
                 tell(f"{worker} wakes and goes on")
 
     def _overtaken(self, boundary: Boundary) -> bool:
-        """Whether others have done enough: the round; or, where its command is still to be called, all that they can."""
+        """Return whether other workers have done enough.
+
+        They have if the round is done. If its command is still to be called, they do all that they
+        can.
+        """
         return self._fields()["phase"] in ("completed", "errored", "interrupted") or (
             boundary.place == "played" and self._at()[0] > boundary.step
         )
 
     def _another_way(self, how: str) -> NotDeterministic:
         return NotDeterministic(
-            f"story {self._story.name!r} of flow {self._submission.name!r} went another way before anything was done to it: {how}. "
-            "Make what decides depend on nothing but the run: no clock, no chance, no outside world that `world` does not make anew"
+            f"story {self._story.name!r} of flow {self._submission.name!r} went another way "
+            f"before its fault: {how}. Let decisions "
+            "depend on nothing but the run: no clock, no randomness, "
+            "no outside world that `world` does not create anew"
         )

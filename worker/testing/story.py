@@ -1,14 +1,78 @@
-"""Story: one play of the run, and what became of it; this is what a check is given."""
+"""Stories: one execution of a run under a fault, its result and its trace.
+
+Checks receive the story. The trace says line by line, for people, what happened in it, including
+the results of rounds and sweeps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from worker.event import Event
-from worker.run import Run, RunStatus
-from worker.testing.trace import Trace
+from perdure.flows.outcomes import End, Interrupt, Outcome
+from perdure.worker.domain.event import Event
+from perdure.worker.domain.run import Run, RunStatus
+
+#: Rounds before the fault that are shown. Earlier ones went as usual.
+ROUNDS_BEFORE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLine:
+    """One thing that happened.
+
+    ``step`` and ``node`` are those of the round that did it. ``step`` is None between rounds.
+    """
+
+    text: str
+    step: int | None = None
+    node: str = ""
+    attempt: int = 1
+    times: int = 1
+
+    def __str__(self) -> str:
+        return self.text if self.times == 1 else f"{self.text} ({self.times} times)"
+
+
+@dataclass
+class Trace:
+    """The lines, and the step at which the fault struck (None if none did)."""
+
+    lines: list[TraceLine] = field(default_factory=list)
+    disturbed: int | None = None
+
+    def tell(self, text: str, step: int | None = None, node: str = "", attempt: int = 1) -> None:
+        """Add a line, or count it with the last line if it repeats that."""
+        line = TraceLine(text, step, node, attempt)
+        if self.lines and replace(self.lines[-1], times=1) == line:
+            self.lines[-1] = replace(line, times=self.lines[-1].times + 1)
+        else:
+            self.lines.append(line)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __str__(self) -> str:
+        first = max(0, (self.disturbed or 0) - ROUNDS_BEFORE)
+        start = next(
+            (
+                place
+                for place, line in enumerate(self.lines)
+                if line.step is not None and line.step >= first
+            ),
+            0,
+        )
+        shown = self.lines[start:]
+        width = max((len(line.node) for line in shown), default=0)
+        texts = [f"steps 0 to {first - 1} as always"] if start else []
+        for line in shown:
+            if line.step is None:
+                texts.append(f"        {line}")
+            else:
+                again = f"attempt {line.attempt}: " if line.attempt > 1 else ""
+                texts.append(f"step {line.step:<2} {line.node:<{width}}  {again}{line}")
+        return "\n".join(texts)
 
 
 @dataclass
@@ -16,10 +80,10 @@ class Call:
     """One call of a command.
 
     Attributes:
-        step, attempt, node: of the round that called it.
-        worker: which worker that was; 1 is the first.
-        name, args: the command.
-        key: the idempotency key that it could use; ``key_read`` says whether it looked at it.
+        step, attempt, node: Of the round that called it.
+        worker: Number of the calling worker, from 1.
+        name, args: The command.
+        key: Idempotency key that the command could use. ``key_read`` says whether it read the key.
     """
 
     step: int
@@ -37,7 +101,12 @@ class Call:
 
 @dataclass(frozen=True)
 class Question:
-    """What an interrupt asks, for ``answers`` to answer."""
+    """What an interrupt asks, for ``answers`` to answer.
+
+    Attributes:
+        node, step: The round that asks.
+        reason, data: As the node passed them to ``Interrupt``.
+    """
 
     node: str
     step: int
@@ -47,15 +116,16 @@ class Question:
 
 @dataclass
 class Story:
-    """One play of the run.
+    """One execution of the run.
 
     Attributes:
-        name: what was done to it; give it as ``only`` to play it alone.
-        world: what ``world`` made for this story.
-        calls: the commands that were called, in order, those of dead and overtaken workers too.
-        events: what the run's own log says.
-        trace: what happened, line by line; ``str`` of it is text.
-        went_on: points that a command passed although it had been told to stop now.
+        name: The injected fault. Pass it as ``only`` to run this story alone.
+        world: What ``world`` made for this story.
+        calls: Calls of commands in order, including those of dead and overtaken workers.
+        events: The run's own events.
+        trace: What happened, line by line; ``str`` of it is text.
+        went_on: Points that a command passed after it was told to stop now.
+        ended: The run at its end, or None before.
     """
 
     name: str
@@ -74,7 +144,7 @@ class Story:
 
     @property
     def status(self) -> RunStatus:
-        """How the run ended."""
+        """The status with which the run ended."""
         return self.run.status
 
     @property
@@ -83,16 +153,61 @@ class Story:
         return self.run.answer
 
     def calls_of(self, name: str) -> list[Call]:
-        """The calls of one command."""
+        """Return the calls of one command."""
         return [call for call in self.calls if call.name == name]
 
 
 def called(name: str, args: Mapping[str, Any]) -> str:
-    """A command with its arguments, as it would be written."""
+    """Return a command with its arguments, written like a function call."""
     return f"{name}({', '.join(f'{name}={short(value)}' for name, value in args.items())})"
 
 
 def short(value: Any, length: int = 60) -> str:
-    """The repr of a value, cut to a readable length."""
+    """Return the repr of a value, cut to a readable length."""
     text = repr(value)
     return text if len(text) <= length else f"{text[: length - 3]}..."
+
+
+#: Meaning of the sweep's replies. Any other reply is routine.
+swept = {
+    "freed": "the lease lapsed; the sweep queued the round again",
+    "delayed": "the lease lapsed again; the sweep will queue the round after a wait",
+    "stopped": "the lease lapsed; the sweep stopped the run, as was asked for",
+    "resent": "the message was lost; the sweep sent it again",
+    "woken": "its time came; the sweep queued the round",
+    "answered": "the deadline passed; the sweep answered with the default",
+    "errored": "the sweep ended the run as errored",
+    "damaged": "the run is damaged; the sweep looks at it no more",
+}
+
+
+def told_outcome(outcome: Outcome, calls: Sequence[Call]) -> str:
+    """Return the outcome of a round as text."""
+    if isinstance(outcome, Interrupt):
+        return f"asks a person: {outcome.reason}"
+    gave = (
+        f"{calls[-1].name} gave {short(outcome.turns[-1].observation)}"
+        if calls and outcome.turns
+        else ""
+    )
+    if isinstance(outcome, End):
+        return f"{gave}{', and ' if gave else ''}ends the run with {short(outcome.answer)}"
+    if gave:
+        return gave
+    if "command" in outcome.values and not calls:
+        return (
+            f"decides {called(outcome.values['command'], outcome.values.get('command_args', {}))}"
+        )
+    shown = {name: value for name, value in outcome.values.items() if not name.startswith("_")}
+    return f"is done, and returns {short(shown)}" if shown else "is done"
+
+
+def label_of(node: str, outcome: Outcome, calls: Sequence[Call]) -> str:
+    """Return what ran, to name the boundary after it: ``after {label}``."""
+    if calls:
+        return calls[-1].name
+    if isinstance(outcome, Interrupt):
+        return f"{node} asked"
+    if isinstance(outcome, End):
+        return f"{node} ended the run"
+    return f"deciding {outcome.values['command']}" if "command" in outcome.values else node

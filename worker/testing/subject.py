@@ -1,4 +1,4 @@
-"""Subject: the flow that a lab plays, however it was given."""
+"""Subject: the flow that a lab runs, in any of the forms it can be passed."""
 
 from __future__ import annotations
 
@@ -7,24 +7,34 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from flows import registry
-from flows.base import Flow
-from flows.definition import is_name
-from flows.errors import InvalidFlow
+from perdure.flows import registry
+from perdure.flows.errors import InvalidFlow
+from perdure.flows.flow import Flow
+from perdure.flows.names import is_name
 
-#: The name of a registered flow, a class, an object that is copied, a function that makes one; a class or function may take the world.
+#: Name of a registered flow, a class, an object to copy, or a function that makes a flow. A class
+#: or function may take the world.
 Subject = str | Flow | Callable[..., Flow]
 
 
 def maker(subject: Subject, world: Any) -> Callable[[], Flow]:
-    """A function that makes a fresh flow object for each round of one story; raises InvalidFlow, FlowNotFound."""
+    """Return a function that makes a fresh flow object for each round of one story.
+
+    Raises:
+        InvalidFlow: The subject is not a flow, or its definition is invalid.
+        FlowNotFound: No registered flow has this name.
+    """
     source = _source(subject, world)
     first = source()
     if not isinstance(first, Flow):
-        raise InvalidFlow(f"{subject!r} gives a {type(first).__name__}; crash_lab expects a flow: its name, a class, an object, a function")
+        raise InvalidFlow(
+            "crash_lab: expected a flow (its name, a class, an object or a function); "
+            f"{subject!r} returned a {type(first).__name__}"
+        )
     name = _name(first)
 
     def make() -> Flow:
+        """Return a fresh flow object."""
         flow: Flow = source()
         flow.name = name
         return flow
@@ -34,9 +44,13 @@ def maker(subject: Subject, world: Any) -> Callable[[], Flow]:
 
 
 def _name(flow: Flow) -> str:
-    """Its own, not one that it only inherits from the flows that ship."""
+    """Return the flow's own name, not one inherited from a shipped flow."""
     kind = type(flow)
-    own = "name" in vars(flow) or any("name" in vars(each) for each in kind.__mro__ if each.__module__.partition(".")[0] != "flows")
+    own = "name" in vars(flow) or any(
+        "name" in vars(each)
+        for each in kind.__mro__
+        if not each.__module__.startswith("perdure.flows.")
+    )
     return flow.name if own and is_name(flow.name) else registry.name_of(kind) or kind.__name__
 
 
@@ -46,7 +60,10 @@ def _source(subject: Subject, world: Any) -> Callable[[], Any]:
     if isinstance(subject, Flow):
         return lambda: copy.copy(subject)
     if not callable(subject):
-        raise InvalidFlow(f"crash_lab plays flows: the name of one, a class, an object, a function that makes one; it got {subject!r}")
+        raise InvalidFlow(
+            "crash_lab: expected a flow (its name, a class, an object or a function); "
+            f"got {subject!r}"
+        )
     function: Any = subject
     return (lambda: function(world)) if _takes_world(function) else function
 
@@ -54,7 +71,9 @@ def _source(subject: Subject, world: Any) -> Callable[[], Any]:
 def _takes_world(function: Callable[..., Any]) -> bool:
     try:
         parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # built in: it has no signature
+    except ValueError:  # A builtin has no signature.
         return False
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return any(each.kind in positional and each.default is inspect.Parameter.empty for each in parameters)
+    return any(
+        each.kind in positional and each.default is inspect.Parameter.empty for each in parameters
+    )

@@ -1,9 +1,12 @@
-"""The control room: runs over HTTP, for programs and for people. Needs the extra ``server``; nothing else of Holdfast imports it."""
+"""The HTTP server: the API for programs and the dashboard for people.
+
+It needs the extra ``server``. Nothing else in Perdure imports it.
+"""
 
 from __future__ import annotations
 
-from worker.web.access import Caller, Scope
-from worker.web.api import api_router, probe_router
-from worker.web.app import create_app
+from perdure.worker.web.api import api_router, probe_router
+from perdure.worker.web.app import create_app
+from perdure.worker.web.auth import Caller, Scope
 
 __all__ = ["Caller", "Scope", "api_router", "create_app", "probe_router"]

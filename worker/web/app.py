@@ -1,4 +1,4 @@
-"""The app: the API, the dashboard and what belongs to a server of its own."""
+"""The ASGI app of the HTTP server: the API, the dashboard, and the metrics."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPBearer
 
-from worker.client import Client
-from worker.settings import Settings
-from worker.telemetry.carried import CarriedOn
-from worker.web import metrics
-from worker.web.access import Caller
-from worker.web.access.door import Door
-from worker.web.access.headers import Headers
-from worker.web.api import api_router, bound
-from worker.web.bodies import most_bytes
-from worker.web.hub import Hub
-from worker.web.pages import PAGES, Assets
-from worker.web.pages.login import login_router
+from perdure.worker.client import Client
+from perdure.worker.settings import Settings
+from perdure.worker.tracing.propagation import TraceContextMiddleware
+from perdure.worker.web.api import api_router, bound, fleet
+from perdure.worker.web.auth import Caller
+from perdure.worker.web.auth.authenticate import Authenticator
+from perdure.worker.web.auth.security_headers import SecurityHeaders
+from perdure.worker.web.dashboard import PAGES, Assets
+from perdure.worker.web.dashboard.page import login_router
+from perdure.worker.web.event_hub import EventHub
+from perdure.worker.web.json_body import most_bytes
 
 API = "/api/v1"
-#: How OpenAPI says who may: it is the caller's business to look at the token.
-TOKEN = HTTPBearer(auto_error=False, scheme_name="token", description="A token of `holdfast token create`.")
-#: How often the control room sends a command again that the state server did not answer. Its own callers are told so at once where the
-#: server is away, and after two time-outs (ten seconds) where it hangs, and can come again; each that waits holds a thread.
+#: Security scheme for OpenAPI. The Authenticator itself reads the token.
+TOKEN = HTTPBearer(
+    auto_error=False, scheme_name="token", description="A token of `perdure token create`."
+)
+#: How often the server repeats a command that the state server did not answer. HTTP callers can
+#: repeat their request, and each waiting request holds a thread. With 1, they get an error at once
+#: if the state server is down. If it hangs, they get one after two time-outs (10 s).
 RESENDS = 1
 
 
@@ -36,42 +38,49 @@ def create_app(
     caller: Callable[[Request], Caller] | None = None,
     open_on_loopback: bool = True,
 ) -> FastAPI:
-    """The control room as an ASGI app.
+    """Return the HTTP server as an ASGI app.
 
     Args:
-        settings: None for those of this process. client: one that is there already; it is not closed with the app.
-        caller: who makes a request, where that is known otherwise than by tokens; raises Unknown. It is called in a thread.
-        open_on_loopback: whether, as long as there are no tokens at all, requests that come in over loopback need none.
+        settings: None for the settings of this process.
+        client: An existing client, which is not closed with the app. Without it, the app makes its
+            own.
+        caller: Returns the caller of a request by other means than tokens, or raises Unknown. It is
+            called in a thread.
+        open_on_loopback: Whether requests over loopback need no token as long as no token exists.
     """
-    own = client is None
+    owns_client = client is None
     runs = client or Client(settings=settings, resends=RESENDS)
-    hub = Hub(runs)
+    hub = EventHub(runs)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
         await run_in_threadpool(hub.close)
-        if own:
+        if owns_client:
             runs.close()
 
-    door = Door(runs, caller, open_on_loopback)
+    authenticator = Authenticator(runs, caller, open_on_loopback)
     app = FastAPI(
-        title="Holdfast",
+        title="Perdure",
         lifespan=lifespan,
         openapi_url=f"{API}/openapi.json",
         docs_url=None,
         redoc_url=None,
-        dependencies=[Depends(door.guard)],
+        dependencies=[Depends(authenticator.guard)],
     )
-    app.add_middleware(CarriedOn)
-    app.add_middleware(Headers)  # the last to be added is the first to be asked: it is around everything
-    app.state.client, app.state.door, app.state.hub = runs, door, hub
-    app.include_router(api_router(runs, door.caller, [Depends(TOKEN)], hub), prefix=API)
-    app.include_router(bound(runs, door.caller, metrics.router))
-    # Forms are read before it is known whose they are. (The API has a limit of its own, and tells it as a problem.)
-    pages = APIRouter(dependencies=[Depends(door.begin)], max_body_size=most_bytes(runs.settings))
-    pages.include_router(login_router(door))
-    pages.include_router(bound(runs, door.caller, *PAGES))
+    app.add_middleware(TraceContextMiddleware)
+    # Added last, so it is the outermost middleware and covers all responses.
+    app.add_middleware(SecurityHeaders)
+    app.state.client, app.state.authenticator, app.state.hub = runs, authenticator, hub
+    app.include_router(api_router(runs, authenticator.caller, [Depends(TOKEN)], hub), prefix=API)
+    app.include_router(bound(runs, authenticator.caller, fleet.metrics_router))
+    # The body of a form is read before the caller is known, so its size is limited. The API has its
+    # own limit, which it reports as problem details.
+    pages = APIRouter(
+        dependencies=[Depends(authenticator.prepare_page)], max_body_size=most_bytes(runs.settings)
+    )
+    pages.include_router(login_router(authenticator))
+    pages.include_router(bound(runs, authenticator.caller, *PAGES))
     app.include_router(pages)
     app.mount("/static", Assets(), name="static")
     return app

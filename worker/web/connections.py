@@ -1,7 +1,8 @@
-"""Connections of the control room: those that stall are closed, so that strangers cannot hold all of them.
+"""Connections of the HTTP server, with limits that keep strangers from holding all of them.
 
-Uvicorn limits neither the time that a request takes to arrive nor the number of connections.
-This is its protocol of HTTP/1.1 with both. It uses ``conn`` (h11's state), ``server_state`` and ``transport`` of it.
+Uvicorn limits neither the time that a request takes to arrive nor the number of connections. This
+module adds both to Uvicorn's protocol for HTTP/1.1. It uses the attributes ``conn`` (h11's state),
+``server_state`` and ``transport`` of that protocol.
 """
 
 from __future__ import annotations
@@ -14,55 +15,59 @@ import resource
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-logger = logging.getLogger("holdfast.web")
+logger = logging.getLogger("perdure.web")
 
-#: Descriptors that are kept for the state server's connections, files and the sockets that listen.
+#: File descriptors reserved for connections to the state server, files and listening sockets.
 RESERVED = 160
-#: Seconds between two warnings of a flood.
+#: Seconds between two warnings that all connections are in use.
 WARN_SECONDS = 60.0
 
 
 def most_connections() -> int:
-    """Return how many connections this process accepts at once, by its limit of open files."""
+    """Return how many connections this process accepts at once, from its limit of open files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 65_536 if soft == resource.RLIM_INFINITY else max(soft - RESERVED, soft // 2)
 
 
-class Connection(H11Protocol):
-    """A connection that is closed when its client stalls.
+class BoundedConnection(H11Protocol):
+    """A connection that is closed if its client stalls.
 
-    When all are in use, the one that has been without a request for longest is closed for a new one.
-    Where each has a request, the new one is closed.
+    If all connections are in use, a new one replaces the connection that has been without a request
+    for longest. If all of them have a request, the new one is closed.
     """
 
-    #: How many are accepted at once.
+    #: Maximum number of connections.
     most = most_connections()
     #: Seconds for a request's head to arrive. Clients send it at once.
     head_seconds = 10.0
-    #: Seconds for a body to arrive: the largest takes 18 s over a line of 1 Mbit/s.
+    #: Seconds for a body to arrive. The largest allowed body takes 18 s at 1 Mbit/s.
     body_seconds = 60.0
-    #: Seconds without progress while a response is read.
+    #: Seconds that a client may stop reading its response.
     read_seconds = 60.0
-    #: When the last warning was written, in the loop's time: a flood of connections is told once a minute.
+    #: When the last warning was logged, in the event loop's time. In a flood of connections, one
+    #: warning a minute is logged.
     _warned = -math.inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the timer of the first request. Close a connection if there are too many."""
         super().connection_made(transport)
         self._arriving: asyncio.TimerHandle | None = None
         self._waits_for: object = None
         self._unread: asyncio.TimerHandle | None = None
-        self._is_given_up = False
+        self._is_aborted = False
         self._silent_since = self.loop.time()
         self._expect(h11.IDLE, self.head_seconds)
         if len(self.connections) > self.most:
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop all timers."""
         self._expect(None)
         self._cancel_unread()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
+        """Restart the timer for what the client has to send next."""
         super().handle_events()
         state = self.conn.their_state
         if state is h11.IDLE:
@@ -73,20 +78,27 @@ class Connection(H11Protocol):
             self._expect(None)
 
     def pause_writing(self) -> None:
+        """Start the timer for a client that does not read its response."""
         super().pause_writing()
-        self._unread = self.loop.call_later(self.read_seconds, self._give_up, "did not read its response in time")
+        self._unread = self.loop.call_later(
+            self.read_seconds, self._abort, "the client did not read its response in time"
+        )
 
     def resume_writing(self) -> None:
+        """Stop that timer: the client reads again."""
         self._cancel_unread()
         super().resume_writing()
 
     @property
     def is_silent(self) -> bool:
-        """Whether it waits for a request."""
+        """Whether the connection waits for a request."""
         return self._waits_for is h11.IDLE
 
     def _expect(self, state: object, seconds: float = 0.0) -> None:
-        """Start the timer for what has to arrive next, unless it runs already; None stops it."""
+        """Start the timer for ``state``, unless it is already running.
+
+        None stops the timer.
+        """
         if state is self._waits_for:
             return
         if self._arriving is not None:
@@ -94,26 +106,35 @@ class Connection(H11Protocol):
         self._arriving, self._waits_for = None, state
         if state is not None:
             self._silent_since = self.loop.time()
-            self._arriving = self.loop.call_later(seconds, self._give_up, "sent no whole request in time")
+            self._arriving = self.loop.call_later(
+                seconds, self._abort, "the client did not send a complete request in time"
+            )
 
     def _cancel_unread(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
-    def _give_up(self, why: str) -> None:
-        logger.debug("connection of %s closed: it %s", self.client, why)
-        self._is_given_up = True
+    def _abort(self, why: str) -> None:
+        logger.debug("connection of %s closed: %s", self.client, why)
+        self._is_aborted = True
         self.transport.abort()
 
     def _make_room(self) -> None:
-        # One that is given up stays among the connections until the event loop has closed it.
-        open_ones = [each for each in self.connections if isinstance(each, Connection) and not each._is_given_up]
+        # An aborted connection remains in this set until the event loop has closed it.
+        open_ones = [
+            each
+            for each in self.connections
+            if isinstance(each, BoundedConnection) and not each._is_aborted
+        ]
         if len(open_ones) <= self.most:
             return
         silent = [each for each in open_ones if each.is_silent and each is not self]
         oldest = min(silent, key=lambda each: each._silent_since, default=self)
-        if self.loop.time() - Connection._warned > WARN_SECONDS:
-            Connection._warned = self.loop.time()
-            logger.warning("all %d connections are in use: the oldest without a request are closed for new ones", self.most)
-        oldest._give_up("made room for another")
+        if self.loop.time() - BoundedConnection._warned > WARN_SECONDS:
+            BoundedConnection._warned = self.loop.time()
+            logger.warning(
+                "all %d connections are in use: closing the oldest idle ones to accept new ones",
+                self.most,
+            )
+        oldest._abort("it was idle, and a new connection needed its slot")

@@ -1,4 +1,4 @@
-"""The controller ``model``: a language model decides which command comes next."""
+"""The controller ``model``: a language model decides which command the run executes next."""
 
 from __future__ import annotations
 
@@ -8,12 +8,31 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from flows.context import PROGRESS_LENGTH, RoundContext
-from flows.controllers import Controller, controller
-from flows.controllers.model.chat import ChatMessage, Model, ModelFailed, Reply, RequestSettings, SystemMessage, UserMessage
-from flows.controllers.model.estimates import LAST, figures, first_estimate, next_estimate
-from flows.controllers.model.json_format import instructions
-from flows.controllers.model.messages import (
+from perdure.flows.context import PROGRESS_LENGTH, RoundContext
+from perdure.flows.controllers import Controller, controller
+from perdure.flows.controllers.model.chat import (
+    ChatMessage,
+    Model,
+    ModelFailed,
+    Reply,
+    RequestSettings,
+    SystemMessage,
+    UserMessage,
+)
+from perdure.flows.controllers.model.cost import (
+    LAST,
+    TELLS_MONEY,
+    UNPRICED,
+    figures,
+    first_estimate,
+    money_of,
+    next_estimate,
+    price_of,
+)
+from perdure.flows.controllers.model.endpoint import Target, target_of
+from perdure.flows.controllers.model.errors import after_refusal, refused
+from perdure.flows.controllers.model.history_window import Group, Window, shown
+from perdure.flows.controllers.model.messages import (
     BYTES_A_TOKEN,
     budget_message,
     bytes_of,
@@ -21,37 +40,51 @@ from flows.controllers.model.messages import (
     feedback_of,
     group_messages,
     history_messages,
+    instructions,
     merged,
 )
-from flows.controllers.model.names import ToolNames
-from flows.controllers.model.prices import TELLS_MONEY, UNPRICED, money_of, price_of
-from flows.controllers.model.prompts import rendered
-from flows.controllers.model.reading import MAX_LENGTH, beside, decisions_of
-from flows.controllers.model.refusals import after_refusal, refused
-from flows.controllers.model.settings import missing, read_settings
-from flows.controllers.model.target import Target, target_of
-from flows.controllers.model.window import Group, Window, shown
-from flows.controllers.model.words import can_end, decided, is_in_words, recorded
-from flows.conventions import CHAT, INPUT_TOKENS, OPERATION, OUTPUT_TOKENS, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL
-from flows.errors import BadReply, FatalError
-from flows.outcomes import Command, Interrupt, Turn
+from perdure.flows.controllers.model.parse_reply import (
+    MAX_LENGTH,
+    beside,
+    can_end,
+    decided,
+    decisions_of,
+    is_in_words,
+    recorded,
+)
+from perdure.flows.controllers.model.settings import missing, read_settings, rendered
+from perdure.flows.controllers.model.tool_names import ToolNames
+from perdure.flows.errors import BadReply, FatalError
+from perdure.flows.genai_attributes import (
+    CHAT,
+    INPUT_TOKENS,
+    OPERATION,
+    OUTPUT_TOKENS,
+    PROVIDER,
+    REQUEST_MODEL,
+    RESPONSE_MODEL,
+)
+from perdure.flows.outcomes import Command, Interrupt, Turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Seconds between two looks that watchers get at a reply as it comes; it travels with a heartbeat anyway.
+#: Minimum seconds between two progress reports of an incoming reply. Reports travel with heartbeats
+#: in any case.
 TOLD_EVERY = 0.2
 
 
 @controller("model")
 class ModelController(Controller):
-    """Asks a model once a round; all it knows of the run is the round's context.
+    """A controller that makes one request to a model each round.
+
+    All it knows of the run is the round's context.
 
     Args:
-        settings: see ``settings.ModelSettings``.
+        settings: See ``settings.ModelSettings`` for all arguments.
 
     Raises:
-        InvalidController: with a sentence for each setting that will not do.
+        InvalidController: Settings are invalid. It has one sentence for each.
     """
 
     reads_errors = True
@@ -76,46 +109,69 @@ class ModelController(Controller):
         settings: Mapping[str, Any] | None = None,
         provider: Mapping[str, Any] | None = None,
     ) -> None:
-        given: dict[str, Any] = {"model": model, "base_url": base_url, "api_key": api_key, "system": system, "user": user, "reply": reply}
-        given |= {
+        values: dict[str, Any] = {
+            "model": model,
+            "base_url": base_url,
+            "api_key": api_key,
+            "system": system,
+            "user": user,
+            "reply": reply,
+        }
+        values |= {
             "words": words,
             "temperature": temperature,
             "max_tokens": max_tokens,
             "timeout_seconds": timeout_seconds,
             "window": window,
         }
-        given |= {"refusal": refusal, "price": price, "unpriced": unpriced}
-        given |= {"settings": None if settings is None else dict(settings), "provider": None if provider is None else dict(provider)}
-        self.settings = read_settings(given)
+        values |= {"refusal": refusal, "price": price, "unpriced": unpriced}
+        values |= {
+            "settings": None if settings is None else dict(settings),
+            "provider": None if provider is None else dict(provider),
+        }
+        self.settings = read_settings(values)
         self._window = Window(**self.settings.window.model_dump())
-        own = self.settings
-        self._request = RequestSettings(own.timeout_seconds, own.temperature, own.max_tokens, own.settings or {})
+        checked = self.settings
+        self._request = RequestSettings(
+            checked.timeout_seconds, checked.temperature, checked.max_tokens, checked.settings or {}
+        )
 
     @property
     def missing(self) -> str | None:
-        """What is not installed here and has to be, in a sentence."""
+        """Which extra is not installed here, in a sentence; None if all packages are."""
         return missing()
 
-    async def decide(self, context: RoundContext) -> Command | Interrupt | Turn | list[Command | BadReply]:
-        """Make one request, and read the reply; words that a person has answered are not asked for again.
+    async def decide(
+        self, context: RoundContext
+    ) -> Command | Interrupt | Turn | list[Command | BadReply]:
+        """Make one request and read the reply.
+
+        If the model already replied in text in this round and a person has answered, there is no
+        request.
 
         Raises:
-            BadReply: it decides nothing. RetryableError, FatalError: there was none; see ``failures``.
+            BadReply: The reply decides nothing.
+            RetryableError, FatalError: There was no reply; see ``failures``.
         """
         if self.missing is not None:
-            raise FatalError(f"a model cannot be asked by this worker: {self.missing}")
-        heard = recorded(context)
-        if heard is not None:
-            return heard
-        from flows.controllers.model.library import opened  # here: it takes seconds and much memory, and few flows need it
+            raise FatalError(f"this worker cannot send requests to a model: {self.missing}")
+        recorded_decision = recorded(context)
+        if recorded_decision is not None:
+            return recorded_decision
+        # Imported here, because the library takes seconds and much memory, and few flows need it.
+        from perdure.flows.controllers.model.provider import opened
 
         names = ToolNames(each["name"] for each in context.commands)
         target = self._target(context)
         context.providers.enter(target.limits, context)
         try:
             async with opened(target, self.settings.reply, self.settings.timeout_seconds) as model:
-                tools = model.has_tools if self.settings.reply == "auto" else self.settings.reply == "tools"
-                reply = await self._asked(model, names, context, tools)
+                tools = (
+                    model.has_tools
+                    if self.settings.reply == "auto"
+                    else self.settings.reply == "tools"
+                )
+                reply = await self._request_reply(model, names, context, tools)
         except ModelFailed as failed:
             raise context.providers.failed(target.limits, context, failed.error) from None
         except BaseException:
@@ -124,11 +180,11 @@ class ModelController(Controller):
         context.providers.answered(target.limits, context)
         if reply.refusal:
             return refused(reply, self.settings.refusal)
-        words = self.settings.words
-        if words == "answer" and not can_end(context):
-            words = "ask"
-        if tools and words != "ask" and is_in_words(reply) and len(reply.text) <= MAX_LENGTH:
-            return decided(words, reply, beside(reply), context)
+        policy = self.settings.words
+        if policy == "answer" and not can_end(context):
+            policy = "ask"
+        if tools and policy != "ask" and is_in_words(reply) and len(reply.text) <= MAX_LENGTH:
+            return decided(policy, reply, beside(reply), context)
         decisions = decisions_of(reply, names)
         if len(decisions) > 1:
             return decisions
@@ -137,30 +193,34 @@ class ModelController(Controller):
         return decisions[0]
 
     def estimate(self, context: RoundContext) -> Mapping[str, float]:
-        """What a request of this round will cost; see ``estimates``."""
+        """Return what a request of this round will cost; see ``estimates``."""
         last = context.committed.get(LAST)
         if last:
             return next_estimate(last, context, self.settings.max_tokens)
         try:
             target = self._target(context)
             size = bytes_of(self.messages(context, ToolNames(()), tools=False), context.commands)
-        except FatalError:  # nobody names a model, or a template cannot be filled in: no request will be made
+        except FatalError:  # no model is configured, or a template fails: there will be no request
             return {}
         amounts = first_estimate(size, self.settings.max_tokens)
-        money = price_of(target, amounts["input_tokens"], amounts["output_tokens"], self.settings.price)
+        money = price_of(
+            target, amounts["input_tokens"], amounts["output_tokens"], self.settings.price
+        )
         return amounts if money is None else {**amounts, "money": money}
 
     def _target(self, context: RoundContext) -> Target:
+        """Return where the requests of this flow go."""
         own = self.settings
-        if own.provider is not None:  # it names its model, and takes no key but its own
+        if own.provider is not None:  # it requires a model, and uses only its own key
             return Target(own.model, None, own.api_key, provider=own.provider)
         return target_of(own.model, own.base_url, own.api_key, context.endpoint)
 
     def messages(self, context: RoundContext, names: ToolNames, tools: bool) -> list[ChatMessage]:
-        """What a request of this round says.
+        """Return the chat messages of a request of this round.
 
         Args:
-            tools: the model calls commands as tools; else it is told of them, and of the form of its replies.
+            tools: Whether the model calls commands as tools. Otherwise the prompt lists the
+                commands and the format of replies.
         """
         values = {name: value for name, value in context.values.items() if not name.startswith("_")}
         variables = {
@@ -177,9 +237,13 @@ class ModelController(Controller):
             system = f"{system}\n\n{instructions(context.commands)}".strip()
         visible = shown(context.history, self._window, lambda group: _tokens(group, names, tools))
         feedback = values.get("human_feedback") if len(context.history) else None
-        if feedback is not None and any(feedback_of(turn) == feedback for group in (*visible.first, *visible.last) for turn in group):
-            feedback = None  # it stands with its turn
-        said = [
+        if feedback is not None and any(
+            feedback_of(turn) == feedback
+            for group in (*visible.first, *visible.last)
+            for turn in group
+        ):
+            feedback = None  # it is shown with its turn
+        chat = [
             *([SystemMessage(system)] if system else []),
             UserMessage(rendered(self.settings.user, "user", variables) or context.goal),
             *history_messages(visible, names, tools, context.artifact),
@@ -187,15 +251,22 @@ class ModelController(Controller):
             *after_refusal(context),
             *budget_message(context.budgets),
         ]
-        return merged(said)
+        return merged(chat)
 
-    async def _asked(self, model: Model, names: ToolNames, context: RoundContext, tools: bool) -> Reply:
-        context.traced.update({OPERATION: CHAT, PROVIDER: model.provider[:200], REQUEST_MODEL: model.name[:200]})
+    async def _request_reply(
+        self, model: Model, names: ToolNames, context: RoundContext, tools: bool
+    ) -> Reply:
+        """Make the request, and charge its cost to the budgets."""
+        context.traced.update(
+            {OPERATION: CHAT, PROVIDER: model.provider[:200], REQUEST_MODEL: model.name[:200]}
+        )
         self._check_price(model, context)
         messages = self.messages(context, names, tools)
         schemas = _as_tools(context.commands, names) if tools else []
         try:
-            reply = await model.request(messages, schemas, self._request, _teller(context))
+            reply = await model.request(
+                messages, schemas, self._request, _progress_reporter(context)
+            )
         except ModelFailed as failed:
             if failed.billed:
                 context.spend(**self.estimate(context))
@@ -207,35 +278,54 @@ class ModelController(Controller):
         return reply
 
     def _check_price(self, model: Model, context: RoundContext) -> None:
-        if self.settings.unpriced != "refuse" or "money" not in context.budgets or model.provider in TELLS_MONEY:
+        """Raise FatalError if a money budget lacks a price, under ``unpriced: refuse``."""
+        if (
+            self.settings.unpriced != "refuse"
+            or "money" not in context.budgets
+            or model.provider in TELLS_MONEY
+        ):
             return
         target = self._target(context)
-        if price_of(replace(target, model=target.model or model.name), 1, 1, self.settings.price) is None:
-            raise FatalError(f"{UNPRICED.format(model=model.name)}; unpriced: refuse, so nothing was asked")
+        if (
+            price_of(replace(target, model=target.model or model.name), 1, 1, self.settings.price)
+            is None
+        ):
+            raise FatalError(
+                f"{UNPRICED.format(model=model.name)}; no request was made (unpriced: refuse)"
+            )
 
-    def _tell_if_unpriced(self, reply: Reply, context: RoundContext) -> None:
+    def _report_if_unpriced(self, reply: Reply, context: RoundContext) -> None:
+        """Report once that a money budget has no effect, if the price is unknown."""
         if "money" not in context.budgets or context.committed.get(LAST) or len(context.history):
             return
-        if (self.estimate(context) if reply.usage is None else {"money": money_of(reply.usage, self.settings.price)}).get("money") is None:
+        if (
+            self.estimate(context)
+            if reply.usage is None
+            else {"money": money_of(reply.usage, self.settings.price)}
+        ).get("money") is None:
             context.tell(unpriced=UNPRICED.format(model=reply.model[:200]))
 
     def _charge(self, reply: Reply, context: RoundContext) -> None:
+        """Charge the reply to the budgets, and remember its numbers for the next estimate."""
         usage = reply.usage
-        self._tell_if_unpriced(reply, context)
+        self._report_if_unpriced(reply, context)
         context.tell(model=reply.model[:200])
         context.traced[RESPONSE_MODEL] = reply.model[:200]
-        if usage is None:  # the provider does not say what it will ask for
+        if usage is None:  # the provider does not report what it charges
             context.spend(**self.estimate(context))
             return
         usage = replace(usage, money=money_of(usage, self.settings.price))
         money = {} if usage.money is None else {"money": usage.money}
         read, wrote = usage.input_tokens, usage.output_tokens
         context.traced.update({INPUT_TOKENS: read, OUTPUT_TOKENS: wrote})
-        context.spend(tokens=read + wrote, input_tokens=read, output_tokens=wrote, requests=1, **money)
+        context.spend(
+            tokens=read + wrote, input_tokens=read, output_tokens=wrote, requests=1, **money
+        )
         context.remembered[LAST] = figures(usage, context)
 
 
 def _tokens(group: Group, names: ToolNames, tools: bool) -> float:
+    """Return the estimated number of tokens of a group."""
     return bytes_of(group_messages(group, names, tools)) / BYTES_A_TOKEN
 
 
@@ -243,15 +333,21 @@ def _as_tools(commands: Sequence[Mapping[str, Any]], names: ToolNames) -> list[d
     return [{**each, "name": names.tool(each["name"])} for each in commands]
 
 
-def _teller(context: RoundContext) -> Callable[[str], None]:
-    """Tells watchers the end of the text so far, now and then."""
-    last = 0.0
+def _progress_reporter(context: RoundContext) -> Callable[[str], None]:
+    """Return a function that reports the end of a growing text as progress.
 
-    def heard(text: str) -> None:
-        nonlocal last
+    It reports at most once in TOLD_EVERY seconds.
+    """
+    last_report = 0.0
+
+    def report(text: str) -> None:
+        """Report the text's end, unless a report was made a moment ago."""
+        nonlocal last_report
         now = monotonic()
-        if now - last >= TOLD_EVERY:
-            last = now
-            context.progress(0, None, text if len(text) <= PROGRESS_LENGTH else f"…{text[1 - PROGRESS_LENGTH :]}")
+        if now - last_report >= TOLD_EVERY:
+            last_report = now
+            context.progress(
+                0, None, text if len(text) <= PROGRESS_LENGTH else f"…{text[1 - PROGRESS_LENGTH :]}"
+            )
 
-    return heard
+    return report

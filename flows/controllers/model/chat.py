@@ -1,4 +1,4 @@
-"""Chat messages, what a model answers, and what it takes to be a model: one request, one reply."""
+"""Chat messages, replies, and the interface of a model: one request, one reply."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A model's call of a tool; ``arguments`` is JSON text as the model wrote it, which may be none."""
+    """A model's call of a tool.
+
+    Attributes:
+        arguments: JSON text as the model wrote it, which may be invalid.
+    """
 
     id: str
     name: str
@@ -18,21 +22,27 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class SystemMessage:
-    """What the model is told before all else."""
+    """The system prompt."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """What somebody, or Holdfast itself, says to the model."""
+    """A message to the model, from a person or from the engine."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    """What the model said, and the calls it made; ``kept`` is the provider's own form of it, where that says more."""
+    """A reply of the model.
+
+    Attributes:
+        text: The text of the reply.
+        calls: The calls that it made.
+        kept: The provider's own form of the reply; empty if that contains no more.
+    """
 
     text: str
     calls: tuple[ToolCall, ...] = ()
@@ -41,7 +51,7 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class AnswerMessage:
-    """What a call came to; ``call`` and ``name`` are those of the call."""
+    """The result of a call. ``call`` and ``name`` are those of the call."""
 
     call: str
     name: str
@@ -53,10 +63,11 @@ ChatMessage = SystemMessage | UserMessage | AssistantMessage | AnswerMessage
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a provider says that a request used; ``money`` in US dollars, None where no price is known.
+    """The usage that a provider reports for a request.
 
     Attributes:
-        cached_tokens: of the input, so many were read from the provider's cache.
+        money: The cost in US dollars; None if no price is known.
+        cached_tokens: The part of the input that was read from the provider's cache.
     """
 
     input_tokens: int
@@ -70,15 +81,18 @@ class Reply:
     """A model's reply.
 
     Attributes:
-        text: what it said beside its calls.
-        calls: in the order in which it made them.
-        usage: None where the provider did not tell.
-        model: the name of the model that answered.
-        ended: why it ended: ``stop``, ``length`` (its limit was reached in the middle), ``tool_call``, ``content_filter``, ...
-        thinking: what it thought, for people; never sent back as its words.
-        kept: the provider's own form of the reply, to be sent back; empty where text and calls say all.
-        refusal: why the model, or its provider, refuses to go on, in its own words; empty where it does not.
-        fault: what the provider says was wrong with what the model wrote; empty where nothing was.
+        text: Its text besides the calls.
+        calls: The calls in the order in which it made them.
+        usage: None if the provider did not report it.
+        model: The name of the model that answered.
+        ended: Why it ended: ``stop``, ``length`` (the token limit was reached), ``tool_call``,
+            ``content_filter``, ...
+        thinking: Its reasoning, for people. It is never sent back as the model's text.
+        kept: The provider's own form of the reply, to be sent back. Empty if text and calls are
+            complete.
+        refusal: Why the model or its provider refuses to continue, in their words; empty if they do
+            not.
+        fault: What the provider found wrong with the model's output; empty if nothing.
     """
 
     text: str
@@ -94,10 +108,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
-    """How a request is made: ``timeout_seconds`` is the time for the whole of it; None leaves the others to the provider.
+    """The settings of a request.
 
     Attributes:
-        more: what the model library takes beside, with references to secrets in place of secrets.
+        timeout_seconds: Time limit of the whole request.
+        temperature, max_tokens: None leaves them to the provider.
+        more: Further settings of the model library, with references to secrets instead of secrets.
     """
 
     timeout_seconds: float
@@ -107,11 +123,11 @@ class RequestSettings:
 
 
 class ModelFailed(Exception):
-    """A request came to nothing.
+    """A request failed.
 
     Args:
-        error: what to raise of it: RetryableError or FatalError.
-        billed: whether the provider may ask money for it, without having said how much.
+        error: The error to raise: RetryableError, FatalError or BadReply.
+        billed: Whether the provider may charge for the request without having reported the amount.
     """
 
     def __init__(self, error: Exception, billed: bool) -> None:
@@ -121,15 +137,15 @@ class ModelFailed(Exception):
 
 
 class Model(Protocol):
-    """A model somewhere: makes one request, and never a second one by itself."""
+    """A model that makes one request for each call, and never retries by itself."""
 
     @property
     def name(self) -> str:
-        """The name that it is asked by."""
+        """The name under which it is requested."""
 
     @property
     def provider(self) -> str:
-        """Who answers, as the library names them."""
+        """The provider's name in the model library."""
 
     @property
     def has_tools(self) -> bool:
@@ -140,14 +156,15 @@ class Model(Protocol):
         messages: Sequence[ChatMessage],
         tools: Sequence[Mapping[str, Any]],
         settings: RequestSettings,
-        heard: Callable[[str], None],
+        on_text: Callable[[str], None],
     ) -> Reply:
         """Make one request.
 
         Args:
             tools: ``name``, ``description`` and ``parameters`` (a JSON schema) of each.
-            heard: is called with the text so far, as it comes in.
+            on_text: Called with the text so far whenever more of it arrives.
 
         Raises:
-            ModelFailed: there is no reply. CancelledError: nobody wants it any more; the connection is closed.
+            ModelFailed: There is no reply.
+            CancelledError: The round was cancelled; the connection is closed.
         """

@@ -1,6 +1,7 @@
-"""A provider's response, reduced to what its provider wants sent back: reasoning, signatures and ids of its parts.
+"""Conversion of a provider's response to the form that is stored and sent back.
 
-The library knows what each provider demands, and leaves out what another provider cannot read.
+It keeps reasoning, signatures and ids of the parts. The library knows what each provider requires,
+and leaves out what another provider cannot read.
 """
 
 from __future__ import annotations
@@ -15,57 +16,91 @@ from pydantic import ValidationError
 from pydantic_ai import messages as theirs
 from pydantic_ai.models import Model
 
-from flows.controllers.model.chat import AssistantMessage, ToolCall
-from flows.controllers.model.groq import takes_reasoning
+from perdure.flows.controllers.model.chat import AssistantMessage, ToolCall
+from perdure.flows.controllers.model.provider_clients import takes_reasoning
 
-logger = logging.getLogger("holdfast.flow")
+logger = logging.getLogger("perdure.flow")
 
-#: Bytes of a response above which it is not kept: its message is then made of its text and calls.
+#: Maximum bytes of a response that is kept. The message of a longer one consists of its text and
+#: calls.
 MOST_KEPT = 1024 * 1024
-#: Of a response; all else (usage, times) is never sent.
-_FIELDS = ("parts", "model_name", "provider_name", "provider_url", "provider_details", "finish_reason", "kind")
-#: Providers to whom the library can send thinking between tags only; for Groq see ``groq``.
+#: The fields of a response that are kept. The others (usage, times) are never sent.
+_FIELDS = (
+    "parts",
+    "model_name",
+    "provider_name",
+    "provider_url",
+    "provider_details",
+    "finish_reason",
+    "kind",
+)
+#: Providers to which the library can send reasoning only between tags. For Groq see ``groq``.
 _TAKES_TAGS_ALONE = frozenset({"huggingface"})
-#: Providers that take thinking back only with its signature; the library puts other thinking between tags.
+#: Providers that accept reasoning only with its signature. The library puts other reasoning between
+#: tags.
 _TAKES_SIGNED_ALONE = frozenset({"anthropic", "bedrock"})
-#: What the library keeps of a part, beside text and call, that a provider may want back.
+#: Attributes of a part, besides text and call, that a provider may want back.
 _MARKS = ("signature", "id", "provider_details")
 
 
-def kept_of(response: theirs.ModelResponse, calls: Sequence[ToolCall], secrets: Sequence[str]) -> str:
-    """Return the response as JSON text; empty where its text and calls say all.
+def kept_of(
+    response: theirs.ModelResponse, calls: Sequence[ToolCall], secrets: Sequence[str]
+) -> str:
+    """Return the response as JSON text; empty if its text and calls are complete.
+
+    It is also empty for a response that is too long or contains a secret.
 
     Args:
-        calls: its calls, with the ids under which they are answered.
-        secrets: none of them may be in it.
+        calls: Its calls, with the ids under which they are answered.
+        secrets: Texts that it must not contain.
     """
-    parts = [part for part in response.parts if not isinstance(part, theirs.FilePart | theirs.SpeechPart)]
+    parts = [
+        part for part in response.parts if not isinstance(part, theirs.FilePart | theirs.SpeechPart)
+    ]
     if not any(_says_more(part) for part in parts):
         return ""
     ids = iter(calls)
-    parts = [replace(part, tool_call_id=next(ids).id) if isinstance(part, theirs.ToolCallPart) else part for part in parts]
-    [data] = theirs.ModelMessagesTypeAdapter.dump_python([replace(response, parts=parts)], mode="json")
+    parts = [
+        replace(part, tool_call_id=next(ids).id) if isinstance(part, theirs.ToolCallPart) else part
+        for part in parts
+    ]
+    [data] = theirs.ModelMessagesTypeAdapter.dump_python(
+        [replace(response, parts=parts)], mode="json"
+    )
     data = {name: data[name] for name in _FIELDS if data.get(name) is not None}
     if any(secret in data.get("provider_url", "") for secret in secrets):
         del data["provider_url"]
-    data["parts"] = [{name: value for name, value in part.items() if value is not None} for part in data["parts"]]
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
+    data["parts"] = [
+        {name: value for name, value in part.items() if value is not None} for part in data["parts"]
+    ]
+    text = (
+        json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+        .encode("utf-8", "replace")
+        .decode()
+    )
     if len(text.encode()) > MOST_KEPT or any(secret in text for secret in secrets):
         return ""
     return text
 
 
 def response_of(message: AssistantMessage, model: Model) -> theirs.ModelResponse | None:
-    """Return the response that a message keeps, with the calls that are answered; None where it keeps none that fits.
+    """Return the response that a message keeps, with the calls that are answered.
 
-    Thinking that ``model`` would get as words of its own is left out: another provider's, and what it takes in no other form.
+    Reasoning that ``model`` would read as its own text is left out: that of another provider, and
+    what it accepts in no other form.
+
+    Returns:
+        None if the message keeps no response that fits.
     """
     if not message.kept:
         return None
     try:
         [response] = theirs.ModelMessagesTypeAdapter.validate_json(f"[{message.kept}]")
     except (ValidationError, ValueError) as error:
-        logger.warning("a kept reply of the model does not read back (%s); its text and calls are sent", type(error).__name__)
+        logger.warning(
+            "a stored reply of the model cannot be read (%s); sending its text and calls instead",
+            type(error).__name__,
+        )
         return None
     if not isinstance(response, theirs.ModelResponse):
         return None
@@ -88,13 +123,27 @@ def _says_more(part: Any) -> bool:
 
 
 def _is_blank(part: theirs.ModelResponsePart) -> bool:
-    """Whether it is white space alone, which some models write before they think and Anthropic refuses to take back."""
-    return isinstance(part, theirs.TextPart) and not part.content.strip() and not any(getattr(part, mark, None) for mark in _MARKS)
+    """Return whether the part is white space only.
+
+    Some models write such text before they think, and Anthropic refuses to take it back.
+    """
+    return (
+        isinstance(part, theirs.TextPart)
+        and not part.content.strip()
+        and not any(getattr(part, mark, None) for mark in _MARKS)
+    )
 
 
-def _would_be_words(part: theirs.ThinkingPart, response: theirs.ModelResponse, model: Model) -> bool:
-    """Whether the library would put it into the content that the model reads as its own, between tags."""
-    if (part.provider_name or response.provider_name) != model.system and not model.accepts_stateless_artifacts(response, part):
+def _would_be_words(
+    part: theirs.ThinkingPart, response: theirs.ModelResponse, model: Model
+) -> bool:
+    """Return whether the library would put the part between tags into the content.
+
+    The model would read it there as its own text.
+    """
+    if (
+        part.provider_name or response.provider_name
+    ) != model.system and not model.accepts_stateless_artifacts(response, part):
         return True
     if model.system in _TAKES_TAGS_ALONE:
         return True
@@ -102,15 +151,27 @@ def _would_be_words(part: theirs.ThinkingPart, response: theirs.ModelResponse, m
         return not takes_reasoning(model, response)
     if model.system in _TAKES_SIGNED_ALONE and not part.signature:
         return True
-    if model.system == "bedrock" and not model.profile.get("bedrock_send_back_thinking_parts", False):
+    if model.system == "bedrock" and not model.profile.get(
+        "bedrock_send_back_thinking_parts", False
+    ):
         return True
-    # It stood between tags in the content; a profile that wants it there again says so.
-    return part.id == "content" and model.profile.get("openai_chat_send_back_thinking_parts", "auto") == "auto"
+    # It was between tags in the content. A profile that wants it there again says so.
+    return (
+        part.id == "content"
+        and model.profile.get("openai_chat_send_back_thinking_parts", "auto") == "auto"
+    )
 
 
 def _as_called(part: theirs.ToolCallPart, call: ToolCall) -> theirs.ToolCallPart:
-    """The call as the model wrote it; what providers refuse (arguments that are no JSON) as it was understood."""
-    return replace(part, tool_name=call.name) if _is_object(part.args) else replace(part, tool_name=call.name, args=call.arguments)
+    """Return the call as the model wrote it.
+
+    Arguments that are not a JSON object, which providers refuse, are replaced by those understood.
+    """
+    return (
+        replace(part, tool_name=call.name)
+        if _is_object(part.args)
+        else replace(part, tool_name=call.name, args=call.arguments)
+    )
 
 
 def _is_object(args: Any) -> bool:

@@ -1,7 +1,8 @@
-"""The end of a streamed reply: whether the reply is over, or the stream was cut.
+"""The end of a streamed reply: whether the reply is complete, or the stream was cut.
 
-A proxy that gives up and a server that restarts end a stream in order, so its end alone says nothing. A whole reply says why it
-ended; of OpenAI's protocol the line ``data: [DONE]`` is as good, for servers that give no reason.
+A proxy that gives up and a server that restarts end a stream properly, so the stream's end proves
+nothing. A complete reply says why it ended. In OpenAI's protocol the line ``data: [DONE]`` is
+equivalent, for servers that give no reason.
 """
 
 from __future__ import annotations
@@ -12,38 +13,42 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_ai.exceptions import ModelAPIError
 
-from flows.controllers.model.chat import ModelFailed
-from flows.errors import RetryableError
+from perdure.flows.controllers.model.chat import ModelFailed
+from perdure.flows.errors import RetryableError
 
 if TYPE_CHECKING:
     import httpx2
     from pydantic_ai.messages import ModelResponse
 
-#: The line that ends a stream of OpenAI's protocol, with the line break before it: JSON holds none, so no text looks like it.
+#: The line that ends a stream of OpenAI's protocol, with the line break before it. JSON contains no
+#: line break, so no text looks like it.
 DONE = (b"\ndata: [DONE]", b"\ndata:[DONE]")
-#: Bytes kept of a piece, so that the line is found where two pieces share it.
+#: Bytes kept of a chunk, so that the line is found if two chunks share it.
 KEPT = max(map(len, DONE)) - 1
 
-#: Content types of streams of events.
+#: Content types of event streams.
 STREAMS = ("event-stream", "x-ndjson", "amazon.eventstream")
-#: How a stream of events begins.
+#: The beginnings of an event stream.
 EVENTS = (b"data:", b"event:", b"id:", b":")
-#: Bytes kept of a body that is no stream, and names in JSON that tell an error from a reply.
+#: Bytes kept of a body that is not a stream, and names in JSON that distinguish an error from a
+#: reply.
 BODY, ERROR_NAMES = 4_000, (b'"error"', b'"detail"', b'"errors"')
-#: How a provider (Groq) says in an event that it refused the call that its model wrote, and bytes of an event that are read for it.
+#: The code in an event by which Groq refuses a call of its model. The number limits the bytes of an
+#: event that are searched for it.
 REFUSED_CALL, EVENT = b'"tool_use_failed"', 65_536
 #: Reasons of refusals that the library does not know as such.
 REFUSED = frozenset({"content_filter", "refusal", "ERROR_TOXIC", "guardrail_intervened"})
 
 
 class DoneMarker:
-    """Notes how the last response of an HTTP client ended; its ``watch`` is a response hook.
+    """The state of the last response of an HTTP client. Its ``watch`` is a response hook.
 
     Attributes:
-        is_seen: it held ``data: [DONE]``.
-        is_stream: it was a stream of events, or an error status.
-        body: the beginning of a response that was no stream of events.
-        refused_call: the error by which the provider refused the model's call in the stream; else None.
+        is_seen: The response contained ``data: [DONE]``.
+        is_stream: The response was an event stream, or had an error status.
+        body: The beginning of a response that was not an event stream.
+        refused_call: The error by which the provider refused the model's call in the stream; else
+            None.
     """
 
     def __init__(self) -> None:
@@ -52,19 +57,26 @@ class DoneMarker:
 
     @property
     def is_no_reply(self) -> bool:
-        """Whether a server answered 200 with a page or an error in place of a stream, so that no model was asked."""
+        """Whether the server answered 200 with a page or an error instead of a stream.
+
+        No model was used in that case.
+        """
         text = self.body.strip()
-        if self.is_stream or text.startswith(EVENTS):  # some servers name their streams otherwise
+        # Some servers use another content type for streams.
+        if self.is_stream or text.startswith(EVENTS):
             return False
         return not text.startswith(b"{") or any(name in text for name in ERROR_NAMES)
 
     async def watch(self, response: httpx2.Response) -> None:
-        """Read along with the response's bytes; changes none of them."""
+        """Watch the response's bytes without changing them."""
         self.is_seen, self.body, self.refused_call = False, b"", None
-        self.is_stream = response.status_code >= 300 or any(kind in response.headers.get("content-type", "") for kind in STREAMS)
+        self.is_stream = response.status_code >= 300 or any(
+            kind in response.headers.get("content-type", "") for kind in STREAMS
+        )
         pieces = response.aiter_bytes
 
         async def watched(chunk_size: int | None = None) -> AsyncIterator[bytes]:
+            """Yield the chunks of the response, and look for its end in them."""
             last = b"\n"
             line = b""
             async for piece in pieces(chunk_size):
@@ -95,42 +107,61 @@ class DoneMarker:
 
 
 def refusal_in(response: ModelResponse) -> str:
-    """Return why a reply was refused or held back, in the words of the model or its provider; empty if it was not."""
+    """Return why a reply was refused or blocked, in the words of the model or its provider.
+
+    Returns:
+        An empty text if it was not.
+    """
     details = response.provider_details or {}
     raw = str(details.get("finish_reason") or "")
     if response.finish_reason != "content_filter" and raw not in REFUSED:
         return ""
-    words = details.get("refusal") or response.text or details.get("block_reason_message") or details.get("block_reason")
-    return str(words or f"its provider held the reply back ({raw or response.finish_reason})")
+    reason = (
+        details.get("refusal")
+        or response.text
+        or details.get("block_reason_message")
+        or details.get("block_reason")
+    )
+    return str(reason or f"its provider blocked the reply ({raw or response.finish_reason})")
 
 
 def fault_in(response: ModelResponse) -> str:
-    """Return what the provider says was wrong with what the model wrote, such as a call that it cannot read; else nothing."""
-    raw = str((response.provider_details or {}).get("finish_reason") or response.finish_reason or "")
+    """Return what the provider found wrong with the model's output.
+
+    An example is a call that it cannot read. The text is empty if there is no fault.
+    """
+    raw = str(
+        (response.provider_details or {}).get("finish_reason") or response.finish_reason or ""
+    )
     return raw if response.finish_reason == "error" else ""
 
 
 def lacks_reason_only(error: ModelAPIError) -> bool:
-    """Return whether the stream held everything but a reason for its end, as the library tells it."""
-    return type(error) is ModelAPIError and error.__cause__ is None and "finish_reason" in error.message
+    """Return whether the library's error says that only a finish_reason was missing."""
+    return (
+        type(error) is ModelAPIError
+        and error.__cause__ is None
+        and "finish_reason" in error.message
+    )
 
 
 def reason_of(response: ModelResponse, model: str, is_done: bool) -> str:
     """Return why a reply ended.
 
     Args:
-        is_done: the server has sent ``data: [DONE]``.
+        is_done: Whether the server has sent ``data: [DONE]``.
 
     Raises:
-        ModelFailed: the stream ended before the reply was over.
+        ModelFailed: The stream ended before the reply was complete.
     """
     if response.finish_reason is not None:
         return response.finish_reason
-    if raw := (response.provider_details or {}).get("finish_reason"):  # a reason that the library does not know is a reason
+    # The provider may give a reason that the library does not know.
+    if raw := (response.provider_details or {}).get("finish_reason"):
         return str(raw)
-    if response.state == "suspended":  # it goes on in another request
+    if response.state == "suspended":  # it continues in another request
         return "stop"
     if is_done:
         return "tool_call" if response.tool_calls else "stop"
-    told = f"model {model!r} gave no whole reply: its stream ended before the reply was over, without a finish_reason"
-    raise ModelFailed(RetryableError(told), billed=True)
+    message = f"model {model!r} gave an incomplete reply: its stream ended without a finish_reason"
+    raise ModelFailed(RetryableError(message), billed=True)

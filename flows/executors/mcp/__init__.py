@@ -1,8 +1,9 @@
-"""Commands that are tools of MCP servers: programs beside the worker (stdio), or services (streamable HTTP).
+"""Commands that are tools of MCP servers: programs beside the worker (stdio) or HTTP services.
 
-Nothing in here imports the client library (``mcp``, of the extra of that name) or starts a server before a round needs a tool.
+No module in this package imports the client library (``mcp``, from the extra ``mcp``) or starts a
+server before a round needs a tool.
 """
 
-from flows.executors.mcp.commands import mcp_commands
+from perdure.flows.executors.mcp.commands import mcp_commands
 
 __all__ = ["mcp_commands"]

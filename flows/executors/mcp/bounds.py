@@ -1,27 +1,38 @@
-"""Bounds of what MCP servers send: no message is read that would fill the worker's memory."""
+"""Validation of arguments against a server's JSON schema, with a limit of steps.
+
+The limit keeps a hostile schema from prolonging the validation.
+
+Size limits for messages from MCP servers, so that no message can fill the worker's memory.
+"""
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from itertools import count
 from typing import Any
 
 import httpx2
 
-#: Bytes of one message, far above the bound of a result. Images and the like are part of a message.
+#: Maximum bytes of one message, far above the limit of a result, because a message may contain
+#: images.
 MOST_BYTES = 8 * 1024 * 1024
-TOO_LARGE = f"it sent a message of more than {MOST_BYTES >> 20} MiB, which is not read"
-COMPRESSED = "it sent a compressed message, which was not asked for and is not read"
+TOO_LARGE = f"it sent a message of more than {MOST_BYTES >> 20} MiB, which exceeds the limit"
+COMPRESSED = "it sent a compressed message, although the request does not accept compression"
 
-#: The encoding of a program's messages: UTF-8 in lines of a bounded length.
+#: Name of a codec for a program's messages: UTF-8 in lines of limited length.
 ENCODING = "utf-8-in-bounded-lines"
-#: Ends the session whose program sends a longer line; called in the session's own task.
+#: Ends the session whose program sends a longer line. Called in the session's own task.
 too_long: ContextVar[Callable[[], None]] = ContextVar("too_long")
 
 
 class BoundedStream(httpx2.AsyncByteStream):
-    """The body of a response. Reading it raises StreamError behind ``most`` bytes, with the fault as its text."""
+    """The body of a response with a size limit.
+
+    Reading more than ``most`` bytes raises StreamError with ``fault`` as its text.
+    """
 
     def __init__(self, stream: httpx2.AsyncByteStream, most: int, fault: str) -> None:
         self._stream, self._most, self._fault = stream, most, fault
@@ -35,13 +46,16 @@ class BoundedStream(httpx2.AsyncByteStream):
             yield piece
 
     async def aclose(self) -> None:
+        """Close the underlying stream."""
         await self._stream.aclose()
 
 
 def bound(response: httpx2.Response) -> None:
-    """Bound a response's body. An event stream may go on: the client library bounds each of its events.
+    """Limit the size of a response's body.
 
-    Nothing of a compressed body is read: it was not asked for, and a few bytes of it could become any number.
+    An event stream as a whole has no limit, because the client library limits each event. A
+    compressed body is not read at all: the request did not accept it, and a few bytes could
+    decompress to any size.
     """
     assert isinstance(response.stream, httpx2.AsyncByteStream)
     if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
@@ -51,7 +65,7 @@ def bound(response: httpx2.Response) -> None:
 
 
 class _Decoder(codecs.BufferedIncrementalDecoder):
-    """UTF-8. A line of more than ``MOST_BYTES`` characters ends the session, and is forgotten."""
+    """UTF-8. A line of more than ``MOST_BYTES`` characters ends the session and is dropped."""
 
     def __init__(self, errors: str = "strict") -> None:
         super().__init__(errors)
@@ -61,13 +75,15 @@ class _Decoder(codecs.BufferedIncrementalDecoder):
         return codecs.utf_8_decode(data, errors, final)
 
     def decode(self, data: Any, final: bool = False) -> str:
+        """Decode ``data``, or end the session if the current line is too long."""
         text = super().decode(data, final)
         _, newline, last = text.rpartition("\n")
         self._length = len(last) if newline else self._length + len(text)
         if self._length <= MOST_BYTES:
             return text
         too_long.get()()
-        # The client library adds what comes to the line that it has. It gets no more until the program is ended.
+        # The client library appends this text to its current line. It gets none until the program
+        # ends.
         return ""
 
 
@@ -78,5 +94,79 @@ def _find(name: str) -> codecs.CodecInfo | None:
     return codecs.CodecInfo(utf_8.encode, utf_8.decode, incrementaldecoder=_Decoder, name=ENCODING)
 
 
-# The client library reads a line of any length. Its encoding is the one place where a bound can be set from outside.
+# The client library reads lines of any length. A codec is the only way to set a limit from outside.
 codecs.register(_find)
+
+
+#: Maximum number of keywords that one validation evaluates. A schema of a thousand properties takes
+#: a few thousand.
+STEPS = 100_000
+#: Keywords that only the server checks. A regular expression runs under the interpreter's lock and
+#: may backtrack for hours: heartbeats and signals would stop. The other keywords also match
+#: patterns, or compare each item with each other.
+UNCHECKED = ("pattern", "patternProperties", "unevaluatedProperties", "uniqueItems")
+
+_steps: ContextVar[Iterator[int]] = ContextVar("steps")
+
+
+class TooManySteps(Exception):
+    """A validation exceeded ``STEPS``.
+
+    References can nest a small schema into billions of checks.
+    """
+
+
+@contextmanager
+def counting() -> Iterator[None]:
+    """Count the steps of the validations inside."""
+    before = _steps.set(count())
+    try:
+        yield
+    finally:
+        _steps.reset(before)
+
+
+def bounded(kind: Any) -> Any:
+    """Return a copy of a jsonschema validator class whose checks are counted.
+
+    They raise TooManySteps inside ``counting``.
+    """
+    from jsonschema.validators import extend
+
+    checks = {
+        name: _counted(check) for name, check in kind.VALIDATORS.items() if name not in UNCHECKED
+    }
+    if "additionalProperties" in checks:
+        checks["additionalProperties"] = _counted(
+            _additional(kind.VALIDATORS["additionalProperties"])
+        )
+    return extend(kind, {**checks, **dict.fromkeys(UNCHECKED, _accept)})
+
+
+def _accept(validator: Any, value: Any, instance: Any, schema: Any) -> None:
+    """Accept every value."""
+
+
+def _additional(check: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a check of additional properties that is skipped if the schema has patterns.
+
+    Patterns would decide which properties are additional, and they are not evaluated here.
+    """
+
+    def checked(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        """Return the faults, or none if the schema has patterns."""
+        return () if "patternProperties" in schema else check(validator, value, instance, schema)
+
+    return checked
+
+
+def _counted(check: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the check, preceded by a count of its steps."""
+
+    def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
+        """Run the check, or raise TooManySteps."""
+        if next(_steps.get()) >= STEPS:
+            raise TooManySteps
+        return check(validator, value, instance, schema)
+
+    return counted

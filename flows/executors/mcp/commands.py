@@ -9,21 +9,24 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from flows.commands import CommandSpec
-from flows.context import RoundContext
-from flows.definition import is_name
-from flows.errors import FatalError, InvalidFlow
-from flows.executors.mcp.background import background
-from flows.executors.mcp.declaration import CALL_SECONDS, START_SECONDS, ServerConfig, ToolConfig
-from flows.executors.mcp.tool import Tool
+from perdure.flows.commands.command import CommandSpec
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import FatalError, InvalidFlow
+from perdure.flows.executors.mcp.config import CALL_SECONDS, START_SECONDS, ServerConfig, ToolConfig
+from perdure.flows.executors.mcp.event_loop import background
+from perdure.flows.executors.mcp.results import Tool
+from perdure.flows.names import is_name
 
-#: What is said where the client library is not there.
-MISSING = "it needs holdfast[mcp], which is not installed here (pip install 'holdfast[mcp]')"
+#: Explains that the client library is missing.
+MISSING = "it needs perdure[mcp], which is not installed here (pip install 'perdure[mcp]')"
 
 
 @dataclass(frozen=True)
 class RemoteTool:
-    """A tool of a server, which is started (or connected to) by the first who asks for anything here. It is what the command takes."""
+    """A tool of an MCP server, as the ``takes`` of a command.
+
+    The first method here that needs the server starts it or connects to it.
+    """
 
     name: str
     server_name: str
@@ -34,44 +37,58 @@ class RemoteTool:
 
     @property
     def missing(self) -> str | None:
-        """A sentence if this machine lacks what MCP servers are spoken to with, else None."""
+        """Why this machine cannot talk to MCP servers, in a sentence; None if it can."""
         return None if importlib.util.find_spec("mcp") else MISSING
 
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """The arguments as one, since they may have any names; raises BadReply as the server's schema has it."""
+        """Return the arguments as one argument named ``arguments``, since they may have any names.
+
+        Raises:
+            BadReply: The server's schema does not accept them.
+        """
         self.told().check(args, what)
         return {"arguments": dict(args)}
 
     def schema(self) -> dict[str, Any]:
-        """JSON schema of the arguments, as the server tells it."""
+        """Return the JSON schema of the arguments, as the server declares it."""
         return dict(self.told().schema)
 
     def told(self) -> Tool:
-        """What the server says of it; raises as ``Session.tool``."""
+        """Return the server's declaration of the tool; raises as ``Session.tool``."""
         if self.missing:
             raise FatalError(f"command {self.server_name}.{self.name}: {self.missing}")
-        return background.run(self._told())
+        return background.run(self._declaration())
 
     def __call__(self, arguments: Mapping[str, Any], context: RoundContext) -> Any:
-        """Call it; raises as ``Session.call``."""
-        return background.run(self._called(arguments), context.cancelled)
+        """Call the tool; raises as ``Session.call``."""
+        return background.run(self._call(arguments), context.cancelled)
 
-    async def _told(self) -> Tool:
+    async def _declaration(self) -> Tool:
         return await (await background.session(self.server_name, self.server)).tool(self.name)
 
-    async def _called(self, arguments: Mapping[str, Any]) -> Any:
-        return await (await background.session(self.server_name, self.server)).call(self.name, arguments, self.seconds)
+    async def _call(self, arguments: Mapping[str, Any]) -> Any:
+        return await (await background.session(self.server_name, self.server)).call(
+            self.name, arguments, self.seconds
+        )
 
 
 @dataclass(frozen=True)
 class McpCommand(CommandSpec):
-    """A command that is a tool of an MCP server; without a description of its own it has the server's."""
+    """A command that is a tool of an MCP server.
+
+    Its default description is the server's.
+    """
 
     def schema(self) -> dict[str, Any]:
-        """As ``CommandSpec.schema``."""
-        told = super().schema()
+        """Return the schema as ``CommandSpec.schema`` does.
+
+        The default description is the server's.
+        """
+        schema = super().schema()
         return (
-            told if self.description or not isinstance(self.takes, RemoteTool) else {**told, "description": self.takes.told().description}
+            schema
+            if self.description or not isinstance(self.takes, RemoteTool)
+            else {**schema, "description": self.takes.told().description}
         )
 
 
@@ -86,37 +103,64 @@ def mcp_commands(
     timeout_seconds: float = CALL_SECONDS,
     start_seconds: float = START_SECONDS,
 ) -> list[CommandSpec]:
-    """Tools of an MCP server as commands: ``NAME.TOOL`` each. Nothing is started before a round needs one.
+    """Return tools of an MCP server as commands, each named ``NAME.TOOL``.
+
+    The server is not started before a round needs a tool.
 
     Args:
-        name: of the server, within the flow.
-        command, env: the program that is started beside the worker, and its variables (``env:NAME`` refers to one of the worker's).
-        url, headers: or where the service is, and what is sent with each request (``env:NAME``, ``Bearer env:NAME``).
-        tools: those that become commands; as a mapping, with ``description``, ``idempotent``, ``timeout_seconds``, ``approval`` and
-            ``in_doubt`` of each.
-        timeout_seconds: of one call. start_seconds: until the server has told its tools.
+        name: The server's name within the flow.
+        command, env: The program to start beside the worker, and its environment variables.
+            ``env:NAME`` refers to a variable of the worker.
+        url, headers: Alternatively the service's URL, and the headers of each request (``env:NAME``
+            or ``Bearer env:NAME``).
+        tools: The tools that become commands. A mapping can set ``description``, ``idempotent``,
+            ``timeout_seconds``, ``approval`` and ``in_doubt`` for each.
+        timeout_seconds: Time limit of one call.
+        start_seconds: Time limit for starting the server and listing its tools.
 
     Raises:
-        InvalidFlow: the declaration contradicts itself.
+        InvalidFlow: The declaration is invalid or contradicts itself.
     """
-    given = {"command": None if command is None else list(command), "env": dict(env or {}), "url": url, "headers": dict(headers or {})}
+    connection = {
+        "command": None if command is None else list(command),
+        "env": dict(env or {}),
+        "url": url,
+        "headers": dict(headers or {}),
+    }
     chosen = dict(tools) if isinstance(tools, Mapping) else list(tools)
     try:
-        server = ServerConfig(**given, tools=chosen, timeout_seconds=timeout_seconds, start_seconds=start_seconds)  # type: ignore[arg-type]
+        server = ServerConfig(
+            **connection,  # type: ignore[arg-type]
+            tools=chosen,  # type: ignore[arg-type]
+            timeout_seconds=timeout_seconds,
+            start_seconds=start_seconds,
+        )
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_input=False))
+        faults = "; ".join(
+            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+            for fault in error.errors(include_input=False)
+        )
         raise InvalidFlow(f"MCP server {name!r}: {faults}") from None
     return commands_of_server(name, server)
 
 
 def commands_of_server(name: str, server: ServerConfig) -> list[CommandSpec]:
-    """The commands that a declared server gives; raises InvalidFlow for a name that cannot be a command's."""
+    """Return the commands of a declared server.
+
+    Raises:
+        InvalidFlow: A command's name would be invalid.
+    """
     return [_command(name, server, tool, config) for tool, config in server.offered.items()]
 
 
 def _command(name: str, server: ServerConfig, tool: str, config: ToolConfig) -> CommandSpec:
     full = f"{name}.{tool}"
     if not is_name(full):
-        raise InvalidFlow(f"{full!r} cannot name a command; expected letters, digits, '_', '.' or '-', at most 100")
+        raise InvalidFlow(
+            f"{full!r} cannot name a command; expected letters, digits, '_', '.' or '-', "
+            "at most 100"
+        )
     remote = RemoteTool(tool, name, server, config.timeout_seconds or server.timeout_seconds)
-    return McpCommand(full, remote, idempotent=config.idempotent, takes=remote).configured(config.said)
+    return McpCommand(full, remote, idempotent=config.idempotent, takes=remote).configured(
+        config.said
+    )

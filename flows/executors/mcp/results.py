@@ -1,42 +1,152 @@
-"""What a tool answered, as an observation."""
+"""Conversion of a tool's result into an observation.
+
+A tool as its server declares it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from flows.errors import HoldfastError, UnstorableValue
-from flows.summaries import safe_text
-from flows.values import storable
+from perdure.flows.errors import BadReply, FatalError, PerdureError, UnstorableValue
+from perdure.flows.json_values import storable
+from perdure.flows.summaries import safe_text
 
 if TYPE_CHECKING:
+    import mcp_types
     from mcp_types import CallToolResult
 
-#: Of a tool's own error, this much is told.
+#: Maximum characters of a tool's description for controllers, and of one fault in its arguments.
+DESCRIPTION, FAULT = 4000, 300
+#: Maximum number of faults in one error.
+FAULTS = 5
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A server's declaration of a tool.
+
+    Attributes:
+        schema: JSON schema of its arguments.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, declared: mcp_types.Tool) -> Tool:
+        """Return the tool of a server's declaration, with a bounded description."""
+        return cls(
+            declared.name, safe_text(declared.description or "", DESCRIPTION), declared.input_schema
+        )
+
+    def check(self, args: Mapping[str, Any], what: str) -> None:
+        """Validate the arguments.
+
+        Raises:
+            BadReply: The schema does not accept them. The message names each such argument.
+            FatalError: The schema is invalid or takes too many steps.
+        """
+        from referencing.exceptions import Unresolvable
+
+        from perdure.flows.executors.mcp.bounds import TooManySteps, counting
+
+        try:
+            with counting():
+                faults = [
+                    safe_text(_fault(error), FAULT)
+                    for error in self._validator.iter_errors(dict(args))
+                ]
+        except (TooManySteps, RecursionError) as error:
+            raise FatalError(
+                f"tool {self.name!r}: validation against its JSON schema takes too many "
+                "steps; simplify the schema"
+            ) from error
+        except Unresolvable as error:
+            raise FatalError(
+                f"tool {self.name!r}: its schema refers to {safe_text(str(error), FAULT)}, "
+                "which is not in it"
+            ) from error
+        if faults:
+            more = f"; and {len(faults) - FAULTS} more" if len(faults) > FAULTS else ""
+            raise BadReply(
+                f"{what} does not accept these arguments: "
+                f"{'; '.join(faults[:FAULTS])}{more}. It takes: {self._described()}"
+            )
+
+    @cached_property
+    def _validator(self) -> Any:
+        from jsonschema import SchemaError
+        from jsonschema.validators import Draft202012Validator, validator_for
+        from referencing import Registry
+
+        from perdure.flows.executors.mcp.bounds import bounded
+
+        kind = bounded(validator_for(self.schema, default=Draft202012Validator))
+        try:
+            kind.check_schema(self.schema)
+        except SchemaError as error:
+            raise FatalError(
+                f"tool {self.name!r}: its server declares an invalid JSON schema: "
+                f"{safe_text(error.message, FAULT)}"
+            ) from error
+        # The registry is empty, so that a "$ref" to another document is not downloaded.
+        return kind(self.schema, registry=Registry())
+
+    def _described(self) -> str:
+        required = self.schema.get("required", [])
+        named = [
+            name if name in required else f"{name} (optional)"
+            for name in self.schema.get("properties", {})
+        ]
+        return ", ".join(named) or "no arguments"
+
+
+def _fault(error: Any) -> str:
+    path = ".".join(str(step) for step in error.absolute_path)
+    return f"{path}: {error.message}" if path else str(error.message)
+
+
+#: Maximum characters shown of a tool's own error.
 TOLD_CHARACTERS = 2000
 
 
-class ToolFailed(HoldfastError):
-    """The tool, or its server, answered with an error: the controller is told, it may know better."""
+class ToolFailed(PerdureError):
+    """The tool or its server returned an error. The controller sees it and may correct the call."""
+
+    code = "tool-failed"
 
 
 def observation_of(result: CallToolResult, what: str) -> Any:
-    """The structured content, else the texts; what is neither is named under ``left_out``.
+    """Return a tool result's structured content, else its texts.
+
+    Content that is neither is named under ``left_out``.
 
     Raises:
-        ToolFailed: the tool says that it failed, or its result is nothing that could be kept.
+        ToolFailed: The tool reports an error, or its result cannot be stored.
     """
     texts, left_out = _parts(result.content)
     if result.is_error:
-        raise ToolFailed(safe_text("\n".join(texts) or f"{what} failed, and does not say why", TOLD_CHARACTERS))
-    found = "\n".join(texts) if result.structured_content is None else result.structured_content
+        raise ToolFailed(
+            safe_text(
+                "\n".join(texts) or f"{what} failed without an error message", TOLD_CHARACTERS
+            )
+        )
+    content = "\n".join(texts) if result.structured_content is None else result.structured_content
     try:
-        return storable({"result": found, "left_out": left_out} if left_out else found, f"the result of {what}")
-    except UnstorableValue as error:  # the server's doing: no reason to end the run
+        return storable(
+            {"result": content, "left_out": left_out} if left_out else content,
+            f"the result of {what}",
+        )
+    except UnstorableValue as error:  # caused by the server, so it must not end the run
         raise ToolFailed(str(error)) from error
 
 
 def _parts(content: Any) -> tuple[list[str], list[str]]:
-    """The texts, and the names of what is no text."""
+    """Return the texts, and the names of the parts that are not text."""
     texts, left_out = [], []
     for part in content:
         if part.type == "text":
@@ -46,7 +156,10 @@ def _parts(content: Any) -> tuple[list[str], list[str]]:
         elif part.type == "resource" and hasattr(part.resource, "text"):
             texts.append(f"{part.resource.uri}:\n{part.resource.text}")
         elif part.type == "resource":
-            left_out.append(f"{part.resource.uri} ({part.resource.mime_type or 'unknown type'}, {_size(part.resource.blob)})")
+            left_out.append(
+                f"{part.resource.uri} ({part.resource.mime_type or 'unknown type'}, "
+                f"{_size(part.resource.blob)})"
+            )
         else:
             left_out.append(f"{part.type} ({part.mime_type}, {_size(part.data)})")
     return texts, left_out

@@ -1,4 +1,4 @@
-"""How messages go to and fro: a program's stdin and stdout, or HTTP."""
+"""Transports of MCP messages: a program's stdin and stdout, or HTTP."""
 
 from __future__ import annotations
 
@@ -14,39 +14,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.executors.mcp.declaration import ServerConfig
-from flows.executors.mcp.references import Secrets
-from flows.executors.shell import PASSED_ON
-from flows.summaries import safe_text
+from perdure.flows.executors.mcp.config import Secrets, ServerConfig
+from perdure.flows.executors.shell import PASSED_ON
+from perdure.flows.summaries import safe_text
 
 if TYPE_CHECKING:
     import httpx2
 
-logger = logging.getLogger("holdfast.mcp")
+logger = logging.getLogger("perdure.mcp")
 
-#: Characters of a line of a server's stderr that go to the log, and of all its lines that an error tells.
+#: Maximum characters of a line of a server's stderr in the log, and of the end of stderr in an
+#: error.
 LINE, TAIL = 1000, 500
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """How an HTTP request was served: with this ``status``, or, where that is None, not at all, since nobody was there."""
+class McpTransport:
+    """The outcome of an HTTP request.
+
+    Attributes:
+        status: The HTTP status; None if no connection was made.
+        retry_after: Seconds from the response's Retry-After header; None without one.
+    """
 
     status: int | None
     retry_after: float | None = None
 
     @property
     def refused(self) -> bool:
-        """Whether nothing was done: what was asked for is not in doubt."""
+        """Whether the server did nothing, so that the request is not in doubt."""
         return self.status is None or 400 <= self.status < 500 or self.status == 503
 
 
-#: How the requests were served that belong to the call whose context this is.
-requests: ContextVar[list[Served]] = ContextVar("requests")
+#: The outcomes of the requests that belong to the current call.
+requests: ContextVar[list[McpTransport]] = ContextVar("requests")
 
 
-class Heard(asyncio.Protocol):
-    """What a program says on stderr: each line goes to the log, the end of it is kept."""
+class ProgramOutput(asyncio.Protocol):
+    """A program's stderr: logs each line, and keeps the last characters."""
 
     def __init__(self, name: str, secrets: Secrets) -> None:
         self._name, self._secrets = name, secrets
@@ -54,38 +59,41 @@ class Heard(asyncio.Protocol):
         self.tail = ""
 
     def data_received(self, data: bytes) -> None:
-        """More of it; a line without end is cut into pieces."""
+        """Take more output. A line that is too long is cut into pieces."""
         *lines, self._line = (self._line + data).split(b"\n")
         if len(self._line) > LINE:
             lines, self._line = [*lines, self._line], b""
         for line in lines:
-            self._tell(line)
+            self._log(line)
 
     def eof_received(self) -> None:
-        """The last of it."""
-        self._tell(self._line)
+        """Log the last line."""
+        self._log(self._line)
 
-    def _tell(self, line: bytes) -> None:
+    def _log(self, line: bytes) -> None:
         text = self._secrets.cleaned(line.decode("utf-8", "replace").strip())
         if text:
-            logger.info("MCP server %s says: %s", self._name, safe_text(text, LINE))
+            logger.info("stderr of MCP server %s: %s", self._name, safe_text(text, LINE))
             self.tail = f"{self.tail}\n{text}"[-TAIL:].strip()
 
 
 class _Watched:
-    """The stream of messages that come in, and a word when it has ended."""
+    """The stream of incoming messages. It sets ``ended`` when it ends."""
 
     def __init__(self, stream: Any, ended: asyncio.Event) -> None:
         self._stream, self._ended = stream, ended
 
     @property
     def last_context(self) -> Any:
+        """The sender's context of the last message."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
+        """Return the next message."""
         return await self._stream.receive()
 
     async def aclose(self) -> None:
+        """Close the stream."""
         await self._stream.aclose()
 
     def __aiter__(self) -> _Watched:
@@ -94,7 +102,7 @@ class _Watched:
     async def __anext__(self) -> Any:
         try:
             return await self._stream.__anext__()
-        except BaseException:  # its end, or whatever else: nothing will come any more
+        except BaseException:  # at its end, or after any error, no more messages come
             self._ended.set()
             raise
 
@@ -107,40 +115,57 @@ class _Watched:
 
 
 @asynccontextmanager
-async def connected(server: ServerConfig, secrets: Secrets, heard: Heard, ended: asyncio.Event) -> AsyncIterator[tuple[Any, Any]]:
-    """The streams of messages from and to a server; ``ended`` is set when nothing will come any more."""
-    async with _program(server, secrets, heard, ended) if server.command else _service(server, secrets) as (incoming, outgoing):
+async def connected(
+    server: ServerConfig, secrets: Secrets, output: ProgramOutput, ended: asyncio.Event
+) -> AsyncIterator[tuple[Any, Any]]:
+    """Connect to a server, and yield the streams of messages from and to it.
+
+    ``ended`` is set when no more messages can come.
+    """
+    async with (
+        _program(server, secrets, output, ended)
+        if server.command
+        else _service(server, secrets) as (incoming, outgoing)
+    ):
         yield _Watched(incoming, ended), outgoing
 
 
 @asynccontextmanager
-async def _program(server: ServerConfig, secrets: Secrets, heard: Heard, ended: asyncio.Event) -> AsyncIterator[tuple[Any, Any]]:
+async def _program(
+    server: ServerConfig, secrets: Secrets, output: ProgramOutput, ended: asyncio.Event
+) -> AsyncIterator[tuple[Any, Any]]:
     from mcp.client.stdio import StdioServerParameters, stdio_client
 
-    from flows.executors.mcp.bounds import ENCODING, TOO_LARGE, too_long
+    from perdure.flows.executors.mcp.bounds import ENCODING, TOO_LARGE, too_long
 
     program, *args = server.command or []
-    # A worker of a virtual environment that was not activated finds the programs installed beside it all the same.
+    # A worker in a virtual environment that is not activated still finds the programs installed
+    # there.
     beside = Path(sys.executable).parent / program
-    found = program if shutil.which(program) or not beside.is_file() else str(beside)
+    executable = program if shutil.which(program) or not beside.is_file() else str(beside)
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    given = secrets.resolved(server.env)
-    parameters = StdioServerParameters(command=found, args=args, env={**environment, **given}, encoding=ENCODING)
+    variables = secrets.resolved(server.env)
+    parameters = StdioServerParameters(
+        command=executable, args=args, env={**environment, **variables}, encoding=ENCODING
+    )
 
     def end() -> None:
-        heard.tail = TOO_LARGE
+        """End the session after a line that is too long."""
+        output.tail = TOO_LARGE
         ended.set()
 
     too_long.set(end)
     reading, writing = os.pipe()
-    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: heard, os.fdopen(reading, "rb"))
+    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: output, os.fdopen(reading, "rb")
+    )
     try:
-        # A file of ours: the worker's own sys.stderr may be Celery's, which no program can write to.
+        # A pipe of our own: the worker's sys.stderr may be Celery's, to which no program can write.
         with os.fdopen(writing, "w") as stderr:
             async with stdio_client(parameters, errlog=stderr) as streams:
                 yield streams
     finally:
-        heard.eof_received()
+        output.eof_received()
         pipe.close()
 
 
@@ -149,26 +174,35 @@ async def _service(server: ServerConfig, secrets: Secrets) -> AsyncIterator[tupl
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
-    from flows.executors.mcp.bounds import MOST_BYTES, bound
+    from perdure.flows.executors.mcp.bounds import MOST_BYTES, bound
 
     class Client(httpx2.AsyncClient):
-        """Notes what the client library keeps to itself: statuses, and requests that were never sent."""
+        """A client that records statuses and unsent requests, which the client library hides."""
 
         async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+            """Send the request, and record its outcome."""
             noted = requests.get([])
             try:
                 response = await super().send(request, **options)
             except (httpx2.ConnectError, httpx2.ConnectTimeout):
-                noted.append(Served(None))
+                noted.append(McpTransport(None))
                 raise
             wait = response.headers.get("retry-after", "")
-            noted.append(Served(response.status_code, float(wait) if wait.isdecimal() else None))
+            noted.append(
+                McpTransport(response.status_code, float(wait) if wait.isdecimal() else None)
+            )
             bound(response)
             return response
 
-    limits = httpx2.Timeout(server.start_seconds, read=None)  # how long an answer may take is the session's to say
+    # No read timeout: the session limits how long an answer may take.
+    limits = httpx2.Timeout(server.start_seconds, read=None)
     async with (
-        Client(headers={"Accept-Encoding": "identity", **secrets.resolved(server.headers)}, timeout=limits) as client,
-        streamable_http_client(str(server.url), http_client=client, max_sse_event_size=MOST_BYTES) as streams,
+        Client(
+            headers={"Accept-Encoding": "identity", **secrets.resolved(server.headers)},
+            timeout=limits,
+        ) as client,
+        streamable_http_client(
+            str(server.url), http_client=client, max_sse_event_size=MOST_BYTES
+        ) as streams,
     ):
         yield streams

@@ -1,1 +1,4 @@
-"""What the ``bisect`` flow knows of git, of worktrees and of shell commands; it knows nothing of runs and rounds."""
+"""The parts of the flow ``bisect`` that deal with git, worktrees and shell commands.
+
+They know nothing of runs and rounds.
+"""

@@ -1,4 +1,4 @@
-"""Between which commits to look."""
+"""The bounds of a bisection."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel
 
-from flows.errors import FatalError
-from flows.library.git.repository import Repository
+from perdure.flows.errors import FatalError
+from perdure.flows.library.git.repository import Repository
 
 
 class Bounds(BaseModel):
@@ -18,18 +18,26 @@ class Bounds(BaseModel):
 
     @classmethod
     def of(cls, repository: Repository, good: Sequence[str], bad: str) -> Bounds:
-        """The commits that these revisions name now.
+        """Return the commits that these revisions name now.
 
         Raises:
-            FatalError: a revision names no commit; a good one is the bad one, or not an ancestor of it.
+            FatalError: A revision names no commit, or a good one is the bad one or not an ancestor
+                of it.
         """
-        bounds = cls(good=list(dict.fromkeys(repository.resolve(revision) for revision in good)), bad=repository.resolve(bad))
+        bounds = cls(
+            good=list(dict.fromkeys(repository.resolve(revision) for revision in good)),
+            bad=repository.resolve(bad),
+        )
         for commit in bounds.good:
             if commit == bounds.bad:
-                raise FatalError(f"good and bad are the same commit {commit}; expected a good commit from before the fault")
+                raise FatalError(
+                    f"good and bad are the same commit {commit}; "
+                    "expected a good commit from before the fault"
+                )
             if not repository.is_ancestor(commit, bounds.bad):
                 raise FatalError(
-                    f"expected good {commit} to be an ancestor of bad {bounds.bad}, but {_instead(repository, commit, bounds.bad)}"
+                    f"expected good {commit} to be an ancestor of bad {bounds.bad}, "
+                    f"but {_instead(repository, commit, bounds.bad)}"
                 )
         return bounds
 
@@ -39,5 +47,5 @@ def _instead(repository: Repository, good: str, bad: str) -> str:
     if base is None:
         return "they share no history"
     if base == bad:
-        return "it is the other way round; are good and bad swapped?"
-    return f"their histories part at {base}; if that commit is good, give it as good"
+        return "the bad commit is an ancestor of the good one; are good and bad swapped?"
+    return f"their histories diverge at {base}; if that commit is good, pass it as good"

@@ -1,11 +1,14 @@
-"""A repository to try ``bisect`` on: a till whose total goes wrong in one commit, on a branch that is merged later."""
+"""A repository for trying out ``bisect``.
+
+It holds a till whose total becomes wrong in one commit, on a branch that is merged later.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.library.git.fast_import import NewRepository
+from perdure.flows.library.git.fast_import import NewRepository
 
 _TOTAL = """#!/bin/sh
 # Reads lines "name price count" and prints what they cost together.
@@ -22,23 +25,29 @@ total=$(printf 'tea 250 2\\nmilk 120 3\\n' | sh total.sh)
 echo "total: $total, expected: 860"
 test "$total" = 860
 """
-_AUTHORS = ("Ada Byron <ada@example.com>", "Grace Murray <grace@example.com>", "Alan Mathison <alan@example.com>")
+_AUTHORS = (
+    "Ada Byron <ada@example.com>",
+    "Grace Murray <grace@example.com>",
+    "Alan Mathison <alan@example.com>",
+)
 _GOODS = ("tea", "milk", "bread", "salt", "rice", "beans", "honey", "flour", "oats", "plums")
-#: Each branch starts at this commit of the main line, has so many commits, and is merged so many commits later.
+#: Each branch: the commit of the main line where it starts, its number of commits, and its merge.
+#: The merge happens after this many further commits of the main line.
 _BRANCHES = ((6, 5, 3), (15, 7, 4), (27, 8, 5), (38, 6, 3), (50, 4, 6))
 _MAIN_LINE = 60
-#: The fault: which commit of which branch.
+#: The fault: number of the branch, and of the commit within it.
 _FAULT = (2, 4)
 
 
 @dataclass(frozen=True, slots=True)
 class DemoRepository:
-    """What to submit to ``bisect``, and what it must answer.
+    """The inputs for ``bisect``, and the expected answer.
 
     Attributes:
-        good, bad: tag and branch; commits: how many there are.
-        test: a shell command that passes at good commits.
-        first_bad: the id of the commit that broke it.
+        good, bad: A tag and a branch.
+        commits: The number of commits.
+        test: A shell command that passes at good commits.
+        first_bad: The id of the commit that broke it.
     """
 
     path: Path
@@ -50,27 +59,40 @@ class DemoRepository:
 
 
 def make_demo_repository(path: Path) -> DemoRepository:
-    """Make the repository at ``path`` (a new or empty folder); the commits are the same every time."""
+    """Make the repository at ``path`` (a new or empty directory).
+
+    The commits are the same every time.
+    """
     new = NewRepository()
     story = _Story(new)
-    tip = new.commit([], {"total.sh": _TOTAL, "check.sh": _CHECK, "prices.txt": ""}, "A till that adds up", _AUTHORS[0])
+    tip = new.commit(
+        [],
+        {"total.sh": _TOTAL, "check.sh": _CHECK, "prices.txt": ""},
+        "A till that adds up",
+        _AUTHORS[0],
+    )
     merges: dict[int, list[tuple[int, bool]]] = {}
     for position in range(1, _MAIN_LINE + 1):
         tip = story.stock(tip, "shop")
         for branch, (start, length, later) in enumerate(_BRANCHES):
             if position == start:
-                merges.setdefault(start + later, []).append((story.branch(branch, tip, length), branch == _FAULT[0]))
+                merges.setdefault(start + later, []).append(
+                    (story.branch(branch, tip, length), branch == _FAULT[0])
+                )
         for side, broken in merges.pop(position, []):
-            # A merge starts from its first parent's files, so what the branch changed is named again.
+            # A merge starts with the files of its first parent, so the branch's changes are listed
+            # again.
             files = {**story.files.pop(side), **({"total.sh": _BROKEN} if broken else {})}
-            tip = new.commit([tip, side], files, f"Merge the work on {story.names[side]}", _AUTHORS[1])
+            tip = new.commit(
+                [tip, side], files, f"Merge the work on {story.names[side]}", _AUTHORS[1]
+            )
     new.tag("v1.0", 0)
     ids = new.write(path)
     return DemoRepository(path, "v1.0", "main", "sh check.sh", ids[story.fault], len(ids))
 
 
 class _Story:
-    """Harmless changes, and among them the fault."""
+    """Harmless commits, and among them the fault."""
 
     def __init__(self, new: NewRepository) -> None:
         self.new = new
@@ -80,16 +102,21 @@ class _Story:
         self._made = 0
 
     def stock(self, parent: int, place: str) -> int:
-        """One more price list, on top of ``parent``."""
+        """Add a price list in folder ``place``, and return the commit's mark (git fast-import)."""
         self._made += 1
         goods = _GOODS[self._made % len(_GOODS)]
         files = {f"{place}/{goods}-{self._made}.txt": f"{goods} {self._made * 7 % 300 + 20}\n"}
-        commit = self.new.commit([parent], files, f"Take up {goods}, lot {self._made}", _AUTHORS[self._made % len(_AUTHORS)])
+        commit = self.new.commit(
+            [parent],
+            files,
+            f"Take up {goods}, lot {self._made}",
+            _AUTHORS[self._made % len(_AUTHORS)],
+        )
         self.files[commit] = {**self.files.get(parent, {}), **files} if place != "shop" else {}
         return commit
 
     def branch(self, branch: int, start: int, length: int) -> int:
-        """A branch of ``length`` commits; returns its last."""
+        """Add a branch of ``length`` commits, and return its last commit's number."""
         tip, name = start, _GOODS[branch]
         for position in range(length):
             if (branch, position) == _FAULT:

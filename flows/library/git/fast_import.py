@@ -1,4 +1,4 @@
-"""Writing a whole repository at once: hundreds of commits in a moment, the same ids every time."""
+"""Creation of a whole repository at once: hundreds of commits in a moment, with stable ids."""
 
 from __future__ import annotations
 
@@ -7,27 +7,40 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flows.library.git.environment import clean_environment
+from perdure.flows.library.git.environment import clean_environment
 
-#: Commits are dated one hour apart from here on (seconds since 1970), so that their ids never change.
+#: The date of the first commit (seconds since 1970). Later ones follow hourly, so their ids never
+#: change.
 _FIRST_DATE = 1_700_000_000
 
 
 @dataclass
 class NewRepository:
-    """Commits to be written, in order; each names its parents by their numbers, from 0."""
+    """The commits to write, in order. A commit names its parents by their numbers, from 0."""
 
     _stream: list[bytes] = field(default_factory=list)
     _commits: int = 0
 
-    def commit(self, parents: Sequence[int], files: Mapping[str, str], subject: str, author: str = "Ada <ada@example.com>") -> int:
-        """Add a commit: the files of its first parent, and over them ``files``; returns its number."""
+    def commit(
+        self,
+        parents: Sequence[int],
+        files: Mapping[str, str],
+        subject: str,
+        author: str = "Ada <ada@example.com>",
+    ) -> int:
+        """Add a commit, and return its number.
+
+        Its files are those of its first parent, updated with ``files``.
+        """
         number = self._commits
         self._commits += 1
         who = f"{author} {_FIRST_DATE + 3600 * number} +0000"
         if not parents and number:
-            raise ValueError(f"commit {number} has no parent; expected that of the first commit only")
-        self._stream.append(f"commit refs/heads/main\nmark :{number + 1}\nauthor {who}\ncommitter {who}\n".encode() + _data(subject))
+            raise ValueError(f"commit {number} has no parent; only the first commit may have none")
+        self._stream.append(
+            f"commit refs/heads/main\nmark :{number + 1}\nauthor {who}\ncommitter {who}\n".encode()
+            + _data(subject)
+        )
         for word, parent in zip(["from", *["merge"] * len(parents)], parents, strict=False):
             self._stream.append(f"{word} :{parent + 1}\n".encode())
         for path, text in files.items():
@@ -35,15 +48,26 @@ class NewRepository:
         return number
 
     def tag(self, name: str, commit: int) -> None:
-        """Name a commit."""
+        """Tag a commit."""
         self._stream.append(f"reset refs/tags/{name}\nfrom :{commit + 1}\n".encode())
 
     def write(self, path: Path) -> list[str]:
-        """Make the repository at ``path``, the last commit checked out as branch ``main``; returns the commits' ids by number."""
+        """Write the repository to ``path``, with the last commit checked out as branch ``main``.
+
+        Returns:
+            The commits' ids by number.
+        """
         path.mkdir(parents=True, exist_ok=True)
         marks = path / ".git" / "marks"
         _git(path, "init", "--quiet", "--template=", "--initial-branch=main")
-        _git(path, "fast-import", "--quiet", "--done", f"--export-marks={marks}", stream=b"".join([*self._stream, b"done\n"]))
+        _git(
+            path,
+            "fast-import",
+            "--quiet",
+            "--done",
+            f"--export-marks={marks}",
+            stream=b"".join([*self._stream, b"done\n"]),
+        )
         ids = dict(line.split() for line in marks.read_text().splitlines())
         marks.unlink()
         _git(path, "reset", "--quiet", "--hard", "main")
@@ -57,4 +81,11 @@ def _data(text: str) -> bytes:
 
 def _git(directory: Path, *arguments: str, stream: bytes = b"") -> None:
     quiet = ["-c", "core.hooksPath=/dev/null"]
-    subprocess.run(["git", *quiet, *arguments], cwd=directory, env=clean_environment(), input=stream, capture_output=True, check=True)
+    subprocess.run(
+        ["git", *quiet, *arguments],
+        cwd=directory,
+        env=clean_environment(),
+        input=stream,
+        capture_output=True,
+        check=True,
+    )

@@ -1,7 +1,9 @@
-"""Which commit to test next: the one that halves what is left, or one away from the commits that cannot be tested.
+"""The choice of the next commit to test.
 
-git itself weighs the commits (``git rev-list --bisect-vars``), merges included, and the way around skipped commits
-is git's too. So the same outcomes lead to the same commits, and to the same answer, as ``git bisect run``.
+It is the commit that halves the remaining ones, or another one if that commit cannot be tested. git
+itself weighs the commits (``git rev-list --bisect-vars``), merges included. The way around skipped
+commits is git's too. The same outcomes therefore lead to the same commits and the same answer as
+with ``git bisect run``.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Halving:
+class BisectRange:
     """One step of a bisection.
 
     Attributes:
-        commit: to be tested next; None when no test can tell more.
-        left: number of commits that may be the first bad one, the known bad one among them.
-        steps: about how many tests are to go, the next one included.
+        commit: The commit to test next; None if no test can tell more.
+        left: Number of commits that may be the first bad one, including the known bad one.
+        steps: Approximate number of remaining tests, including the next one.
     """
 
     commit: str | None
@@ -26,8 +28,11 @@ class Halving:
     steps: int
 
 
-def read_halving(text: str, bad: str, skipped: Collection[str]) -> Halving:
-    """Read what ``git rev-list [--bisect-all] --bisect-vars`` printed for the commits between good and ``bad``."""
+def read_halving(text: str, bad: str, skipped: Collection[str]) -> BisectRange:
+    """Read the output of ``git rev-list [--bisect-all] --bisect-vars``.
+
+    The output is about the commits between good and ``bad``.
+    """
     listed, variables = [], {}
     for line in text.splitlines():
         name, equals, value = line.partition("=")
@@ -38,18 +43,19 @@ def read_halving(text: str, bad: str, skipped: Collection[str]) -> Halving:
     best = away_from(skipped, listed, bad) if listed else variables["bisect_rev"]
     left = int(variables["bisect_all"])
     if best == bad:
-        return Halving(None, left, 0)
-    return Halving(best, left, int(variables["bisect_steps"]) + 1)
+        return BisectRange(None, left, 0)
+    return BisectRange(best, left, int(variables["bisect_steps"]) + 1)
 
 
 def away_from(skipped: Collection[str], by_halving: Sequence[str], bad: str) -> str:
-    """The commit to test where some cannot be tested; ``bad`` itself when none is left.
+    """Return the commit to test if some cannot be tested; ``bad`` itself if none is left.
 
-    The best one is taken if it can be tested. If not, its neighbours are likely to fail in the same way, so a
-    fixed number derived from how many are left (the same as git's) leads away from it, more often near than far.
+    The best commit is taken if it can be tested. If not, its neighbours are likely to fail in the
+    same way. A fixed number, derived from how many are left as in git, then leads away from it,
+    more often near than far.
 
     Args:
-        by_halving: all candidates, ``bad`` among them, best first.
+        by_halving: All candidates including ``bad``, best first.
     """
     if by_halving[0] not in skipped:
         return by_halving[0]

@@ -1,4 +1,8 @@
-"""The test of one commit: check it out in a worktree of its own, run the shell command there, judge its exit code."""
+"""The test of one commit.
+
+It checks the commit out in its own worktree, runs the shell command there and interprets the exit
+code.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,23 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from flows.errors import FatalError, RetryableError
-from flows.executors.watched_process import Ending, run_watched
-from flows.library.git.environment import clean_environment
-from flows.library.git.repository import Repository
-from flows.library.git.worktree import Worktree, own_worktree
+from perdure.flows.errors import FatalError, RetryableError
+from perdure.flows.executors.subprocesses import ProcessEnding, run_watched
+from perdure.flows.library.git.environment import clean_environment
+from perdure.flows.library.git.repository import Repository
+from perdure.flows.library.git.worktree import Worktree, own_worktree
 
-#: The exit code by which a test says that this commit cannot be tested, as for ``git bisect run``.
+#: The exit code of a test for "this commit cannot be tested", as for ``git bisect run``.
 SKIP = 125
 
 
-class Verdict(BaseModel):
-    """What the test of one commit showed.
+class CommitTest(BaseModel):
+    """The result of one commit's test.
 
     Attributes:
-        exit: the test's exit code; None when its time was over.
-        seconds: how long the test ran.
-        tail: the end of its output.
+        exit: The test's exit code; None if it was killed at its time limit.
+        seconds: How long the test ran.
+        tail: The end of its output.
     """
 
     commit: str
@@ -34,41 +38,81 @@ class Verdict(BaseModel):
     tail: str
 
 
-def judge(repository: Repository, commit: str, test: str, *, root: Path, timeout: float, cancelled: threading.Event) -> Verdict:
-    """Test ``commit`` in a worktree under ``root``; the repository is not touched, and nothing is left behind.
+def judge(
+    repository: Repository,
+    commit: str,
+    test: str,
+    *,
+    root: Path,
+    timeout: float,
+    cancelled: threading.Event,
+) -> CommitTest:
+    """Test ``commit`` in a worktree under ``root``.
 
-    Exit code 0 is good, 125 skips, others up to 127 are bad, as for ``git bisect run``. A test that is still
-    running after ``timeout`` seconds says nothing about the commit: it is killed and the commit skipped.
+    The repository does not change, and no files remain. Exit code 0 is good, 125 skips, others up
+    to 127 are bad, as for ``git bisect run``. A test that still runs after ``timeout`` seconds is
+    killed, and its commit is skipped, since this says nothing about the commit.
 
     Raises:
-        FatalError: exit code 128 or more, or a signal: the test itself is broken, where git stops too.
-        RetryableError: the commit could not be checked out.
+        FatalError: The test ended with exit code 128 or more, or by a signal. The test itself is
+            broken; git stops too.
+        RetryableError: The commit could not be checked out.
         RoundStopped: ``cancelled`` was set.
     """
     with own_worktree(root) as worktree:
         _check_out(repository, commit, worktree, cancelled)
         ending = run_watched(
-            ["sh", "-c", test], worktree.path, clean_environment(), mark=worktree.mark, timeout=timeout, cancelled=cancelled
+            ["sh", "-c", test],
+            worktree.path,
+            clean_environment(),
+            mark=worktree.mark,
+            timeout=timeout,
+            cancelled=cancelled,
         )
-    return Verdict(commit=commit, outcome=_outcome(commit, ending), exit=ending.exit, seconds=ending.seconds, tail=ending.tail)
+    return CommitTest(
+        commit=commit,
+        outcome=_outcome(commit, ending),
+        exit=ending.exit,
+        seconds=ending.seconds,
+        tail=ending.tail,
+    )
 
 
-def _outcome(commit: str, ending: Ending) -> Literal["good", "bad", "skip"]:
+def _outcome(commit: str, ending: ProcessEnding) -> Literal["good", "bad", "skip"]:
     if ending.exit is None or ending.exit == SKIP:
         return "skip"
     if ending.exit < 0 or ending.exit >= 128:
-        how = f"was killed by signal {-ending.exit}" if ending.exit < 0 else f"ended with exit code {ending.exit}"
+        how = (
+            f"was killed by signal {-ending.exit}"
+            if ending.exit < 0
+            else f"ended with exit code {ending.exit}"
+        )
         raise FatalError(
-            f"expected the test to end with an exit code below 128, but at commit {commit} it {how}; "
-            f"if that is the fault you look for, let the test say so: (COMMAND) || exit 1. Its last words: {ending.tail.strip()[-300:]}"
+            "expected the test to end with an exit code below 128, "
+            f"but at commit {commit} it {how}; "
+            "if that is the fault you look for, test with (COMMAND) || exit 1. "
+            f"Its last output: {ending.tail.strip()[-300:]}"
         )
     return "bad" if ending.exit else "good"
 
 
-def _check_out(repository: Repository, commit: str, worktree: Worktree, cancelled: threading.Event) -> None:
-    # No templates and no hooks: a commit is looked at, nothing of the user's own set-up shall run because of it.
+def _check_out(
+    repository: Repository, commit: str, worktree: Worktree, cancelled: threading.Event
+) -> None:
+    # No templates and no hooks: checking out a commit must not run anything of the user's git
+    # setup.
+    """Check the commit out in the worktree, which is a new clone."""
     quiet = ["git", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false"]
-    clone = [*quiet, "clone", "--quiet", "--shared", "--no-checkout", "--template=", str(repository.directory), "."]
+    clone = [
+        *quiet,
+        "clone",
+        "--quiet",
+        "--shared",
+        "--no-checkout",
+        "--template=",
+        str(repository.directory),
+        ".",
+    ]
     for command in (clone, [*quiet, "checkout", "--quiet", "--force", "--detach", commit]):
         ending = run_watched(
             command,
@@ -79,4 +123,7 @@ def _check_out(repository: Repository, commit: str, worktree: Worktree, cancelle
             cancelled=cancelled,
         )
         if ending.exit:
-            raise RetryableError(f"commit {commit} of {repository.directory} could not be checked out: {' '.join(ending.tail.split())}")
+            raise RetryableError(
+                f"commit {commit} of {repository.directory} could not be checked out: "
+                f"{' '.join(ending.tail.split())}"
+            )

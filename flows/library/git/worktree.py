@@ -1,8 +1,10 @@
-"""Worktrees that belong to one test each, and are removed also after a crash.
+"""Worktrees that belong to one test each and are removed even after a crash.
 
-A worktree is a clone that borrows the repository's objects and has its own everything else: ``git worktree add``
-would write into the repository, and a crash would leave that there. All worktrees of a user stand under one folder;
-beside each lies a file that its owner keeps locked, so a worktree whose file can be locked has lost its owner.
+A worktree is a clone that borrows the repository's objects and has its own copy of everything else.
+``git worktree add`` would write into the repository, and a crash would leave that behind.
+
+All worktrees of a user are in one directory. Beside each is a file that its owner keeps locked. If
+another process can lock the file, the owner is gone.
 """
 
 from __future__ import annotations
@@ -18,36 +20,42 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.errors import FatalError
-from flows.executors.processes import kill_marked
+from perdure.flows.errors import FatalError
+from perdure.flows.executors.subprocesses import kill_marked
 
 
 @dataclass(frozen=True, slots=True)
 class Worktree:
-    """An empty folder for one test, and the mark of the processes that work in it."""
+    """An empty directory for one test, and the mark of the processes that work in it."""
 
     path: Path
     mark: str
 
 
 def worktrees_root() -> Path:
-    """The folder of all worktrees of this user on this machine; made if need be.
+    """Return the directory of this user's worktrees on this machine; creates it if necessary.
 
     Raises:
-        FatalError: somebody else owns it, or may write there.
+        FatalError: Another user owns it or may write to it.
     """
-    root = Path(tempfile.gettempdir()) / f"holdfast-bisect-{os.getuid()}"
+    root = Path(tempfile.gettempdir()) / f"perdure-bisect-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
         root.mkdir(mode=0o700)
-    found = root.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
-        raise FatalError(f"expected {root} to be a folder that only this user may write to; remove it, or set TMPDIR")
+    status = root.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise FatalError(
+            f"expected {root} to be a directory that only this user may write to; remove it, "
+            "or set TMPDIR"
+        )
     return root
 
 
 @contextlib.contextmanager
 def own_worktree(root: Path) -> Iterator[Worktree]:
-    """A folder of one's own under ``root``, removed at the end with all that still works in it."""
+    """Create a directory under ``root`` and yield it.
+
+    At the end it is removed, together with all processes that still work in it.
+    """
     name, lock = _locked_name(root)
     worktree = Worktree(root / name, _mark(name))
     try:
@@ -59,14 +67,18 @@ def own_worktree(root: Path) -> Iterator[Worktree]:
 
 
 def remove_abandoned(root: Path) -> list[str]:
-    """Remove the worktrees whose owners are dead, and kill what these left running; returns their names."""
+    """Remove the worktrees whose owners have ended, and kill the processes that they left.
+
+    Returns:
+        The names of the removed worktrees.
+    """
     removed = []
     for file in sorted(root.glob("*.lock")):
         with contextlib.suppress(FileNotFoundError, BlockingIOError):
             lock = os.open(file, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(lock).st_nlink:  # else its owner removed it just now
+                if os.fstat(lock).st_nlink:  # 0 links: its owner has just removed it
                     _remove(root, file.stem)
                     removed.append(file.stem)
             finally:
@@ -75,11 +87,13 @@ def remove_abandoned(root: Path) -> list[str]:
 
 
 def _locked_name(root: Path) -> tuple[str, int]:
+    """Return a new name, and the descriptor of its locked file."""
     while True:
         name = uuid.uuid4().hex
         file = root / f"{name}.lock"
         lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        # Between making and locking it, somebody may have taken the file for abandoned; then try another name.
+        # Before the lock, another process may have taken the file for abandoned. Then try another
+        # name.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.fstat(lock).st_nlink:
@@ -90,7 +104,8 @@ def _locked_name(root: Path) -> tuple[str, int]:
 
 
 def _mark(name: str) -> str:
-    # A name for each: a bisection inside a test of a bisection keeps the outer mark too, and both find their own.
+    # Each worktree has its own mark. A bisection inside a test of a bisection also inherits the
+    # outer mark, and each finds its own processes.
     return f"BISECT_WORKTREE_{name}"
 
 
@@ -98,10 +113,11 @@ def _remove(root: Path, name: str) -> None:
     kill_marked(_mark(name))
     path = root / name
     shutil.rmtree(path, ignore_errors=True)
-    if path.exists():  # a test may take the right to write from its own folders; the owner can take it back
+    if path.exists():
+        # A test may have removed write permissions from its own directories. Restore them.
         for folder, _, _ in os.walk(path):
             with contextlib.suppress(OSError):
                 os.chmod(folder, 0o700)
         shutil.rmtree(path, ignore_errors=True)
-    if not path.exists():  # else the file stays, and the next test tries again
+    if not path.exists():  # otherwise the file remains, and the next test tries again
         (root / f"{name}.lock").unlink(missing_ok=True)

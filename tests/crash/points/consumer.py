@@ -7,31 +7,37 @@ from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any
 
-from worker.fetching import Delivery, Fetching
+from perdure.worker.engine.fast.handoff import FastRounds, Handoff
+from perdure.worker.runtime.fast.delivery import Delivery
 
 
 class Consumer:
-    """Channel and transport in one, as far as ``Fetching.hand_on`` speaks to them."""
+    """Channel and transport in one, as far as ``Delivery`` speaks to them."""
 
-    def __init__(self, fetching: Fetching, lists: Iterable[str]) -> None:
-        self._fetching = fetching
+    def __init__(self, rounds: FastRounds, delivery: Delivery, lists: Iterable[str]) -> None:
+        self._rounds = rounds
+        self._delivery = delivery
         self._callbacks = set(lists)
-        self._handed: tuple[dict[str, Any], str, Delivery] | None = None
+        self._handed: tuple[dict[str, Any], str, Handoff] | None = None
 
     @property
     def connection(self) -> Consumer:
         return self
 
     def _deliver(self, message: dict[str, Any], queue: str) -> None:
-        claimed = self._fetching._claimed.get(message["properties"]["delivery_tag"])
-        self._handed = message, queue, claimed or Delivery()
+        claimed = self._delivery._claimed.get(message["properties"]["delivery_tag"])
+        self._handed = message, queue, claimed or self._rounds.handoff()
 
-    def after(self, delivery: Delivery) -> tuple[str, str, Delivery] | None:
-        """The message that the round of ``delivery`` brought, its list, and what is known of it; None where it brought none."""
+    def after(self, handoff: Handoff) -> tuple[str, str, Handoff] | None:
+        """The message that the round of ``handoff`` brought, its list, and what is known of it; None where it brought none."""
         self._handed = None
-        self._fetching.hand_on(delivery, self)
+        self._delivery.deliver_next(handoff, self)
         if self._handed is None:
             return None
         message, queue, following = self._handed
         body = message["body"]  # decoded where this process made the message
-        return json.dumps({"body": b64encode(body).decode() if isinstance(body, bytes) else body}), queue, following
+        return (
+            json.dumps({"body": b64encode(body).decode() if isinstance(body, bytes) else body}),
+            queue,
+            following,
+        )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from perdure.worker.messaging.publisher import Publisher
+from perdure.worker.store import Store
+from perdure.worker.store.scripts import Transition, source
 from tests.crash.points.faults import transitions
-from worker.dispatch import Dispatcher
-from worker.store import Store
-from worker.store.scripts import Transition, source
 
 TOKEN = "if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.step or run.epoch ~= arg.epoch then return { 'fenced' } end"
 CLAIM = "if arg.claim and run.claim_id ~= arg.claim then return { 'fenced' } end"
@@ -38,7 +38,9 @@ def without(text: str, *names: str, instead: str = "") -> Callable[[Store], None
     def change(store: Store) -> None:
         for name in names:
             whole = source(name)
-            assert whole.count(text) == 1, f"{name}.lua has {text!r} {whole.count(text)} times; the control takes nothing away"
+            assert whole.count(text) == 1, (
+                f"{name}.lua has {text!r} {whole.count(text)} times; the control takes nothing away"
+            )
             changed = Transition(whole.replace(text, instead))
             transitions()[changed.sha] = name
             store._scripts[name] = changed
@@ -46,7 +48,7 @@ def without(text: str, *names: str, instead: str = "") -> Callable[[Store], None
     return change
 
 
-class Split(Dispatcher):
+class Split(Publisher):
     """No outbox: what a script handed over is pushed by a request of its own, and no due time stands in for it."""
 
     name = "split"
@@ -56,7 +58,7 @@ class Split(Dispatcher):
         super().__init__(process.engine.app, process.story.inspector.keys)
         self._process = process
 
-    def hand_over(self, messages: Iterable[tuple[str, str]]) -> None:
+    def publish(self, messages: Iterable[tuple[str, str]]) -> None:
         for queue, text in messages:
             self._process.engine.store.redis.lpush(queue, text)
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import redis
 
-from flows.process_end import ProcessEnd
-from worker.store import scripts
+from perdure.flows.errors import ProcessEnd
+from perdure.worker.store import scripts
 
 #: What a process does at a point: it dies there, or stands still until others have gone on without it; before the request is
 #: sent, or once the server has carried it out and before the answer is seen.
@@ -79,7 +79,10 @@ class Wire:
     """
 
     def __init__(
-        self, faults: Iterable[Fault] = (), pause: Callable[[], None] = lambda: None, cut: Callable[[str], None] = lambda name: None
+        self,
+        faults: Iterable[Fault] = (),
+        pause: Callable[[], None] = lambda: None,
+        cut: Callable[[str], None] = lambda name: None,
     ) -> None:
         self.trace: list[Point] = []
         self.faults = {fault.at: fault for fault in faults}
@@ -157,7 +160,9 @@ class WiredConnection(redis.UnixDomainSocketConnection):
         if self._instead is None:
             return super().read_response(*args, **options)
         error = self._instead()  # one an answer: redis-py writes into the errors of a pipeline
-        if isinstance(error, redis.ConnectionError | redis.TimeoutError):  # as redis-py does with these
+        if isinstance(
+            error, redis.ConnectionError | redis.TimeoutError
+        ):  # as redis-py does with these
             self.disconnect()
         raise error
 

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flows.outcomes import Command, Turn
+from perdure.flows.outcomes import Command, Turn
+from perdure.worker.domain.record import Record, unpack_turns
+from perdure.worker.errors import DamagedRun
+from perdure.worker.store.keys import INDEXES
 from tests.crash.points.faults import DIES_AFTER, DIES_BEFORE, PAUSES_AFTER, PAUSES_BEFORE
 from tests.support.runs import assert_lawful
-from worker.errors import DamagedRun
-from worker.record import Record, unpack_turns
-from worker.store.keys import INDEXES
 
 if TYPE_CHECKING:
     from tests.crash.points.story import Story
@@ -23,7 +23,16 @@ GONE = (DIES_BEFORE, DIES_AFTER, PAUSES_BEFORE, PAUSES_AFTER)
 #: When a run is looked at again whose message is to be made (sweep_due.lua), in ms.
 UNMADE = 1_000
 #: What a round may come to, and why a claim may be refused, where only the faults of these stories happen.
-WORDS = {"continued", "completed", "interrupted", "stopped", "errored", "waiting", "queued", "given up"}
+WORDS = {
+    "continued",
+    "completed",
+    "interrupted",
+    "stopped",
+    "errored",
+    "waiting",
+    "queued",
+    "given up",
+}
 WORDS |= {"fenced", "stale", "finished", "early", "leased"}
 
 
@@ -49,12 +58,18 @@ def at_a_death(story: Story) -> Iterator[Violation]:
             lease_until, asked = int(fields.get("lease_until", 0)), not fields["message"]
             soon = due is not None and lease_until <= story.now and due <= story.now + UNMADE
             if fields["phase"] == "leased" and due != lease_until and not (asked and soon):
-                yield Violation("at a death", f"leased until {fields['lease_until']}, and due at {due}")
+                yield Violation(
+                    "at a death", f"leased until {fields['lease_until']}, and due at {due}"
+                )
 
 
 def violations(story: Story) -> list[Violation]:
     """All laws that do not hold of a story, by its end or without one."""
-    laws = _without_end(story) if any(violation.law == "V1" for violation in story.found) else _all(story)
+    laws = (
+        _without_end(story)
+        if any(violation.law == "V1" for violation in story.found)
+        else _all(story)
+    )
     return [*story.found, *(Violation(law, what) for law, what in laws)]
 
 
@@ -69,7 +84,10 @@ def _all(story: Story) -> Iterator[tuple[str, str]]:
     store, plot, run_id = story.inspector, story.plot, story.person.run_id
     listed = {name: store.redis.zrange(store.keys.index(name), 0, -1) for name in INDEXES}
     if run_id is None or listed != {**{name: [] for name in INDEXES}, "completed": [run_id]}:
-        yield "I11", f"one submission is one run, which is not lost; acknowledged was {run_id}, listed are {listed}"
+        yield (
+            "I11",
+            f"one submission is one run, which is not lost; acknowledged was {run_id}, listed are {listed}",
+        )
         return
     fields = store.fields(run_id) or {}
     events = [entry for _, entry in store.events(run_id)]
@@ -83,10 +101,15 @@ def _all(story: Story) -> Iterator[tuple[str, str]]:
         yield "I13", f"an operation was done twice: {operations}"
     claims = sum(plot.attempts.values())
     if int(fields["token"]) > claims + _fired(story):
-        yield "I16", f"{fields['token']} claims, where the plot takes {claims} and {_fired(story)} faults happened"
+        yield (
+            "I16",
+            f"{fields['token']} claims, where the plot takes {claims} and {_fired(story)} faults happened",
+        )
 
 
-def _log(story: Story, fields: dict[str, str], events: list[dict[str, str]]) -> Iterator[tuple[str, str]]:
+def _log(
+    story: Story, fields: dict[str, str], events: list[dict[str, str]]
+) -> Iterator[tuple[str, str]]:
     plot, kinds = story.plot, [event["type"] for event in events]
     yield from _commits(fields, events)
     committed = [event for event in events if event["type"] == "committed"]
@@ -97,17 +120,31 @@ def _log(story: Story, fields: dict[str, str], events: list[dict[str, str]]) -> 
     if kinds.count("completed") != 1 or kinds[-1] != "completed":
         yield "I7", f"one end, and nothing after it; it happened: {kinds}"
     asked, broke, stopped = plot.asks is not None, plot.breaks is not None, plot.stops is not None
-    expected = {"submitted": 1, "interrupted": asked, "resumed": asked + stopped, "stopped": stopped, "errored": broke, "retried": broke}
+    expected = {
+        "submitted": 1,
+        "interrupted": asked,
+        "resumed": asked + stopped,
+        "stopped": stopped,
+        "errored": broke,
+        "retried": broke,
+    }
     found = {kind: kinds.count(kind) for kind in expected}
     if found != {kind: int(times) for kind, times in expected.items()}:
         yield "I13", f"each operation is done once: expected {expected}, found {found}"
-    answers = [event["answer"] for event in events if event["type"] == "resumed" and event["answer"] != "null"]
+    answers = [
+        event["answer"]
+        for event in events
+        if event["type"] == "resumed" and event["answer"] != "null"
+    ]
     if len(answers) != asked:
         yield "I10", f"an answer is used once; given were {answers}"
     for event in committed:
         taken, expects = int(event["attempt"]), plot.attempts.get(int(event["step"]), 0)
         if not 1 <= taken <= expects + _fired(story):
-            yield "I16", f"step {event['step']} took {taken} attempts, where the plot takes {expects} and {_fired(story)} faults happened"
+            yield (
+                "I16",
+                f"step {event['step']} took {taken} attempts, where the plot takes {expects} and {_fired(story)} faults happened",
+            )
     waiting = False  # whether the run stood still by request
     for event in events:
         waiting = event["type"] == "stopped" or (waiting and event["type"] != "resumed")
@@ -116,12 +153,22 @@ def _log(story: Story, fields: dict[str, str], events: list[dict[str, str]]) -> 
     resent, lost = kinds.count("resent"), kinds.count("lost")
     struck = [story.wire.trace[fault.at].name for fault in story.faults if fault.fired]
     if not story.outbox and resent > sum(name in TAKEN for name in struck):
-        yield "I6", f"{resent} messages were not where the commit had put them; the faults struck at {struck}"
-    gone = sum(fault.kind in GONE and story.wire.trace[fault.at].actor.startswith("worker") for fault in story.faults if fault.fired)
+        yield (
+            "I6",
+            f"{resent} messages were not where the commit had put them; the faults struck at {struck}",
+        )
+    gone = sum(
+        fault.kind in GONE and story.wire.trace[fault.at].actor.startswith("worker")
+        for fault in story.faults
+        if fault.fired
+    )
     if lost > gone:
         yield "V5", f"{lost} rounds were given to others, where {gone} workers died or stood still"
     if resent + lost > _fired(story):
-        yield "V4", f"{resent} messages sent again and {lost} rounds given to others, for {_fired(story)} faults"
+        yield (
+            "V4",
+            f"{resent} messages sent again and {lost} rounds given to others, for {_fired(story)} faults",
+        )
 
 
 def _commits(fields: dict[str, str], events: list[dict[str, str]]) -> Iterator[tuple[str, str]]:
@@ -140,7 +187,9 @@ def _content(story: Story, run_id: str, fields: dict[str, str]) -> Iterator[tupl
     except DamagedRun as error:
         yield "I14", str(error)
         return
-    if turns != [Turn(Command("effect", {"number": n}), observed) for n, observed in enumerate(plot.answer)] or record.turns != len(turns):
+    if turns != [
+        Turn(Command("effect", {"number": n}), observed) for n, observed in enumerate(plot.answer)
+    ] or record.turns != len(turns):
         yield "I14", f"the history reads back as {turns}"
     assert story.person.end is not None
     if story.person.end.answer != plot.answer:
@@ -149,17 +198,30 @@ def _content(story: Story, run_id: str, fields: dict[str, str]) -> Iterator[tupl
 
 def _effects(story: Story, run_id: str) -> Iterator[tuple[str, str]]:
     plot, receiver = story.plot, story.receiver
-    by_step = {int(key.removeprefix(f"{run_id}:").split(":")[0]): effect for key, effect in receiver.applied.items()}
-    if by_step != {2 * n + 1: n for n in range(plot.effects)} or len(receiver.applied) != plot.effects:
+    by_step = {
+        int(key.removeprefix(f"{run_id}:").split(":")[0]): effect
+        for key, effect in receiver.applied.items()
+    }
+    if (
+        by_step != {2 * n + 1: n for n in range(plot.effects)}
+        or len(receiver.applied) != plot.effects
+    ):
         yield "I12", f"each effect once, for each committed step; applied were {receiver.applied}"
     tries = Counter(receiver.tried)
-    if any(count > plot.attempts.get(int(key.split(":")[1]), 0) + _fired(story) for key, count in tries.items()):
+    if any(
+        count > plot.attempts.get(int(key.split(":")[1]), 0) + _fired(story)
+        for key, count in tries.items()
+    ):
         yield "I16", f"an effect was tried too often: {tries}"
 
 
 def _told(story: Story) -> Iterator[tuple[str, str]]:
     """What the processes heard of their claims, commits and stops, in order; what was heard late says nothing of the order."""
-    tokens = [details["token"] for what, details in story.told if what == "granted" and not details["late"]]
+    tokens = [
+        details["token"]
+        for what, details in story.told
+        if what == "granted" and not details["late"]
+    ]
     if tokens != sorted(set(tokens)):
         yield "I3", f"tokens only grow; granted were {tokens}"
     stopping, left = False, 0
@@ -198,7 +260,10 @@ def _leftovers(story: Story, fields: dict[str, str]) -> Iterator[tuple[str, str]
     if leaked or held:
         yield "I5", f"a lease outlived its round: {leaked}, {held}"
     due = store.redis.zrange(store.keys.due, 0, -1, withscores=True)
-    waiting = {queue: story.broker.llen(queue) + story.broker.llen(story.unacknowledged(queue)) for queue in store.keys.queue_names}
+    waiting = {
+        queue: story.broker.llen(queue) + story.broker.llen(story.unacknowledged(queue))
+        for queue in store.keys.queue_names
+    }
     if due or any(waiting.values()):
         yield "nothing is left", f"after the end are due: {due}; messages: {waiting}"
 

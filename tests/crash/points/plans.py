@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from perdure.worker.store.scripts import TRANSITIONS
 from tests.crash.points.faults import (
     ANSWERS,
     DIES_AFTER,
@@ -17,7 +18,6 @@ from tests.crash.points.faults import (
 )
 from tests.crash.points.laws import Violation, violations
 from tests.crash.points.story import Story
-from worker.store.scripts import TRANSITIONS
 
 #: A plan: kind and place of each fault.
 Plan = tuple[tuple[str, int], ...]
@@ -72,7 +72,11 @@ def worlds(story: Story, start: int = 0) -> list[list[tuple[str, int]]]:
 def changes(story: Story, start: int) -> list[str]:
     """What changed something from point ``start`` on: requests that do more than look, and effects."""
     points = story.wire.trace[start:]
-    return [point.name for point in points if point.name == EFFECT or (point.request and point.name not in LOOKS)]
+    return [
+        point.name
+        for point in points
+        if point.name == EFFECT or (point.request and point.name not in LOOKS)
+    ]
 
 
 def lost_replies(story: Story) -> list[tuple[str, int]]:
@@ -100,7 +104,11 @@ def pauses(story: Story) -> list[tuple[str, int]]:
     ]
 
 
-def pairs(plays: Plays, first: Iterable[tuple[str, int]], second: Callable[[Story, int], list[tuple[str, int]]]) -> Iterator[Plan]:
+def pairs(
+    plays: Plays,
+    first: Iterable[tuple[str, int]],
+    second: Callable[[Story, int], list[tuple[str, int]]],
+) -> Iterator[Plan]:
     """Each first fault with each second one at any point behind it, in the story as it goes on after the first."""
     for one in first:
         story = plays([Fault(one[1], one[0])])
@@ -118,7 +126,9 @@ def play_all(plays: Plays, plans: Iterable[Plan]) -> Tally:
         faults = [Fault(place, kind) for kind, place in plan]
         found = broken(plays, faults)
         for fault in faults:
-            assert fault.fired == 1, f"the fault ({fault}) of plan {plan} struck {fault.fired} times"
+            assert fault.fired == 1, (
+                f"the fault ({fault}) of plan {plan} struck {fault.fired} times"
+            )
         tally.stories += 1
         tally.fired += sum(fault.fired for fault in faults)
         if found:

@@ -6,9 +6,19 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flows import Command, ControllerExecutorFlow, FatalError, Finish, Interrupt, RetryableError, RoundContext, command, register
-from worker.receipt import StopMode, StopReceipt
-from worker.run import Run, RunStatus
+from perdure import (
+    Command,
+    ControllerExecutorFlow,
+    FatalError,
+    Finish,
+    Interrupt,
+    RetryableError,
+    RoundContext,
+    command,
+    register,
+)
+from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.domain.stop import StopMode, StopReceipt
 
 if TYPE_CHECKING:
     from tests.crash.points.process import ClientProcess

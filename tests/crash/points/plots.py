@@ -23,7 +23,12 @@ PLAIN = Plot("plain", effects=1)
 
 def acts(*plots: tuple[str, Plot]) -> Any:
     """A test's ``stage`` and ``plot``: each of these plots on the stage beside it."""
-    return pytest.mark.parametrize(("stage", "plot"), plots, ids=[f"{plot.name} {stage}" for stage, plot in plots], indirect=["stage"])
+    return pytest.mark.parametrize(
+        ("stage", "plot"),
+        plots,
+        ids=[f"{plot.name} {stage}" for stage, plot in plots],
+        indirect=["stage"],
+    )
 
 
 #: The plots where each has most to show; of WHOLE and HASTY on the other stage, where few rounds stay, each death is played.

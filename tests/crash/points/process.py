@@ -14,21 +14,32 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from perdure import Client
+from perdure.worker.engine.fast.handoff import Handoff
+from perdure.worker.engine.fast_path import NO_FAST_PATH
+from perdure.worker.engine.heartbeat import Heartbeat
+from perdure.worker.messaging.message import validate
+from perdure.worker.runtime.fast.delivery import Delivery
+from perdure.worker.runtime.fast.installation import fast_rounds
+from perdure.worker.runtime.runtime import Runtime
+from perdure.worker.store import (
+    Claim,
+    ClaimRefused,
+    Continuation,
+    Prefetched,
+    Store,
+    StoreUnavailable,
+)
+from perdure.worker.store.connection import RESENDS
+from perdure.worker.store.wire import Wire
 from tests.crash.points.consumer import Consumer
 from tests.crash.points.faults import Died, WiredConnection
 from tests.crash.points.plot import FLOW
-from worker import Client
-from worker.engine import Engine
-from worker.fetching import Delivery
-from worker.heartbeat import Heartbeat
-from worker.store import Fetched, Granted, Refused, Stayed, Store, StoreUnavailable
-from worker.store.connection import RESENDS
-from worker.store.wire import Wire
 
 if TYPE_CHECKING:
     from tests.crash.points.story import Story
 
-logger = logging.getLogger("holdfast.points")
+logger = logging.getLogger("perdure.points")
 
 
 class WiredStore(Store):
@@ -47,40 +58,66 @@ class WiredStore(Store):
             story.change(store)
         return store
 
-    def claim(self, run_id: str, **options: Any) -> Granted | Refused:
+    def claim(self, run_id: str, **options: Any) -> Claim | ClaimRefused:
         late = self.story.wire.late
         answer = super().claim(run_id, **options)
-        if isinstance(answer, Granted):
+        if isinstance(answer, Claim):
             self._granted_by("claim_round", answer.token, options, self.story.wire.late - late)
         return answer
 
-    def commit_and_fetch(self, run_id: str, **options: Any) -> tuple[str, str, Fetched | None]:
+    def commit_and_fetch(self, run_id: str, **options: Any) -> tuple[str, str, Prefetched | None]:
         late = self.story.wire.late
         word, detail, fetched = super().commit_and_fetch(run_id, **options)
         late = self.story.wire.late - late
         claim = fetched.claim if fetched is not None else None
         self._committed(word, detail, options, late, claimed=claim is not None)
         if claim is not None:
-            self._granted_by("commit_round", claim.token, {name: int(claim.fields[name]) for name in ("epoch", "step")}, late)
+            self._granted_by(
+                "commit_round",
+                claim.token,
+                {name: int(claim.fields[name]) for name in ("epoch", "step")},
+                late,
+            )
         return word, detail, fetched
 
-    def commit_and_stay(self, run_id: str, **options: Any) -> Stayed | None:
+    def commit_and_continue(self, run_id: str, **options: Any) -> Continuation | None:
         late = self.story.wire.late
-        stayed = super().commit_and_stay(run_id, **options)
+        stayed = super().commit_and_continue(run_id, **options)
         if stayed is not None:
             late = self.story.wire.late - late
             self._committed("ok", "continued", {**options, "kind": "next"}, late, claimed=True)
-            self._granted_by("commit_and_stay", stayed.token, {**options, "step": options["step"] + 1}, late)
+            self._granted_by(
+                "commit_and_continue", stayed.token, {**options, "step": options["step"] + 1}, late
+            )
         return stayed
 
-    def _committed(self, word: str, detail: str, options: dict[str, Any], late: int, claimed: bool) -> None:
-        newest = int(self.story.inspector.redis.hget(self.keys.queues, "token") or 0)  # before anybody else moves
+    def _committed(
+        self, word: str, detail: str, options: dict[str, Any], late: int, claimed: bool
+    ) -> None:
+        newest = int(
+            self.story.inspector.redis.hget(self.keys.queues, "token") or 0
+        )  # before anybody else moves
         newest -= claimed  # that one was granted after the commit
         where = {name: options[name] for name in ("epoch", "step", "kind")}
-        self.story.tell("commit", word=word, detail=detail, token=int(options["token"]), newest=newest, late=late, **where)
+        self.story.tell(
+            "commit",
+            word=word,
+            detail=detail,
+            token=int(options["token"]),
+            newest=newest,
+            late=late,
+            **where,
+        )
 
     def _granted_by(self, transition: str, token: str, where: dict[str, Any], late: int) -> None:
-        self.story.tell("granted", by=transition, token=int(token), step=where["step"], epoch=where["epoch"], late=late)
+        self.story.tell(
+            "granted",
+            by=transition,
+            token=int(token),
+            step=where["step"],
+            epoch=where["epoch"],
+            late=late,
+        )
 
 
 def wired(client: redis.Redis, resends: int = RESENDS) -> None:
@@ -96,15 +133,17 @@ class Process:
     def __init__(self, story: Story, name: str) -> None:
         self.story, self.name = story, name
         self.dead = False
-        self.engine = engine = Engine(story.app, story.settings)
+        self.engine = engine = Runtime(story.app, story.settings)
         engine.owns_app, engine.name = True, name
         if story.dispatcher is not None:
-            engine.dispatcher = story.dispatcher(self)
+            engine.publisher = story.dispatcher(self)
         engine.store = WiredStore.of(story)
 
     def die(self) -> None:
         """What the operating system does behind a dead process: its connections are closed. Nothing else is."""
-        with suppress(Died):  # a connection that wants to say something as it closes does not come to it
+        with suppress(
+            Died
+        ):  # a connection that wants to say something as it closes does not come to it
             self.close()
 
     def close(self) -> None:
@@ -118,7 +157,11 @@ class ClientProcess(Process):
         super().__init__(story, name)
         self.client = Client.__new__(Client)
         self.client._app, self.client._durable_until = None, math.inf
-        self.client._engine, self.client._store, self.client.settings = self.engine, self.engine.store, self.engine.settings
+        self.client._connection, self.client._store, self.client.settings = (
+            self.engine,
+            self.engine.store,
+            self.engine.settings,
+        )
 
 
 class WorkerProcess(Process):
@@ -128,14 +171,20 @@ class WorkerProcess(Process):
         super().__init__(story, name)
         self.started = False
         # The heartbeat's own patience, as the engine gives it.
-        self.engine.heartbeat = self.heartbeat = Heartbeat(WiredStore.of(story, resends=1), story.settings.heartbeat_seconds)
-        self.heartbeat._thread = threading.main_thread()  # it lives, so that none is started: the story beats
+        self.engine.heartbeat = self.heartbeat = Heartbeat(
+            WiredStore.of(story, resends=1), story.settings.heartbeat_seconds
+        )
+        self.heartbeat._thread = (
+            threading.main_thread()
+        )  # it lives, so that none is started: the story beats
         self.engine.flows, self.engine.disabled = {FLOW: story.make_flow}, []
-        self.sweeper = self.engine.sweeper("all", "threads", 1)
+        self.sweeper = self.engine.new_sweeper("all", "threads", 1)
         lists = story.inspector.keys.queue_names
-        self.consumer = Consumer(self.engine.fetching, lists)
+        self.fast = fast_rounds(self.engine)
+        delivery = Delivery(self.fast, self.engine.rounds.release, validate)
+        self.consumer = Consumer(self.fast, delivery, lists)
         if story.fetches:
-            self.engine.fetching.begin(lists, slots=1, inline=False)
+            self.fast.prefetcher.begin(lists, slots=1, inline=False)
         self.broker = self.engine.store.redis
         if story.outbox:
             self.broker = redis.Redis.from_url(story.broker_url, decode_responses=True)
@@ -175,19 +224,19 @@ class WorkerProcess(Process):
         if text is None:
             return
         story.boundary("delivered")
-        delivery = Delivery() if story.fetches else None
-        self._play(text, queue, delivery)
-        while delivery is not None and (following := self.consumer.after(delivery)) is not None:
+        handoff = self.fast.handoff() if story.fetches else None
+        self._play(text, queue, handoff)
+        while handoff is not None and (following := self.consumer.after(handoff)) is not None:
             story.between_rounds()
-            text, queue, delivery = following
-            story.boundary(came(delivery))
-            self._play(text, queue, delivery)
+            text, queue, handoff = following
+            story.boundary(came(handoff))
+            self._play(text, queue, handoff)
 
-    def _play(self, text: str, queue: str, delivery: Delivery | None) -> None:
+    def _play(self, text: str, queue: str, handoff: Handoff | None) -> None:
         story = self.story
         try:
-            word = self.engine.rounds.play(*round_of(text), delivery)
-        except StoreUnavailable as error:  # as worker/tasks.py
+            word = self.engine.rounds.run(*round_of(text), handoff or NO_FAST_PATH).word
+        except StoreUnavailable as error:  # as worker/runtime/worker_step.py
             story.refused.append(str(error))
             word = "given up"
         story.tell("played", word=word, worker=self.name)
@@ -210,11 +259,11 @@ class WorkerProcess(Process):
         self.broker.close()
 
 
-def came(delivery: Delivery) -> str:
+def came(handoff: Handoff) -> str:
     """The boundary at which a message came that a commit brought; a fault loses only one that is not claimed."""
-    if delivery.claim is None:
+    if handoff.claim is None:
         return "delivered"
-    return "stays" if delivery.claim.kept else "fetched"
+    return "stays" if handoff.claim.carried_over else "fetched"
 
 
 def round_of(text: str) -> tuple[str, int, int]:

@@ -32,7 +32,9 @@ class Sleepers:
     def __init__(self, story: Story, wakes: str) -> None:
         self._story = story
         self._wakes = wakes
-        self._pauses = [fault for fault in story.faults if fault.kind in (PAUSES_BEFORE, PAUSES_AFTER)]
+        self._pauses = [
+            fault for fault in story.faults if fault.kind in (PAUSES_BEFORE, PAUSES_AFTER)
+        ]
         self.asleep: list[Sleeper] = []
         self._baton = threading.Event()
         self._failure: BaseException | None = None
@@ -54,7 +56,7 @@ class Sleepers:
             finally:
                 self._baton.set()
 
-        self._hand_over(threading.Thread(target=run, name="holdfast-story", daemon=True).start)
+        self._hand_over(threading.Thread(target=run, name="perdure-story", daemon=True).start)
 
     def sleep(self) -> None:
         """The worker that acts stands still here."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from celery import Celery
 
-from worker.settings import Settings
-from worker.store import Store
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store
 
 #: How a worker comes to its rounds: each message is taken from a list; or the run stays with the worker, or its commit fetches the next.
 LISTS, STAYING = "by lists", "staying"

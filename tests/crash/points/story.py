@@ -10,8 +10,10 @@ from typing import Any
 
 import redis
 
-from flows import RoundContext
-from flows.base import Flow
+from perdure import RoundContext
+from perdure.flows.flow import Flow
+from perdure.worker.messaging.publisher import Publisher
+from perdure.worker.store import Store, StoreUnavailable
 from tests.crash.points.faults import Died, Fault, Wire, WiredConnection
 from tests.crash.points.laws import Violation, at_a_death
 from tests.crash.points.plot import Person, Plot, PlottedFlow, Receiver
@@ -19,8 +21,6 @@ from tests.crash.points.process import ClientProcess, Process, WorkerProcess
 from tests.crash.points.sleep import Sleepers
 from tests.crash.points.stage import Stage
 from tests.support.runs import START
-from worker.dispatch import Dispatcher
-from worker.store import Store, StoreUnavailable
 
 #: A story that has not ended after so many turns never ends: without a fault it takes about a dozen, and each fault adds a few.
 TURNS = 120
@@ -54,10 +54,15 @@ class Story:
         wakes: str = "later",
         sweeps: bool = True,
         change: Callable[[Store], None] | None = None,
-        dispatcher: Callable[[Process], Dispatcher] | None = None,
+        dispatcher: Callable[[Process], Publisher] | None = None,
         key_of: Callable[[RoundContext], str] = lambda context: context.idempotency_key,
     ) -> None:
-        self.app, self.settings, self.url, self.broker_url = stage.app, stage.settings, stage.url, stage.broker_url
+        self.app, self.settings, self.url, self.broker_url = (
+            stage.app,
+            stage.settings,
+            stage.url,
+            stage.broker_url,
+        )
         self.inspector, self.outbox, self.fetches = stage.inspector, stage.outbox, stage.fetches
         self.plot, self.faults = plot, list(faults)
         self.sweeps, self.change, self.dispatcher, self.key_of = sweeps, change, dispatcher, key_of
@@ -75,7 +80,11 @@ class Story:
         self._look = self.inspector.redis.register_script(LOOK)
         self.sleepers = Sleepers(self, wakes)
         self.wire = Wire(self.faults, self.sleepers.sleep, self._cut)
-        self.broker = redis.Redis.from_url(self.broker_url, decode_responses=True) if self.outbox else self.inspector.redis
+        self.broker = (
+            redis.Redis.from_url(self.broker_url, decode_responses=True)
+            if self.outbox
+            else self.inspector.redis
+        )
 
     # What is played.
 
@@ -90,7 +99,12 @@ class Story:
                 if self._turn():
                     break
             else:
-                self.found.append(Violation("V1", f"the story has no end: after {TURNS} turns the run is {self.look()[1]}"))
+                self.found.append(
+                    Violation(
+                        "V1",
+                        f"the story has no end: after {TURNS} turns the run is {self.look()[1]}",
+                    )
+                )
             for worker in list(self.workers):
                 self.sleepers.start(partial(self._leaves, worker))
         finally:
@@ -114,7 +128,12 @@ class Story:
             self.person_acts()
         elif queue is not None:
             self.worker_acts(lambda worker: worker.work(queue))
-        elif self.person.end is None and phase in ("interrupted", "stopped", "errored", "completed"):
+        elif self.person.end is None and phase in (
+            "interrupted",
+            "stopped",
+            "errored",
+            "completed",
+        ):
             self.person_acts()
         elif self.person.end is not None:
             return not self.sleepers.wake_all()
@@ -132,7 +151,9 @@ class Story:
         first, second, *where = self._look(keys=[*keys.queue_names, key])
         if self.outbox:
             first, second = map(self.broker.llen, keys.queue_names)
-        return keys.queue_names[0] if first else keys.queue_names[1] if second else None, tuple(where)
+        return keys.queue_names[0] if first else keys.queue_names[1] if second else None, tuple(
+            where
+        )
 
     def between_rounds(self) -> None:
         """Before a worker goes on with what its commit brought: time passes, and the person asks again for what nobody acknowledged."""
@@ -208,7 +229,11 @@ class Story:
 
     def stop_if_wanted(self, context: RoundContext) -> None:
         """In the middle of a round, the person stops the run."""
-        if self.plot.stops is not None and self.plot.stops[0] == context.step and not self.person.tried_to_stop:
+        if (
+            self.plot.stops is not None
+            and self.plot.stops[0] == context.step
+            and not self.person.tried_to_stop
+        ):
             self.person.tried_to_stop = True
             self.person_acts()
             self.worker_beats()
@@ -220,7 +245,9 @@ class Story:
 
     def double(self, run_id: str) -> None:
         """The run's message stands in line once more, as one that was sent again."""
-        queue, message = self.inspector.redis.hmget(self.inspector.keys.run(run_id), "queue", "message")
+        queue, message = self.inspector.redis.hmget(
+            self.inspector.keys.run(run_id), "queue", "message"
+        )
         self.broker.lpush(queue, message)
 
     def unacknowledged(self, queue: str) -> str:

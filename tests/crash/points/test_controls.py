@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows import RoundContext
+from perdure import RoundContext
 from tests.crash.points.controls import (
     ANSWERED,
     ANY_TOKEN,
@@ -31,7 +31,9 @@ from tests.crash.points.stage import STAYING, Stage
 from tests.crash.points.story import Story
 
 
-def laws_broken(stage: Stage, kind: str, name: str, plot: Plot = PLAIN, nth: int = 0, **control: Any) -> set[str]:
+def laws_broken(
+    stage: Stage, kind: str, name: str, plot: Plot = PLAIN, nth: int = 0, **control: Any
+) -> set[str]:
     """The laws that the fault at the ``nth`` point of that name breaks under the control, which breaks none without a fault."""
     Story(stage, plot, **control).play()
     story = Story(stage, plot, **control).play()
@@ -40,7 +42,9 @@ def laws_broken(stage: Stage, kind: str, name: str, plot: Plot = PLAIN, nth: int
     fault = Fault(places[nth], kind)
     found = broken(lambda faults: Story(stage, plot, faults, **control).play(), [fault])
     assert fault.fired == 1
-    assert not broken(lambda faults: Story(stage, plot, faults).play(), [Fault(places[nth], kind)]), "the engine itself breaks a law here"
+    assert not broken(
+        lambda faults: Story(stage, plot, faults).play(), [Fault(places[nth], kind)]
+    ), "the engine itself breaks a law here"
     return {violation.law for violation in found}
 
 
@@ -55,7 +59,9 @@ def test_without_the_newest_token_an_old_one_commits(stage: Stage) -> None:
 
 def test_without_the_fence_a_round_is_committed_twice(stage: Stage) -> None:
     change = without(FENCE, "commit_round")
-    assert {"I1", "I4", "I7"} <= laws_broken(stage, PAUSES_BEFORE, "commit_round", nth=-1, change=change)
+    assert {"I1", "I4", "I7"} <= laws_broken(
+        stage, PAUSES_BEFORE, "commit_round", nth=-1, change=change
+    )
 
 
 def test_a_split_commit_without_outbox_loses_the_run(stage: Stage) -> None:
@@ -64,16 +70,25 @@ def test_a_split_commit_without_outbox_loses_the_run(stage: Stage) -> None:
 
 def test_a_commit_that_leaves_its_message_to_the_sweep_is_not_one_effect(stage: Stage) -> None:
     change = without(PUSHED, "commit_round")
-    laws = {violation.law for violation in broken(lambda faults: Story(stage, PLAIN, faults, change=change).play(), [])}
+    laws = {
+        violation.law
+        for violation in broken(
+            lambda faults: Story(stage, PLAIN, faults, change=change).play(), []
+        )
+    }
     assert {"I6", "V4"} <= laws
 
 
 def test_a_commit_that_forgets_its_answer_robs_the_worker_that_made_it(stage: Stage) -> None:
-    assert "V5" in laws_broken(stage, REPLY_LOST, "commit_round", change=without(ANSWERED, "commit_round"))
+    assert "V5" in laws_broken(
+        stage, REPLY_LOST, "commit_round", change=without(ANSWERED, "commit_round")
+    )
 
 
 def test_an_operation_that_forgets_its_answer_is_refused_to_whoever_did_it(stage: Stage) -> None:
-    assert "no surprise" in laws_broken(stage, REPLY_LOST, "retry_run", WHOLE, change=without(OPERATED, "retry_run"))
+    assert "no surprise" in laws_broken(
+        stage, REPLY_LOST, "retry_run", WHOLE, change=without(OPERATED, "retry_run")
+    )
 
 
 def test_a_key_of_its_own_for_each_attempt_applies_an_effect_twice(stage: Stage) -> None:
@@ -91,28 +106,45 @@ staying = pytest.mark.parametrize("stage", [STAYING], indirect=True)
 
 @staying
 def test_without_its_fence_a_stay_takes_the_round_that_another_has(stage: Stage) -> None:
-    change = without(STAY_FENCE, "commit_and_stay")
-    laws = laws_broken(stage, PAUSES_BEFORE, "commit_and_stay", STAYS, FIRST_STAY, wakes="a round on", change=change)
+    change = without(STAY_FENCE, "commit_and_continue")
+    laws = laws_broken(
+        stage,
+        PAUSES_BEFORE,
+        "commit_and_continue",
+        STAYS,
+        FIRST_STAY,
+        wakes="a round on",
+        change=change,
+    )
     assert "I4" in laws
 
 
 @staying
 def test_a_stay_that_forgets_its_answer_robs_the_worker_that_made_it(stage: Stage) -> None:
     """Where the commit before it fetched nothing: else commit_round may know the claim by what that one fetched."""
-    change, plot = without(STAY_ANSWERED, "commit_and_stay"), replace(STAYS, doubled=False)
-    assert "V5" in laws_broken(stage, REPLY_LOST, "commit_and_stay", plot, AFTER_THE_STOP, change=change)
+    change, plot = without(STAY_ANSWERED, "commit_and_continue"), replace(STAYS, doubled=False)
+    assert "V5" in laws_broken(
+        stage, REPLY_LOST, "commit_and_continue", plot, AFTER_THE_STOP, change=change
+    )
 
 
 @staying
 def test_a_stay_without_its_due_time_is_no_promise(stage: Stage) -> None:
-    change = without(STAY_DUE, "commit_and_stay")
-    assert "at a death" in laws_broken(stage, DIES_AFTER, "commit_and_stay", STAYS, WITHOUT_A_BEAT, change=change)
+    change = without(STAY_DUE, "commit_and_continue")
+    assert "at a death" in laws_broken(
+        stage, DIES_AFTER, "commit_and_continue", STAYS, WITHOUT_A_BEAT, change=change
+    )
 
 
 @staying
 def test_a_stay_that_asks_for_no_stop_goes_on_after_it(stage: Stage) -> None:
-    change = without(STAY_STOP, "commit_and_stay")
-    laws = {violation.law for violation in broken(lambda faults: Story(stage, STAYS, faults, change=change).play(), [])}
+    change = without(STAY_STOP, "commit_and_continue")
+    laws = {
+        violation.law
+        for violation in broken(
+            lambda faults: Story(stage, STAYS, faults, change=change).play(), []
+        )
+    }
     assert "I8" in laws
 
 

@@ -15,9 +15,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 def test_with_the_outbox_a_process_may_die_at_every_point(outbox_stage: Stage) -> None:
     story = counted(outbox_stage, WHOLE)
     assert "LPUSH" in {point.name for point in story.wire.trace}
-    shown("outbox: death at every point", outbox_stage, WHOLE, ((death,) for death in deaths(story)))
+    shown(
+        "outbox: death at every point", outbox_stage, WHOLE, ((death,) for death in deaths(story))
+    )
     shown("outbox: reply lost", outbox_stage, WHOLE, ((lost,) for lost in lost_replies(story)))
 
 
 def test_with_the_outbox_every_request_may_be_refused(outbox_stage: Stage) -> None:
-    shown("outbox: refused", outbox_stage, PLAIN, ((refusal,) for refusal in refusals(counted(outbox_stage, PLAIN))))
+    shown(
+        "outbox: refused",
+        outbox_stage,
+        PLAIN,
+        ((refusal,) for refusal in refusals(counted(outbox_stage, PLAIN))),
+    )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from perdure.worker.store.scripts import TRANSITIONS
 from tests.crash.points.faults import DIES_BEFORE, Fault
 from tests.crash.points.figures import counted, play, shown
 from tests.crash.points.plans import changes, deaths, lost_replies, worlds
@@ -13,20 +14,19 @@ from tests.crash.points.plot import Plot
 from tests.crash.points.plots import EVERY_ACT, STAYS, WHOLE, acts
 from tests.crash.points.stage import LISTS, STAYING, Stage
 from tests.crash.points.story import Story
-from worker.store.scripts import TRANSITIONS
 
 #: Transitions of operations that these stories do not have, each with the tests that do.
 ELSEWHERE = {
-    "commit_and_stay": "test_staying.py",
+    "commit_and_continue": "test_staying.py",
     "record_intent": "tests/store/test_intent.py",
-    "record_once": "tests/store/test_once.py",
-    "keep_trace": "tests/store/test_trace.py",
+    "record_result": "tests/store/test_once.py",
+    "set_trace": "tests/store/test_trace.py",
     "ask_provider": "tests/store/test_providers.py",
-    "forfeit_lease": "tests/store/test_forfeit.py",
+    "release_dead_lease": "tests/store/test_forfeit.py",
     "delete_run": "tests/store/test_operations_repeat.py",
-    "examine_run": "it writes nothing",
-    "offer_again": "tests/store/test_paused.py",
-    "hand_on": "tests/store/test_hand_on.py",
+    "check_run": "it writes nothing",
+    "requeue_paused": "tests/store/test_paused.py",
+    "redirect_round": "tests/store/test_hand_on.py",
     "quarantine_run": "tests/store/test_quarantine.py",
 }
 
@@ -63,9 +63,13 @@ def test_a_process_may_die_at_every_point(stage: Stage, plot: Plot) -> None:
     tally = play("death at every point", plays, plot, ((death,) for death in deaths(story)))
     assert tally.stories == places + requests
     alike = worlds(story)
-    print(f"points: {requests} requests, {places - requests} boundaries of user code; {len(alike)} different worlds left behind")
+    print(
+        f"points: {requests} requests, {places - requests} boundaries of user code; {len(alike)} different worlds left behind"
+    )
     # What the pairs rest on: from the same world on, the same happens.
-    assert [group for group in alike if any(after[death] != after[group[0]] for death in group)] == []
+    assert [
+        group for group in alike if any(after[death] != after[group[0]] for death in group)
+    ] == []
 
 
 @pytest.mark.slow

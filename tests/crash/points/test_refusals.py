@@ -24,13 +24,23 @@ def test_every_request_may_be_refused(stage: Stage, plot: Plot) -> None:
 def test_a_process_may_die_while_it_loads_a_script(stage: Stage, plot: Plot) -> None:
     """The server has forgotten a script; whoever sends it again dies of it, at each of the points that are met only then."""
     story = counted(stage, plot)
-    first = {story.wire.trace[place].name: (kind, place) for kind, place in reversed(refusals(story)) if kind == "NOSCRIPT"}
-    plans = pairs(lambda faults: Story(stage, plot, faults).play(), first.values(), lambda story, start: deaths(story, start)[:4])
+    first = {
+        story.wire.trace[place].name: (kind, place)
+        for kind, place in reversed(refusals(story))
+        if kind == "NOSCRIPT"
+    }
+    plans = pairs(
+        lambda faults: Story(stage, plot, faults).play(),
+        first.values(),
+        lambda story, start: deaths(story, start)[:4],
+    )
     assert shown("script forgotten, and death", stage, plot, plans).stories == 4 * len(first)
 
 
 @acts((LISTS, HASTY), (STAYING, HASTY), (STAYING, RESTLESS))
-def test_a_process_may_die_at_every_point_of_a_run_that_is_stopped_now(stage: Stage, plot: Plot) -> None:
+def test_a_process_may_die_at_every_point_of_a_run_that_is_stopped_now(
+    stage: Stage, plot: Plot
+) -> None:
     story = counted(stage, plot)
     shown("death at every point", stage, plot, ((death,) for death in deaths(story)))
     shown("reply lost", stage, plot, ((lost,) for lost in lost_replies(story)))

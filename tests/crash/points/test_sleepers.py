@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 @pytest.mark.parametrize("wakes", ["later", "between", "a round on"])
 @EVERY_ACT
-def test_a_worker_may_stand_still_while_another_takes_its_round(stage: Stage, plot: Plot, wakes: str) -> None:
+def test_a_worker_may_stand_still_while_another_takes_its_round(
+    stage: Stage, plot: Plot, wakes: str
+) -> None:
     """It wakes when the run has gone on without it, or in the middle of a round of the other; what it then hands back is refused."""
     fenced = 0
 
@@ -25,9 +27,16 @@ def test_a_worker_may_stand_still_while_another_takes_its_round(stage: Stage, pl
         nonlocal fenced
         story = Story(stage, plot, faults, wakes=wakes).play()
         assert story.sleepers.slept == story.sleepers.woke == len(faults)
-        fenced += sum(what == "commit" and details["word"] == "fenced" for what, details in story.told)
+        fenced += sum(
+            what == "commit" and details["word"] == "fenced" for what, details in story.told
+        )
         return story
 
-    tally = play(f"standing still, woken {wakes}", plays, plot, ((pause,) for pause in pauses(counted(stage, plot))))
+    tally = play(
+        f"standing still, woken {wakes}",
+        plays,
+        plot,
+        ((pause,) for pause in pauses(counted(stage, plot))),
+    )
     print(f"{fenced} late commits were refused")
     assert fenced >= tally.stories / 4

@@ -15,7 +15,7 @@ from tests.crash.points.stage import STAYING, Stage
 from tests.crash.points.story import Story
 
 #: What a worker that goes on with its run meets: the commit, the end of its message, and the next round as it comes.
-STAY = ["commit_and_stay", "before the ack", "stays"]
+STAY = ["commit_and_continue", "before the ack", "stays"]
 
 staying = acts((STAYING, STAYS))
 
@@ -40,9 +40,14 @@ def lost(story: Story) -> int:
 @staying
 def test_rounds_stay_are_fetched_and_come_unclaimed(stage: Stage, plot: Plot) -> None:
     story = counted(stage, plot)
-    assert granted(story) == {"claim_round": 3, "commit_round": 2, "commit_and_stay": 3} and len(stays(story)) == 3
+    assert (
+        granted(story) == {"claim_round": 3, "commit_round": 2, "commit_and_continue": 3}
+        and len(stays(story)) == 3
+    )
     names = Counter(point.name for point in story.wire.trace)
-    assert names["delivered"] == names["RPOP"] + 1, "the message that came twice was fetched, unclaimed"
+    assert names["delivered"] == names["RPOP"] + 1, (
+        "the message that came twice was fetched, unclaimed"
+    )
 
 
 @staying
@@ -53,7 +58,7 @@ def test_each_stay_may_be_struck(stage: Stage, plot: Plot, kind: str, robbed: in
 
     def plays(faults: Sequence[Fault]) -> Story:
         played = Story(stage, plot, faults).play()
-        assert played.wire.trace[faults[0].at].name == "commit_and_stay"
+        assert played.wire.trace[faults[0].at].name == "commit_and_continue"
         assert lost(played) == robbed
         if kind == REPLY_LOST:
             assert granted(played) == granted(story)
@@ -63,9 +68,13 @@ def test_each_stay_may_be_struck(stage: Stage, plot: Plot, kind: str, robbed: in
 
 
 @staying
-def test_a_worker_may_die_before_it_begins_what_came_with_its_commit(stage: Stage, plot: Plot) -> None:
+def test_a_worker_may_die_before_it_begins_what_came_with_its_commit(
+    stage: Stage, plot: Plot
+) -> None:
     story = counted(stage, plot)
-    places = [place for place, point in enumerate(story.wire.trace) if point.name in ("stays", "fetched")]
+    places = [
+        place for place, point in enumerate(story.wire.trace) if point.name in ("stays", "fetched")
+    ]
 
     def plays(faults: Sequence[Fault]) -> Story:
         played = Story(stage, plot, faults).play()
@@ -74,4 +83,4 @@ def test_a_worker_may_die_before_it_begins_what_came_with_its_commit(stage: Stag
 
     by = granted(story)
     tally = play("not begun", plays, plot, (((DIES_BEFORE, place),) for place in places))
-    assert tally.fired == by["commit_round"] + by["commit_and_stay"]
+    assert tally.fired == by["commit_round"] + by["commit_and_continue"]

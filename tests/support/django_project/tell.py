@@ -9,4 +9,8 @@ from proj import celery_app as app
 app.loader.import_default_modules()
 app.finalize()
 settings = {key: re.sub(" at 0x[0-9a-f]+", "", repr(app.conf[key])) for key in SETTING_KEYS}
-print(json.dumps({"settings": settings, "tasks": sorted(app.tasks), "queues": sorted(app.amqp.queues)}))
+print(
+    json.dumps(
+        {"settings": settings, "tasks": sorted(app.tasks), "queues": sorted(app.amqp.queues)}
+    )
+)

@@ -19,9 +19,14 @@ class Audited(Task):
         return super().__call__(*args, **kwargs)
 
 
-app = Celery("shop", broker=SERVER, backend=SERVER, task_cls=Audited, include=["tests.support.shop.tasks"])
+app = Celery(
+    "shop", broker=SERVER, backend=SERVER, task_cls=Audited, include=["tests.support.shop.tasks"]
+)
 app.conf.update(
-    task_queues=[Queue("orders"), Queue("mail", Exchange("mail", type="topic"), routing_key="mail.#")],
+    task_queues=[
+        Queue("orders"),
+        Queue("mail", Exchange("mail", type="topic"), routing_key="mail.#"),
+    ],
     task_default_queue="orders",
     task_routes={"shop.mail.*": {"queue": "mail", "routing_key": "mail.any"}},
     task_create_missing_queues=False,
@@ -41,11 +46,11 @@ app.conf.broker_transport_options = {"visibility_timeout": 60, "queue_order_stra
 
 @signals.task_postrun.connect
 def _count(task: Any = None, **_: Any) -> None:
-    if not task.name.startswith("holdfast."):
+    if not task.name.startswith("perdure."):
         app.backend.client.incr("shop:done")
 
 
-if os.environ.get("SHOP_HAS_HOLDFAST") == "1":
-    from worker import install
+if os.environ.get("SHOP_HAS_PERDURE") == "1":
+    from perdure import install
 
     install(app)

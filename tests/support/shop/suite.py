@@ -1,4 +1,4 @@
-"""The shop's own test suite, against a real worker and beat; run by tests/e2e/test_install.py, with Holdfast on the app and without."""
+"""The shop's own test suite, against a real worker and beat; run by tests/e2e/test_install.py, with Perdure on the app and without."""
 
 from __future__ import annotations
 
@@ -23,8 +23,20 @@ SECONDS = 30
 
 @pytest.fixture(scope="session", autouse=True)
 def worker() -> Iterator[None]:
-    command = [sys.executable, "-m", "celery", "-A", "tests.support.shop.app", "worker", "-B", "-s", os.environ["SHOP_SCHEDULE"]]
-    with subprocess.Popen([*command, "-c", "2", "--loglevel", "WARNING"], start_new_session=True) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "tests.support.shop.app",
+        "worker",
+        "-B",
+        "-s",
+        os.environ["SHOP_SCHEDULE"],
+    ]
+    with subprocess.Popen(
+        [*command, "-c", "2", "--loglevel", "WARNING"], start_new_session=True
+    ) as process:
         until(lambda: bool(app.control.ping(timeout=0.5)), "the shop's worker", SECONDS)
         yield
         process.send_signal(signal.SIGTERM)
@@ -40,11 +52,21 @@ def test_a_result_comes_back() -> None:
 
 
 def test_a_chain() -> None:
-    assert chain(group(tasks.price.s("fig"), tasks.price.s("plum")), tasks.total.s()).delay().get(SECONDS) == 7
+    assert (
+        chain(group(tasks.price.s("fig"), tasks.price.s("plum")), tasks.total.s())
+        .delay()
+        .get(SECONDS)
+        == 7
+    )
 
 
 def test_a_chord() -> None:
-    assert chord([tasks.price.s(name) for name in ("a", "bb", "ccc")], tasks.total.s()).delay().get(SECONDS) == 6
+    assert (
+        chord([tasks.price.s(name) for name in ("a", "bb", "ccc")], tasks.total.s())
+        .delay()
+        .get(SECONDS)
+        == 6
+    )
 
 
 def test_a_task_is_retried() -> None:
@@ -61,8 +83,8 @@ def test_mail_takes_its_route() -> None:
 
 
 def test_a_queue_that_is_not_declared_is_an_error() -> None:
-    with pytest.raises(Exception, match=r"holdfast\.controller"):
-        tasks.price.apply_async(("kiwi",), queue="holdfast.controller")
+    with pytest.raises(Exception, match=r"perdure\.controller"):
+        tasks.price.apply_async(("kiwi",), queue="perdure.controller")
 
 
 def test_pickle_carries_a_set() -> None:
@@ -91,15 +113,25 @@ def test_signals_and_the_base_class_see_every_task_of_the_shop_and_no_other() ->
     tasks.price.delay("melon").get(SECONDS)
     until(lambda: _number("shop:done") > before, "the signal", SECONDS)
     audited = {name.decode() for name in app.backend.client.lrange("shop:audit", 0, -1)}
-    assert "shop.price" in audited and all(name.startswith(("shop.", "celery.")) for name in audited)
+    assert "shop.price" in audited and all(
+        name.startswith(("shop.", "celery.")) for name in audited
+    )
     assert isinstance(app.tasks["shop.price"], Audited)
 
 
 def test_a_task_can_be_revoked_and_the_worker_be_asked() -> None:
     late = tasks.price.apply_async(("late",), countdown=3600)
-    until(lambda: late.id in str(app.control.inspect(timeout=1).scheduled()), "the task to be scheduled", SECONDS)
+    until(
+        lambda: late.id in str(app.control.inspect(timeout=1).scheduled()),
+        "the task to be scheduled",
+        SECONDS,
+    )
     late.revoke()
-    until(lambda: late.id in str(app.control.inspect(timeout=1).revoked()), "the task to be revoked", SECONDS)
+    until(
+        lambda: late.id in str(app.control.inspect(timeout=1).revoked()),
+        "the task to be revoked",
+        SECONDS,
+    )
 
 
 @pytest.mark.parametrize("name", ["orders", "mail"])

@@ -24,7 +24,14 @@ def total(prices: list[int]) -> int:
     return sum(prices)
 
 
-@app.task(name="shop.reserve", bind=True, autoretry_for=(OutOfStock,), retry_backoff=False, default_retry_delay=0, max_retries=3)
+@app.task(
+    name="shop.reserve",
+    bind=True,
+    autoretry_for=(OutOfStock,),
+    retry_backoff=False,
+    default_retry_delay=0,
+    max_retries=3,
+)
 def reserve(self: Task, name: str, misses: int) -> int:
     if self.request.retries < misses:
         raise OutOfStock(name)

@@ -1,15 +1,24 @@
 #!lua flags=allow-oom
--- ask_provider: who may send a request to a provider that is busy or away: one round at a time, for the whole fleet.
+-- ask_provider: limit requests to a provider that is busy or down to one round of all workers.
+--
 -- KEYS  1 queues hash
--- ARGV  what, name (of the provider: endpoint and model), holder (the attempt of a round that asks), and by what:
---         enter     the round is about to send a request; lease (how long its probe keeps others waiting)
---         refused   the provider was busy or away; [wait] (its own time), first, longest (waits between probes, where it says none)
---         answered  the provider has answered the probe: all may ask
---         left      the probe came to something else: the next one may be sent
--- Returns go | probe (go, and tell what it came to) | wait MS | ok | damaged KEY
--- The field provider:NAME is `NEXT WAITS LEASE HOLDER` while the provider is closed (the time of the next probe, how many have failed, until
--- when the one under way is waited for, whose it is), and empty where it is open. Losing it costs requests, and no run depends on it.
---@ arguments.lua
+-- ARGV  what, name (of the provider: endpoint and model), holder (a round's attempt), by what:
+--         enter     the round wants to send a request; lease (how long its probe blocks others)
+--         refused   the provider was busy or down; [wait] (the time that it asked for), first and
+--                   longest (waits between probes, used without [wait])
+--         answered  the provider answered the probe: all rounds may send
+--         left      the probe had another result: the next round may probe
+-- Returns
+--   go            The round may send its request.
+--   probe         The round may send its request, and must report the result.
+--   wait MS       The round must wait.
+--   ok            The report is recorded.
+--   damaged KEY   The key is of a wrong type.
+--
+-- The field provider:NAME is empty while the provider is open. Otherwise it is `NEXT WAITS LEASE
+-- HOLDER`: the time of the next probe, the number of failed probes, and the end and the holder of
+-- the current probe's lease. No run depends on this field. Losing it costs requests only.
+--@ parts/arguments.lua
 local key, field, now = KEYS[1], 'provider:' .. arg.name, clock()
 local found = pcall('HGET', key, field)
 if type(found) == 'table' then return { 'damaged', key } end

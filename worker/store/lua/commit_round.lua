@@ -1,36 +1,54 @@
 #!lua flags=allow-oom
--- commit_round: make a round real (state, memory, event, due time and the next message in one write), or refuse it.
--- KEYS  as in reading.lua.
+-- commit_round: commit a round (state, memory, event, due time and next message in one write), or
+-- refuse it.
+--
+-- KEYS  as in parts/run.lua
 -- PLACES epoch step token kind [claim] [took] [data] [message] [fetch] [fetch_claim] [owner] [lease] [known] [newest] [schema]
--- ARGV  epoch, step, token (what the claim granted), [claim] (its id), kind, and by kind:
---         next        this round is done; message (of the next round), the fields current_node task queue and others
---         end         this round is done and so is the run
---         pause_next  as next, then wait for a person; message is of the next epoch; the fields i_... describe the interrupt
---         pause_here  the node asked a person: nothing is committed; message (next epoch, same step), i_...
---         failed      error, delay (wait before the next attempt), [fatal] (no attempt can help), max_failures, [traceback] (a text),
---                     [uncounted] (a provider is busy or away: the round waits, and no failure is counted), [within] (ms since the first
---                     failure of this step and epoch, after which the run ends), [spent] (the error then)
---         give_back   another worker shall have the round; nothing is counted; [own] is the round's message, where the hash has none
---         damaged     error; what was loaded is not what was stored: the run is quarantined
---       with every kind: [harmless] (this attempt did nothing that could not be done again: a stop leaves nothing in doubt), [field...]; [intent] is what still stands of the intents (record_intent.lua), where this attempt takes its own
---       back: its command did nothing;
---       where the round is done: [data] (JSON for the event), [took] (ms); after "--": texts that are kept whole, each behind its name,
---       of which there are [artifacts] (names and texts together), then the memory's additions
---       with every kind but give_back: [fetch] (lists, one a line), and with it fetch_claim, owner, lease, known, newest, [schema] as in
---       claim_round.lua (fetch_claim is the claim's id): the caller has a place free now, and takes the next message of these lists
--- Returns ok continued | ok completed | ok interrupted | ok stopped | ok errored | ok waiting | ok queued | fenced | missing |
---         damaged KEY | unknown_queue LIST
---         After ok and its word, where a message was fetched: message LIST TEXT | claimed LIST GRANT (see claiming.lua)
--- Only the newest token of a leased run commits, and a commit repeated gets its first answer. A stop asked for meanwhile
--- beats every outcome but `end`; the fields are written all the same. What was recorded before the commit goes when the round is done.
--- A server that has forgotten claims (a failover, a loss of power) grants their tokens once more; so where the caller names its claim, the
--- lease must be that claim's.
---@ reading.lua
---@ counting.lua
---@ claiming.lua
---@ fetching.lua
---@ logging.lua
---@ continuing.lua
+-- ARGV  epoch, step and token (of the claim), [claim] (its id), kind, and by kind:
+--         next        The round is done. message (of the next round), the fields current_node,
+--                     task, queue and others.
+--         end         The round is done, and so is the run.
+--         pause_next  As next, then the run waits for a person. message is of the next epoch. The
+--                     fields i_... describe the interrupt.
+--         pause_here  The node asked a person: nothing is committed. message (next epoch, same
+--                     step), fields i_...
+--         failed      error, delay (before the next attempt), max_failures, [fatal] (no attempt can
+--                     help), [traceback]. For a provider that is busy or down: [uncounted] (the
+--                     round waits without a counted failure), [within] (ms after the first failure
+--                     of this step and epoch at which the run ends), [spent] (the error then).
+--         give_back   The round is released to another worker, and nothing is counted. [own] is the
+--                     round's message, for a run whose hash has none.
+--         damaged     error. The run as loaded is not what was stored: it is quarantined.
+--       With every kind: [field...], [harmless] (all that this attempt did can be repeated, so a
+--         stop leaves nothing in doubt), [intent] (the remaining intents of record_intent.lua, if
+--         this attempt takes its own back because its command did nothing).
+--       If the round is done: [data] (JSON for the event), [took] (ms). After "--": the artifacts
+--         as names and texts ([artifacts] is the number of both together), then the memory's
+--         additions.
+--       With every kind but give_back: [fetch] (lists, one per line), and with it fetch_claim (the
+--         id of the prefetch's claim), owner, lease, known, newest and [schema] as in
+--         claim_round.lua. The caller has a free slot and takes the next message of these lists.
+-- Returns
+--   ok continued | completed | interrupted | stopped | errored | waiting | queued
+--       After this word, if a message was prefetched: message LIST TEXT, or claimed LIST GRANT
+--       (parts/grant.lua).
+--   fenced              The caller no longer has the lease: nothing is committed. After a stop
+--                       `now`, this ends the hold of the caller's token.
+--   missing             There is no such run.
+--   damaged KEY         A key or field is damaged: nothing is written.
+--   unknown_queue LIST  The next round's queue is not one of ours: nothing is written.
+--
+-- Only the newest token of a leased run commits, even after its lease has lapsed. A repeated commit
+-- gets its first reply. A requested stop beats every kind but `end`, and the fields are still
+-- written. What the step recorded before its commit is removed when the round is done.
+-- After a failover or a loss of power, a server may grant a token twice. So if the caller names its
+-- claim, the lease must be of that claim.
+--@ parts/run.lua
+--@ parts/counters.lua
+--@ parts/grant.lua
+--@ parts/prefetch.lua
+--@ parts/history.lua
+--@ parts/fast_continue.lua
 local k = keys_of_one_run()
 local now = clock()
 local run, found = read_leased(k)
@@ -60,7 +78,7 @@ end
 if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.step or run.epoch ~= arg.epoch then return { 'fenced' } end
 if arg.claim and run.claim_id ~= arg.claim then return { 'fenced' } end
 
-local queue = run.queue -- the next round's
+local queue = run.queue -- the next round's queue
 for i = fields, fields_end, 2 do
   if ARGV[i] == 'queue' then queue = ARGV[i + 1] end
 end
@@ -72,7 +90,7 @@ if plain then
   return continue(k, run, now, queue, tonumber(pushed or 0))
 end
 
---@ moving.lua
+--@ parts/moves.lua
 local kind = arg.kind
 local done = kind == 'next' or kind == 'end' or kind == 'pause_next'
 local paused = kind == 'pause_next' or kind == 'pause_here'
@@ -86,7 +104,8 @@ if done then
   set(k, 'step', run.step, 'last_node', run.last_node, 'attempt', '0', 'failures', '0', 'losses', '0')
   unset(k, 'traceback', 'last_error', 'intent', 'intent_token', 'intent_at', 'intent_by')
 elseif arg.intent and run.intent_token == arg.token then
-  -- Only by whom it was written: that its own command did nothing says nothing of the command of an attempt before.
+  -- An attempt takes back only its own intent. That its command did nothing proves nothing about
+  -- the command of an earlier attempt.
   if arg.intent == '' then unset(k, 'intent', 'intent_token', 'intent_at', 'intent_by') else set(k, 'intent', arg.intent) end
 end
 if paused then forget_interrupt(k) end
@@ -123,7 +142,8 @@ elseif kind == 'give_back' then
 elseif kind == 'failed' then
   local failures, counts = number(run.failures), not arg.uncounted
   if counts then failures = failures + 1 end
-  -- Of which epoch and step, since when, how many waits in a row: what is left of another step means nothing, and nothing clears it.
+  -- `failing` has the epoch and step, the time of the first failure, and the number of waits in a
+  -- row. It is never deleted, so a value of another step is ignored.
   local epoch, step, since, waits = match(run.failing or '', '^(%d+) (%d+) (%d+) (%d+)$')
   if epoch ~= run.epoch or step ~= run.step or not is_count(since) then since, waits = whole(now), '0' end
   waits = counts and 0 or number(waits) + 1
@@ -136,14 +156,16 @@ elseif kind == 'failed' then
     fail(k, run, now, spent and arg.spent or arg.error, raised)
     answer = 'errored'
   else
-    local delay = math.min(number(arg.delay), left or math.huge) -- the last attempt is made when the patience ends
+    -- The last attempt is made when the time `within` ends.
+    local delay = math.min(number(arg.delay), left or math.huge)
     if counts then
-      -- An outage fails a round a thousand times in the same way, and each event is kept: the same traceback is told once.
+      -- An outage can fail a round a thousand times in the same way, and each event is stored. So
+      -- the same traceback is logged once.
       local told = raised and raised ~= run.traceback and { 'traceback', raised } or {}
       event(k, run, now, 'failed', 'error', arg.error, 'retry_in', whole(delay), unpack(told))
       wait(k, run, now, 'retry', delay)
     else
-      -- A day of waiting shall not fill the log.
+      -- A day of waiting must not fill the log.
       if waits <= 10 or waits % 10 == 0 then
         event(k, run, now, 'waits', 'reason', arg.error, 'since', since, 'until', whole(now + delay), 'waits', whole(waits))
       end

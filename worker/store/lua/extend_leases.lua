@@ -1,10 +1,15 @@
 #!lua flags=allow-oom
--- extend_leases: the heartbeat of one process, for all the rounds it plays; the answer carries the stop requests back.
--- KEYS  1 due set, then one run hash a round
--- ARGV  [limit:N] (in how many ms the own time of the N-th round is over), [claim:N] (the id of its claim);
+-- extend_leases: extend the leases of all rounds of one process (the heartbeat), and report stops.
+--
+-- KEYS  1 due set, then one run hash per round
+-- ARGV  [limit:N] (in how many ms the N-th round's own time is over), [claim:N] (id of its claim);
 --       after "--", for each run: its token, and its progress (JSON, or "" for none)
--- Returns one word a run: ok | stop (asked to stop, gracefully) | lost (the lease is no longer this token's) | damaged
---@ reading.lua
+-- Returns one word per run
+--   ok       The lease is extended, at most to the round's own limit.
+--   stop     As ok, and a graceful stop is requested.
+--   lost     The lease is no longer of this token and claim: the round must end.
+--   damaged  A key or field is damaged.
+--@ parts/run.lua
 local now = clock()
 local due_type = call('TYPE', KEYS[1]).ok
 local answers = {}
@@ -24,14 +29,15 @@ for i = 2, #KEYS do
     else
       local own = arg['limit:' .. (i - 1)]
       if own and (not limit or now + number(own) + number(granted) < number(limit)) then
-        -- A limit that only the worker knew of (a command's own): from here on the sweep knows it too.
+        -- Only the worker knew this limit (a command's own). From now on the sweep knows it too.
         limit = whole(now + number(own) + number(granted))
         call('HSET', key, 'round_until', limit)
       end
       local extended = now + number(granted)
       if limit then extended = math.min(extended, number(limit)) end
       call('HSET', key, 'lease_until', whole(extended), 'beat_at', whole(now))
-      -- Spared for its own sake: in the very millisecond of the sweep, the new end would look like the one that was spared.
+      -- Deleted, since a heartbeat in the very millisecond of the sweep gives the same end as the
+      -- spared one. The sweep would not spare the lease again.
       if spared then call('HDEL', key, 'spared') end
       call('ZADD', KEYS[1], extended, id)
       if progress ~= '' then call('HSET', key, 'progress', progress) end

@@ -1,12 +1,20 @@
 #!lua flags=allow-oom
--- quarantine_run: end a run whose stored message is none of its round: nobody could ever claim by it, and it would be sent for ever.
--- KEYS  as in reading.lua.
--- ARGV  epoch, step, message (what the caller read of the run and judged), error
--- Returns ok | moved (it is not queued with that message any more, or never was) | missing | damaged WHAT
--- The caller judges, for Lua never parses a message; what it judged is named, so that a run that has moved since is let be.
---@ reading.lua
---@ counting.lua
---@ moving.lua
+-- quarantine_run: end a queued run whose stored message is not of its round.
+--
+-- No claim could ever succeed by such a message, and the sweep would push it for ever.
+--
+-- KEYS  as in parts/run.lua
+-- ARGV  epoch, step and message (as the caller read and validated them), error
+-- Returns
+--   ok            The run is errored and marked as quarantined.
+--   moved         The run is not queued with this message, epoch and step (any more).
+--   missing       There is no such run.
+--   damaged WHAT  A key or field is damaged: nothing is written.
+--
+-- The caller validates, since Lua never parses a message. So it names what it validated.
+--@ parts/run.lua
+--@ parts/counters.lua
+--@ parts/moves.lua
 local k = keys_of_one_run()
 local now = clock()
 local run, refusal = read_run(k)

@@ -1,14 +1,22 @@
 #!lua flags=allow-oom
--- request_stop: ask a run to stop, and stop it here where nobody holds it.
--- KEYS  as in reading.lua.
+-- request_stop: ask a run to stop, and stop it at once if no worker holds it.
+--
+-- KEYS  as in parts/run.lua
 -- ARGV  op (operation id), mode (graceful | now), [by], [reason]
--- Returns missing | damaged KEY | WORD PHASE ASKED_AT SEEN_AT STOPPED_AT STEP DOUBT, times in ms and 0 for "not yet", where WORD is
---         finished (had ended or was stopped before) | asked (the round in flight may still finish) | stopped
--- `now` fences the lease at once: its token is held until the lease's end or the old worker's late commit.
---@ reading.lua
---@ counting.lua
---@ moving.lua
---@ operations.lua
+-- Returns
+--   WORD PHASE ASKED_AT SEEN_AT STOPPED_AT STEP DOUBT
+--       WORD is finished (the run had ended or was stopped already), asked (the round in flight may
+--       still finish) or stopped. Times are in ms, 0 for "not yet". DOUBT is - for none.
+--   missing             There is no such run.
+--   damaged KEY         A key or field is damaged: nothing is written.
+--
+-- A repeated operation gets its first reply. `now` may follow graceful, but not the reverse.
+-- `now` fences the lease at once. Its token is held until the lease's end or the old worker's late
+-- commit, so that no other worker is in the step meanwhile.
+--@ parts/run.lua
+--@ parts/counters.lua
+--@ parts/moves.lua
+--@ parts/operations.lua
 local k = keys_of_one_run()
 local now = clock()
 local run, refusal = read_run(k)

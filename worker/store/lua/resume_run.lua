@@ -1,18 +1,32 @@
 #!lua flags=allow-oom
--- resume_run: go on with an interrupted run, giving the answer, or with a stopped one, or with one that has ended unfinished.
--- KEYS  as in reading.lua.
--- ARGV  op (operation id), epoch, step (those the caller saw), [interrupt] (id of the interrupt it answers), [answer] (JSON),
---       message (of the next epoch), after (of the epoch after that: a pause keeps the message that will end it),
---       [digest] (the one the caller saw, from whose content it made =field...), [data] (JSON for the event), =field...,
---       [by] (who asks for it), [more] (the run, whose last cycle is over, is given more of them by =field...)
--- Returns queued | waiting | interrupted | completed | stale | running | finished PHASE | missing | damaged KEY | unknown_queue LIST
--- A stopped run with an open interrupt waits for its answer again, deadline re-armed, unless the answer comes with this call.
--- A run that paused behind the round that ends it (the field `ending`) completes here: nothing is played again. One that has used up its
--- cycles (the field `unfinished`) has its answer taken back where it is given more, also once it has completed.
---@ reading.lua
---@ counting.lua
---@ moving.lua
---@ operations.lua
+-- resume_run: continue an interrupted, a stopped, or an unfinished run.
+--
+-- KEYS  as in parts/run.lua
+-- ARGV  op (operation id), epoch and step (as the caller read them), [interrupt] (id of the
+--       interrupt that it answers), [answer] (JSON), message (of the next epoch), after (message of
+--       the epoch after that, for a run that is interrupted again), [digest] (of the content from
+--       which the caller made =field...), [data] (JSON for the event), =field..., [by] (the
+--       person), [more] (=field... gives more cycles to a run that has used up its cycles)
+-- Returns
+--   queued | waiting | interrupted | completed   The phase of the run now.
+--   stale               The run changed after the caller read it, or has another open interrupt.
+--   running             The run is queued, leased or waiting, perhaps with a stop pending.
+--   finished PHASE      The run has ended.
+--   missing             There is no such run.
+--   damaged KEY         A key or field is damaged: nothing is written.
+--   unknown_queue LIST  The run's queue is not one of ours: nothing is written.
+--
+-- A repeated operation gets its first reply. An answer names its interrupt, so that an old answer
+-- never answers a new question.
+-- A stopped run with an open interrupt waits for its answer again, with a new deadline, unless this
+-- call answers it.
+-- A run whose interrupt came after its last round (field `ending`) completes here. A run that has
+-- used up its cycles (field `unfinished`) continues if it gets more, even if it has completed: its
+-- answer is then removed.
+--@ parts/run.lua
+--@ parts/counters.lua
+--@ parts/moves.lua
+--@ parts/operations.lua
 local k = keys_of_one_run()
 local now = clock()
 local run, refusal = read_run(k)
@@ -20,14 +34,14 @@ if not run then return refusal end
 local repeated = reply_of(run, arg.op)
 if repeated then return repeated end
 local function reply(word, phase) return remember_reply(k, run, arg.op, { word, phase }) end
--- The messages are made for that step: one of a step that a round has committed meanwhile would be stale for ever.
--- Not remembered: epochs and steps only grow, so it stays stale.
+-- The messages are built for that epoch and step. Another step's message would be stale for ever.
+-- The reply is not stored, since epochs and steps only grow.
 if run.epoch ~= arg.epoch or run.step ~= arg.step then return { 'stale' } end
 local goes_on = arg.more and run.unfinished
 if arg.more and not goes_on then return reply('stale') end
 if ENDED[run.phase] and not (goes_on and run.phase == 'completed') then return reply('finished', run.phase) end
 if PHASES[run.phase] == 'live' then return reply('running') end
--- A round that came to nothing may have been charged to the budgets meanwhile, in the same step.
+-- A failed round may have charged the budgets meanwhile, within the same step.
 if arg.digest and run.digest ~= arg.digest then return reply('stale') end
 refusal = unpushable(k, run.queue)
 if refusal then return refusal end

@@ -1,14 +1,25 @@
 #!lua flags=allow-oom
--- retry_run: take an errored run up again at the step that failed.
--- KEYS  as in reading.lua.
--- ARGV  op (operation id), epoch, step (those the caller saw), message (of the next epoch), after (of the epoch after that),
---       [digest] (the one the caller saw, from whose content it made =field...), =field...
--- Returns queued | waiting | interrupted (the question that was open is asked again) | stale | running PHASE (not errored) | missing | damaged KEY | unknown_queue LIST
--- The error stays in the events; the bounds start anew; the attempts of the step do not.
---@ reading.lua
---@ counting.lua
---@ moving.lua
---@ operations.lua
+-- retry_run: retry an errored run at the step that failed.
+--
+-- KEYS  as in parts/run.lua
+-- ARGV  op (operation id), epoch and step (as the caller read them), message (of the next epoch),
+--       after (message of the epoch after that), [digest] (of the content from which the caller
+--       made =field...), =field...
+-- Returns
+--   queued | waiting    The phase of the run now.
+--   interrupted         The interrupt that was open is shown again.
+--   stale               The run has changed since the caller read it.
+--   running PHASE       The run is not errored.
+--   missing             There is no such run.
+--   damaged KEY         A key or field is damaged: nothing is written.
+--   unknown_queue LIST  The run's queue is not one of ours: nothing is written.
+--
+-- A repeated operation gets its first reply. The error is kept in the events. Failures and losses
+-- are counted from 0 again, attempts of the step are not.
+--@ parts/run.lua
+--@ parts/counters.lua
+--@ parts/moves.lua
+--@ parts/operations.lua
 local k = keys_of_one_run()
 local now = clock()
 local run, refusal = read_run(k)
@@ -16,7 +27,8 @@ if not run then return refusal end
 local repeated = reply_of(run, arg.op)
 if repeated then return repeated end
 local function reply(word, phase) return remember_reply(k, run, arg.op, { word, phase }) end
--- The messages are made for that step. Not remembered: epochs and steps only grow, so it stays stale.
+-- The messages are built for that epoch and step. The reply is not stored, since epochs and steps
+-- only grow.
 if run.epoch ~= arg.epoch or run.step ~= arg.step then return { 'stale' } end
 if run.phase ~= 'errored' then return reply('running', run.phase) end
 if arg.digest and run.digest ~= arg.digest then return reply('stale') end

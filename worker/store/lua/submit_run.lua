@@ -1,15 +1,26 @@
 #!lua
--- submit_run: make a new run and hand its first round over, once for each submission and each idempotency key.
--- KEYS  as in reading.lua; KEYS[5] is the idempotency key's; with `submitted_by`, the last is the index of that submitter's runs.
--- ARGV  [submitted_by], id, nonce (one a submission), [content] (digest of what was submitted, with an idempotency key),
---       phase (queued | waiting | interrupted), [delay] (waiting: until its start), message, =field...
--- Returns ok ID [WRITTEN] (the run's fields, told as claiming.lua tells them: how many texts, then each behind its name; not where the
---         same submission had made it before) | existing ID (same key, same content) | conflict ID | exists ID | damaged KEY | unknown_queue LIST
+-- submit_run: make a new run and push its first round, once per submission and idempotency key.
+--
+-- KEYS  as in parts/run.lua; KEYS[5] is the idempotency key's; with [submitted_by], the last one is
+--       the index of that submitter's runs
+-- ARGV  [submitted_by], id, nonce (one per submission), [content] (digest of the submission, with
+--       an idempotency key), [idempotency_key], phase (queued | waiting | interrupted), [delay]
+--       (until the start of a waiting run), [deadline] (ms from now), message, =field...
+-- Returns
+--   ok ID [WRITTEN]     The run is made. WRITTEN has the run's fields as one text (parts/grant.lua):
+--                       the number of texts, then names and values. A repeated submission gets
+--                       none.
+--   existing ID         The idempotency key has this run, with the same content.
+--   conflict ID         The idempotency key has this run, with other content.
+--   exists ID           Another run has this id.
+--   damaged KEY         A key or field is damaged: nothing is written.
+--   unknown_queue LIST  The run's queue is not one of ours: nothing is written.
+--
 -- The only transition without allow-oom: a full server refuses new work and keeps what it has.
---@ reading.lua
---@ counting.lua
---@ moving.lua
-local BETWEEN = '\31' -- claiming.lua says why
+--@ parts/run.lua
+--@ parts/counters.lua
+--@ parts/moves.lua
+local BETWEEN = '\31' -- explained in parts/grant.lua
 local k = keys_of_one_run()
 local now = clock()
 local submitted = arg.submitted_by and KEYS[#KEYS]
@@ -34,7 +45,7 @@ if arg.content then
   end
 end
 if call('EXISTS', k.run) == 1 then return { 'exists', arg.id } end
-for _, left_over in ipairs({ k.memory, k.events, k.artifacts }) do -- of a run whose hash is gone: not this run's history
+for _, left_over in ipairs({ k.memory, k.events, k.artifacts }) do -- of a run whose hash is gone
   if call('EXISTS', left_over) == 1 then return { 'damaged', left_over } end
 end
 
@@ -53,8 +64,9 @@ if arg.content then
   set(k, 'idem', arg.idempotency_key)
 end
 if submitted then
-  -- A run that is gone leaves the index of its submitter when others are submitted: of the oldest, and of some anywhere, should the oldest be
-  -- kept for long. Each submission takes out more than it adds, once most are gone.
+  -- Deleted runs are removed from their submitter's index here. Some of the oldest ids are checked,
+  -- and some at another position, in case the oldest runs are kept for long. If most are deleted,
+  -- each submission removes more ids than it adds.
   for _, first in ipairs({ 0, now % math.max(1, call('ZCARD', submitted)) }) do
     for _, count in ipairs({ 5, 45 }) do
       local ids, gone = call('ZRANGE', submitted, first, first + count - 1), {}

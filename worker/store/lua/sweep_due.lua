@@ -1,23 +1,45 @@
 #!lua flags=allow-oom
--- sweep_due: look at runs whose time has come, and re-enqueue what is overdue. It never executes anything.
--- KEYS  1 due set   2 queues hash   3..7 indexes as in reading.lua   8 paused flows   9.. the broker's lists, then as many lines, in their order
--- ARGV  prefix (of the run keys, which only the sweep may derive), batch, lease (the shortest in use), max_losses, max_failures,
---       loss_delay, loss_delay_max, jitter (0..1), hold (until a run of a paused flow is looked at again),
---       [alive] (a worker that announced itself within so many ms is taken for alive),
---       [every] (nothing is done where a sweep was made within so many ms), [schema] (the newest the caller reads), [outbox], and with it [length:LIST] (messages that the broker holds; absent where it does not answer),
---       [made:ID] (EPOCH STEP MESSAGE: of a run that the caller was told is unmade; it is looked at now)
---       [soon:ID] (of a queued run whose message may have died with a process; it is looked at now)
--- Returns what became of the runs looked at, what the caller is to publish (LIST MESSAGE, only in the outbox), and of which ended runs the
---         caller is to make the call that nobody has made (ID EPOCH, in one text). The first is a flat list ID WORD (or KEY damaged, for a shared key that is not what it should be): resent | marked | in_line | freed (lease lapsed, queued again) | delayed (again, and waits) |
---         spared | overran (past its own limit, tried again) | woken | answered | stopped | errored | removed | damaged |
---         unmade (its message is to be sent and was never made, as it stayed: nothing is done until somebody brings it)
--- Every run looked at is moved or removed, so that none hides those behind it.
---@ reading.lua
---@ counting.lua
---@ moving.lua
---@ recounting.lua
+-- sweep_due: examine the runs that are due, and requeue what is overdue. It executes no round.
+--
+-- KEYS  1 due set   2 queues hash   3..7 indexes as in parts/run.lua   8 paused flows
+--       9.. the broker's lists, then the line of each list, in the same order
+-- ARGV  prefix (of the run keys, which only the sweep may derive), batch, lease (the shortest in
+--       use), max_losses, max_failures, loss_delay, loss_delay_max, jitter (0..1),
+--       hold (wait of a run whose flow is paused),
+--       [alive] (a worker whose last announcement is younger, in ms, counts as alive),
+--       [every] (do nothing if the last sweep was less than this many ms ago),
+--       [schema] (the newest that the caller reads),
+--       [outbox], and with it [length:LIST] (messages on the broker; absent if it does not answer),
+--       [made:ID] (EPOCH STEP MESSAGE of a run that was reported as unmade: it is examined now),
+--       [soon:ID] (a queued run whose message may have died with a process: it is examined now)
+-- Returns three flat lists
+--   1. What became of each run, as ID WORD, or KEY damaged for a damaged key that the runs share:
+--        resent    Its message is pushed again.
+--        marked    Its message seems to be lost: it is pushed again after one more grace.
+--        in_line   It has to wait longer.
+--        freed     Its lease lapsed: it is queued again.
+--        delayed   Its lease lapsed again: it waits before it is queued.
+--        spared    Its lease lapsed in a silence: it is extended once.
+--        overran   Its round exceeded its own limit: it is tried again.
+--        woken     Its wait is over: it is queued.
+--        answered  Its interrupt's deadline passed: it is queued with the default answer.
+--        stopped   Its lease lapsed, and a stop was requested.
+--        errored   It had too many losses or failures, or its deadline passed.
+--        unmade    Its message is needed and was never built: the caller must bring it (made:ID).
+--        removed   It no longer exists or has ended: it is removed from the due set.
+--        damaged   It cannot be read: it is removed from the due set.
+--   2. The messages that the caller must publish, as LIST MESSAGE. Empty without an outbox.
+--   3. ID EPOCH (one text each) of ended runs whose `on_end` call the caller must make.
+--
+-- Every examined run is moved or removed, so that no run hides the ones behind it.
+-- A silence is a time without sweeps. Leases may have lapsed then although their workers lived.
+--@ parts/run.lua
+--@ parts/counters.lua
+--@ parts/moves.lua
+--@ parts/recount.lua
 local now = clock()
--- Every worker sweeps, so that any of them may die; but one look in so many milliseconds is enough for all.
+-- Every worker sweeps, so that any of them may die. One sweep per interval is enough for all of
+-- them.
 if arg.every then
   local last = redis.pcall('HGET', KEYS[2], 'swept_at')
   local since = type(last) == 'string' and is_count(last) and now - number(last) or -1
@@ -25,13 +47,13 @@ if arg.every then
 end
 local base = { due = KEYS[1], queues = KEYS[2], live = KEYS[3], interrupted = KEYS[4], stopped = KEYS[5], completed = KEYS[6],
   errored = KEYS[7], paused = KEYS[8], lists = {} }
-local line_of = {} -- list -> the runs seen in line there, by their number
+local line_of = {} -- list -> the runs that wait in this list, by the number of their message
 local count = (#KEYS - 8) / 2
 for i = 9, 8 + count do
   base.lists[KEYS[i]] = true
   line_of[KEYS[i]] = KEYS[i + count]
 end
--- A shared key overwritten by hand must not cost every due run its promise: nothing is touched.
+-- If a shared key is damaged, nothing is written. Otherwise every due run would lose its due time.
 local damaged = mistyped(base)
 for list, line in pairs(line_of) do
   local found = call('TYPE', line).ok
@@ -39,21 +61,34 @@ for list, line in pairs(line_of) do
 end
 if damaged then return { { damaged, 'damaged' }, {}, {} } end
 local lease, jitter = number(arg.lease), tonumber(arg.jitter)
-local SEARCHED = 256 -- messages at the consuming end among which a resent one is looked for; about 20 microseconds
-local FORGOTTEN = 50 -- ended runs an index that are looked at in one sweep; under a microsecond each
-local PIECES = 20 -- and so many times as many while a quarter of them is gone: 2,000 a second, more than runs can end
-local AHEAD = 10000 -- runs that are looked at when the clock was set back; about a microsecond each
-local PROMOTED = 1000 -- runs a list that leave their line in one sweep; about 7 microseconds each
-local PEEKED = 1000 -- runs whose phase is asked for in one sweep where more are due than it looks at; about a microsecond each
-local NEWEST = 250 -- runs that fell due last and whose phase is asked for as well, since a lease that has just lapsed is one of them
-local CALLED = 5000 -- ms in which whoever ended a run has called, or is late
-local AGAIN = 25000 -- ms more for a sweep that was told to call, before another is told
-local CALLS = 25 -- that one sweep is told of
-local UNMADE = 1000 -- ms until a run is looked at again whose message is to be made; whoever was told may have died
+-- Messages, from the consuming end, among which a run's own is searched: about 20 microseconds.
+local SEARCHED = 256
+local FORGOTTEN = 50 -- ended runs per index and piece: less than a microsecond each
+-- Pieces at most, while at least a quarter of a piece is gone: 2,000 runs a second, more than can
+-- end.
+local PIECES = 20
+local AHEAD = 10000 -- runs that are made due when the clock was set back: about a microsecond each
+local PROMOTED = 1000 -- runs per list that leave their line in one sweep: about 7 microseconds each
+-- Runs whose phase is read in one sweep if more are due than fit a batch: about a microsecond each.
+local PEEKED = 1000
+-- Runs that fell due last, whose phase is read as well, since a lease that has just lapsed is among
+-- them.
+local NEWEST = 250
+-- Milliseconds after which the `on_end` call is late, if the process that ended the run has not
+-- made it.
+local CALLED = 5000
+-- Milliseconds that the caller of one sweep gets for the call, before the caller of another gets
+-- it.
+local AGAIN = 25000
+local CALLS = 25 -- calls at most that one sweep returns
+-- Milliseconds until an unmade run is examined again, as the caller may have died before it built
+-- the message.
+local UNMADE = 1000
 
--- Silence: nobody swept for so long that leases may have lapsed under live workers (the server or all sweepers stood still).
+-- Silence: no worker swept for so long that leases may have lapsed under live workers (the server
+-- or all sweepers stood still).
 local swept_at, silent_from, silent_until, counted = unpack(call('HMGET', base.queues, 'swept_at', 'silent_from', 'silent_until', 'counted'))
--- Before the first sweep ever, and where its time does not read, nobody swept: all of the past was silent.
+-- Before the first sweep, or if its time is unreadable, all of the past counts as silence.
 local gap = now - number(swept_at)
 if gap > lease / 2 or gap < 0 then
   silent_from, silent_until = whole(math.min(now, number(swept_at))), whole(now)
@@ -64,7 +99,8 @@ if not counted then
   recount(base, arg.prefix)
   call('HSET', base.queues, 'counted', whole(now))
 end
--- The clock was ahead and has been set back: what it put off is looked at now, or a dead worker's lease would last until then.
+-- The clock was ahead and has been set back. Runs that are due more than a lease from now are made
+-- due at once. Otherwise a dead worker's lease would last until then.
 if gap < -lease / 2 then
   for _, id in ipairs(call('ZRANGEBYSCORE', base.due, '(' .. whole(now + lease), '+inf', 'LIMIT', 0, AHEAD)) do
     call('ZADD', base.due, 'XX', now, id)
@@ -77,13 +113,15 @@ local function was_silent(time)
   return is_count(silent_from) and is_count(silent_until) and time >= number(silent_from) and time <= number(silent_until) + lease / 2
 end
 
--- How long the lines were before this sweep pushed anything: what it pushes itself is no line that others stand in.
+-- The lists' lengths before this sweep pushes anything, since its own pushes are not a line of
+-- others.
 local lengths = {}
 for list in pairs(base.lists) do
   if outbox then lengths[list] = tonumber(arg['length:' .. list]) else lengths[list] = call('LLEN', list) end
 end
 
--- The cursor passed them, or nothing is left in their line: whoever of them still waits is looked at now, not when its time has come.
+-- Runs that the cursor has passed, or whose list is empty, but which are still queued, are examined
+-- now. They do not wait for their due time.
 for list, line in pairs(line_of) do
   if lengths[list] then
     local passed = lengths[list] == 0 and '+inf' or whole(number(call('HGET', base.queues, list .. ':cursor')))
@@ -98,11 +136,13 @@ for list, line in pairs(line_of) do
   end
 end
 
--- Lua makes no message. Whether one is wanted that a run which stayed does not have (commit_and_stay.lua), nor brings the caller.
+-- Return whether the run needs a message that was never built (commit_and_continue.lua) and that the
+-- caller has not brought. Lua builds no messages.
 local function is_unmade(k, run, now)
   if run.message ~= '' then return false end
   local epoch, step, message = match(arg['made:' .. run.id] or '', '^(%d+) (%d+) (.+)$')
-  if epoch ~= run.epoch or step ~= run.step then -- none, or it has gone on since the caller was told
+  -- The caller brought none, or the run has changed since then.
+  if epoch ~= run.epoch or step ~= run.step then
     due_at(k, run, now + UNMADE)
     return true
   end
@@ -119,9 +159,11 @@ for name in pairs(arg) do
   end
 end
 
--- What is looked at: the oldest that are due; but where there are more than a batch, lapsed leases come before all others, or a dead worker's
--- run would wait behind each wave of sleepers. The next leases are looked for where the last call ended, and among those that fell due last:
--- there is a lease that lapsed since the last call. Calls may be a tenth of a second apart, so that to go through all takes seconds.
+-- Return the runs to examine: the ones that have been due longest. If more are due than fit a
+-- batch, lapsed leases come first. Otherwise a dead worker's run would wait behind each wave of
+-- sleeping runs. The search for leases continues where the last sweep ended, and includes the runs
+-- that fell due last, among which new lapsed leases are. Sweeps may be a tenth of a second apart,
+-- so that searching all runs takes seconds.
 local function looked_at()
   local batch = number(arg.batch)
   local oldest = call('ZRANGEBYSCORE', base.due, '-inf', now, 'LIMIT', 0, batch)
@@ -143,7 +185,8 @@ local function looked_at()
     end
   end
   take_leased(call('ZRANGE', base.due, from, upto - 1))
-  -- As many as are moved now stand before the others no more. Where leases fill the batch, the same are looked at again.
+  -- The runs that are moved now will leave the set, so the next search begins that much earlier. If
+  -- leases fill the batch, it begins at the same position again.
   if overdue > PEEKED then
     call('HSET', base.queues, 'peeked', whole(#first == batch and from or upto < overdue and math.max(0, upto - batch) or 0))
   end
@@ -152,7 +195,7 @@ local function looked_at()
   return first
 end
 
--- What is no routine, and is counted by its word.
+-- Words that are counted as metrics, since they are not routine.
 local COUNTED = { resent = true, freed = true, delayed = true, overran = true, answered = true }
 local report = {}
 local function note(id, word)
@@ -166,7 +209,8 @@ local function keys_of(id)
     { __index = base })
 end
 
--- What all runs share was looked at above, and nobody else writes meanwhile: of each there are only its own keys to look at.
+-- The shared keys were checked above, and no other script writes meanwhile. So only the run's own
+-- keys are checked.
 local OWN = { memory = 'list', events = 'stream', artifacts = 'hash' }
 local function has_mistyped(k)
   for name, wanted in pairs(OWN) do
@@ -181,13 +225,15 @@ local function too_late(k, run)
 end
 
 local function sweep_leased(k, run, order)
-  local lease_until = math.min(number(run.lease_until), now + number(run.lease_granted)) -- no lease is longer, but by a clock that was ahead
+  -- No lease is longer, unless the clock was ahead.
+  local lease_until = math.min(number(run.lease_until), now + number(run.lease_granted))
   if lease_until > now then
     if lease_until < number(run.lease_until) then set(k, 'lease_until', whole(lease_until)) end
     due_at(k, run, lease_until)
     return 'in_line'
   end
-  -- A round past its own limit is no victim of the silence: its worker beats, and the lease stays where the limit is.
+  -- A round past its own limit is not a victim of the silence. Its worker sends heartbeats, which
+  -- do not extend the lease beyond the limit.
   local overran = run.round_until and number(run.round_until) <= now
   if was_silent(lease_until) and run.spared ~= run.lease_until and not overran then
     local spared = whole(now + number(run.lease_granted))
@@ -204,7 +250,8 @@ local function sweep_leased(k, run, order)
     return 'stopped'
   end
   if overran then
-    -- Its worker lives: the round ignored its limit. That is a failure of the round, not the loss of a worker.
+    -- Its worker is alive, but the round ignored its limit. That is a failure of the round, not the
+    -- loss of a worker.
     local failures = number(run.failures) + 1
     local text = 'run ' .. run.id .. ', step ' .. run.step .. ', node ' .. run.current_node ..
       ': the round took longer than its limit and did not look at context.cancelled'
@@ -232,25 +279,27 @@ local function sweep_leased(k, run, order)
     push(k, run, now)
     return 'freed'
   end
-  -- The first loss may be anybody's; a run that keeps losing workers waits, so that it does not take its neighbours along.
+  -- The first loss may be accidental. A run that loses more workers waits, so that it does not fail
+  -- its neighbours as well.
   local delay = math.min(number(arg.loss_delay) * 2 ^ (losses - 2), number(arg.loss_delay_max))
   wait(k, run, now, 'loss', math.floor(delay * (0.5 + (jitter + order * 0.618) % 1)))
   return 'delayed'
 end
 
--- The list that the message of this very round was handed on to (hand_on.lua).
+-- Return the list that this round's message was moved to (redirect_round.lua), or nil.
 local function handed_list(run)
   local epoch, step, list = match(run.handed_to or '', '^(%d+) (%d+) (.+)$')
   if epoch == run.epoch and step == run.step and string.sub(list, 1, #run.queue + 1) == run.queue .. '.' then return list end
 end
 
--- Whether a worker that lives says that it consumes this list. Read where it is asked for: hardly any run was handed on.
+-- Return whether a live worker's announcement says that it consumes this list. The announcements
+-- are read only when needed, since few runs are moved to such a list.
 local announced
 local function is_consumed(list)
   if not announced then
     announced = {}
     local infos = pcall('HGETALL', arg.prefix .. ':workers:info')
-    for i = 1, #infos, 2 do -- nothing of what is no hash
+    for i = 1, #infos, 2 do -- an error has no elements
       local beat = pcall('ZSCORE', arg.prefix .. ':workers', infos[i])
       if type(beat) == 'string' and tonumber(beat) >= now - number(arg.alive) then announced[#announced + 1] = infos[i + 1] end
     end
@@ -265,7 +314,8 @@ local function unmark(k, run)
   if run.looked == '1' then set(k, 'looked', '0') end
 end
 
--- Workers that play its flow have its message; where they do not, or none of them is left, it goes to the queue of all.
+-- Examine a queued run whose message was moved to workers that play its flow. If no such worker is
+-- left, or the list has lost the message, push it to the queue of all workers.
 local function sweep_handed_on(k, run, list, grace)
   local consumed = is_consumed(list)
   if consumed and not outbox then
@@ -282,11 +332,12 @@ local function sweep_handed_on(k, run, list, grace)
     due_at(k, run, now + grace)
     return 'marked'
   end
-  if outbox then -- what was published there may be in line still: the next copy waits twice as long
+  if outbox then -- The earlier copy may still be in line, so the next one waits twice as long.
     run.grace = whole(grace * 2)
     set(k, 'grace', run.grace)
   elseif not consumed then
-    pcall('LREM', list, -1, run.message) -- nobody would take it; an older access list refuses, and then it is left to lie there
+    -- No worker would take it. An older ACL may refuse this, and the message is then left there.
+    pcall('LREM', list, -1, run.message)
   end
   event(k, run, now, 'resent', 'number', run.number)
   push(k, run, now)
@@ -296,32 +347,34 @@ end
 local function sweep_queued(k, run)
   local grace = math.max(number(run.grace), 1)
   local length = lengths[run.queue]
-  if not length then -- the broker does not answer: nothing can be said of the message, and none could be sent
+  if not length then -- the broker does not answer, so the message can be neither found nor sent
     due_at(k, run, now + grace)
     return 'in_line'
   end
   local list = handed_list(run)
   if list then return sweep_handed_on(k, run, list, grace) end
   if length > 0 and number(run.number) > number(call('HGET', k.queues, run.queue .. ':cursor')) then
-    -- Looked at again when the cursor has passed it (above), and, should the line stand still, ever more seldom.
+    -- Examined again when the cursor has passed it (above). If the line does not move, it is
+    -- examined ever more seldom.
     unmark(k, run)
     call('ZADD', line_of[run.queue], number(run.number), run.id)
     due_at(k, run, now + math.max(grace, run.queued_at and now - number(run.queued_at) or 0))
     return 'in_line'
   end
-  -- A message pushed again stands at the consuming end, where its number says nothing.
+  -- A message that was pushed again is at the consuming end, regardless of its number.
   if not outbox and call('LPOS', run.queue, run.message, 'RANK', -1, 'MAXLEN', SEARCHED) then
     unmark(k, run)
     due_at(k, run, now + grace)
     return 'in_line'
   end
   if run.looked ~= '1' then
-    set(k, 'looked', '1') -- it may have been popped this instant: one grace for its claim
+    set(k, 'looked', '1') -- It may have been popped just now: its claim gets one grace.
     due_at(k, run, now + grace)
     return 'marked'
   end
-  -- Where the whole line was searched no copy can pile up, so only a longer one makes the grace grow
-  -- (docs/decisions/0003-resend-pacing.md). In the outbox a copy has a number of its own, and is in line until that has passed.
+  -- If the whole list was searched, no copy can pile up. So the grace grows only for a longer list
+  -- (docs/internals/decisions/0003-resend-pacing.md). In the outbox a copy has a number of its own, and is in
+  -- line until the cursor has passed that.
   if length > SEARCHED and not outbox then grace = grace * 2 end
   run.grace = whole(grace)
   set(k, 'grace', run.grace)
@@ -333,10 +386,11 @@ end
 for order, id in ipairs(looked_at()) do
   local k = keys_of(id)
   local flat, word = pcall('HGETALL', k.run)
-  local run = table_of(flat) -- nothing of what is no hash: an error has no first element
+  local run = table_of(flat) -- an error has no first element
   if run and run.idem then k.idem = arg.prefix .. ':idem:' .. run.idem end
   if run and newer(run.schema) and (not PHASES[run.phase] or has_mistyped(k) or malformed(k, run) or not base.lists[run.queue]) then
-    -- By the rules of the newer worker that wrote it, it need not be damaged: it stays due, for those who can read it.
+    -- A newer worker wrote it, by whose rules it need not be damaged. It remains due, for workers
+    -- that can read it.
     call('ZADD', base.due, now + lease, id)
     word = 'in_line'
   elseif not run or ENDED[run.phase] or run.phase == 'stopped' or not PHASES[run.phase] then
@@ -356,10 +410,11 @@ for order, id in ipairs(looked_at()) do
       due_at(k, run, number(run.waiting_until))
       word = 'in_line'
     elseif run.waiting_for == 'paused' and call('HEXISTS', k.paused, run.flow) == 1 then
-      -- A message for it would only be given back; spread, so that a flow's runs do not come all at once.
+      -- A worker would refuse its message. The wait varies, so that a flow's runs do not all become
+      -- due at once.
       wait(k, run, now, 'paused', math.floor(number(arg.hold) * (0.5 + (jitter + order * 0.618) % 1)))
       word = 'in_line'
-    elseif is_unmade(k, run, now) then -- it waits for the retry of a round that failed
+    elseif is_unmade(k, run, now) then -- It waits for the retry of a failed round.
       word = 'unmade'
     else
       unset(k, 'held_token', 'held_until')
@@ -381,8 +436,9 @@ for order, id in ipairs(looked_at()) do
   note(id, word)
 end
 
--- An ended run leaves its index when its keys are gone; each run says itself how long they are kept. Mostly the oldest go first;
--- some anywhere else are looked at too, so that those which are kept for longer hide nobody.
+-- Remove ended runs whose keys have expired from their index. Each run has its own retention.
+-- Usually the oldest expire first. Another position is checked too, so that runs with a longer
+-- retention do not hide others.
 for _, index in ipairs({ base.completed, base.errored }) do
   local anywhere = math.floor(jitter * call('ZCARD', index))
   for _, first in ipairs({ 0, anywhere }) do
@@ -399,7 +455,8 @@ for _, index in ipairs({ base.completed, base.errored }) do
   end
 end
 
--- Whoever ended these has not called, or not said so: the caller does. Others are told of the same when it has had its time.
+-- The process that ended these runs has not made the call, or did not report it. The caller makes
+-- it now. Later another sweep's caller gets the same calls.
 local calls = calls_of(base.due)
 local late = pcall('ZRANGEBYSCORE', calls, '-inf', now - CALLED, 'LIMIT', 0, CALLS)
 if late.err then

@@ -1,56 +1,135 @@
-"""The HTTP API: a router for every noun, and the one that holds them all, to be mounted anywhere."""
+"""The HTTP API: one router per resource, and the router that includes them all.
+
+An app can mount it under any path. It also answers unknown paths, and the probes ``/health`` and
+``/ready``, which need no token.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.params import Depends as Dependency
+from fastapi.routing import APIRoute
+from starlette.routing import BaseRoute, Route
 
-from worker.client import Client
-from worker.web.access import Caller, Permitted
-from worker.web.api import artifacts, fleet, flows, inbox, many, runs, steering
-from worker.web.api.events import event_router
-from worker.web.api.nowhere import nowhere
-from worker.web.api.probes import probe_router
-from worker.web.bodies import most_bytes
-from worker.web.hub import Hub
-from worker.web.problems import ProblemRoute
+from perdure.worker.client import Client
+from perdure.worker.web.api import fleet, runs
+from perdure.worker.web.api.events import event_router
+from perdure.worker.web.api.responses import Ready, Up
+from perdure.worker.web.api.routes import problem_responses, resource_router
+from perdure.worker.web.auth import AuthorizedClient, Caller
+from perdure.worker.web.event_hub import EventHub
+from perdure.worker.web.json_body import Json, most_bytes
+from perdure.worker.web.problems import REQUEST_PROBLEMS, ProblemRoute, details
+
+
+def fallback_route(routes: Iterable[BaseRoute]) -> Route:
+    """Return a route that answers every path and method that ``routes`` do not.
+
+    It responds with problem details: 405 if the path exists with other methods, else 404.
+    """
+    api_routes = [route for route in routes if isinstance(route, APIRoute)]
+
+    def respond(request: Request) -> Response:
+        path = f"/{request.path_params['path']}"
+        methods = sorted(
+            {
+                method
+                for route in api_routes
+                if route.path_regex.match(path)
+                for method in route.methods or ()
+            }
+        )
+        if methods:
+            allowed = ", ".join(methods)
+            detail = f"this path does not support {request.method}. Use {allowed}"
+            return details(405, *REQUEST_PROBLEMS[405], detail, {"Allow": allowed})
+        return details(
+            404,
+            *REQUEST_PROBLEMS[404],
+            f"no API path {request.url.path}. The paths are listed in openapi.json",
+        )
+
+    return Route("/{path:rest}", respond, methods=[], include_in_schema=False)
+
+
+def probe_router(client: Client) -> APIRouter:
+    """Return the router of ``/health`` and ``/ready``, for an app of your own.
+
+    Use it if the probes should have other paths than the API. They show nothing about runs.
+    """
+    probes = resource_router("probes")
+
+    @probes.get("/health", operation_id="health", response_model=Up)
+    async def health() -> Response:
+        """Return 200 if the process is up.
+
+        It asks no state server and needs no thread, so it answers however busy those are.
+        """
+        return Json({"status": "up"})
+
+    @probes.get(
+        "/ready",
+        operation_id="ready",
+        response_model=Ready,
+        responses=problem_responses("no-server", "unsafe-server"),
+    )
+    def ready() -> Response:
+        """Return 200 if the state server answers and keeps runs safely.
+
+        The response has the number of live workers.
+        """
+        client._check_durability()
+        return Json(
+            {"status": "ready", "workers": sum(worker["alive"] for worker in client.workers())}
+        )
+
+    return probes
+
 
 __all__ = ["api_router", "probe_router"]
 
-ROUTERS = (runs.router, steering.router, many.router, artifacts.router, inbox.router, flows.router, fleet.router)
+ROUTERS = (runs.router, runs.bulk_router, fleet.inbox_router, fleet.flows_router, fleet.router)
 
 
 def api_router(
-    client: Client, caller: Callable[[Request], Caller], dependencies: Sequence[Dependency] = (), hub: Hub | None = None
+    client: Client,
+    caller: Callable[[Request], Caller],
+    dependencies: Sequence[Dependency] = (),
+    hub: EventHub | None = None,
 ) -> APIRouter:
-    """The API on the runs of ``client``, for an app of one's own: ``app.include_router(api_router(client, who), prefix="/holdfast")``.
+    """Return the API on the runs of ``client``, as a router for an app of your own.
+
+    Mount it so: ``app.include_router(api_router(client, caller), prefix="/perdure")``.
 
     Args:
-        caller: who makes this request; raises Unknown where that cannot be told. It is called in a thread.
-        dependencies: more of what every route but ``/health`` and ``/ready`` depends on: a security scheme for OpenAPI, say.
-        hub: one that others use as well; None for one of its own.
+        caller: Returns the caller of a request, or raises Unknown. It is called in a thread.
+        dependencies: More dependencies of every route except ``/health`` and ``/ready``, such as a
+            security scheme for OpenAPI.
+        hub: An event hub that other routers use too. With None, the router gets its own.
     """
-    # The routes are plain functions: each runs in one of the threads that Starlette keeps for them (40, unless the app says otherwise),
-    # so a state server that does not answer holds up those, and never the event loop.
+    # The routes are plain functions. Each runs in one of Starlette's threads (40 by default), so a
+    # state server that does not answer blocks those threads, but never the event loop.
     probes = probe_router(client)
-    nouns = (*ROUTERS, event_router(hub or Hub(client)))
+    resources = (*ROUTERS, event_router(hub or EventHub(client)))
     router = APIRouter()
     router.include_router(probes)
-    router.include_router(bound(client, caller, *nouns), dependencies=dependencies)
-    router.routes.append(nowhere([route for each in (*nouns, probes) for route in each.routes]))
+    router.include_router(bound(client, caller, *resources), dependencies=dependencies)
+    router.routes.append(
+        fallback_route([route for each in (*resources, probes) for route in each.routes])
+    )
     return router
 
 
 def bound(client: Client, caller: Callable[[Request], Caller], *routers: APIRouter) -> APIRouter:
-    """These routers, with the runs of ``client`` in the hands of whoever makes a request."""
+    """Return these routers, with an AuthorizedClient for the caller of each request."""
 
     def bind(request: Request) -> None:
         # A route with a body has authenticated its caller before it read the body.
-        known = getattr(request.state, "caller", None)
-        request.state.permitted = Permitted(client, known or caller(request))
+        authenticated = getattr(request.state, "caller", None)
+        request.state.authorized_client = AuthorizedClient(client, authenticated or caller(request))
 
     router = APIRouter(dependencies=[Depends(bind)])
     for each in routers:
@@ -59,7 +138,10 @@ def bound(client: Client, caller: Callable[[Request], Caller], *routers: APIRout
 
 
 def _limited(router: APIRouter, most: int, caller: Callable[[Request], Caller]) -> APIRouter:
-    """Return copies of its routes with this limit and caller: another client of this process may have others."""
+    """Return a router with copies of the routes, which have this limit and this caller.
+
+    They are copied because another client in this process may have another limit and caller.
+    """
     routes = [copy(route) for route in router.routes]
     for route in routes:
         if isinstance(route, ProblemRoute):

@@ -1,4 +1,4 @@
-"""Events: what happened to a run, as a list or as a stream of server-sent events that goes on as it happens."""
+"""Events of a run, as a list or as a live stream of server-sent events."""
 
 from __future__ import annotations
 
@@ -12,88 +12,130 @@ from fastapi.sse import format_sse_event
 from sse_starlette import EventSourceResponse
 from starlette.concurrency import run_in_threadpool
 
-from worker.event import Event
-from worker.web.api.models.run import Events
-from worker.web.api.routing import RunId, problems, routed
-from worker.web.bodies import Json
-from worker.web.hub import Hub
-from worker.web.permitted import Runs
-from worker.web.watching import Ending, look, watch
+from perdure.worker.domain.event import Event
+from perdure.worker.web.api.responses import Events
+from perdure.worker.web.api.routes import RunId, problems, resource_router
+from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.event_hub import EventHub
+from perdure.worker.web.event_stream import StreamEnd, read_events, watch
+from perdure.worker.web.json_body import Json
 
 MEDIA_TYPE = "text/event-stream"
-#: Seconds between two comments while nothing happens: less than the patience of proxies, which is a minute or more.
+#: Seconds between two comments on a silent stream. Proxies close a silent connection after a minute
+#: or more.
 HEARTBEAT_SECONDS = 15
-#: Seconds for a reader to take what is sent. One who is slower is cut, and may come again.
+#: Seconds for a client to read what was sent. A slower client is disconnected and may reconnect.
 SEND_SECONDS = 30.0
-#: Seconds that one answer lasts: whoever watches for longer shows their token again.
-LONGEST_SECONDS = 900.0
-#: Events in one list.
-MOST = 1000
+#: Seconds that one stream lasts. After that the client has to authenticate again.
+MAX_STREAM_SECONDS = 900.0
+#: Maximum number of events in one list.
+MAX_EVENTS = 1000
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
     **problems("invalid-request", "invalid-input", "run-not-found", "damaged-run"),
     200: {
-        "description": "The events, oldest first: a list, or a stream of server-sent events where text/event-stream is accepted.",
+        "description": "The events, oldest first. The response is a stream of server-sent events "
+        "if the request accepts text/event-stream, else a list.",
         "content": {MEDIA_TYPE: {"schema": {"type": "string"}}},
     },
-    204: {"description": "Of a stream: no event follows. An EventSource that is told so does not connect again."},
+    204: {
+        "description": "Only for streams: no event will follow. An EventSource that receives this "
+        "does not reconnect."
+    },
 }
 
 
-def event_router(hub: Hub) -> APIRouter:
-    """The route; what it streams is heard by ``hub``."""
-    events = routed("runs")
+def event_router(hub: EventHub) -> APIRouter:
+    """Return the router of the events. Its live streams read from ``hub``."""
+    events = resource_router("runs")
 
-    @events.get("/runs/{run_id}/events", operation_id="get_events", response_model=Events, responses=RESPONSES)
+    @events.get(
+        "/runs/{run_id}/events",
+        operation_id="get_events",
+        response_model=Events,
+        responses=RESPONSES,
+    )
     async def get_events(
         request: Request,
         run_id: RunId,
         runs: Runs,
-        after: Annotated[str | None, Query(description="The id of an event: only those behind it.")] = None,
-        last_event_id: Annotated[str | None, Header(description="The same, as an EventSource sends it; it goes before `after`.")] = None,
+        after: Annotated[
+            str | None, Query(description="An event's id. Only later events are returned.")
+        ] = None,
+        last_event_id: Annotated[
+            str | None,
+            Header(description="As `after`, sent by an EventSource. It overrides `after`."),
+        ] = None,
         follow: Annotated[
-            bool, Query(description="Of a stream: whether it goes on with what happens from now on, until the run has ended.")
+            bool,
+            Query(
+                description="Only for streams: continue with new events until the run has ended."
+            ),
         ] = True,
         seconds: Annotated[
-            float, Query(gt=0, le=LONGEST_SECONDS, description="Of a stream: it ends after so long at the latest.")
-        ] = LONGEST_SECONDS,
-        limit: Annotated[int, Query(ge=1, le=MOST, description="Of a list: at most so many.")] = MOST,
-        latest: Annotated[bool, Query(description="Of a list: the last ones, where `after` is not given.")] = False,
-        before: Annotated[str | None, Query(description="With `latest`: the id of an event, only those before it.")] = None,
+            float,
+            Query(
+                gt=0,
+                le=MAX_STREAM_SECONDS,
+                description="Only for streams: maximum duration in seconds.",
+            ),
+        ] = MAX_STREAM_SECONDS,
+        limit: Annotated[
+            int, Query(ge=1, le=MAX_EVENTS, description="Only for lists: maximum number of events.")
+        ] = MAX_EVENTS,
+        latest: Annotated[
+            bool, Query(description="Only for lists without `after`: return the newest events.")
+        ] = False,
+        before: Annotated[
+            str | None,
+            Query(description="With `latest`: an event's id. Only earlier events are returned."),
+        ] = None,
     ) -> Response:
-        """What happened to a run, oldest first: a list, or a stream of server-sent events.
+        """Return the events of a run, oldest first, as a list or as a stream of server-sent events.
 
-        In a stream, `id` is the event's id, `event` its type and `data` the event as JSON. It can be cut at any time, and goes on with
-        `Last-Event-ID`, on this server or another one: nothing is missed and nothing comes twice. After the last event of a run that
-        has ended comes `event: end`, and whoever asks again is answered 204.
+        In a stream, `id` is the event's id, `event` its type, and `data` the event as JSON. A
+        client that lost its connection continues with `Last-Event-ID`, on this server or another
+        one. It misses no event and gets none twice. After the last event of a run that has ended,
+        the stream sends `event: end`. A client that then asks again gets 204.
         """
-        place = last_event_id or after
-        if latest and place is None:
-            found = await run_in_threadpool(runs.latest_events, run_id, limit, before)
-            return Json({"events": [event.to_dict() for event in found], "more": len(found) == limit})
+        after_id = last_event_id or after
+        if latest and after_id is None:
+            events_page = await run_in_threadpool(runs.latest_events, run_id, limit, before)
+            return Json(
+                {
+                    "events": [event.to_dict() for event in events_page],
+                    "more": len(events_page) == limit,
+                }
+            )
         if MEDIA_TYPE not in request.headers.get("accept", ""):
-            seen = await run_in_threadpool(look, runs, run_id, place, limit)
-            return Json({"events": [event.to_dict() for event in seen.events], "more": len(seen.events) == limit})
-        first = await run_in_threadpool(look, runs, run_id, place)
+            events_read = await run_in_threadpool(read_events, runs, run_id, after_id, limit)
+            return Json(
+                {
+                    "events": [event.to_dict() for event in events_read.events],
+                    "more": len(events_read.events) == limit,
+                }
+            )
+        first = await run_in_threadpool(read_events, runs, run_id, after_id)
         if not first.events and (first.ended or not follow):
             return Response(status_code=204)
-        content = stream(watch(runs, hub, run_id, place, first, follow, seconds))
+        content = stream(watch(runs, hub, run_id, after_id, first, follow, seconds))
         return EventSourceResponse(content, ping=HEARTBEAT_SECONDS, send_timeout=SEND_SECONDS)
 
     return events
 
 
-async def stream(watched: AsyncGenerator[Sequence[Event] | Ending]) -> AsyncIterator[bytes]:
-    """As it goes over the wire."""
-    yield b": connected\n\n"  # whoever connects to a run that is silent learns so at once
+async def stream(watched: AsyncGenerator[Sequence[Event] | StreamEnd]) -> AsyncIterator[bytes]:
+    """Yield the events of a watched run as bytes of an event stream."""
+    # Sent at once, so that the client of a silent run knows that it is connected.
+    yield b": connected\n\n"
     async with aclosing(watched):
-        async for told in watched:
-            if isinstance(told, Ending):
-                yield format_sse_event(event="end", data_str=json.dumps({"reason": told.value}))
+        async for item in watched:
+            if isinstance(item, StreamEnd):
+                yield format_sse_event(event="end", data_str=json.dumps({"reason": item.value}))
             else:
-                yield b"".join(map(frame, told))
+                yield b"".join(map(frame, item))
 
 
 def frame(event: Event) -> bytes:
-    """One event."""
+    """Return one event as bytes of an event stream."""
     return format_sse_event(id=event.id, event=event.type, data_str=json.dumps(event.to_dict()))

@@ -1,50 +1,177 @@
-"""Fleet: the workers, the queues, what stands still, and what is wrong with the place."""
+"""Routes of workers, queues, flows, the inbox, stuck runs, refused messages and the doctor.
+
+``GET /metrics`` for Prometheus is here too.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
-from worker.web.access.permitted import MOST
-from worker.web.api.models.place import Finding, Letter, Queue, Worker
-from worker.web.api.models.run import Verdict
-from worker.web.api.routing import problems, routed
-from worker.web.bodies import Json
-from worker.web.permitted import Runs
+from perdure.flows.names import suggest
+from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
+from perdure.worker.domain.interrupt import Inbox
+from perdure.worker.domain.verdict import Finding, Verdict
+from perdure.worker.errors import UnknownFlow
+from perdure.worker.web.api.requests import PauseFlow, Place
+from perdure.worker.web.api.responses import (
+    Paused,
+    Unpaused,
+)
+from perdure.worker.web.api.routes import BODY_PROBLEMS, problems, resource_router
+from perdure.worker.web.auth.permissions import MAX_PAGE_SIZE, Runs
+from perdure.worker.web.json_body import Json
+from perdure.worker.web.problems import ProblemRoute
 
-router = routed("fleet")
+router = resource_router("fleet")
 
-Most = Annotated[int, Query(ge=1, le=MOST, description="How many at most are looked at, of each kind.")]
+Most = Annotated[
+    int,
+    Query(
+        ge=1, le=MAX_PAGE_SIZE, description="Maximum number of items that are read of each kind."
+    ),
+]
 
 
-@router.get("/workers", operation_id="list_workers", response_model=list[Worker], responses=problems())
+@router.get(
+    "/workers", operation_id="list_workers", response_model=list[WorkerStatus], responses=problems()
+)
 def list_workers(runs: Runs) -> Response:
-    """The workers that announced themselves lately."""
+    """List the workers that registered recently."""
     return Json(runs.workers())
 
 
-@router.get("/queues", operation_id="list_queues", response_model=list[Queue], responses=problems())
+@router.get(
+    "/queues", operation_id="list_queues", response_model=list[QueueInfo], responses=problems()
+)
 def list_queues(runs: Runs) -> Response:
-    """The broker's queues of rounds: their lengths, and how long the next message's run has waited."""
+    """List the broker's queues of rounds: length, and wait of the next message's run."""
     return Json([queue.to_dict() for queue in runs.queues()])
 
 
-@router.get("/stuck", operation_id="list_stuck", response_model=list[Verdict], responses=problems("invalid-request"))
+@router.get(
+    "/stuck",
+    operation_id="list_stuck",
+    response_model=list[Verdict],
+    responses=problems("invalid-request"),
+)
 def list_stuck(runs: Runs, limit: Most = 50) -> Response:
-    """Why runs stand still that nobody waits for on purpose; `details.run` names each verdict's run. Looked at are the runs that are due
-    first, that have lived longest and that errored last, so it costs the same however many there are.
+    """List the runs that make no progress and do not wait on purpose, each with the reason.
+
+    `details.run` is the run's id. Only the most overdue, the oldest and the most recently errored
+    runs are checked, so the cost does not depend on how many runs exist.
     """
     return Json([verdict.to_dict() for verdict in runs.stuck(limit)])
 
 
-@router.get("/dead-letters", operation_id="list_dead_letters", response_model=list[Letter], responses=problems("invalid-request"))
+@router.get(
+    "/dead-letters",
+    operation_id="list_dead_letters",
+    response_model=list[DeadLetter],
+    responses=problems("invalid-request"),
+)
 def list_dead_letters(runs: Runs, limit: Most = 20) -> Response:
-    """The newest messages that workers refused: they are no messages of rounds."""
+    """List the newest messages that workers refused because they are not messages of rounds."""
     return Json(runs.dead_letters(limit))
 
 
 @router.get("/doctor", operation_id="examine", response_model=list[Finding], responses=problems())
 def examine(runs: Runs) -> Response:
-    """What voids or endangers the promises on the state server and in this process, each with its remedy."""
+    """Return what breaks or endangers the guarantees, each finding with its remedy.
+
+    The doctor checks the state server and this process.
+    """
     return Json([finding.to_dict() for finding in runs.doctor()])
+
+
+flows_router = resource_router("flows")
+
+Name = Annotated[str, Path(description="The flow's name.", examples=["countdown"])]
+
+
+@flows_router.get(
+    "/flows", operation_id="list_flows", response_model=dict[str, FlowInfo], responses=problems()
+)
+def list_flows(runs: Runs) -> Response:
+    """List the flows that this server or a live worker knows, with the schemas of their inputs."""
+    return Json(runs.flows())
+
+
+@flows_router.get(
+    "/flows/{name}",
+    operation_id="get_flow",
+    response_model=FlowInfo,
+    responses=problems("unknown-flow"),
+)
+def get_flow(name: Name, runs: Runs) -> Response:
+    """Return one flow."""
+    flows = runs.flows()
+    if name not in flows:
+        raise UnknownFlow(f"unknown flow {name!r}; {suggest(name, flows)}")
+    return Json(flows[name])
+
+
+@flows_router.put(
+    "/flows/{name}/pause",
+    operation_id="pause_flow",
+    response_model=Paused,
+    responses=problems(*BODY_PROBLEMS, "invalid-input", "unknown-flow"),
+)
+def pause_flow(name: Name, runs: Runs, body: PauseFlow | None = None) -> Response:
+    """Pause a flow: no further round of its runs starts.
+
+    Rounds in flight finish, and new runs may be submitted.
+    """
+    is_new = runs.pause_flow(name, body.reason if body else None)
+    return Json({"flow": name, "paused": True, "new": is_new, **_pause(runs.paused_flows()[name])})
+
+
+@flows_router.delete(
+    "/flows/{name}/pause",
+    operation_id="unpause_flow",
+    response_model=Unpaused,
+    responses=problems("unknown-flow"),
+)
+def unpause_flow(name: Name, runs: Runs) -> Response:
+    """Unpause a flow. If it is not paused, this is no error."""
+    return Json({"flow": name, "paused": False, "offered": runs.unpause_flow(name)})
+
+
+@flows_router.get(
+    "/paused", operation_id="list_paused", response_model=dict[str, FlowPause], responses=problems()
+)
+def list_paused(runs: Runs) -> Response:
+    """Return the paused flows by name: since when, by whom and why."""
+    return Json({name: _pause(info) for name, info in runs.paused_flows().items()})
+
+
+def _pause(info: FlowPause) -> dict[str, Any]:
+    return {"at": info["at"].isoformat(), "by": info["by"], "reason": info["reason"]}
+
+
+inbox_router = resource_router("inbox")
+
+
+@inbox_router.get(
+    "/inbox",
+    operation_id="get_inbox",
+    response_model=Inbox,
+    responses=problems("invalid-request", "invalid-input"),
+)
+def get_inbox(page: Annotated[Place, Query()], runs: Runs) -> Response:
+    """List the runs that wait for a person, the longest wait first, each with its question.
+
+    `POST /runs/{run_id}/resume` answers.
+    """
+    return Json(runs.inbox(page.limit, page.cursor).to_dict())
+
+
+metrics_router = APIRouter(route_class=ProblemRoute)
+
+
+@metrics_router.get("/metrics", include_in_schema=False)
+def metrics(request: Request, runs: Runs) -> Response:
+    """Return all metrics of docs/operations/metrics.md, in the format that the request prefers."""
+    text, content_type = runs.metrics(request.headers.get("accept", ""))
+    return Response(text, media_type=content_type)

@@ -1,20 +1,46 @@
-"""Runs: submitted, listed, looked at and removed."""
+"""Routes of runs: submit, list, read, stop, resume, retry and delete, and their artifacts.
+
+The bulk routes handle each run separately and return one row per run.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from datetime import timedelta
 from typing import Annotated
 
-from fastapi import Header, Query, Request, Response
+from fastapi import Header, Path, Query, Request, Response
+from fastapi.responses import PlainTextResponse
 
-from worker.errors import UnknownFlow
-from worker.web.api.models import run as models
-from worker.web.api.models.asking import Listing, Submit
-from worker.web.api.routing import BODILESS, OF_BODIES, OF_CHANGES, Bodiless, RunId, problems, routed
-from worker.web.bodies import Json
-from worker.web.permitted import Runs
-from worker.web.problems import unknown_flow
+from perdure.worker.domain.run import Done, Run
+from perdure.worker.domain.stop import StopReceipt
+from perdure.worker.domain.transcript import Transcript
+from perdure.worker.domain.verdict import Verdict
+from perdure.worker.errors import UnknownFlow
+from perdure.worker.web.api.requests import (
+    DeleteMany,
+    Listing,
+    Resume,
+    RetryMany,
+    Stop,
+    StopMany,
+    Submit,
+)
+from perdure.worker.web.api.responses import RunPage
+from perdure.worker.web.api.routes import (
+    BODILESS,
+    BODY_PROBLEMS,
+    CHANGE_PROBLEMS,
+    EmptyResponse,
+    RunId,
+    problems,
+    resource_router,
+)
+from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.json_body import Json
+from perdure.worker.web.problems import unknown_flow
 
-router = routed("runs")
+router = resource_router("runs")
 
 Key = Annotated[
     str | None,
@@ -23,7 +49,8 @@ Key = Annotated[
         min_length=1,
         max_length=900,
         pattern=r"^[\x21-\x7E]([\x20-\x7E]*[\x21-\x7E])?$",
-        description="The same key with the same content gets the same run, however often the call is made; with other content, 409.",
+        description="Repeating the call with the same key and content returns the same run. "
+        "Other content is refused with 409.",
         examples=["nightly-2026-11-22"],
     ),
 ]
@@ -33,42 +60,61 @@ Key = Annotated[
     "/runs",
     operation_id="submit_run",
     status_code=201,
-    response_model=models.Run,
-    response_description="The run; also where the idempotency key found it there already.",
+    response_model=Run,
+    response_description="The run, which may already exist under this idempotency key.",
     responses={
-        201: {"headers": {"Location": {"description": "The run's path.", "schema": {"type": "string"}}}},
+        201: {
+            "headers": {
+                "Location": {"description": "The run's path.", "schema": {"type": "string"}}
+            }
+        },
         **problems(
-            *OF_BODIES, *OF_CHANGES, "unknown-flow", "invalid-input", "unstorable-value", "run-exists", "conflict", "damaged-run",
-            "unsafe-server",
+            *BODY_PROBLEMS, *CHANGE_PROBLEMS, "unknown-flow", "invalid-input", "unstorable-value",
+            "run-exists", "conflict", "damaged-run", "unsafe-server",
             unknown_flow=422,
         ),
     },
 )  # fmt: skip
 def submit_run(body: Submit, request: Request, runs: Runs, idempotency_key: Key = None) -> Response:
-    """Hand over a goal; once this has answered, the run is not lost. With an `Idempotency-Key`, a call can be repeated."""
-    given = {name: getattr(body, name) for name in body.model_fields_set}
+    """Submit a run. Once this call has returned, the run is not lost.
+
+    With an `Idempotency-Key`, the call can be repeated safely.
+    """
+    options = {name: getattr(body, name) for name in body.model_fields_set}
     try:
-        run = runs.submit(**given, idempotency_key=idempotency_key)
+        run = runs.submit(**options, idempotency_key=idempotency_key)
     except UnknownFlow as error:
         return unknown_flow(error)
     return Json(run.to_dict(), 201, {"Location": f"{request.url.path}/{run.id}"})
 
 
-@router.get("/runs", operation_id="list_runs", response_model=models.Page, responses=problems("invalid-request", "invalid-input"))
-def list_runs(wanted: Annotated[Listing, Query()], runs: Runs) -> Response:
-    """Runs, newest first, a page at a time: ended ones by the time of their end, others by that of their submission.
+@router.get(
+    "/runs",
+    operation_id="list_runs",
+    response_model=RunPage,
+    responses=problems("invalid-request", "invalid-input"),
+)
+def list_runs(listing: Annotated[Listing, Query()], runs: Runs) -> Response:
+    """List runs, newest first, one page at a time.
 
-    What a page costs is the same however many runs there are. The first page has `counts`: how many runs there are of each status.
+    Ended runs are ordered by the time of their end, others by the time of their submission. The
+    cost of a page does not depend on how many runs exist. The first page has `counts`: the number
+    of runs of each status.
     """
-    labels = dict(label.split("=", 1) for label in wanted.label)
-    page = runs.runs(wanted.status, wanted.flow, wanted.limit, wanted.cursor, labels)
-    counts = None if wanted.cursor else runs.status_counts()
-    return Json({"runs": [run.to_dict() for run in page], "cursor": page.cursor, "damaged": list(page.damaged), "counts": counts})
+    labels = dict(label.split("=", 1) for label in listing.label)
+    page = runs.runs(listing.status, listing.flow, listing.limit, listing.cursor, labels)
+    counts = None if listing.cursor else runs.status_counts()
+    return Json(RunPage(page.runs, page.cursor, page.damaged, counts).to_dict())
 
 
-@router.get("/runs/{run_id}", operation_id="get_run", response_model=models.Run, responses=problems("run-not-found", "damaged-run"))
+@router.get(
+    "/runs/{run_id}",
+    operation_id="get_run",
+    response_model=Run,
+    responses=problems("run-not-found", "damaged-run"),
+)
 def get_run(run_id: RunId, runs: Runs) -> Response:
-    """The run as it is now."""
+    """Return the current state of a run."""
     return Json(runs.get(run_id).to_dict())
 
 
@@ -76,27 +122,155 @@ def get_run(run_id: RunId, runs: Runs) -> Response:
     "/runs/{run_id}",
     operation_id="delete_run",
     status_code=204,
-    response_class=Bodiless,
-    responses=problems(*OF_CHANGES, "run-not-found", "invalid-transition", "damaged-run", content=BODILESS),
+    response_class=EmptyResponse,
+    responses=problems(
+        *CHANGE_PROBLEMS, "run-not-found", "invalid-transition", "damaged-run", content=BODILESS
+    ),
 )
 def delete_run(run_id: RunId, runs: Runs) -> Response:
-    """Remove a run that has ended, or that is too damaged to go on."""
+    """Delete a run that has ended, or that is too damaged to continue."""
     runs.delete(run_id)
     return Response(status_code=204)
 
 
-@router.get("/runs/{run_id}/why", operation_id="why", response_model=models.Verdict, responses=problems("run-not-found", "damaged-run"))
+@router.get(
+    "/runs/{run_id}/why",
+    operation_id="why",
+    response_model=Verdict,
+    responses=problems("run-not-found", "damaged-run"),
+)
 def why(run_id: RunId, runs: Runs) -> Response:
-    """Why the run is where it is: one code, one sentence, since when."""
+    """Return why the run is in its current state: a code, a sentence, and since when."""
     return Json(runs.why(run_id).to_dict())
 
 
 @router.get(
     "/runs/{run_id}/transcript",
     operation_id="get_transcript",
-    response_model=models.Transcript,
+    response_model=Transcript,
     responses=problems("run-not-found", "damaged-run"),
 )
 def get_transcript(run_id: RunId, runs: Runs) -> Response:
-    """The whole run: what was submitted, what it did, and what happened to it."""
+    """Return the whole run: its inputs, history and events."""
     return Json(runs.transcript(run_id))
+
+
+STATE_PROBLEMS = ("run-not-found", "invalid-transition", "stale", "damaged-run")
+
+
+@router.post(
+    "/runs/{run_id}/stop",
+    operation_id="stop_run",
+    response_model=StopReceipt,
+    responses=problems(
+        *BODY_PROBLEMS, *CHANGE_PROBLEMS, "invalid-input", "run-not-found", "damaged-run"
+    ),
+)
+def stop_run(run_id: RunId, runs: Runs, body: Stop | None = None) -> Response:
+    """Stop a run.
+
+    A run that has already ended is no error: the receipt says so. For an admin, neither is an
+    unknown run.
+    """
+    body = body or Stop()
+    return Json(runs.request_stop(run_id, body.mode, body.reason).to_dict())
+
+
+@router.post(
+    "/runs/{run_id}/resume",
+    operation_id="resume_run",
+    response_model=Run,
+    responses=problems(
+        *BODY_PROBLEMS, *CHANGE_PROBLEMS, "invalid-input", "unstorable-value", *STATE_PROBLEMS
+    ),
+)
+def resume_run(run_id: RunId, runs: Runs, body: Resume | None = None) -> Response:
+    """Resume a stopped run, or an interrupted one with the answer, in the caller's name."""
+    body = body or Resume()
+    return Json(runs.resume(run_id, body.answer, body.add, body.interrupt).to_dict())
+
+
+@router.post(
+    "/runs/{run_id}/retry",
+    operation_id="retry_run",
+    response_model=Run,
+    responses=problems(*CHANGE_PROBLEMS, *STATE_PROBLEMS),
+)
+def retry_run(run_id: RunId, runs: Runs) -> Response:
+    """Retry an errored run from the step that failed."""
+    return Json(runs.retry(run_id).to_dict())
+
+
+bulk_router = resource_router("many runs")
+BULK_PROBLEMS = problems(*BODY_PROBLEMS, *CHANGE_PROBLEMS, "invalid-input")
+
+
+@bulk_router.post(
+    "/stops",
+    operation_id="stop_runs",
+    response_model=list[StopReceipt],
+    responses=BULK_PROBLEMS,
+)
+def stop_runs(body: StopMany, runs: Runs) -> Response:
+    """Stop all live runs of a flow, a status, or both."""
+    return Json(
+        [
+            receipt.to_dict()
+            for receipt in runs.request_stop_many(body.flow, body.status, body.mode, body.reason)
+        ]
+    )
+
+
+@bulk_router.post(
+    "/retries", operation_id="retry_runs", response_model=list[Done], responses=BULK_PROBLEMS
+)
+def retry_runs(body: RetryMany, runs: Runs) -> Response:
+    """Retry errored runs: all of them, or those of one flow."""
+    return _bulk_response(runs.retry_many(body.flow))
+
+
+@bulk_router.post(
+    "/deletions",
+    operation_id="delete_runs",
+    response_model=list[Done],
+    responses=BULK_PROBLEMS,
+)
+def delete_runs(body: DeleteMany, runs: Runs) -> Response:
+    """Delete runs of an ended status, optionally only those of one flow or above an age."""
+    age = None if body.older_than_seconds is None else timedelta(seconds=body.older_than_seconds)
+    return _bulk_response(runs.delete_many(body.status, body.flow, age))
+
+
+def _bulk_response(done: Iterable[Done]) -> Response:
+    return Json([each.to_dict() for each in done])
+
+
+Name = Annotated[str, Path(description="The artifact's name.", examples=["4-run_tests"])]
+
+
+@router.get(
+    "/runs/{run_id}/artifacts",
+    operation_id="list_artifacts",
+    response_model=dict[str, int],
+    response_description="Sizes in bytes, by name.",
+    responses=problems("run-not-found", "damaged-run"),
+)
+def list_artifacts(run_id: RunId, runs: Runs) -> Response:
+    """List the names of the run's artifacts, each with its size in bytes."""
+    return Json(runs.artifacts(run_id))
+
+
+@router.get(
+    "/runs/{run_id}/artifacts/{name:rest}",
+    operation_id="get_artifact",
+    response_class=PlainTextResponse,
+    response_description="The text.",
+    responses=problems("run-not-found", "artifact-not-found", "damaged-run"),
+)
+def get_artifact(run_id: RunId, name: Name, runs: Runs) -> Response:
+    """Return one artifact, unchanged.
+
+    It is always plain text, whatever it contains: browsers must not guess another type.
+    """
+    text = runs.artifact(run_id, name).encode("utf-8", "surrogateescape")
+    return PlainTextResponse(text, headers={"X-Content-Type-Options": "nosniff"})

@@ -2,12 +2,12 @@ import os
 
 from celery import Celery
 
-from worker import install
+from perdure import install
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proj.settings")
 
 app = Celery("proj")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
-if os.environ.get("WITH_HOLDFAST", "1") == "1":
+if os.environ.get("WITH_PERDURE", "1") == "1":
     install(app)

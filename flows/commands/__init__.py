@@ -1,0 +1,1 @@
+"""Commands: how they are declared, checked, approved and carried out."""

@@ -1,0 +1,160 @@
+"""Approvals of commands by a person.
+
+A person sees the exact command before it is carried out. The person approves it, refuses it, or
+changes its arguments.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import Any
+
+from perdure.flows.context import RoundContext
+from perdure.flows.durations import as_seconds
+from perdure.flows.errors import BadReply, InvalidFlow, InvalidInput
+from perdure.flows.json_values import canonical
+from perdure.flows.outcomes import Command, Interrupt
+from perdure.flows.validation import is_seconds
+
+Rule = Callable[[Mapping[str, Any]], Any]
+EXPECTED = '"approve", "refuse", {"refuse": "why"} or {"edit": {the arguments}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """When a command needs a person's approval, and what happens without an answer.
+
+    Attributes:
+        when: a function of the arguments that returns whether this call needs approval. None: every
+            call does.
+        deadline: seconds (or a timedelta, or a text like ``7d``) after which ``default`` is taken.
+            None waits for ever.
+        default: the answer at the deadline, in the form in which a person would give it.
+    """
+
+    when: Rule | None = None
+    deadline: float | timedelta | str | None = None
+    default: Any = "refuse"
+
+    def is_needed(self, args: Mapping[str, Any]) -> bool:
+        """Return whether a call with these arguments needs approval."""
+        return self.when is None or bool(self.when(args))
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """A person's approval. ``args`` are the arguments as the person changed them, or None."""
+
+    args: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRefused:
+    """A person's refusal, with an explanation in ``words``."""
+
+    words: str = ""
+
+
+def approval_of(option: Any) -> Approval | None:
+    """Return the approval that ``@command(approval=...)`` describes, or None for ``"never"``.
+
+    Raises:
+        InvalidFlow: it describes none.
+    """
+    if option is None or option == "never":
+        return None
+    if option == "always":
+        return Approval()
+    approval = Approval(option) if callable(option) else option
+    if not isinstance(approval, Approval):
+        raise InvalidFlow(
+            f"@command: approval is {option!r}; expected 'never', 'always', "
+            "a function of the arguments, or an Approval"
+        )
+    try:
+        seconds = as_seconds(approval.deadline)
+    except ValueError as error:
+        raise InvalidFlow(f"@command: the approval's deadline: {error}") from error
+    if seconds is not None and not is_seconds(seconds):
+        raise InvalidFlow(
+            f"@command: the approval's deadline is {approval.deadline!r}; "
+            "expected seconds above 0, or None"
+        )
+    try:
+        read_answer(approval.default)
+    except InvalidInput as error:
+        raise InvalidFlow(f"@command: the approval's default: {error}") from error
+    return approval
+
+
+def matching(patterns: Mapping[str, list[str]], otherwise: bool = False) -> Rule:
+    """Return a rule made of shell patterns (``*``, ``?``, ``[...]``), for flows written in YAML.
+
+    Approval is needed if any named argument matches one of its patterns. With ``otherwise``,
+    approval is needed unless every named argument does. A value that is not text is matched as
+    JSON.
+    """
+
+    def fits(args: Mapping[str, Any], name: str) -> bool:
+        value = args.get(name)
+        text = value if isinstance(value, str) else canonical(value)
+        return name in args and any(fnmatchcase(text, pattern) for pattern in patterns[name])
+
+    if otherwise:
+        return lambda args: not all(fits(args, name) for name in patterns)
+    return lambda args: any(fits(args, name) for name in patterns)
+
+
+def digest_of(name: str, args: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a command's name and arguments, to which an approval is bound."""
+    return hashlib.sha256(canonical({"command": name, "args": dict(args)}).encode()).hexdigest()
+
+
+def read_answer(answer: Any) -> Approved | ApprovalRefused:
+    """Return a person's answer.
+
+    Raises:
+        InvalidInput: it is not an answer to an approval.
+    """
+    match answer:
+        case True | "approve" | "yes" | {"approve": True}:
+            return Approved()
+        case False | "refuse" | "no" | {"refuse": True}:
+            return ApprovalRefused()
+        case {"refuse": str(words)} if len(answer) == 1:
+            return ApprovalRefused(words)
+        case {"edit": dict(args)} if len(answer) == 1:
+            return Approved(args)
+    raise InvalidInput(f"the answer to an approval is {str(answer)[:200]!r}; expected {EXPECTED}")
+
+
+def approved(
+    approval: Approval,
+    command: Command,
+    check: Callable[[Mapping[str, Any]], Any],
+    context: RoundContext,
+) -> Any:
+    """Return a person's answer to exactly this command, or the ``Interrupt`` that asks for it.
+
+    Returns:
+        ``Approved``, ``ApprovalRefused``, or an ``Interrupt`` if no valid answer has come yet.
+    """
+    digest = digest_of(command.name, command.args)
+    question = context.asked.get("approval") if isinstance(context.asked, Mapping) else None
+    fault = ""
+    if context.answered and isinstance(question, Mapping) and question.get("digest") == digest:
+        try:
+            answer = read_answer(context.answer)
+            if isinstance(answer, Approved) and answer.args is not None:
+                check(answer.args)
+            return answer
+        except (InvalidInput, BadReply) as error:
+            fault = f" (the last answer was not valid: {error})"
+    data = {"approval": {"command": command.name, "args": dict(command.args), "digest": digest}}
+    return Interrupt(
+        f"approve the command {command.name}?{fault}", data, approval.deadline, approval.default
+    )

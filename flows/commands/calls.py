@@ -1,0 +1,78 @@
+"""The cancel token of the round that the current thread plays.
+
+Code that waits for something outside, and got no context, reads it to notice that the round's
+result is no longer wanted.
+
+Calls of the functions that a flow's author wrote, plain functions or coroutine functions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import RoundStopped
+
+#: Seconds between two checks of the cancel token while a coroutine runs.
+POLL_SECONDS = 0.1
+
+
+def call(
+    function: Callable[..., Any],
+    context: RoundContext,
+    *args: Any,
+    named: Mapping[str, Any] | None = None,
+) -> Any:
+    """Call ``function`` in this thread; run a coroutine to its end in an event loop of its own.
+
+    A coroutine is cancelled when its round is cancelled.
+
+    Raises:
+        RoundStopped: the coroutine was cancelled with its round.
+        Exception: whatever the function raises.
+    """
+    result = function(*args, **(named or {}))
+    if inspect.isawaitable(result):
+        return asyncio.run(_finish(result, context))
+    return result
+
+
+async def _finish(work: Awaitable[Any], context: RoundContext) -> Any:
+    task = asyncio.ensure_future(work)
+    is_cancelling = False
+    while not task.done():
+        await asyncio.wait({task}, timeout=POLL_SECONDS)
+        if context.cancelled.is_set() and not is_cancelling:
+            is_cancelling = task.cancel()  # Only once: a second time would break its clean-up.
+    if not task.cancelled():
+        return task.result()
+    if is_cancelling:
+        raise RoundStopped(
+            f"run {context.run_id}, step {context.step}: the round was cancelled, "
+            "and with it its coroutine"
+        )
+    raise RuntimeError("the coroutine cancelled itself, although the round was not cancelled")
+
+
+_CANCELLED: ContextVar[threading.Event | None] = ContextVar("cancelled", default=None)
+
+
+@contextmanager
+def playing(cancelled: threading.Event) -> Iterator[None]:
+    """Set the cancel token of the round that is played inside the ``with`` block."""
+    before = _CANCELLED.set(cancelled)
+    try:
+        yield
+    finally:
+        _CANCELLED.reset(before)
+
+
+def cancelled_of_round() -> threading.Event | None:
+    """Return the cancel token of the round that is being played, or None outside of a round."""
+    return _CANCELLED.get()

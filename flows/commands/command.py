@@ -1,0 +1,325 @@
+"""Commands, the actions that a controller can choose.
+
+``@command`` marks a function as a command. ``CommandSpec`` validates its arguments and runs it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, Literal, TypeVar, overload
+from weakref import WeakKeyDictionary
+
+from perdure.flows.commands.approval import Approval, approval_of
+from perdure.flows.commands.execute import carry_out, check_repeatable
+from perdure.flows.commands.in_doubt import policy_of
+from perdure.flows.commands.signature import Signature, arguments_of
+from perdure.flows.context import RoundContext
+from perdure.flows.durations import as_seconds
+from perdure.flows.errors import InvalidFlow
+from perdure.flows.names import Names, is_name
+from perdure.flows.retry import Retry, retry_of
+from perdure.flows.validation import is_seconds
+
+#: What an exception of a command becomes: an observation, or a failure of the round.
+Errors = Literal["observe", "raise"]
+_F = TypeVar("_F", bound=Callable[..., Any])
+_MARK = "__perdure_command__"
+
+#: The plain functions marked ``@command(name=...)``, by name.
+registered_commands: Names[Callable[..., Any]] = Names("command")
+
+
+@dataclass(frozen=True)
+class _Options:
+    idempotent: bool = False
+    timeout: float | None = None
+    name: str | None = None
+    runs_shell: bool = False
+    approval: Approval | None = None
+    in_doubt: Any = None
+    errors: Errors | None = None
+    retry: Retry | None = None
+
+
+@overload
+def command(function: _F, /) -> _F: ...
+@overload
+def command(
+    *,
+    name: str | None = None,
+    idempotent: bool = False,
+    timeout: float | timedelta | str | None = None,
+    runs_shell: bool = False,
+    approval: Any = None,
+    in_doubt: Any = None,
+    errors: Errors | None = None,
+    retry: Retry | Mapping[str, Any] | None = None,
+) -> Callable[[_F], _F]: ...
+def command(
+    function: _F | None = None,
+    /,
+    *,
+    name: str | None = None,
+    idempotent: bool = False,
+    timeout: float | timedelta | str | None = None,
+    runs_shell: bool = False,
+    approval: Any = None,
+    in_doubt: Any = None,
+    errors: Errors | None = None,
+    retry: Retry | Mapping[str, Any] | None = None,
+) -> _F | Callable[[_F], _F]:
+    """Mark a method of a flow, or a plain function, as a command.
+
+    It stays callable as before. Its arguments are validated against the annotations; ``self`` and a
+    parameter named ``context`` are not arguments. Its description is the first line of the
+    docstring.
+
+    It returns JSON values, pydantic models, dataclasses, an ``Interrupt`` to ask a person, or a
+    ``Finish`` to end the run.
+
+    Args:
+        name: registers a plain function under this name, for flows written in YAML. (A flow offers
+            a method under the method's own name.)
+        idempotent: carrying it out twice has no more effect than once. It may be retried without
+            asking.
+        timeout: how long a round that carries it out may take: seconds, a timedelta, or a text like
+            ``10m``.
+        runs_shell: it runs what a controller writes. Only flows that set ``runs_shell`` may offer
+            it, and workers have to enable those flows.
+        approval: whether a person approves the command first: ``"always"``, ``"never"`` (the
+            default), an ``Approval``, or a function of the arguments that returns whether this call
+            needs approval.
+        in_doubt: what happens after a worker was lost in the middle of a command that is not
+            idempotent. ``"tell_controller"`` is the default with a controller that reads errors.
+            ``"ask"`` asks a person and is the default with code. ``"retry"`` carries the command
+            out again under the same idempotency key. A function is called like the command, with
+            ``context``. It returns the command's result, or ``NOT_DONE`` to have the command
+            carried out now.
+        errors: what an exception becomes: an observation (``"observe"``) or a failure of the round
+            (``"raise"``). None observes if the controller reads errors, as a model does, and raises
+            otherwise.
+        retry: when its failed rounds are retried. The policies of node, flow and worker complete
+            it. After an error named in its ``on``, even a command that is not idempotent is carried
+            out again.
+
+    Raises:
+        InvalidFlow: the options or the signature are not valid.
+    """
+    try:
+        limit = as_seconds(timeout)
+    except ValueError as error:
+        raise InvalidFlow(f"@command: timeout: {error}") from error
+    if limit is not None and not is_seconds(limit):
+        raise InvalidFlow(
+            f"@command: timeout is {timeout!r}; expected a number of seconds above 0, or None"
+        )
+    if errors not in (None, "observe", "raise"):
+        raise InvalidFlow(f"@command: errors is {errors!r}; expected 'observe' or 'raise'")
+    policy = policy_of(in_doubt, idempotent)
+    options = _Options(
+        idempotent,
+        limit,
+        name,
+        runs_shell,
+        approval_of(approval),
+        policy,
+        errors,
+        retry_of(retry, "@command"),
+    )
+
+    def mark(marked: _F) -> _F:
+        setattr(marked, _MARK, options)
+        if name is not None:
+            qualified_name = str(getattr(marked, "__qualname__", ""))
+            if "." in qualified_name.rpartition("<locals>.")[2]:
+                raise InvalidFlow(
+                    f"@command: {qualified_name} is a method, which its flow offers under "
+                    "its own name. name= is for plain functions"
+                )
+            registered_commands.keep(spec_of(marked).name, marked)
+        return marked
+
+    return mark if function is None else mark(function)
+
+
+@dataclass(frozen=True)
+class CommandSpec:
+    """A command as a flow offers it.
+
+    Attributes:
+        name: the exact name by which a controller chooses it.
+        function: a plain or coroutine function, or a bound method.
+        description: a sentence for the controller.
+        idempotent, timeout, runs_shell, approval, in_doubt, errors, retry: see ``command``.
+        takes: describes and validates the arguments. None reads the function's signature.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    description: str = ""
+    idempotent: bool = False
+    timeout: float | None = None
+    runs_shell: bool = False
+    takes: Signature | None = None
+    approval: Approval | None = None
+    in_doubt: Any = None
+    errors: Errors | None = None
+    retry: Retry | None = None
+
+    @property
+    def arguments(self) -> Signature:
+        """The arguments that the command accepts."""
+        return self.takes or arguments_of(self.function)
+
+    def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the function gets them.
+
+        Raises:
+            BadReply: the command does not accept them.
+        """
+        return self.arguments.check(args, f"command {self.name!r}")
+
+    def carry_out(self, args: Mapping[str, Any], context: RoundContext) -> Any:
+        """Carry out the command. See ``perdure.flows.commands.execute.carry_out``."""
+        return carry_out(self, args, context)
+
+    def check_repeatable(
+        self, error: BaseException, args: Mapping[str, Any], context: RoundContext
+    ) -> None:
+        """Raise FatalError if the command must not run again by itself after ``error``.
+
+        See ``perdure.flows.commands.execute.check_repeatable``.
+        """
+        check_repeatable(self, error, args, context)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the tool definition for models.
+
+        It has ``name``, ``description`` and ``parameters``, a JSON schema.
+        """
+        return {
+            "name": self.name,
+            "description": self.description,
+            "parameters": self.arguments.schema(),
+        }
+
+    def configured(self, overrides: Mapping[str, Any]) -> CommandSpec:
+        """Return this command with the fields that a flow's configuration overrides.
+
+        Raises:
+            InvalidFlow: the override contradicts the command.
+        """
+        if overrides.get("in_doubt") is not None:
+            policy_of(overrides["in_doubt"], self.idempotent)
+        return replace(self, **overrides) if overrides else self
+
+
+class Schemas(Sequence[dict[str, Any]]):
+    """The tool definitions that a controller can choose from, made on first access.
+
+    Few controllers read them, and making them may need a request to a server.
+
+    Args:
+        make: returns all of them.
+    """
+
+    def __init__(self, make: Callable[[], Sequence[dict[str, Any]]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _all(self) -> Sequence[dict[str, Any]]:
+        return self._make()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | Sequence[dict[str, Any]]:
+        return self._all[index]
+
+
+def spec_of(
+    offered: CommandSpec | Callable[..., Any], name: str | None = None, options: Any = None
+) -> CommandSpec:
+    """Return the spec of a function or a bound method; a spec is returned unchanged.
+
+    Raises:
+        InvalidFlow: it cannot be a command.
+    """
+    if isinstance(offered, CommandSpec):
+        return offered
+    if not callable(offered):
+        raise InvalidFlow(f"{offered!r} is not a command; expected a function or a CommandSpec")
+    chosen = options or getattr(offered, _MARK, _Options())
+    named = name or chosen.name or str(getattr(offered, "__name__", type(offered).__name__))
+    if not is_name(named):
+        raise InvalidFlow(
+            f"{named!r} cannot name a command; expected letters, digits, '_', '.' or '-'; "
+            "give the function a name"
+        )
+    arguments_of(offered)
+    lines = (inspect.getdoc(offered) or "").strip().splitlines()
+    return CommandSpec(
+        named,
+        offered,
+        lines[0] if lines else "",
+        chosen.idempotent,
+        chosen.timeout,
+        chosen.runs_shell,
+        approval=chosen.approval,
+        in_doubt=chosen.in_doubt,
+        errors=chosen.errors,
+        retry=chosen.retry,
+    )
+
+
+#: The marked attributes of each class, in order. A fresh flow plays every round, and its class is
+#: searched only once.
+_marks_by_class: WeakKeyDictionary[type, dict[str, _Options]] = WeakKeyDictionary()
+
+
+def _marked(cls: type) -> dict[str, _Options]:
+    if cls in _marks_by_class:
+        return _marks_by_class[cls]
+    marked: dict[str, _Options] = {}
+    for owner in reversed(cls.__mro__):
+        for attribute, value in vars(owner).items():
+            options = getattr(value, _MARK, None) or getattr(
+                getattr(value, "__func__", None), _MARK, None
+            )
+            if isinstance(options, _Options):
+                marked[attribute] = options
+    _marks_by_class[cls] = marked
+    return marked
+
+
+def commands_of(
+    flow: object, offered: Iterable[CommandSpec | Callable[..., Any]] = ()
+) -> dict[str, CommandSpec]:
+    """Return all commands of a flow by name.
+
+    First its methods marked ``@command``, in order, then those ``offered``. A subclass may override
+    a command without marking it again, or remove it by setting it to None.
+
+    Raises:
+        InvalidFlow: two commands have the same name, or one cannot be a command.
+    """
+    methods = [
+        (name, getattr(flow, name), options) for name, options in _marked(type(flow)).items()
+    ]
+    specs = [
+        spec_of(method, name, options) for name, method, options in methods if method is not None
+    ]
+    specs_by_name: dict[str, CommandSpec] = {}
+    for spec in [*specs, *(spec_of(each) for each in offered)]:
+        if spec.name in specs_by_name:
+            raise InvalidFlow(f"two commands are named {spec.name!r}; names must differ")
+        specs_by_name[spec.name] = spec
+    return specs_by_name

@@ -1,0 +1,166 @@
+"""Execution of a command: approval, then doubt, then the stored intent, then the call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from perdure.flows.commands.approval import Approval, ApprovalRefused, approved
+from perdure.flows.commands.calls import call
+from perdure.flows.commands.in_doubt import CarryOut, settled
+from perdure.flows.commands.signature import Signature
+from perdure.flows.context import RoundContext, altered
+from perdure.flows.errors import FatalError, OutcomeUnknown, RetryableError
+from perdure.flows.genai_attributes import EXECUTE_TOOL, OPERATION, TOOL
+from perdure.flows.json_values import canonical, storable
+from perdure.flows.outcomes import Command, Finish, Interrupt
+from perdure.flows.retry import Retry
+from perdure.flows.summaries import safe_text
+
+
+class Executable(Protocol):
+    """What execution needs of a command. ``CommandSpec`` is the one implementation."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def function(self) -> Callable[..., Any]: ...
+    @property
+    def idempotent(self) -> bool: ...
+    @property
+    def approval(self) -> Approval | None: ...
+    @property
+    def in_doubt(self) -> Any: ...
+    @property
+    def retry(self) -> Retry | None: ...
+    @property
+    def arguments(self) -> Signature: ...
+    def check(self, args: Mapping[str, Any]) -> dict[str, Any]: ...
+
+
+def carry_out(spec: Executable, args: Mapping[str, Any], context: RoundContext) -> Any:
+    """Carry out a command: validate, ask for approval, record the intent, call the function.
+
+    The intent of a command that is not idempotent is recorded before the call. If an earlier
+    attempt of this step has recorded one, the command is in doubt, and its policy decides.
+
+    Returns:
+        Plain JSON, an ``Interrupt`` or a ``Finish``.
+
+    Raises:
+        BadReply: the arguments are wrong.
+        UnstorableValue: the result is not JSON.
+        Exception: whatever the function raises.
+    """
+    context.traced.update({OPERATION: EXECUTE_TOOL, TOOL: spec.name})
+    spec.check(args)
+    command = Command(spec.name, dict(args))
+    key = context.key_of(command)
+    intent = None if spec.idempotent else context.journal.in_doubt(key)
+    edited_args = None
+    if intent is not None:
+        edited_args = _edited_args(intent)
+    elif spec.approval is not None and spec.approval.is_needed(args):
+        approval = approved(spec.approval, command, spec.check, context)
+        if isinstance(approval, Interrupt):
+            return approval
+        if isinstance(approval, ApprovalRefused):
+            by = {"by": context.answered_by} if context.answered_by else {}
+            return {"refused": approval.words or "a person refused this command", **by}
+        edited_args = approval.args
+    if edited_args is not None:
+        command = replace(command, args=dict(edited_args))
+    result = CarryOut() if intent is None else _settle_doubt(spec, command, context)
+    if isinstance(result, CarryOut):
+        if not spec.idempotent:
+            context.journal.intend(
+                key if edited_args is None else f"{key} {canonical(dict(edited_args))}"
+            )
+        result = _run(spec, command, context.carrying_out(command), key)
+    if edited_args is None or isinstance(result, Interrupt | Finish):
+        return result
+    # After an intent, the newest answer is about the doubt. Only the events then name the person
+    # who edited the arguments.
+    editor = (
+        context.answered_by
+        if isinstance(context.asked, Mapping) and "approval" in context.asked
+        else None
+    )
+    return {"result": result, "edited": {"by": editor or "a person", "args": dict(edited_args)}}
+
+
+def _run(spec: Executable, command: Command, inside: RoundContext, key: str) -> Any:
+    named = spec.check(command.args)
+    if spec.arguments.wants_context:
+        named["context"] = inside
+    inside.journal.carried_out = spec.name
+    inside.journal.is_repeatable = spec.idempotent and inside.journal.is_repeatable is not False
+    try:
+        result = call(spec.function, inside, named=named)
+    except RetryableError as error:
+        # The command itself asks for a retry, so it did nothing, unless it was cut off or its
+        # outcome is unknown.
+        if not isinstance(error, OutcomeUnknown) and not inside.cancelled.is_set():
+            _withdraw_intent(inside, key)
+        raise
+    if isinstance(result, Interrupt):
+        _withdraw_intent(inside, key)  # A command asks before it does anything.
+    if isinstance(result, Interrupt | Finish):
+        return result
+    return storable(result, f"the result of command {spec.name!r}")
+
+
+def _withdraw_intent(context: RoundContext, key: str) -> None:
+    """Note that this attempt did nothing.
+
+    Its intent is withdrawn, and the command's budget is not charged.
+    """
+    context.journal.withdraw(key)
+    context.journal.carried_out = None
+
+
+def check_repeatable(
+    spec: Executable, error: BaseException, args: Mapping[str, Any], context: RoundContext
+) -> None:
+    """Raise FatalError if the round must not be retried by itself after ``error`` of the command.
+
+    The exception says that the command failed. It does not say that nothing happened. A command
+    that is not idempotent and has no policy for doubts ends the run errored, unless ``on`` of its
+    ``retry`` names the error. Its intent is withdrawn, so that the next attempt carries it out
+    again.
+    """
+    if spec.idempotent or spec.in_doubt not in (None, "tell_controller"):
+        return
+    context.journal.withdraw(context.key_of(Command(spec.name, dict(args))))
+    if spec.retry is not None and spec.retry.names(spec.retry.on, error):
+        return
+    failure = safe_text(f"{type(error).__name__}: {error}", 2000)
+    raise FatalError(
+        f"run {context.run_id}, step {context.step}: command {spec.name!r} failed: {failure}. "
+        "It is not idempotent, so it is not retried automatically. Check whether it has happened. "
+        f"To carry it out again: perdure retry {context.run_id}. "
+        "For automatic retries use @command(idempotent=True) or in_doubt='retry', "
+        "name the error in @command(retry=Retry(on=[...])), "
+        "or raise RetryableError if nothing has happened"
+    ) from error
+
+
+def _settle_doubt(spec: Executable, command: Command, context: RoundContext) -> Any:
+    return settled(
+        spec.in_doubt,
+        command,
+        spec.function,
+        spec.check(command.args),
+        altered(context, command=command),
+    )
+
+
+def _edited_args(intent: str) -> Mapping[str, Any] | None:
+    """Return the arguments that a person put in place of the controller's, or None.
+
+    The intent names them.
+    """
+    _, _, text = intent.partition(" ")
+    return dict(json.loads(text)) if text else None

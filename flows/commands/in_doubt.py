@@ -1,0 +1,171 @@
+"""Doubts, the policies for commands with an unknown outcome.
+
+A worker was lost between a command's intent and its commit, so the command may have been carried
+out or not.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from perdure.flows.commands.calls import call
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import FatalError, InvalidFlow, InvalidInput, RetryableError, RoundStopped
+from perdure.flows.json_values import storable
+from perdure.flows.outcomes import Command, Interrupt
+
+POLICIES = ("retry", "ask", "tell_controller")
+EXPECTED = '"retry", {"result": its result} or {"tell": "text for the controller"}'
+UNKNOWN_OUTCOME = (
+    "the outcome of this command is unknown: the worker that was carrying it out was lost, "
+    "so it may have happened or not. "
+    "Check first; ask for it again only if it has not happened"
+)
+
+
+class _NotDone(Enum):
+    NOT_DONE = "not done"
+
+
+#: A reconciling function returns this if the command has not been carried out. It is then carried
+#: out.
+NOT_DONE = _NotDone.NOT_DONE
+
+
+@dataclass(frozen=True, slots=True)
+class CarryOut:
+    """The decision that a command in doubt is carried out (again)."""
+
+
+def policy_of(policy: Any, idempotent: bool) -> Any:
+    """Return the policy that ``@command(in_doubt=...)`` describes, or None for the default.
+
+    Raises:
+        InvalidFlow: it describes none, or the command is idempotent.
+    """
+    if policy is None:
+        return None
+    if idempotent:
+        raise InvalidFlow(
+            f"@command: in_doubt is {policy!r}, but the command is idempotent, "
+            "so it is retried; remove one of the two"
+        )
+    if policy in POLICIES or callable(policy):
+        return policy
+    raise InvalidFlow(
+        f"@command: in_doubt is {policy!r}; expected one of "
+        f"{', '.join(map(repr, POLICIES))}, or a function that reconciles"
+    )
+
+
+def settled(
+    policy: Any,
+    command: Command,
+    function: Callable[..., Any],
+    named: Mapping[str, Any],
+    context: RoundContext,
+) -> Any:
+    """Return what the policy decides for a command in doubt.
+
+    Args:
+        function: the command's own function. If it is a method, the reconciling function is a
+            method of the same object.
+        named: the arguments as the function gets them.
+
+    Returns:
+        ``CarryOut``, an ``Interrupt``, or the observation in place of the command.
+
+    Raises:
+        RetryableError: the reconciling function failed.
+    """
+    if policy == "retry":
+        return CarryOut()
+    if policy == "ask":
+        return _ask_person(command, context)
+    if policy in (None, "tell_controller"):
+        return {"in_doubt": UNKNOWN_OUTCOME, "idempotency_key": context.key_of(command)}
+    outcome = _reconcile(policy, command, function, named, context)
+    return CarryOut() if outcome is NOT_DONE else outcome
+
+
+def read_answer(answer: Any) -> CarryOut | dict[str, Any]:
+    """Return a person's answer about a command in doubt.
+
+    Raises:
+        InvalidInput: it is not such an answer.
+    """
+    match answer:
+        case "retry":
+            return CarryOut()
+        case {"result": _} if len(answer) == 1:
+            return dict(answer)
+        case {"tell": str(words)} if len(answer) == 1:
+            return {"in_doubt": words}
+    raise InvalidInput(
+        f"the answer about a command in doubt is {str(answer)[:200]!r}; expected {EXPECTED}"
+    )
+
+
+def _ask_person(command: Command, context: RoundContext) -> Any:
+    question = context.asked.get("in_doubt") if isinstance(context.asked, Mapping) else None
+    fault = ""
+    if (
+        context.answered
+        and isinstance(question, Mapping)
+        and question.get("key") == context.key_of(command)
+    ):
+        try:
+            answer = read_answer(context.answer)
+            if isinstance(answer, dict) and "result" in answer:
+                return answer["result"]
+            return (
+                {**answer, "by": context.answered_by}
+                if isinstance(answer, dict) and context.answered_by
+                else answer
+            )
+        except InvalidInput as error:
+            fault = f" (the last answer was not valid: {error})"
+    data = {
+        "in_doubt": {
+            "command": command.name,
+            "args": dict(command.args),
+            "key": context.key_of(command),
+            **context.journal.begun,
+        }
+    }
+    return Interrupt(
+        f"a worker was lost while it carried out {command.name}: has it happened?{fault}", data
+    )
+
+
+def _reconcile(
+    policy: Callable[..., Any],
+    command: Command,
+    function: Callable[..., Any],
+    named: Mapping[str, Any],
+    context: RoundContext,
+) -> Any:
+    owner = getattr(function, "__self__", None)
+    bound = (
+        policy
+        if owner is None or getattr(policy, "__self__", None) is not None
+        else types.MethodType(policy, owner)
+    )
+    try:
+        outcome = call(bound, context, named={"context": context, **named})
+        return (
+            outcome
+            if outcome is NOT_DONE
+            else storable(outcome, f"the reconciled result of command {command.name!r}")
+        )
+    except (RetryableError, FatalError, RoundStopped):
+        raise
+    except Exception as error:
+        raise RetryableError(
+            f"run {context.run_id}, step {context.step}: command {command.name!r} is in doubt, "
+            f"and its reconciling function failed: {type(error).__name__}: {error}"
+        ) from error

@@ -1,0 +1,352 @@
+"""The adapter to pydantic-ai: one streamed request each round, and nothing that goes on by itself.
+
+This module is imported only when a request is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import groupby
+from typing import Any, cast
+
+import openai
+from pydantic_ai import messages as theirs
+from pydantic_ai.direct import model_request_stream
+from pydantic_ai.exceptions import ModelAPIError, ModelConnectionError, ModelHTTPError
+from pydantic_ai.models import Model as TheirModel
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from perdure.flows.controllers.model.chat import (
+    AnswerMessage,
+    AssistantMessage,
+    ChatMessage,
+    ModelFailed,
+    Reply,
+    RequestSettings,
+    SystemMessage,
+    ToolCall,
+    Usage,
+)
+from perdure.flows.controllers.model.endpoint import Target
+from perdure.flows.controllers.model.errors import failed, no_reply
+from perdure.flows.controllers.model.parse_reply import told_apart
+from perdure.flows.controllers.model.provider_clients import (
+    REASON_NEEDED,
+    CompatibleChatModel,
+    http_client,
+    model_of,
+)
+from perdure.flows.controllers.model.provider_settings import resolved
+from perdure.flows.controllers.model.responses import kept_of, response_of
+from perdure.flows.controllers.model.stream_end import (
+    DoneMarker,
+    fault_in,
+    lacks_reason_only,
+    reason_of,
+    refusal_in,
+)
+from perdure.flows.errors import FatalError
+
+#: At INFO these loggers write the address of every request, and a URL may contain a key. At DEBUG
+#: they write whole requests.
+for _name in ("httpx", "httpx2", "httpcore", "httpcore2", "openai", "anthropic"):
+    logging.getLogger(_name).setLevel(logging.WARNING)
+
+#: The provider's name in errors and prices for a server that is configured only by its URL.
+SERVER = "openai-compatible"
+#: Maximum seconds for a server to list its models.
+NAMING_SECONDS = 30.0
+
+#: The first model of each server by URL, requested once a process.
+_first_models: dict[str, str] = {}
+
+
+class LibraryModel:
+    """A model of the library, opened for one round."""
+
+    def __init__(
+        self, model: TheirModel, target: Target, reply_format: str, done: DoneMarker
+    ) -> None:
+        self._model = model
+        self._target = target
+        self._format = reply_format
+        self._done = done
+        self._has_answered = False
+
+    @property
+    def name(self) -> str:
+        """The name under which it is requested."""
+        return self._model.model_name
+
+    @property
+    def provider(self) -> str:
+        """The provider's name; ``openai-compatible`` for a server configured only by its URL."""
+        return self._model.system
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether it can call tools, as far as the library knows."""
+        return bool(self._model.profile.get("supports_tools", True))
+
+    async def request(
+        self,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[Mapping[str, Any]],
+        settings: RequestSettings,
+        on_text: Callable[[str], None],
+    ) -> Reply:
+        """Make one request; see ``chat.Model``."""
+        try:
+            async with asyncio.timeout(settings.timeout_seconds):
+                return await self._request(messages, tools, settings, on_text)
+        except (ModelFailed, FatalError):
+            raise
+        except Exception as error:
+            name = f"{self._model.model_name!r}"
+            if self._done.is_no_reply:
+                raise no_reply(self._done.body, error, name, self._target.secrets()) from None
+            if self._target.model is None and self._target.url is not None:
+                # The server may have another model by now.
+                _first_models.pop(self._target.url, None)
+            if isinstance(error, TimeoutError) and not str(error):
+                error = TimeoutError(
+                    f"no complete reply within {settings.timeout_seconds:g} s (timeout_seconds)"
+                )
+            # The cause is suppressed, because it may show the key.
+            raise failed(
+                error, name, self._target.secrets(), self._format, self._has_answered
+            ) from None
+
+    async def _request(
+        self,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[Mapping[str, Any]],
+        settings: RequestSettings,
+        on_text: Callable[[str], None],
+    ) -> Reply:
+        parameters = ModelRequestParameters(function_tools=[_tool(each) for each in tools])
+        options = cast(ModelSettings, resolved(settings.more, "settings"))
+        if not tools:
+            options.pop("tool_choice", None)
+        if "max_retries" not in self._model.unsupported_settings:
+            options["max_retries"] = 0  # retries go through the due set
+        if self._target.url is None and "timeout" not in self._model.unsupported_settings:
+            # A provider's own client would give up earlier.
+            options["timeout"] = settings.timeout_seconds
+        if settings.temperature is not None:
+            options["temperature"] = settings.temperature
+        if settings.max_tokens is not None:
+            options["max_tokens"] = settings.max_tokens
+        text = ""
+        stream = model_request_stream(
+            self._model,
+            _messages(messages, self._model),
+            model_settings=options,
+            model_request_parameters=parameters,
+            instrument=False,
+        )
+        async with stream as events:
+            self._has_answered = True
+            try:
+                async for event in events:
+                    added = _added_text(event)
+                    if added:
+                        text += added
+                        on_text(text)
+            except ModelAPIError as error:
+                if self._done.refused_call is None and not (
+                    self._done.is_seen and lacks_reason_only(error)
+                ):
+                    raise
+            if self._done.refused_call is not None:
+                # The library may have made a reply of it that has no end.
+                raise ModelHTTPError(
+                    400, self._model.model_name, {"error": self._done.refused_call}
+                )
+            response = events.get()
+            ended = reason_of(response, self._model.model_name, self._done.is_seen)
+            return _reply(response, self._model.model_name, ended, self._target.secrets())
+
+
+@asynccontextmanager
+async def opened(
+    target: Target, reply_format: str, timeout_seconds: float
+) -> AsyncIterator[LibraryModel]:
+    """Open the model of a target, with its own connections, and close it at the end.
+
+    Each round has its own event loop, so connections cannot be shared between rounds.
+
+    Raises:
+        ModelFailed: The model cannot be used.
+        FatalError: Its key is missing.
+    """
+    secret = target.secret()
+    done = DoneMarker()
+    async with AsyncExitStack() as stack:
+        try:
+            if target.url is None:
+                model = await model_of(
+                    target.model or "",
+                    secret,
+                    resolved(target.provider or {}, "provider"),
+                    timeout_seconds,
+                    stack,
+                    done,
+                )
+            else:
+                client = await http_client(stack, done)
+                provider = OpenAICompatibleProvider(
+                    SERVER,
+                    base_url=target.url,
+                    api_key=secret,
+                    http_client=client,
+                    profile=REASON_NEEDED,
+                )
+                model = CompatibleChatModel(
+                    target.model or await _first_model(provider, target.url), provider=provider
+                )
+        except FatalError:
+            raise
+        except Exception as error:
+            name = repr(target.model) if target.model else "of the server"
+            raise failed(error, name, target.secrets(), reply_format, has_answered=False) from None
+        yield LibraryModel(model, target, reply_format, done)
+
+
+async def _first_model(provider: OpenAICompatibleProvider, url: str) -> str:
+    if url not in _first_models:
+        try:
+            async with asyncio.timeout(NAMING_SECONDS):
+                listed = await provider.client.with_options(max_retries=0).models.list()
+        except openai.APIStatusError as error:
+            raise ModelHTTPError(
+                error.status_code, SERVER, error.body, headers=dict(error.response.headers)
+            ) from error
+        except openai.APIConnectionError as error:
+            raise ModelConnectionError(SERVER, error.message, phase="connect") from error
+        names = [each.id for each in listed.data]
+        if not names:
+            raise FatalError(
+                "the server of model_url lists no model (GET /models is empty); load one, "
+                "or set model"
+            )
+        _first_models[url] = names[0]
+    return _first_models[url]
+
+
+def _tool(schema: Mapping[str, Any]) -> ToolDefinition:
+    # Strict schemas are specific to OpenAI. Other servers of its protocol do not know them.
+    return ToolDefinition(
+        name=schema["name"],
+        description=schema.get("description") or None,
+        parameters_json_schema=dict(schema["parameters"]),
+        strict=False,
+    )
+
+
+def _messages(messages: Sequence[ChatMessage], model: TheirModel) -> list[theirs.ModelMessage]:
+    """Return our messages as the library's.
+
+    All messages between two replies of the model become one request.
+    """
+    converted: list[theirs.ModelMessage] = []
+    for is_reply, batch in groupby(messages, lambda message: isinstance(message, AssistantMessage)):
+        if is_reply:
+            converted += [
+                response_of(message, model) or theirs.ModelResponse(parts=_parts(message))
+                for message in batch
+                if isinstance(message, AssistantMessage)
+            ]
+        else:
+            converted.append(
+                theirs.ModelRequest(parts=[_request_part(message) for message in batch])
+            )
+    return converted
+
+
+def _parts(message: AssistantMessage) -> list[theirs.ModelResponsePart]:
+    text_parts: list[theirs.ModelResponsePart] = (
+        [theirs.TextPart(message.text)] if message.text else []
+    )
+    return [
+        *text_parts,
+        *(theirs.ToolCallPart(call.name, call.arguments, call.id) for call in message.calls),
+    ]
+
+
+def _request_part(message: ChatMessage) -> theirs.ModelRequestPart:
+    if isinstance(message, SystemMessage):
+        return theirs.SystemPromptPart(message.text)
+    if isinstance(message, AnswerMessage):
+        return theirs.ToolReturnPart(
+            tool_name=message.name, content=message.text, tool_call_id=message.call
+        )
+    return theirs.UserPromptPart(message.text)
+
+
+def _added_text(event: theirs.ModelResponseStreamEvent) -> str:
+    """Return what this event adds to the model's text or reasoning."""
+    if isinstance(event, theirs.PartStartEvent) and isinstance(
+        event.part, theirs.TextPart | theirs.ThinkingPart
+    ):
+        return event.part.content
+    if isinstance(event, theirs.PartDeltaEvent) and isinstance(
+        event.delta, theirs.TextPartDelta | theirs.ThinkingPartDelta
+    ):
+        return event.delta.content_delta or ""
+    return ""
+
+
+def _reply(
+    response: theirs.ModelResponse, requested_model: str, ended: str, secrets: Sequence[str]
+) -> Reply:
+    made = [part for part in response.parts if isinstance(part, theirs.ToolCallPart)]
+    calls = told_apart(
+        [ToolCall(part.tool_call_id, part.tool_name, _arguments(part)) for part in made]
+    )
+    return Reply(
+        text="".join(part.content for part in response.parts if isinstance(part, theirs.TextPart)),
+        calls=tuple(calls),
+        usage=_usage(response),
+        model=response.model_name or requested_model,
+        ended=ended,
+        refusal=refusal_in(response),
+        fault=fault_in(response),
+        thinking="\n\n".join(
+            part.content
+            for part in response.parts
+            if isinstance(part, theirs.ThinkingPart) and part.content
+        ),
+        kept=kept_of(response, calls, secrets),
+    )
+
+
+def _arguments(part: theirs.ToolCallPart) -> str:
+    if part.args is None:  # differs from an empty object: the reply may have been cut before them
+        return ""
+    return part.args if isinstance(part.args, str) else part.args_as_json_str()
+
+
+def _usage(response: theirs.ModelResponse) -> Usage | None:
+    usage = response.usage
+    is_nothing = not usage.input_tokens + usage.output_tokens
+    # A reply with content has used tokens; a blocked prompt has not.
+    if usage.unmeasured_requests or (
+        is_nothing and (response.parts or response.state != "complete")
+    ):
+        return None
+    try:
+        money: float | None = 0.0 if is_nothing else float(response.cost().total_price)
+    except (LookupError, ValueError, AssertionError):  # no price is known
+        money = None
+    # OpenRouter and other gateways report what they charge.
+    reported_cost = (response.provider_details or {}).get("cost")
+    if isinstance(reported_cost, int | float):
+        money = float(reported_cost)
+    return Usage(usage.input_tokens, usage.output_tokens, money, usage.cache_read_tokens)

@@ -1,0 +1,41 @@
+"""Names of commands as tools. Providers allow fewer characters than flows do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+#: OpenAI's limit, the lowest of all providers.
+LONGEST = 64
+
+
+class ToolNames:
+    """A mapping between command names and tool names.
+
+    Args:
+        commands: The names in the order in which they are offered. If two would be the same tool,
+            the later one gets a number.
+    """
+
+    def __init__(self, commands: Iterable[str]) -> None:
+        self._tools: dict[str, str] = {}
+        self._commands: dict[str, str] = {}
+        for command in commands:
+            tool, number = _legal(command), 1
+            while tool in self._commands:
+                number += 1
+                tool = f"{_legal(command)[: LONGEST - len(str(number)) - 1]}_{number}"
+            self._tools[command], self._commands[tool] = tool, command
+
+    def tool(self, command: str) -> str:
+        """Return a command's tool name, even if the command is no longer offered."""
+        return self._tools.get(command) or _legal(command)
+
+    def command(self, tool: str) -> str:
+        """Return a tool's command name; an unknown name is returned unchanged."""
+        return self._commands.get(tool, tool)
+
+
+def _legal(name: str) -> str:
+    return _ILLEGAL.sub("_", name)[:LONGEST] or "_"

@@ -1,0 +1,254 @@
+"""Flow, the base class of everything that a run can execute.
+
+The engine uses flows through the names of this module only.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ValidationError
+
+from perdure.flows.budgets import check_budgets
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import InvalidFlow, InvalidInput
+from perdure.flows.json_values import storable
+from perdure.flows.names import is_name, suggest
+from perdure.flows.outcomes import End, Outcome
+from perdure.flows.retry import Retry, retry_of
+from perdure.flows.validation import check_max_rounds, is_seconds
+
+#: The workers that take the rounds of a node: "controller" workers wait for models, "executor"
+#: workers run tools.
+Role = Literal["controller", "executor"]
+
+
+#: The modules of the base flows. A docstring there describes the base, not the flows made of it.
+SHAPES = frozenset(
+    {
+        "perdure.flows.flow",
+        "perdure.flows.shapes.circular",
+        "perdure.flows.shapes.branching",
+        "perdure.flows.shapes.controller_executor",
+    }
+)
+
+
+class Flow(ABC):
+    """The definition of a run: named nodes, and what each node does in a round.
+
+    A flow holds no state of a run. Everything that a run knows is in its ``RoundContext``, and a
+    fresh flow object plays every round. Subclass one of the shipped flows, or this class for a
+    structure of your own.
+
+    Attributes:
+        name: the name under which the flow was registered.
+        description: a sentence for ``perdure flows``. Default: the first paragraph of the class's
+            docstring.
+        max_rounds: number of cycles after which ``exhausted`` ends the run, or None for no limit.
+        interrupt_before, interrupt_after: nodes at which every run of this flow pauses.
+        lease_seconds: a longer lease than the worker's, for rounds that starve the heartbeat.
+        round_timeout_seconds: time limit of one round.
+        runs_shell: whether it runs a shell command of the submitter. Such a flow is off until a
+            worker enables it.
+        retry: when failed rounds are retried. The worker's settings complete it.
+        budgets: limits of what each run may spend, unless its submission sets others. See
+            ``perdure.flows.budgets``.
+        Inputs: pydantic model of the inputs, or None to accept any inputs.
+    """
+
+    name: str = ""
+    description: str = ""
+    max_rounds: int | None = None
+    interrupt_before: Sequence[str] = ()
+    interrupt_after: Sequence[str] = ()
+    lease_seconds: float | None = None
+    round_timeout_seconds: float | None = None
+    runs_shell: bool = False
+    budgets: Mapping[str, float] = MappingProxyType({})
+    retry: Retry | None = None
+    Inputs: ClassVar[type[BaseModel] | None] = None
+    _passed: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Set ``description`` to the docstring's first paragraph, unless the class sets it.
+
+        Without a docstring the flow inherits the description of its base, except that of a base
+        flow in ``SHAPES``, which says nothing about this flow.
+        """
+        super().__init_subclass__(**options)
+        if "description" in cls.__dict__ or cls.__module__ in SHAPES:
+            return
+        paragraph = inspect.cleandoc(cls.__dict__.get("__doc__") or "").partition("\n\n")[0]
+        inherited = next(base for base in cls.__mro__[1:] if "description" in base.__dict__)
+        if paragraph:
+            cls.description = " ".join(paragraph.split())
+        elif inherited.__module__ in SHAPES:
+            cls.description = ""
+
+    @property
+    @abstractmethod
+    def nodes(self) -> Mapping[str, Role]:
+        """The nodes by name, with the role of each. A run starts at the first."""
+
+    @abstractmethod
+    def play(self, node: str, context: RoundContext) -> Outcome:
+        """Play one round of ``node``.
+
+        Raises:
+            RetryableError: the round is retried later.
+            FatalError: the run ends errored.
+            RoundStopped: the round noticed that its result is not wanted.
+            Exception: any other error is retried, as the retry policy says.
+        """
+
+    @property
+    def missing(self) -> str | None:
+        """What this process lacks to play the flow, as a sentence, or None if it lacks nothing.
+
+        A flow that lacks something here can still be read, listed and submitted. Only workers that
+        have everything take its rounds.
+        """
+        return None
+
+    def exhausted(self, values: Mapping[str, Any]) -> End:
+        """Return how the run ends, unfinished, when its ``max_rounds`` cycles are over.
+
+        Args:
+            values: the run's values after the last cycle.
+        """
+        return End(output={**values, "status": "unfinished"})
+
+    def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
+        """Return the seconds that the next round of ``node`` may take, or None for no limit.
+
+        It may depend on the committed ``values``.
+        """
+        return self.round_timeout_seconds
+
+    def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
+        """Return the retry policy of ``node``, or None for the policy of the worker's settings.
+
+        It may depend on the committed ``values``.
+        """
+        return self.retry
+
+    def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
+        """Return a cautious estimate of what one attempt of this round will spend.
+
+        It is charged for attempts whose worker was lost. It must depend on committed data only, so
+        that every attempt of the round gets the same estimate.
+        """
+        return {}
+
+    @classmethod
+    def is_checked(cls) -> bool:
+        """Return whether ``check_definition`` has passed for exactly this class, not a base."""
+        return cls.__dict__.get("_passed", False) is True
+
+    @classmethod
+    def mark_checked(cls) -> None:
+        """Record that ``check_definition`` has passed for exactly this class.
+
+        A fresh object plays every round, so the check is not repeated for each object.
+        """
+        cls._passed = True
+
+    def check_definition(self) -> None:
+        """Raise InvalidFlow if the definition contradicts itself.
+
+        It is called when the flow is registered. A ``retry`` written as a mapping becomes a
+        ``Retry``.
+        """
+        self.retry = retry_of(self.retry, self.name or type(self).__name__)
+        check_nodes(self)
+        check_limits(self)
+
+    @property
+    def first_node(self) -> str:
+        """The node at which a run starts."""
+        return next(iter(self.nodes))
+
+    def check_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Validate and complete the inputs of a submission.
+
+        Returns:
+            The inputs as plain JSON, with defaults filled in.
+
+        Raises:
+            InvalidInput: naming each input that is missing, unknown or wrong.
+        """
+        if self.Inputs is None:
+            return dict(storable(dict(inputs), "the inputs"))
+        unknown = sorted(set(inputs) - set(self.Inputs.model_fields))
+        if unknown and self.Inputs.model_config.get("extra") != "allow":
+            expected = ", ".join(self.Inputs.model_fields)
+            raise InvalidInput(
+                f"flow {self.name!r} has no input named {', '.join(unknown)}. It expects: "
+                f"{expected}"
+            )
+        try:
+            return dict(storable(self.Inputs.model_validate(dict(inputs)), "the inputs"))
+        except ValidationError as error:
+            faults = "; ".join(
+                f"{'.'.join(str(part) for part in fault['loc']) or 'inputs'}: {fault['msg']}"
+                for fault in error.errors()
+            )
+            expected = ", ".join(self.Inputs.model_fields)
+            raise InvalidInput(
+                f"flow {self.name!r} does not accept these inputs: {faults}. It expects: {expected}"
+            ) from error
+
+
+def check_nodes(flow: Flow) -> None:
+    """Raise InvalidFlow if the nodes' names or roles, or the nodes to pause at, are not valid."""
+    what = title(flow)
+    if not flow.nodes:
+        raise InvalidFlow(f"{what} has no nodes; it needs at least one")
+    for node, role in flow.nodes.items():
+        if not is_name(node):
+            raise InvalidFlow(
+                f"{what} has a node named {node!r}; "
+                "expected letters, digits, '_', '.' or '-', at most 100"
+            )
+        if role not in ("controller", "executor"):
+            raise InvalidFlow(
+                f"{what}: node {node} has the role {role!r}; expected 'controller' or 'executor'"
+            )
+    for setting in ("interrupt_before", "interrupt_after"):
+        node_names = getattr(flow, setting)
+        if isinstance(node_names, str):
+            raise InvalidFlow(
+                f"{what}: {setting} is the text {node_names!r}; expected a list of node names"
+            )
+        for node in node_names:
+            if node not in flow.nodes:
+                raise InvalidFlow(
+                    f"{what}: {setting} names the unknown node {node!r}; "
+                    f"{suggest(node, flow.nodes)}"
+                )
+
+
+def check_limits(flow: Flow) -> None:
+    """Raise InvalidFlow if the limits of cycles, seconds or budgets are not valid."""
+    what = title(flow)
+    check_max_rounds(flow.max_rounds, what)
+    for setting in ("lease_seconds", "round_timeout_seconds"):
+        value = getattr(flow, setting)
+        if value is not None and not is_seconds(value):
+            raise InvalidFlow(
+                f"{what}: {setting} is {value!r}; expected a number of seconds above 0, or None"
+            )
+    try:
+        check_budgets(flow.budgets, f"{what}: budgets")
+    except InvalidInput as error:
+        raise InvalidFlow(str(error)) from error
+
+
+def title(flow: Flow) -> str:
+    """Return how errors name a flow."""
+    return f"flow {flow.name or type(flow).__name__!r}"

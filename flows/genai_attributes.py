@@ -1,0 +1,14 @@
+"""Attribute names of OpenTelemetry's conventions for generative AI, used on the round's span."""
+
+from __future__ import annotations
+
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+REQUEST_MODEL = "gen_ai.request.model"
+RESPONSE_MODEL = "gen_ai.response.model"
+INPUT_TOKENS = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+TOOL = "gen_ai.tool.name"
+
+#: The operations: a request to a model, and the execution of a command.
+CHAT, EXECUTE_TOOL = "chat", "execute_tool"

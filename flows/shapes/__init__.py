@@ -1,0 +1,1 @@
+"""The shapes that flows are built in: controller and executor, ring, branch."""

@@ -1,0 +1,157 @@
+"""BranchingFlow, which carries out the one command that its input names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from perdure.flows.commands.command import CommandSpec, commands_of
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import (
+    BadReply,
+    FatalError,
+    InvalidInput,
+    RetryableError,
+    RoundStopped,
+    ends_process,
+)
+from perdure.flows.flow import Flow, Role
+from perdure.flows.names import suggest
+from perdure.flows.outcomes import End, Finish, Interrupt, Outcome
+from perdure.flows.summaries import safe_text
+
+#: Maximum characters of a command's exception in an observation.
+TOLD_CHARACTERS = 2000
+
+
+class BranchingFlow(Flow):
+    """A flow that carries out the command named by its input.
+
+    Input ``branch`` and ``branch_input_data``, output ``branch_output_data``. Names match exactly.
+    The branches are its methods marked ``@command`` and the ``commands`` passed to it. In a
+    ring it plays a node. By itself it is a run of one round.
+
+    Args:
+        commands: functions, bound methods or ``CommandSpec`` objects.
+        tell_errors: whether an exception of a command becomes the output ``{"error": "ValueError:
+            its message"}``, so that the model that chose the command reads it. RetryableError,
+            FatalError and RoundStopped never do. A command's own ``@command(errors=...)`` takes
+            precedence.
+    """
+
+    def __init__(
+        self,
+        commands: Sequence[Any] = (),
+        *,
+        tell_errors: bool = False,
+        name: str = "",
+        description: str = "",
+    ) -> None:
+        self.name = name or self.name
+        self.description = description or self.description
+        self.tell_errors = tell_errors
+        self.offered = tuple(commands)
+        self.check_definition()
+
+    def check_definition(self) -> None:
+        """Check the flow as its base does, and also that each branch is a valid command."""
+        commands_of(self, self.offered)
+        super().check_definition()
+
+    @property
+    def branches(self) -> Mapping[str, CommandSpec]:
+        """The commands by name."""
+        return commands_of(self, self.offered)
+
+    @property
+    def nodes(self) -> Mapping[str, Role]:
+        """The one node, ``Branch``."""
+        return {"Branch": "executor"}
+
+    def check_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Validate the inputs, and also that the branch exists and accepts its data."""
+        checked = super().check_inputs(inputs)
+        try:
+            self._choose(checked)
+        except BadReply as error:
+            raise InvalidInput(str(error)) from error
+        return checked
+
+    def play(self, node: str, context: RoundContext) -> Outcome:
+        """Carry out the branch that the inputs name, and end the run."""
+        try:
+            result = self({**context.inputs}, context)
+        except BadReply as error:
+            raise FatalError(str(error)) from error
+        if isinstance(result, Interrupt):
+            return result
+        if isinstance(result, Finish):
+            result = {"branch_output_data": result.answer}
+        return End(result["branch_output_data"], dict(result), values=dict(context.remembered))
+
+    def __call__(
+        self, state: Mapping[str, Any], context: RoundContext
+    ) -> Mapping[str, Any] | Interrupt | Finish:
+        """Carry out ``branch`` of the state with its ``branch_input_data`` (None: no arguments).
+
+        Raises:
+            BadReply: the branch is unknown or its arguments are wrong. Nothing was carried out.
+        """
+        spec, args = self._choose(state)
+        try:
+            # Code cannot judge a doubt as a model can. A person is asked, unless the command has
+            # its own policy.
+            settles = self.tell_errors or spec.idempotent or spec.in_doubt is not None
+            result = (spec if settles else replace(spec, in_doubt="ask")).carry_out(args, context)
+        except (RetryableError, FatalError, RoundStopped):
+            raise
+        except BaseException as error:
+            if ends_process(error):
+                raise
+            if context.cancelled.is_set():
+                raise RoundStopped(
+                    f"run {context.run_id}, step {context.step}: "
+                    f"cancelled inside command {spec.name!r}"
+                ) from error
+            # SystemExit is an error of the command (argparse, sys.exit). asyncio.CancelledError is
+            # not passed on: a controller cannot use it.
+            is_observed = isinstance(error, Exception | SystemExit) and (
+                self.tell_errors if spec.errors is None else spec.errors == "observe"
+            )
+            if not is_observed:
+                spec.check_repeatable(error, args, context)
+                raise
+            result = told(error)
+        return result if isinstance(result, Interrupt | Finish) else {"branch_output_data": result}
+
+    def _choose(self, state: Mapping[str, Any]) -> tuple[CommandSpec, Mapping[str, Any]]:
+        name, args = state.get("branch"), state.get("branch_input_data")
+        return choose(self.branches, name, {} if args is None else args)
+
+
+def choose(
+    branches: Mapping[str, CommandSpec], name: Any, args: Any, also: Sequence[str] = ()
+) -> tuple[CommandSpec, Mapping[str, Any]]:
+    """Return the command of this name and its arguments, which it has accepted.
+
+    Args:
+        also: names that are known in addition to ``branches``, for the error text.
+
+    Raises:
+        BadReply: the command is unknown, or the arguments are wrong.
+    """
+    if not isinstance(name, str) or name not in branches:
+        raise BadReply(f"no command is named {name!r}; {suggest(name, [*branches, *also])}")
+    if not isinstance(args, Mapping):
+        raise BadReply(
+            f"the arguments of command {name!r} are {args!r}; "
+            "expected an object of names and values"
+        )
+    branches[name].check(args)
+    return branches[name], args
+
+
+def told(error: BaseException) -> dict[str, str]:
+    """Return an error as an observation: ``{"error": "ValueError: its message"}``."""
+    return {"error": safe_text(f"{type(error).__name__}: {error}", TOLD_CHARACTERS)}

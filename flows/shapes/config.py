@@ -1,0 +1,271 @@
+"""The configuration of a ControllerExecutorFlow as validated data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from perdure.flows.commands.approval import Approval, approval_of, matching
+from perdure.flows.durations import as_seconds
+from perdure.flows.errors import BadReply, InvalidFlow
+from perdure.flows.names import suggest
+from perdure.flows.retry import Retry
+from perdure.flows.summaries import MOST
+
+#: Values of ``approvers``: everyone, or everyone except the person who submitted the run.
+APPROVERS = ("anyone", "others")
+DESCRIPTION = (
+    "ControllerExecutor (i.e., MRKL, ReAct) interaction implementation with Flows that "
+    "approaches the problem solving in two phases: "
+    "one Flow chooses the next step and another Flow executes it. "
+    "This is repeated until the controller Flow concludes on an answer."
+)
+FINISH_DESCRIPTION = (
+    "Signal that the objective has been satisfied, and returns the answer to the user."
+)
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class FinishConfig(_Strict):
+    """The command with which a controller ends the run.
+
+    Its arguments are validated like those of any other command.
+    """
+
+    description: str = FINISH_DESCRIPTION
+    input_args: list[str] = ["answer"]
+
+    @field_validator("input_args")
+    @classmethod
+    def _has_answer(cls, names: list[str]) -> list[str]:
+        if "answer" not in names or len(set(names)) < len(names):
+            raise ValueError("expected different names, 'answer' among them")
+        return names
+
+    def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the arguments.
+
+        Raises:
+            BadReply: they are not exactly ``input_args``.
+        """
+        missing = [name for name in self.input_args if name not in args]
+        unknown = sorted(set(args) - set(self.input_args))
+        if missing or unknown:
+            faults = [f"missing: {', '.join(missing)}"] * bool(missing) + [
+                f"unknown: {', '.join(unknown)}"
+            ] * bool(unknown)
+            raise BadReply(
+                f"command 'finish' does not accept these arguments: {'; '.join(faults)}. "
+                f"It takes: {', '.join(self.input_args)}"
+            )
+        return dict(args)
+
+    def schema_of_command(self) -> dict[str, Any]:
+        """Return the tool definition for models, like ``CommandSpec.schema``."""
+        properties: dict[str, Any] = {name: {} for name in self.input_args}
+        parameters = {
+            "type": "object",
+            "properties": properties,
+            "required": self.input_args,
+            "additionalProperties": False,
+        }
+        return {"name": "finish", "description": self.description, "parameters": parameters}
+
+
+class RetryConfig(_Strict):
+    """A retry policy as data. See ``perdure.flows.retry``.
+
+    Durations are seconds or texts like ``90s``, ``10m``, ``24h``. Errors are names.
+    """
+
+    max_attempts: int | None = None
+    initial: float | str | None = None
+    maximum: float | str | None = None
+    multiplier: float | None = None
+    jitter: float | None = None
+    within: float | str | None = None
+    on: list[str] = []
+    not_on: list[str] = []
+
+    @model_validator(mode="after")
+    def _can_be_made(self) -> RetryConfig:
+        try:
+            self.made()
+        except InvalidFlow as error:
+            raise ValueError(str(error)) from error
+        return self
+
+    def made(self) -> Retry:
+        """Return the policy that this configuration describes."""
+        return Retry(**self.model_dump())
+
+
+class ControllerConfig(_Strict):
+    """The controller's part.
+
+    In a file it also holds the settings of the controller that the file names.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    finish: FinishConfig = FinishConfig()
+    retry: RetryConfig | None = None
+
+
+class ApprovalConfig(_Strict):
+    """When a command needs a person's approval. See ``perdure.flows.commands.approval``.
+
+    ``when`` and ``unless`` give patterns for named arguments. With ``when``, a call needs approval
+    if any argument matches. With ``unless``, it needs approval unless every named argument matches.
+    Without both, each call needs approval.
+    """
+
+    when: dict[str, list[str]] | None = None
+    unless: dict[str, list[str]] | None = None
+    deadline: Annotated[float | None, BeforeValidator(as_seconds)] = Field(
+        default=None, gt=0, allow_inf_nan=False
+    )
+    default: Any = "refuse"
+
+    @model_validator(mode="after")
+    def _has_one_rule(self) -> ApprovalConfig:
+        if self.when is not None and self.unless is not None:
+            raise ValueError("expected when or unless, not both")
+        approval_of(self.made())
+        return self
+
+    def made(self) -> Approval:
+        """Return the approval that this configuration describes."""
+        rule = (
+            matching(self.when)
+            if self.when is not None
+            else matching(self.unless, True)
+            if self.unless is not None
+            else None
+        )
+        return Approval(rule, self.deadline, self.default)
+
+
+class CommandConfig(_Strict):
+    """One command's configuration. A key that is not set leaves the command's own option."""
+
+    description: str | None = None
+    approval: Literal["always", "never"] | ApprovalConfig | None = None
+    in_doubt: Literal["retry", "ask", "tell_controller"] | None = None
+    errors: Literal["observe", "raise"] | None = None
+    retry: RetryConfig | None = None
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The configured options of the command, as fields of ``CommandSpec``."""
+        plain = ("description", "in_doubt", "errors")
+        options: dict[str, Any] = {
+            name: getattr(self, name) for name in plain if getattr(self, name) is not None
+        }
+        if self.approval is not None:
+            options["approval"] = approval_of(
+                self.approval.made() if isinstance(self.approval, ApprovalConfig) else self.approval
+            )
+        if self.retry is not None:
+            options["retry"] = self.retry.made()
+        return options
+
+
+class ExecutorConfig(_Strict):
+    """The executor's part: the commands that it offers, and their descriptions.
+
+    Empty offers all commands of the flow.
+    """
+
+    subflows_config: dict[str, CommandConfig] | list[str] = []
+    retry: RetryConfig | None = None
+
+    @property
+    def chosen(self) -> Mapping[str, CommandConfig]:
+        """The named commands with their configuration."""
+        named = self.subflows_config
+        return named if isinstance(named, dict) else {name: CommandConfig() for name in named}
+
+
+class SubflowsConfig(_Strict):
+    """The controller's and the executor's part."""
+
+    Controller: ControllerConfig = ControllerConfig()
+    Executor: ExecutorConfig = ExecutorConfig()
+
+
+class ControllerExecutorConfig(_Strict):
+    """All keys. A key that is not set leaves the flow's own setting."""
+
+    name: str = "CtrlEx"
+    description: str = DESCRIPTION
+    max_rounds: int | None = Field(default=30, ge=1)
+    subflows_config: SubflowsConfig = SubflowsConfig()
+    early_exit_key: str = "EARLY_EXIT"
+    topology: Literal["circular"] = "circular"
+    max_bad_replies: int = Field(default=3, ge=1)
+    approvers: Literal["anyone", "others"] = "anyone"
+    max_result: int = Field(default=MOST, ge=1)
+    interrupt_before: list[str] = []
+    interrupt_after: list[str] = []
+
+
+def read_config(data: Mapping[str, Any] | ControllerExecutorConfig) -> ControllerExecutorConfig:
+    """Return the validated configuration.
+
+    Raises:
+        InvalidFlow: naming each key that is unknown or wrong.
+    """
+    if isinstance(data, ControllerExecutorConfig):
+        return data
+    try:
+        config = ControllerExecutorConfig.model_validate(dict(data))
+    except ValidationError as error:
+        raise InvalidFlow(
+            "flow_config: " + "; ".join(_fault(fault) for fault in error.errors())
+        ) from error
+    # Otherwise it was read from a file, which may hold the settings of the controller it names.
+    if isinstance(data.get("subflows_config"), Mapping):
+        _check_controller(config.subflows_config.Controller)
+    return config
+
+
+def _check_controller(config: ControllerConfig) -> None:
+    """Raise InvalidFlow for keys that no code reads.
+
+    In Python the controller is an object, which has its own settings.
+    """
+    unknown = sorted(config.model_extra or {})
+    if unknown:
+        faults = [
+            f"unknown key subflows_config.Controller.{key}; "
+            f"{suggest(key, ControllerConfig.model_fields)}"
+            for key in unknown
+        ]
+        raise InvalidFlow(
+            f"flow_config: {'; '.join(faults)}. Pass settings of the controller itself to "
+            "its constructor (controller=...)"
+        )
+
+
+def _fault(fault: Any) -> str:
+    path = ".".join(str(part) for part in fault["loc"])
+    if fault["type"] != "extra_forbidden":
+        return f"{path}: {fault['msg']}, not {fault['input']!r}"
+    model: type[BaseModel] = ControllerExecutorConfig
+    for part in fault["loc"][:-1]:
+        inner = model.model_fields[part].annotation if part in model.model_fields else None
+        model = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else CommandConfig
+    return f"unknown key {path}; {suggest(fault['loc'][-1], model.model_fields)}"

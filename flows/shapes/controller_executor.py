@@ -1,0 +1,630 @@
+"""ControllerExecutorFlow, a ring of two nodes: one decides the next command, one carries it out.
+
+The run ends when the controller answers with ``finish``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from perdure.flows.budgets import COMMANDS
+from perdure.flows.commands.calls import call, playing
+from perdure.flows.commands.command import CommandSpec, Schemas, commands_of
+from perdure.flows.context import RoundContext, altered
+from perdure.flows.controllers import Controller
+from perdure.flows.errors import BadReply, FatalError, InvalidFlow
+from perdure.flows.flow import title
+from perdure.flows.names import suggest
+from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
+from perdure.flows.replies import BAD_REPLIES, read_reply
+from perdure.flows.reply_extras import public, with_long_replies_apart
+from perdure.flows.retry import Retry
+from perdure.flows.shapes.branching import BranchingFlow, choose, told
+from perdure.flows.shapes.call_queue import QueuedCall, queued, take
+from perdure.flows.shapes.circular import CircularFlow, Node
+from perdure.flows.shapes.config import (
+    APPROVERS,
+    DESCRIPTION,
+    ControllerExecutorConfig,
+    FinishConfig,
+    read_config,
+)
+from perdure.flows.shapes.held_turn import HELD, amended, hold, kept_on, released, with_held
+from perdure.flows.summaries import MOST, bounded, digest, shown, summary_of
+from perdure.flows.validation import check_count
+
+#: The answer of a run that used up its cycles without an answer, if a controller decides.
+UNFINISHED_ANSWER = "The maximum amount of rounds was reached before the model found an answer."
+#: The answer of such a run if the flow's own code decides.
+UNFINISHED_FLOW_ANSWER = "The maximum amount of rounds was reached before the flow found an answer."
+
+
+class ControllerExecutorFlow(CircularFlow):
+    """A ring of two nodes, ``Controller`` and ``Executor``.
+
+    Input ``goal``, output ``answer`` and ``status`` (``finished`` or ``unfinished``).
+
+    Subclass it with ``decide`` and ``@command`` methods, or construct it with ``controller``,
+    ``commands`` and ``flow_config``. Keywords of the constructor override ``flow_config``, which
+    overrides class attributes.
+
+    The flow itself writes the values ``command``, ``command_args``, ``observation``, ``answer``
+    (with the other arguments of ``finish``), ``status`` and the early exit. They cannot be
+    remembered.
+
+    Errors are for models, not for code. If the controller reads errors (a model, a person), a
+    command's exception becomes its observation: ``{"error": "ValueError: its message"}``. A reply
+    that names no command that can be carried out becomes a turn with such an observation.
+    ``max_bad_replies`` of them in a row end the run errored. With a coded ``decide``, an exception
+    fails the round, which is retried, and a bad reply ends the run errored at once. See
+    docs/guides/errors.md.
+
+    ``max_rounds`` is 30 if a controller decides. A class that defines ``decide`` has no limit.
+
+    Attributes:
+        controller: decides, unless the class defines ``decide``.
+        commands: functions or ``CommandSpec`` objects, in addition to the methods marked
+            ``@command``.
+        flow_config: see ``ControllerExecutorConfig``.
+        reads_errors: see above. None asks the controller, and is False if the class defines
+            ``decide``.
+        max_bad_replies: see above; at least 1.
+        approvers: who may approve a command: ``anyone``, or ``others``, which excludes the person
+            who submitted the run.
+        max_result: maximum characters of a command's result in the history. A longer result is kept
+            whole as an artifact.
+    """
+
+    name: str = "CtrlEx"
+    description: str = DESCRIPTION
+    max_rounds: int | None = 30
+    topology: Sequence[Node] = (
+        Node("Controller", "choose_command", role="controller"),
+        Node(
+            "Executor",
+            "carry_out",
+            input_interface="command_to_branch",
+            output_interface="branch_to_observation",
+        ),
+    )
+    controller: Controller | None = None
+    commands: Sequence[CommandSpec | Callable[..., Any]] = ()
+    flow_config: Mapping[str, Any] | ControllerExecutorConfig = ControllerExecutorConfig()
+    reads_errors: bool | None = None
+    max_bad_replies: int = 3
+    max_result: int = MOST
+    approvers: str = "anyone"
+
+    #: Names of the attributes that keywords of the constructor may override.
+    settings = (
+        *CircularFlow.settings,
+        "controller",
+        "commands",
+        "reads_errors",
+        "max_bad_replies",
+        "max_result",
+        "approvers",
+    )
+
+    def __init__(
+        self,
+        *,
+        flow_config: Mapping[str, Any] | ControllerExecutorConfig | None = None,
+        **settings: Any,
+    ) -> None:
+        """Read ``flow_config`` and override its settings by keyword."""
+        config = read_config(self.flow_config if flow_config is None else flow_config)
+        self.flow_config = config
+        configured = {
+            key: getattr(config, key)
+            for key in config.model_fields_set - {"subflows_config", "topology"}
+        }
+        super().__init__(**{**configured, **settings})
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Remove the default limit of cycles if the class defines ``decide``.
+
+        The limit of 30 cycles is meant for models.
+        """
+        super().__init_subclass__(**kwargs)
+        owner = next(base for base in cls.__mro__ if "max_rounds" in vars(base))
+        if owner is ControllerExecutorFlow and cls.decides():
+            cls.max_rounds = None
+
+    @classmethod
+    def decides(cls) -> bool:
+        """Return whether the flow's own code decides, not a controller."""
+        return cls.decide is not ControllerExecutorFlow.decide
+
+    def decide(self, context: RoundContext) -> Any:
+        """Return the next decision, as ``Controller.decide`` does.
+
+        Override it, or pass a controller.
+        """
+        if self.controller is None:
+            raise InvalidFlow(
+                f"{title(self)} has neither a controller nor a method decide; "
+                "pass controller=<Controller>"
+            )
+        return self.controller.decide(context)
+
+    def check_definition(self) -> None:
+        """Check the flow as its base does, and also its controller, commands and configuration.
+
+        Raises:
+            InvalidFlow: nothing decides, a command is named ``finish``, a command runs a shell that
+                the flow does not declare, or the configuration names an unknown command.
+        """
+        if not self.decides() and not callable(getattr(self.controller, "decide", None)):
+            raise InvalidFlow(
+                f"{title(self)}: its controller is {self.controller!r}; "
+                "expected a method decide, or controller=<Controller>"
+            )
+        if "finish" in self.offered():
+            raise InvalidFlow(
+                f"{title(self)}: 'finish' is the command that ends the run; rename yours"
+            )
+        for spec in self.offered().values():
+            if spec.runs_shell and not self.runs_shell:
+                raise InvalidFlow(
+                    f"{title(self)}: command {spec.name} runs what a controller writes; "
+                    "set runs_shell: true for a flow that offers it"
+                )
+        check_count(self.max_bad_replies, f"{title(self)}: max_bad_replies")
+        check_count(self.max_result, f"{title(self)}: max_result")
+        if self.approvers not in APPROVERS:
+            raise InvalidFlow(
+                f"{title(self)}: approvers is {self.approvers!r}; "
+                f"expected one of {', '.join(map(repr, APPROVERS))}"
+            )
+        super().check_definition()
+
+    @property
+    def missing(self) -> str | None:
+        """What this process lacks for the controller or a command, or None."""
+        needing = [self.controller, *(spec.arguments for spec in self.offered().values())]
+        return next((lacks for each in needing if (lacks := getattr(each, "missing", None))), None)
+
+    @property
+    def config(self) -> ControllerExecutorConfig:
+        """The validated configuration."""
+        return read_config(self.flow_config)
+
+    @property
+    def finish(self) -> FinishConfig:
+        """The command that ends the run."""
+        return self.config.subflows_config.Controller.finish
+
+    def offered(self) -> dict[str, CommandSpec]:
+        """Return the commands by name, without ``finish``.
+
+        Raises:
+            InvalidFlow: the configuration names an unknown command.
+        """
+        every = commands_of(self, self.commands)
+        chosen = self.config.subflows_config.Executor.chosen
+        for name in chosen:
+            if name not in every:
+                raise InvalidFlow(
+                    f"{title(self)}: Executor.subflows_config names the unknown command "
+                    f"{name!r}; {suggest(name, every)}"
+                )
+        return (
+            {name: every[name].configured(chosen[name].said) for name in chosen}
+            if chosen
+            else every
+        )
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """Return the commands as tool definitions for models, ``finish`` included."""
+        return [
+            *(spec.schema() for spec in self.offered().values()),
+            self.finish.schema_of_command(),
+        ]
+
+    def choose_command(
+        self, state: Mapping[str, Any], context: RoundContext
+    ) -> Command | Finish | Interrupt | QueuedCall | Turn:
+        """Play the Controller's round: decide, and check the decision or each of a list of calls.
+
+        Raises:
+            BadReply: the decision names no command that can be carried out.
+        """
+        full = self._with_commands(context, str(state.get("node_goal") or ""))
+        decided = call(self.decide, full, full)
+        if isinstance(decided, list):
+            return self._next_of_reply(decided)
+        if isinstance(decided, Turn):
+            return decided
+        decision = read_reply(decided)
+        return self._checked(decision) if isinstance(decision, Command) else decision
+
+    def _with_commands(self, context: RoundContext, node_goal: str = "") -> RoundContext:
+        """Return the context as the controller sees it, with the commands to choose from."""
+        return altered(context, commands=Schemas(self.schemas), node_goal=node_goal)
+
+    def _checked(self, decision: Any) -> Command:
+        """Return the decision as a command that this flow can carry out.
+
+        Raises:
+            BadReply: it is not such a command.
+        """
+        decision = read_reply(decision)
+        if not isinstance(decision, Command):
+            raise BadReply(
+                f"a list of decisions must hold commands only; this is a {type(decision).__name__}"
+            )
+        try:
+            if decision.name == "finish":
+                self.finish.check(decision.args)
+            else:
+                choose(self.offered(), decision.name, decision.args, also=["finish"])
+        except BadReply as error:
+            error.command = decision
+            raise
+        return decision
+
+    @property
+    def tells_errors(self) -> bool:
+        """Whether errors become observations for the controller."""
+        if self.reads_errors is not None:
+            return self.reads_errors
+        own = type(self).decide is not ControllerExecutorFlow.decide
+        return not own and bool(getattr(self.controller, "reads_errors", False))
+
+    def _next_of_reply(self, reply: list[Any]) -> QueuedCall:
+        calls = queued(reply, self._checked)
+        fault = (
+            None
+            if self.tells_errors
+            else next((call["error"] for call in calls if "error" in call), None)
+        )
+        if fault is not None:
+            raise BadReply(fault)
+        taken = take(calls)
+        if taken.command is None:
+            last = (
+                taken.refused[-1]
+                if taken.refused
+                else Turn(None, told(BadReply("the reply holds no call")))
+            )
+            raise BadReply(
+                str(last.observation["error"]).removeprefix("BadReply: "),
+                last.command,
+                taken.refused[:-1],
+            )
+        return taken
+
+    def carry_out(
+        self, state: Mapping[str, Any], context: RoundContext
+    ) -> Mapping[str, Any] | Interrupt | Finish:
+        """Play the Executor's round: carry out the command that was decided.
+
+        Raises:
+            BadReply: nothing was carried out.
+        """
+        return BranchingFlow(list(self.offered().values()), tell_errors=self.tells_errors)(
+            state, context
+        )
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """The names of values that the flow itself writes."""
+        return frozenset(
+            {
+                "command",
+                "command_args",
+                "observation",
+                "status",
+                self.early_exit_key,
+                *self.finish.input_args,
+            }
+        )
+
+    def play(self, node: str, context: RoundContext) -> Outcome:
+        """Play a round of ``node``.
+
+        A node after the Executor sees, and may change, a turn that is not in the history yet.
+        """
+        held = context.committed.get(HELD)
+        if held is None:
+            return self._play(node, context)
+        outcome = self._play(node, with_held(context, held))
+        return (
+            outcome
+            if isinstance(outcome, Interrupt)
+            else self._with_held_turn(node, outcome, held, context)
+        )
+
+    def _with_held_turn(
+        self, node: str, outcome: Advance | End, held: Mapping[str, Any], context: RoundContext
+    ) -> Advance | End:
+        """Return the outcome of a round that found a held turn.
+
+        The outcome keeps holding the turn or adds it to the history.
+        """
+        # It is held here only if a worker of an older release played the nodes in between.
+        if node in ("Controller", "Executor"):
+            return released(outcome, held)
+        changed, outcome = amended(held, outcome, self.max_result, context.step)
+        if isinstance(outcome, Advance) and not outcome.ends_cycle:
+            return kept_on(outcome, changed, held)
+        outcome = released(outcome, changed)
+        return (
+            outcome
+            if isinstance(outcome, End)
+            else self._continue_reply(outcome, {**context.committed, **outcome.values})
+        )
+
+    def _play(self, node: str, context: RoundContext) -> Outcome:
+        """Play a round and handle a bad reply, in whichever node it appears.
+
+        If the controller reads errors, the bad reply goes back to it as a turn. If code decides,
+        the run ends errored.
+        """
+        try:
+            with playing(context.cancelled):
+                outcome = self._with_approvers(
+                    super().play(node, altered(context, reserved=self.reserved))
+                )
+            return (
+                outcome
+                if node != "Controller" or isinstance(outcome, Interrupt)
+                else with_long_replies_apart(outcome, context.step)
+            )
+        except BadReply as error:
+            where = f"run {context.run_id}, step {context.step}"
+            if not self.tells_errors:
+                raise FatalError(
+                    f"{where}: the code of {title(self)} decided on a command that cannot be "
+                    f"carried out: {error}. Code does not read errors, so the run ends; "
+                    "correct the code"
+                ) from error
+            bad = context.committed.get(BAD_REPLIES, 0) + 1
+            if bad >= self.max_bad_replies:
+                raise FatalError(
+                    f"{where}: {bad} bad replies of the controller in a row; the last one: {error}"
+                ) from error
+            values = {**context.remembered, BAD_REPLIES: bad}
+            summary = {"error": shown(str(error))}
+            if node == "Executor":
+                turn = Turn(_decided(context.committed), told(error))
+                coming = Advance("Controller", (turn,), values, ends_cycle=True, summary=summary)
+                return self._continue_reply(coming, context.committed)
+            turns = (*error.others, Turn(error.command, told(error)))
+            return with_long_replies_apart(
+                Advance("Controller", turns, values, ends_cycle=True, summary=summary), context.step
+            )
+
+    def _with_approvers(self, outcome: Outcome) -> Outcome:
+        """Return the outcome; a question for an approval also says who may give it."""
+        if (
+            self.approvers == "anyone"
+            or not isinstance(outcome, Interrupt)
+            or not isinstance(outcome.data, dict)
+        ):
+            return outcome
+        about = outcome.data.get("approval")
+        if not isinstance(about, dict):
+            return outcome
+        return replace(
+            outcome, data={**outcome.data, "approval": {**about, "approvers": self.approvers}}
+        )
+
+    def state_for(self, place: Node, context: RoundContext) -> dict[str, Any]:
+        """Return the state of the base flow with the last ``observation``.
+
+        The history keeps the observation, so it is not stored a second time as a value.
+        """
+        return {**super().state_for(place, context), "observation": context.observation}
+
+    def output_of(self, place: Node, result: Any) -> dict[str, Any]:
+        """Return what a node returned, as named values.
+
+        The command ``finish`` becomes an early exit, and what a reply says in addition to its
+        command is kept.
+        """
+        if isinstance(result, Turn):
+            return {"_turn": result}
+        if isinstance(result, QueuedCall):
+            assert result.command is not None  # ``_next_of_reply`` raises BadReply without one.
+            return {
+                **self.output_of(place, result.command),
+                "_refused": result.refused,
+                "_waiting": list(result.waiting),
+            }
+        if isinstance(result, Command) and result.name == "finish":
+            return {
+                self.early_exit_key: True,
+                **result.args,
+                "status": "finished",
+                "_said": public(result.extras),
+            }
+        output = super().output_of(place, result)
+        return (
+            {**output, "_said": dict(result.extras), **_call_of(result)}
+            if isinstance(result, Command)
+            else output
+        )
+
+    def settle(
+        self, place: Node, context: RoundContext, output: Mapping[str, Any]
+    ) -> Advance | End:
+        """Return the outcome of a round, with its turn, its summary and its values.
+
+        The Executor's round adds a turn to the history, a good reply resets the count of bad ones,
+        and people who watch get a summary.
+        """
+        values = dict(output)
+        if place.name == "Controller":
+            if context.committed.get(BAD_REPLIES):
+                values[BAD_REPLIES] = 0
+            if "_turn" in values:
+                turn = values.pop("_turn")
+                summary = summary_of(turn.command or Command(""), observation=turn.observation)
+                return Advance(
+                    "Controller",
+                    (turn,),
+                    {**context.remembered, **values},
+                    ends_cycle=True,
+                    summary=summary,
+                )
+            refused: tuple[Turn, ...] = values.pop("_refused", ())
+            # An empty value is written only to clear that of an earlier reply.
+            for name in ("_waiting", "_call"):
+                if not values.get(name) and not context.committed.get(name):
+                    values.pop(name, None)
+            outcome = replace(super().settle(place, context, values), turns=refused)
+            if isinstance(outcome, Advance):
+                self._check_decided(values)
+            if isinstance(outcome, End):
+                return replace(
+                    outcome,
+                    summary=summary_of(
+                        Command("finish", extras=values.get("_said", {})), answer=outcome.answer
+                    ),
+                )
+            return replace(outcome, summary=summary_of(_decided(values)))
+        if place.name == "Executor":
+            command = _decided(context.committed)
+            observation, artifacts = bounded(
+                values.pop("observation", None), self.max_result, f"{context.step}-{command.name}"
+            )
+            outcome = super().settle(place, context, values)
+            summary = summary_of(
+                replace(command, extras={}), observation=observation, digest=digest(observation)
+            )
+            # Nodes that may change the observation follow in this cycle.
+            if isinstance(outcome, Advance) and not outcome.ends_cycle:
+                held = {**outcome.values, HELD: hold(command, observation, artifacts)}
+                return replace(
+                    outcome,
+                    values=held,
+                    summary=summary_of(replace(command, extras={})),
+                    artifacts=artifacts,
+                )
+            outcome = replace(
+                outcome, turns=(Turn(command, observation),), summary=summary, artifacts=artifacts
+            )
+            return (
+                outcome
+                if isinstance(outcome, End)
+                else self._continue_reply(outcome, {**context.committed, **values})
+            )
+        if "observation" in values and context.committed.get(HELD) is None:
+            self._check_observes(place, context)
+            del values["observation"]
+        return super().settle(place, context, values)
+
+    def _check_observes(self, place: Node, context: RoundContext) -> None:
+        """Raise FatalError if a node's observation could never reach the controller."""
+        names = [node.name for node in self.topology]
+        if names.index(place.name) < names.index("Executor"):
+            raise FatalError(
+                f"{title(self)}: node {place.name} returned 'observation'; "
+                "only nodes after the Executor, in the same cycle, can change the observation. "
+                "Move the node there, or return another name"
+            )
+        # A worker of an older release has added the turn to the history, where it cannot change.
+        context.logger.warning(
+            "run %s, step %d: an older worker has already added the turn to the history, "
+            "so node %s cannot change its observation; from the next cycle on it can",
+            context.run_id,
+            context.step,
+            place.name,
+        )
+
+    def _check_decided(self, values: Mapping[str, Any]) -> None:
+        """Raise FatalError if the Controller's output interface removed what the Executor needs."""
+        missing = [name for name in ("command", "command_args") if name not in values]
+        if missing:
+            left = ", ".join(name for name in values if not name.startswith("_")) or "nothing"
+            raise FatalError(
+                f"{title(self)}: the output interface of node Controller leaves no "
+                f"{' and no '.join(missing)}, which the Executor needs; it leaves: {left}. "
+                "Rename other names, or copy these instead"
+            )
+
+    def _continue_reply(self, coming: Advance, values: Mapping[str, Any]) -> Advance | End:
+        """Return the next waiting call of the same reply, or ``coming`` if none waits."""
+        waiting = values.get("_waiting")
+        if not waiting:
+            return coming
+        taken = take(waiting)
+        turns = (*coming.turns, *taken.refused)
+        if taken.command is None:
+            return replace(coming, turns=turns, values={**coming.values, "_waiting": []})
+        left = {**coming.values, "_waiting": list(taken.waiting)}
+        if taken.command.name == "finish":
+            answer = {self.early_exit_key: True, **taken.command.args, "status": "finished"}
+            state = {**values, **left, **answer}
+            return End(
+                state.get("answer"),
+                self._output(state),
+                turns,
+                {**left, **answer},
+                coming.summary,
+                coming.artifacts,
+            )
+        decided = {
+            "command": taken.command.name,
+            "command_args": dict(taken.command.args),
+            "_said": dict(taken.command.extras),
+        }
+        decided |= _call_of(taken.command)
+        return replace(
+            coming, node="Executor", turns=turns, values={**left, **decided}, ends_cycle=False
+        )
+
+    def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
+        """Return what a round will spend, as far as known before it.
+
+        The controller estimates a decision. A command with a limited number of calls counts as one.
+        """
+        if node == "Controller":
+            estimate = getattr(self.controller, "estimate", None)
+            return dict(estimate(self._with_commands(context))) if callable(estimate) else {}
+        limited = f"{COMMANDS}{context.committed.get('command')}"
+        return {limited: 1.0} if node == "Executor" and limited in context.budgets else {}
+
+    def exhausted(self, values: Mapping[str, Any]) -> End:
+        """Return a completed end with status ``unfinished`` and a sentence as the answer."""
+        answer = UNFINISHED_FLOW_ANSWER if self.decides() else UNFINISHED_ANSWER
+        return End(answer, {"answer": answer, "status": "unfinished"})
+
+    def _output(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        also = [name for name in self.finish.input_args if name not in self.output_keys]
+        return {name: state[name] for name in (*self.output_keys, *also) if name in state}
+
+    def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
+        """Return the command's policy, completed by that of the node, then of the flow."""
+        policy = super().retry_of(node, values)
+        parts = self.config.subflows_config
+        node_retry = {"Controller": parts.Controller.retry, "Executor": parts.Executor.retry}.get(
+            node
+        )
+        policy = node_retry.made().over(policy) if node_retry is not None else policy
+        spec = self.offered().get(str(values.get("command"))) if node == "Executor" else None
+        return spec.retry.over(policy) if spec is not None and spec.retry is not None else policy
+
+    def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
+        """Return the command's own time limit if it has one, else the flow's."""
+        spec = self.offered().get(str(values.get("command"))) if node == "Executor" else None
+        return (
+            spec.timeout
+            if spec is not None and spec.timeout is not None
+            else self.round_timeout_seconds
+        )
+
+
+def _decided(values: Mapping[str, Any]) -> Command:
+    call_id, part = values.get("_call") or ("", 0)
+    return Command(
+        values["command"], values["command_args"], values.get("_said", {}), call_id, part
+    )
+
+
+def _call_of(command: Command) -> dict[str, Any]:
+    return {"_call": [command.call, command.part] if command.call or command.part else None}

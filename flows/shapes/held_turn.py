@@ -1,0 +1,101 @@
+"""Held turns, for rings with nodes after the Executor.
+
+There a command's turn enters the history with the commit of the cycle's last node. Until then a
+node may change what the controller will see (shorten it, redact it). The history never holds the
+original. See docs/internals/decisions/0031-a-turn-is-held-until-its-cycle-ends.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from perdure.flows.context import History, RoundContext, altered
+from perdure.flows.json_values import canonical
+from perdure.flows.outcomes import Advance, Command, End, Turn
+from perdure.flows.reply_extras import FEEDBACK
+from perdure.flows.shapes.call_queue import command_of, data_of
+from perdure.flows.summaries import bounded, digest, shown
+
+#: The value that stores a run's held turn. It is None once the history has the turn.
+HELD = "_held"
+
+
+def hold(command: Command, observation: Any, artifacts: Mapping[str, str]) -> dict[str, Any]:
+    """Return a turn as data to be held.
+
+    Args:
+        artifacts: the whole of a long observation, under one name; else empty.
+    """
+    data = {"command": data_of(command), "observation": observation}
+    return {**data, "artifact": next(iter(artifacts))} if artifacts else data
+
+
+def with_held(context: RoundContext, held: Mapping[str, Any]) -> RoundContext:
+    """Return the context with the held turn at the end of its history."""
+    history = context.history
+    length = len(history) + 1
+    return altered(
+        context, history=History(length, (turn_of(held),), lambda start, stop: history[start:stop])
+    )
+
+
+def turn_of(held: Mapping[str, Any]) -> Turn:
+    """Return the held turn, with a person's feedback on it."""
+    command = command_of(held["command"])
+    assert command is not None
+    if "feedback" in held:
+        command = replace(command, extras={**command.extras, FEEDBACK: held["feedback"]})
+    return Turn(command, held["observation"])
+
+
+def amended(
+    held: Mapping[str, Any], outcome: Advance | End, most: int, step: int
+) -> tuple[dict[str, Any], Advance | End]:
+    """Return the held turn as a node changed it, and the outcome without ``observation``.
+
+    An artifact that has the original observation is overwritten.
+    """
+    values, changed = dict(outcome.values), dict(held)
+    artifacts: dict[str, str] = {}
+    if "observation" in values:
+        observation = values.pop("observation")
+        if observation != held["observation"]:
+            name = held.get("artifact") or f"{step}-{held['command']['name']}"
+            changed["observation"], artifacts = bounded(observation, most, name)
+            if "artifact" in held and not artifacts:
+                artifacts = {
+                    name: observation if isinstance(observation, str) else canonical(observation)
+                }
+            if artifacts:
+                changed["artifact"] = name
+    feedback = values.get("human_feedback")
+    if feedback not in (None, ""):
+        changed["feedback"] = feedback
+    return changed, replace(outcome, values=values, artifacts={**outcome.artifacts, **artifacts})
+
+
+def kept_on(outcome: Advance, held: Mapping[str, Any], before: Mapping[str, Any]) -> Advance:
+    """Return the outcome of a node that is not the last of its cycle.
+
+    It stores the held turn again only if the turn has changed.
+    """
+    return (
+        outcome if held == before else replace(outcome, values={**outcome.values, HELD: dict(held)})
+    )
+
+
+def released(outcome: Advance | End, held: Mapping[str, Any]) -> Advance | End:
+    """Return the outcome with the held turn added before its own turns.
+
+    The summary shows the observation to people who watch.
+    """
+    turn = turn_of(held)
+    summary = {
+        **outcome.summary,
+        "observation": shown(turn.observation),
+        "digest": digest(turn.observation),
+    }
+    values = {HELD: None, **outcome.values}
+    return replace(outcome, turns=(turn, *outcome.turns), values=values, summary=summary)

@@ -1,0 +1,46 @@
+"""Checks of single values in a flow's definition."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from perdure.flows.errors import InvalidFlow
+
+
+def check_max_rounds(value: Any, what: str) -> int | None:
+    """Return a limit of cycles: a whole number of at least 1, or None for no limit.
+
+    Raises:
+        InvalidFlow: it is neither.
+    """
+    return (
+        None
+        if value is None
+        else check_count(value, f"{what}: max_rounds", ", or None for no limit")
+    )
+
+
+def check_count(value: Any, what: str, otherwise: str = "") -> int:
+    """Return a whole number of at least 1.
+
+    Args:
+        what: the setting, for the error.
+        otherwise: what else is allowed, for the error.
+
+    Raises:
+        InvalidFlow: it is not one.
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    raise InvalidFlow(f"{what} is {value!r}; expected a whole number of at least 1{otherwise}")
+
+
+def is_seconds(value: object) -> bool:
+    """Return whether this is a finite number above 0."""
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and value > 0
+    )

@@ -1,0 +1,136 @@
+"""Reading of a flow from a file.
+
+The keys are validated and the names in it looked up. All faults are reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from perdure.flows.budgets import check_budgets
+from perdure.flows.errors import InvalidInput
+from perdure.flows.flow import Flow
+from perdure.flows.names import is_name, suggest
+from perdure.flows.shapes.branching import BranchingFlow
+from perdure.flows.shapes.circular import CircularFlow
+from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
+from perdure.flows.yaml_flows.errors import FileFaults, shown_path
+from perdure.flows.yaml_flows.parse import read_bytes, read_text
+from perdure.flows.yaml_flows.resolve import (
+    OWN,
+    also_choosing,
+    commands_at,
+    controller_named,
+    ring_of,
+    subflows_of,
+    tools_at,
+)
+from perdure.flows.yaml_flows.schema import (
+    BranchingKeys,
+    CircularKeys,
+    ControllerExecutorKeys,
+    Keys,
+    model_of,
+)
+from perdure.flows.yaml_flows.validate import read_keys
+from perdure.flows.yaml_flows.yaml_flow import YamlFlow
+
+#: Keys whose values become class attributes of the same name.
+_SETTINGS = (
+    "description",
+    "max_rounds",
+    "interrupt_before",
+    "interrupt_after",
+    "lease_seconds",
+    "round_timeout_seconds",
+    "runs_shell",
+    "early_exit_key",
+    "output_keys",
+    "max_bad_replies",
+    "max_result",
+    "budgets",
+    "approvers",
+)
+
+
+def read_flow(path: Path, shipped: bool = False) -> YamlFlow:
+    """Read a flow from a file.
+
+    Raises:
+        InvalidFlowFile: The file has faults. Each is a sentence that names file, line and key.
+    """
+    path = path.absolute()
+    written = read_text(read_bytes(path, shown_path(path)), shown_path(path))
+    faults = FileFaults(written.file, written.lines)
+    keys = read_keys(written.data, faults)
+    name = keys.name or path.stem
+    if "name" not in written.data and not is_name(name):
+        faults.add((), f"the file's name {name!r} is not a valid name of a flow; add the key name")
+    made = _class(keys, faults)
+    faults.check()
+    with faults.at("flow"):  # contradictions between keys that are valid by themselves
+        made(name=name).check_definition()
+    faults.check()
+    return YamlFlow(path, name, partial(made, name=name), shipped)
+
+
+def _class(keys: Keys, faults: FileFaults) -> Callable[..., Flow]:
+    """Return a callable that makes the flow: a class with the file's settings as attributes."""
+    settings: dict[str, Any] = {
+        key: getattr(keys, key) for key in _SETTINGS if key in keys.model_fields_set
+    }
+    if keys.retry is not None:
+        settings["retry"] = keys.retry.made()
+    for budget, limit in keys.budgets.items():
+        try:
+            check_budgets({budget: limit})
+        except InvalidInput as error:
+            faults.add(("budgets", budget), str(error))
+    if isinstance(keys, BranchingKeys):
+        commands = commands_at(("subflows_config",), keys.subflows_config, faults)
+        _check_pauses(keys, ["Branch"], faults)
+        return partial(
+            type("Written", (BranchingFlow,), settings), commands, tell_errors=keys.tell_errors
+        )
+    if "inputs" in keys.model_fields_set:
+        settings["Inputs"] = model_of(keys.inputs, faults)
+    if isinstance(keys, CircularKeys):
+        settings["topology"] = ring_of(
+            keys.topology, subflows_of(keys.subflows_config, faults), faults, own=False
+        )
+        _check_pauses(keys, [node.name for node in settings["topology"]], faults)
+        return type("Written", (CircularFlow,), settings)
+    assert isinstance(keys, ControllerExecutorKeys)
+    if keys.topology != "circular":
+        settings["topology"] = ring_of(keys.topology, {}, faults, own=True)
+    _check_pauses(
+        keys,
+        [*OWN, *(node.name for node in settings.get("topology", ()) if node.name not in OWN)],
+        faults,
+    )
+    config = keys.subflows_config
+    settings["controller"] = controller_named(keys.controller, config.Controller, faults)
+    chosen = commands_at(
+        ("subflows_config", "Executor", "subflows_config"), config.Executor.subflows_config, faults
+    )
+    remote = tools_at(("mcp_servers",), keys.mcp_servers, faults)
+    settings["commands"] = [*chosen, *remote]
+    settings["flow_config"] = {
+        "subflows_config": also_choosing(config, remote) if chosen else config
+    }
+    return type("Written", (ControllerExecutorFlow,), settings)
+
+
+def _check_pauses(keys: Keys, nodes: list[str], faults: FileFaults) -> None:
+    """Add a fault for each unknown node in interrupt_before and interrupt_after."""
+    if not faults.nodes_are_known:
+        return
+    for setting in ("interrupt_before", "interrupt_after"):
+        for position, node in enumerate(getattr(keys, setting)):
+            if node not in nodes:
+                faults.add(
+                    (setting, position), f"no node is named {node!r}; {suggest(node, nodes)}"
+                )

@@ -1,0 +1,260 @@
+"""Lookup of what a written flow names: commands, a controller, and the nodes of a ring."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from perdure.flows.commands.command import CommandSpec, registered_commands, spec_of
+from perdure.flows.controllers import Controller, InvalidController, registered_controllers
+from perdure.flows.errors import InvalidFlow
+from perdure.flows.executors.mcp.config import ServerConfig
+from perdure.flows.names import Names, registered_nodes, suggest
+from perdure.flows.shapes.branching import BranchingFlow
+from perdure.flows.shapes.circular import Interface, Node, resolve
+from perdure.flows.shapes.config import (
+    CommandConfig,
+    ControllerConfig,
+    ExecutorConfig,
+    SubflowsConfig,
+)
+from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
+from perdure.flows.yaml_flows.errors import FileFaults, Place
+from perdure.flows.yaml_flows.schema import InterfaceKeys, NodeKeys
+from perdure.flows.yaml_flows.validate import nearest
+
+T = TypeVar("T")
+
+#: The two nodes that every controller_executor ring has.
+OWN = {node.name: node for node in ControllerExecutorFlow.topology}
+
+
+def commands_at(
+    place: Place, chosen: Mapping[str, CommandConfig] | Sequence[str], faults: FileFaults
+) -> list[CommandSpec]:
+    """Return the registered commands named at ``place``, with the descriptions given there."""
+    import perdure.flows.executors  # noqa: F401  registers the commands that ship
+
+    named = chosen if isinstance(chosen, Mapping) else {name: CommandConfig() for name in chosen}
+    specs = []
+    for position, (name, config) in enumerate(named.items()):
+        here = (*place, name) if isinstance(chosen, Mapping) else (*place, position)
+        with faults.at(*here, key=isinstance(chosen, Mapping)):
+            if name == "finish":
+                raise InvalidFlow(
+                    "'finish' ends the run and is always available; configure it under Controller"
+                )
+            specs.append(
+                replace(spec_of(_registered(registered_commands, name)), name=name).configured(
+                    config.said
+                )
+            )
+    return specs
+
+
+def tools_at(
+    place: Place, servers: Mapping[str, ServerConfig], faults: FileFaults
+) -> list[CommandSpec]:
+    """Return the tools of MCP servers as commands. No server is started."""
+    from perdure.flows.executors.mcp.commands import commands_of_server
+
+    specs: list[CommandSpec] = []
+    for name, server in servers.items():
+        with faults.at(*place, name):
+            specs += commands_of_server(name, server)
+    return specs
+
+
+def also_choosing(config: SubflowsConfig, commands: Sequence[CommandSpec]) -> SubflowsConfig:
+    """Return the configuration with these commands added to the Executor's."""
+    chosen = {**config.Executor.chosen, **{spec.name: CommandConfig() for spec in commands}}
+    return config.model_copy(
+        update={"Executor": config.Executor.model_copy(update={"subflows_config": chosen})}
+    )
+
+
+def controller_named(name: str, config: ControllerConfig, faults: FileFaults) -> Controller | None:
+    """Return the registered controller of this name, made with its configuration except ``finish``.
+
+    Returns:
+        None if the controller cannot be made; the reason is added to the faults.
+    """
+    import perdure.flows.controllers.model  # noqa: F401  registers the controller `model`
+
+    made = None
+    with faults.at("controller"):
+        maker = _registered(registered_controllers, name)
+        settings = dict(config.model_extra or {})
+        accepted, as_written = _accepted(maker, name, settings, faults)
+        if accepted is not None:
+            try:
+                made = _made(maker, name, accepted)
+            except InvalidController as error:
+                for place, message in error.faults:
+                    faults.add(("subflows_config", "Controller", *place), message)
+            except InvalidFlow:
+                if as_written:  # otherwise it may be caused by the settings that were dropped
+                    raise
+    return made
+
+
+def ring_of(
+    nodes: Sequence[NodeKeys], parts: Mapping[str, Any], faults: FileFaults, own: bool
+) -> list[Node]:
+    """Return the ring that ``topology`` describes.
+
+    Args:
+        parts: The subflows of the file, by name. A node's ``flow`` names one of them or a
+            registered node function.
+        own: Whether it is a controller_executor ring, which has a Controller before an Executor.
+    """
+    names = [keys.name for keys in nodes]
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            faults.add(
+                ("topology", position, "name"), f"two nodes are named {name!r}; names must differ"
+            )
+    whole = not own or [name for name in names if name in OWN] == list(OWN)
+    if not whole and faults.nodes_are_known:
+        faults.add(
+            ("topology",),
+            "expected one node named Controller, and after it one named Executor; got: "
+            f"{', '.join(names)}",
+        )
+    return [
+        _node(("topology", position), keys, parts, faults, own, whole)
+        for position, keys in enumerate(nodes)
+    ]
+
+
+def _node(
+    place: Place,
+    keys: NodeKeys,
+    parts: Mapping[str, Any],
+    faults: FileFaults,
+    own: bool,
+    whole: bool,
+) -> Node:
+    base = OWN[keys.name] if own and keys.name in OWN else Node(keys.name, _nothing)
+    overrides: dict[str, Any] = {
+        key: getattr(keys, key)
+        for key in ("goal", "reset", "role")
+        if getattr(keys, key) is not None
+    }
+    if keys.retry is not None:
+        overrides["retry"] = keys.retry.made()
+    for key in ("input_interface", "output_interface"):
+        if key in keys.model_fields_set:
+            with faults.at(*place, key):
+                overrides[key] = _interface(getattr(keys, key))
+    if base.flow is _nothing and keys.flow is None and not whole:
+        pass  # it may be meant as the missing Controller or Executor, which has its own fault
+    elif base.flow is _nothing and keys.flow not in parts and ("subflows_config",) in faults.blamed:
+        pass  # it may name a subflow, and these could not be read
+    elif base.flow is _nothing:
+        with faults.at(*place, "flow"):
+            overrides["flow"] = _flow_named(keys, parts, own)
+    elif keys.flow not in (None, keys.name):
+        faults.add(
+            (*place, "flow"),
+            f"the node {keys.name} always runs {keys.name}; remove flow, or rename the node",
+        )
+    return replace(base, **overrides)
+
+
+def _flow_named(keys: NodeKeys, parts: Mapping[str, Any], own: bool) -> Callable[..., Any]:
+    if keys.flow is None:
+        raise InvalidFlow("this key is missing; expected the name of a registered node")
+    if own and keys.flow in OWN:
+        raise InvalidFlow(
+            f"only a node named {keys.flow} can run {keys.flow}; rename the node to {keys.flow}"
+        )
+    subflow = parts.get(keys.flow)
+    return subflow if subflow is not None else _registered(registered_nodes, keys.flow)
+
+
+def _interface(keys: str | InterfaceKeys | None) -> Interface:
+    if isinstance(keys, InterfaceKeys):
+        return {"rename": keys.keys_to_rename, "select": keys.keys_to_select}
+    resolve(keys)
+    return keys
+
+
+def subflows_of(
+    subflows: Mapping[str, ExecutorConfig], faults: FileFaults
+) -> dict[str, BranchingFlow]:
+    """Return each subflow of a circular flow: a choice of registered commands."""
+    made: dict[str, BranchingFlow] = {}
+    for name, config in subflows.items():
+        place = ("subflows_config", name, "subflows_config")
+        commands = commands_at(place, config.subflows_config, faults)
+        with faults.at(*place):
+            made[name] = BranchingFlow(commands, name=name)
+    return made
+
+
+def _made(maker: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> Controller:
+    try:
+        made = maker(**settings)
+    except (TypeError, ValueError) as error:
+        raise InvalidFlow(
+            f"controller {name!r} cannot be made from subflows_config.Controller: {error}"
+        ) from error
+    if not callable(getattr(made, "decide", None)):
+        raise InvalidFlow(
+            f"{name!r} is registered as a controller, but returns a {type(made).__name__}; "
+            "expected a Controller"
+        )
+    return made  # type: ignore[no-any-return]
+
+
+def _accepted(
+    maker: Callable[..., Any], name: str, settings: Mapping[str, Any], faults: FileFaults
+) -> tuple[dict[str, Any] | None, bool]:
+    """Check the settings against the controller's parameters, and add a fault for each problem.
+
+    The value of a misspelt setting is checked as that of the most similar one.
+
+    Returns:
+        The settings that the controller takes, or None if it misses one; and whether these are all
+            settings of the file.
+    """
+    parameters = inspect.signature(maker).parameters.values()
+    takes = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    needs = {p.name for p in parameters if p.name in takes and p.default is p.empty}
+    free = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    place = ("subflows_config", "Controller")
+    accepted = {key: value for key, value in settings.items() if free or key in takes}
+    unknown = [key for key in settings if key not in accepted]
+    for key in unknown:
+        faults.add(
+            (*place, key),
+            f"controller {name!r} has no such setting; {suggest(key, [*takes, 'finish'])}",
+        )
+        meant = nearest(key, [*takes, "finish"])
+        if meant in takes and meant is not None and meant not in accepted:
+            accepted[meant] = settings[key]
+            faults.renamed[*place, meant] = key
+    for key in sorted(needs - set(accepted)):
+        faults.add((*place, key), f"this key is missing; controller {name!r} requires it")
+    return (accepted if needs <= set(accepted) else None), not unknown
+
+
+def _registered(names: Names[T], name: str) -> T:
+    if name in names:
+        return names.named(name)
+    hint = (
+        "If your own module registers it, add the module to flow_modules "
+        "(PERDURE_FLOW_MODULES=package.module)"
+    )
+    try:
+        return names.named(name)
+    except InvalidFlow as error:
+        raise InvalidFlow(f"{error}. {hint}") from error
+
+
+def _nothing(data: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
+    """Stand in for a node's flow that has a fault. Such a flow is never made."""
+    return {}

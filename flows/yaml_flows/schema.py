@@ -1,0 +1,177 @@
+"""The inputs of a written flow: each key and its type become a field of a pydantic model.
+
+The keys of a flow written in YAML, with one model for each shape.
+
+The defaults equal those of the Python classes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
+
+from perdure.flows.durations import as_seconds
+from perdure.flows.executors.mcp.config import ServerConfig
+from perdure.flows.flow import Role
+from perdure.flows.names import NAME
+from perdure.flows.shapes.config import CommandConfig, ExecutorConfig, RetryConfig, SubflowsConfig
+from perdure.flows.summaries import MOST
+from perdure.flows.yaml_flows.errors import FileFaults
+
+Name = Annotated[str, Field(pattern=f"^(?:{NAME.pattern})$")]
+Seconds = Annotated[float, BeforeValidator(as_seconds), Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1)]
+Kind = Literal["string", "integer", "number", "boolean", "array", "object", "any"]
+
+
+class _Keys(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class InterfaceKeys(_Keys):
+    """An interface that first renames, then selects."""
+
+    keys_to_rename: dict[str, str] = {}
+    keys_to_select: list[str] | None = None
+
+
+class NodeKeys(_Keys):
+    """One node of a ring. ``flow`` names the function or flow that runs as this node."""
+
+    name: Name
+    flow: str | None = None
+    goal: str = ""
+    input_interface: str | InterfaceKeys | None = None
+    output_interface: str | InterfaceKeys | None = None
+    reset: bool = False
+    role: Role | None = None
+    retry: RetryConfig | None = None
+
+
+class InputKeys(_Keys):
+    """One input. It is required unless it has a default or ``required: false``."""
+
+    type: Kind = "any"
+    description: str = ""
+    required: bool | None = None
+    default: Any = None
+
+
+class _FlowKeys(_Keys):
+    name: Name | None = None
+    description: str = ""
+    interrupt_before: list[str] = []
+    interrupt_after: list[str] = []
+    lease_seconds: Seconds | None = None
+    round_timeout_seconds: Seconds | None = None
+    runs_shell: bool = False
+    budgets: dict[str, float] = {}
+    retry: RetryConfig | None = None
+
+
+class _RingKeys(_FlowKeys):
+    max_rounds: Count | None = None
+    early_exit_key: Name = "EARLY_EXIT"
+    output_keys: list[str] = []
+    inputs: dict[str, InputKeys] = {}
+
+
+class CircularKeys(_RingKeys):
+    """``flow: circular``.
+
+    A subflow is a choice of registered commands. A node may name it as its ``flow``.
+    """
+
+    flow: Literal["circular"]
+    topology: Annotated[list[NodeKeys], Field(min_length=1)]
+    subflows_config: dict[str, ExecutorConfig] = {}
+
+
+class ControllerExecutorKeys(_RingKeys):
+    """``flow: controller_executor``.
+
+    Its commands are those named under Executor, and the tools of the servers in ``mcp_servers``.
+    """
+
+    flow: Literal["controller_executor"]
+    controller: str
+    max_bad_replies: Count = 3
+    approvers: Literal["anyone", "others"] = "anyone"
+    max_result: Count = MOST
+    topology: Literal["circular"] | list[NodeKeys] = "circular"
+    subflows_config: SubflowsConfig = SubflowsConfig()
+    mcp_servers: dict[Name, ServerConfig] = {}
+
+
+class BranchingKeys(_FlowKeys):
+    """``flow: branching``: executes the one command that the inputs name."""
+
+    flow: Literal["branching"]
+    subflows_config: dict[str, CommandConfig] | list[str]
+    tell_errors: bool = False
+
+
+Keys = CircularKeys | ControllerExecutorKeys | BranchingKeys
+SHAPES: dict[str, type[Keys]] = {
+    "branching": BranchingKeys,
+    "circular": CircularKeys,
+    "controller_executor": ControllerExecutorKeys,
+}
+
+
+_TYPES: dict[str, Any] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "array": list[Any],
+    "object": dict[str, Any],
+    "any": Any,
+}
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
+
+
+def model_of(inputs: Mapping[str, InputKeys], faults: FileFaults) -> type[BaseModel]:
+    """Return the model that validates a submission's inputs, and add the faults of the keys."""
+    fields: dict[str, Any] = {}
+    for name, keys in inputs.items():
+        if not _NAME.fullmatch(name) or hasattr(BaseModel, name) or name == "goal":
+            why = (
+                "every flow has a goal"
+                if name == "goal"
+                else "expected a letter, then letters, digits or '_', and no attribute of BaseModel"
+            )
+            faults.add(("inputs", name), f"{name!r} cannot name an input; {why}")
+            continue
+        kind, has_default = _TYPES[keys.type], "default" in keys.model_fields_set
+        if has_default and keys.required:
+            faults.add(
+                ("inputs", name, "required"),
+                "an input with a default is not required; remove one of the two keys",
+            )
+        if has_default and keys.default is not None:
+            try:
+                TypeAdapter(kind).validate_python(keys.default, strict=True)
+            except ValidationError as error:
+                faults.add(
+                    ("inputs", name, "default"), f"{error.errors()[0]['msg']}, not {keys.default!r}"
+                )
+        optional = has_default or keys.required is False
+        if optional and keys.default is None:
+            kind = kind | None
+        fields[name] = (
+            kind,
+            Field(keys.default if optional else ..., description=keys.description or None),
+        )
+    return create_model("Inputs", __config__=ConfigDict(protected_namespaces=()), **fields)

@@ -1,0 +1,34 @@
+"""The class YamlFlow: a flow that was read from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from perdure.flows.flow import Flow
+from perdure.flows.yaml_flows.errors import shown_path
+
+
+@dataclass(frozen=True)
+class YamlFlow:
+    """A flow in a file. Calling it makes a fresh flow object, as every round needs one.
+
+    Attributes:
+        path: Absolute path of the file.
+        name: The ``name`` in the file, by default the file's name.
+        factory: Makes a fresh flow object.
+        shipped: Whether the file ships with the project. A user's flow of this name then replaces
+            it.
+    """
+
+    path: Path
+    name: str
+    factory: Callable[[], Flow]
+    shipped: bool = False
+
+    def __call__(self) -> Flow:
+        return self.factory()
+
+    def __str__(self) -> str:
+        return shown_path(self.path)

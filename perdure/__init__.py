@@ -1,0 +1,262 @@
+"""Perdure: durable, long-running goals as jobs on Celery and Redis.
+
+This is the public face. Everything here is stable and documented in ``docs/reference``.
+``perdure.testing`` is the crash lab and ``perdure.app`` the Celery app that runs rounds.
+Names are imported when they are first used, so that the command line starts fast.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from perdure.flows.commands.approval import Approval
+    from perdure.flows.commands.command import CommandSpec, command
+    from perdure.flows.commands.in_doubt import NOT_DONE
+    from perdure.flows.context import History, RoundContext, Signals
+    from perdure.flows.controllers import Controller, controller
+    from perdure.flows.controllers.scripted import ScriptedController
+    from perdure.flows.errors import (
+        BadReply,
+        FatalError,
+        InvalidFlow,
+        InvalidInput,
+        OutcomeUnknown,
+        PerdureError,
+        RetryableError,
+        RoundStopped,
+        UnstorableValue,
+    )
+    from perdure.flows.flow import Flow, Role
+    from perdure.flows.human import human_feedback
+    from perdure.flows.memory import memory_read, memory_write
+    from perdure.flows.names import node
+    from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
+    from perdure.flows.registry import (
+        FlowNotFound,
+        add_directory,
+        load_failures,
+        load_modules,
+        make,
+        register,
+        registered,
+    )
+    from perdure.flows.retry import Retry
+    from perdure.flows.shapes.branching import BranchingFlow
+    from perdure.flows.shapes.circular import CircularFlow, Node, interface
+    from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
+    from perdure.worker.app import install
+    from perdure.worker.client import Client, Inbox, Page
+    from perdure.worker.client.async_client import AsyncClient
+    from perdure.worker.client.remote import RemoteClient
+    from perdure.worker.doctor import Finding
+    from perdure.worker.domain.event import Event
+    from perdure.worker.domain.execution_state import (
+        END,
+        START,
+        ExecutionState,
+        ExecutionStatus,
+        StopRequestStatus,
+    )
+    from perdure.worker.domain.interrupt import PendingInterrupt, Waiting
+    from perdure.worker.domain.run import Run, RunStatus
+    from perdure.worker.domain.stop import StopReceipt
+    from perdure.worker.domain.verdict import Verdict, VerdictCode
+    from perdure.worker.errors import (
+        AccessDenied,
+        ArtifactNotFound,
+        Conflict,
+        DamagedRun,
+        Forbidden,
+        InvalidSettings,
+        InvalidTransition,
+        NotReplicated,
+        RunExists,
+        RunNotFound,
+        Stale,
+        StoreUnavailable,
+        UnknownCaller,
+        UnknownFlow,
+    )
+    from perdure.worker.settings import Settings
+
+_HOMES = {
+    "AccessDenied": "perdure.worker.errors",
+    "Advance": "perdure.flows.outcomes",
+    "Approval": "perdure.flows.commands.approval",
+    "ArtifactNotFound": "perdure.worker.errors",
+    "AsyncClient": "perdure.worker.client.async_client",
+    "BadReply": "perdure.flows.errors",
+    "BranchingFlow": "perdure.flows.shapes.branching",
+    "CircularFlow": "perdure.flows.shapes.circular",
+    "Client": "perdure.worker.client",
+    "Command": "perdure.flows.outcomes",
+    "CommandSpec": "perdure.flows.commands.command",
+    "Conflict": "perdure.worker.errors",
+    "Controller": "perdure.flows.controllers",
+    "ControllerExecutorFlow": "perdure.flows.shapes.controller_executor",
+    "DamagedRun": "perdure.worker.errors",
+    "END": "perdure.worker.domain.execution_state",
+    "End": "perdure.flows.outcomes",
+    "Event": "perdure.worker.domain.event",
+    "ExecutionState": "perdure.worker.domain.execution_state",
+    "ExecutionStatus": "perdure.worker.domain.execution_state",
+    "FatalError": "perdure.flows.errors",
+    "Finding": "perdure.worker.doctor",
+    "Finish": "perdure.flows.outcomes",
+    "Flow": "perdure.flows.flow",
+    "FlowNotFound": "perdure.flows.registry",
+    "Forbidden": "perdure.worker.errors",
+    "History": "perdure.flows.context",
+    "Inbox": "perdure.worker.client",
+    "Interrupt": "perdure.flows.outcomes",
+    "InvalidFlow": "perdure.flows.errors",
+    "InvalidInput": "perdure.flows.errors",
+    "InvalidSettings": "perdure.worker.errors",
+    "InvalidTransition": "perdure.worker.errors",
+    "NOT_DONE": "perdure.flows.commands.in_doubt",
+    "Node": "perdure.flows.shapes.circular",
+    "NotReplicated": "perdure.worker.errors",
+    "Outcome": "perdure.flows.outcomes",
+    "OutcomeUnknown": "perdure.flows.errors",
+    "Page": "perdure.worker.client",
+    "PendingInterrupt": "perdure.worker.domain.interrupt",
+    "PerdureError": "perdure.flows.errors",
+    "RemoteClient": "perdure.worker.client.remote",
+    "Retry": "perdure.flows.retry",
+    "RetryableError": "perdure.flows.errors",
+    "Role": "perdure.flows.flow",
+    "RoundContext": "perdure.flows.context",
+    "RoundStopped": "perdure.flows.errors",
+    "Run": "perdure.worker.domain.run",
+    "RunExists": "perdure.worker.errors",
+    "RunNotFound": "perdure.worker.errors",
+    "RunStatus": "perdure.worker.domain.run",
+    "START": "perdure.worker.domain.execution_state",
+    "ScriptedController": "perdure.flows.controllers.scripted",
+    "Settings": "perdure.worker.settings",
+    "Signals": "perdure.flows.context",
+    "Stale": "perdure.worker.errors",
+    "StopReceipt": "perdure.worker.domain.stop",
+    "StopRequestStatus": "perdure.worker.domain.execution_state",
+    "StoreUnavailable": "perdure.worker.errors",
+    "Turn": "perdure.flows.outcomes",
+    "UnknownCaller": "perdure.worker.errors",
+    "UnknownFlow": "perdure.worker.errors",
+    "UnstorableValue": "perdure.flows.errors",
+    "Verdict": "perdure.worker.domain.verdict",
+    "VerdictCode": "perdure.worker.domain.verdict",
+    "Waiting": "perdure.worker.domain.interrupt",
+    "add_directory": "perdure.flows.registry",
+    "command": "perdure.flows.commands.command",
+    "controller": "perdure.flows.controllers",
+    "human_feedback": "perdure.flows.human",
+    "install": "perdure.worker.app",
+    "interface": "perdure.flows.shapes.circular",
+    "load_failures": "perdure.flows.registry",
+    "load_modules": "perdure.flows.registry",
+    "make": "perdure.flows.registry",
+    "memory_read": "perdure.flows.memory",
+    "memory_write": "perdure.flows.memory",
+    "node": "perdure.flows.names",
+    "register": "perdure.flows.registry",
+    "registered": "perdure.flows.registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its module on first use."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'perdure' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names, so that completion finds names that are not imported yet."""
+    return sorted(__all__)
+
+
+__all__ = [
+    "END",
+    "NOT_DONE",
+    "START",
+    "AccessDenied",
+    "Advance",
+    "Approval",
+    "ArtifactNotFound",
+    "AsyncClient",
+    "BadReply",
+    "BranchingFlow",
+    "CircularFlow",
+    "Client",
+    "Command",
+    "CommandSpec",
+    "Conflict",
+    "Controller",
+    "ControllerExecutorFlow",
+    "DamagedRun",
+    "End",
+    "Event",
+    "ExecutionState",
+    "ExecutionStatus",
+    "FatalError",
+    "Finding",
+    "Finish",
+    "Flow",
+    "FlowNotFound",
+    "Forbidden",
+    "History",
+    "Inbox",
+    "Interrupt",
+    "InvalidFlow",
+    "InvalidInput",
+    "InvalidSettings",
+    "InvalidTransition",
+    "Node",
+    "NotReplicated",
+    "Outcome",
+    "OutcomeUnknown",
+    "Page",
+    "PendingInterrupt",
+    "PerdureError",
+    "RemoteClient",
+    "Retry",
+    "RetryableError",
+    "Role",
+    "RoundContext",
+    "RoundStopped",
+    "Run",
+    "RunExists",
+    "RunNotFound",
+    "RunStatus",
+    "ScriptedController",
+    "Settings",
+    "Signals",
+    "Stale",
+    "StopReceipt",
+    "StopRequestStatus",
+    "StoreUnavailable",
+    "Turn",
+    "UnknownCaller",
+    "UnknownFlow",
+    "UnstorableValue",
+    "Verdict",
+    "VerdictCode",
+    "Waiting",
+    "add_directory",
+    "command",
+    "controller",
+    "human_feedback",
+    "install",
+    "interface",
+    "load_failures",
+    "load_modules",
+    "make",
+    "memory_read",
+    "memory_write",
+    "node",
+    "register",
+    "registered",
+]

@@ -1,0 +1,6 @@
+"""``python -m perdure``: the command ``perdure``."""
+
+from perdure.worker.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""The crash lab: run your own flows through every crash, in your own tests.
+
+Names are imported when they are first used: importing this module loads no Celery and no Redis.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from perdure.worker import testing
+
+if TYPE_CHECKING:
+    from perdure.worker.testing import (
+        Call,
+        CrashFound,
+        Lab,
+        LabError,
+        NotDeterministic,
+        Question,
+        Report,
+        Story,
+        crash_lab,
+        point,
+    )
+
+__all__ = [
+    "Call",
+    "CrashFound",
+    "Lab",
+    "LabError",
+    "NotDeterministic",
+    "Question",
+    "Report",
+    "Story",
+    "crash_lab",
+    "point",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of the crash lab on first use."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(testing, name)

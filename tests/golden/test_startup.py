@@ -1,0 +1,41 @@
+"""The start: which packages of others are loaded before a process does anything.
+
+These names stand for the time that a start takes; times themselves belong to ``benchmarks/``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.golden.golden_files import compare
+
+#: Packages that take time to load, and those that only some installations have.
+WATCHED = {
+    "amqp", "asyncio", "celery", "click", "fastapi", "httpx2", "jinja2", "kombu", "mcp",
+    "multiprocessing", "openai", "opentelemetry", "prometheus_client", "pydantic", "pydantic_ai",
+    "pydantic_settings", "pytest", "redis", "rich", "sqlite3", "ssl", "starlette", "uvicorn",
+    "yaml",
+}  # fmt: skip
+#: What a process does first, by what it is.
+STARTS = {
+    "help": "from perdure.worker.cli.main import run; assert run(['--help']) == 0",
+    "version": "from perdure.worker.cli.main import run; assert run(['--version']) == 0",
+    "face": "import perdure",
+    "flows": "import perdure.flows",
+    "pytest plugin": "import perdure.worker.testing.plugin",
+    "testing": "import perdure.testing",
+}
+REPORT = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
+
+
+def test_a_start_loads_the_packages_of_the_golden_file() -> None:
+    compare("startup", {what: loaded(script) for what, script in STARTS.items()})
+
+
+def loaded(script: str) -> set[str]:
+    """Return the watched packages that a new process has loaded after the script."""
+    command = [sys.executable, "-c", script + REPORT]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])} & WATCHED

@@ -1,0 +1,88 @@
+"""Subjects of the Python reference: which page describes which public name, in which order."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Subject(NamedTuple):
+    """A page of the Python reference."""
+
+    title: str
+    introduction: str
+    names: tuple[str, ...]
+    module: str = "perdure"
+
+
+SUBJECTS = {
+    "client": Subject(
+        "Client",
+        "Clients submit goals, read runs, and stop, resume and retry them.",
+        ("Client", "AsyncClient", "RemoteClient", "Page", "Inbox", "install"),
+    ),
+    "runs": Subject(
+        "Runs",
+        "What clients return: runs, their state, their events, and what became of a request.",
+        (
+            "Run", "RunStatus", "Event", "Verdict", "VerdictCode", "PendingInterrupt", "StopReceipt",
+            "Finding", "ExecutionState", "ExecutionStatus", "StopRequestStatus", "START", "END",
+            "Waiting",
+        ),
+    ),
+    "flows": Subject(
+        "Flows",
+        "Flows say which nodes a run has and which one runs next. The registry finds them by name.",
+        (
+            "Flow", "ControllerExecutorFlow", "CircularFlow", "BranchingFlow", "Node", "node",
+            "interface", "Role", "Retry", "register", "registered", "make", "load_modules",
+            "add_directory", "load_failures",
+        ),
+    ),
+    "commands": Subject(
+        "Commands",
+        "Commands are the actions that a flow may take. Some ship with Perdure.",
+        (
+            "command", "CommandSpec", "Approval", "NOT_DONE", "human_feedback", "memory_read",
+            "memory_write",
+        ),
+    ),
+    "controllers": Subject(
+        "Controllers",
+        "Controllers decide which command is carried out next.",
+        ("Controller", "controller", "ScriptedController"),
+    ),
+    "outcomes": Subject(
+        "Rounds and outcomes",
+        "What a node reads during a round, and what it returns.",
+        (
+            "RoundContext", "History", "Signals", "Outcome", "Command", "Finish", "Interrupt",
+            "Advance", "End", "Turn",
+        ),
+    ),
+    "errors": Subject(
+        "Errors",
+        "Every error of Perdure is a `PerdureError`. [Errors](../errors.md) has the HTTP status and"
+        " the exit code of each.",
+        (
+            "PerdureError", "RetryableError", "OutcomeUnknown", "FatalError", "UnstorableValue",
+            "RoundStopped", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
+            "UnknownFlow", "RunNotFound", "ArtifactNotFound", "RunExists", "Conflict",
+            "InvalidTransition", "Stale", "DamagedRun", "UnknownCaller", "Forbidden",
+            "InvalidSettings", "StoreUnavailable", "NotReplicated", "AccessDenied",
+        ),
+    ),
+    "settings": Subject(
+        "Settings",
+        "The settings as an object. [Settings](../settings.md) describes each of them.",
+        ("Settings",),
+    ),
+    "testing": Subject(
+        "Testing",
+        "The crash lab runs your own flows through every crash, in your own tests.",
+        (
+            "crash_lab", "Lab", "Report", "Story", "Call", "Question", "point", "CrashFound",
+            "NotDeterministic", "LabError",
+        ),
+        "perdure.testing",
+    ),
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""Flows for tests, registered in workers by ``PERDURE_FLOW_MODULES``."""

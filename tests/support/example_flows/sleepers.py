@@ -1,0 +1,19 @@
+"""Flows whose rounds cannot be hurried as ``ledger``'s can: a coroutine that looks at nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from perdure import CircularFlow, Node, RoundContext, register
+
+
+@register("coroutine")
+class Coroutine(CircularFlow):
+    """One ``async def`` node that awaits ``seconds`` and looks at nothing."""
+
+    topology = (Node("Executor", "sleep"),)
+
+    async def sleep(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        await asyncio.sleep(context.inputs["seconds"])
+        return {self.early_exit_key: True, "answer": "slept", "status": "finished"}

@@ -1,0 +1,85 @@
+"""Plays a flow from start to end in memory, as the engine does: a fresh flow object and a context of plain data for every round."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure import Advance, Command, End, Flow, History, Interrupt, Outcome, RoundContext, Turn
+from perdure.flows.json_values import storable
+
+
+@dataclass
+class Played:
+    """How a run went: the outcome of each round, and what it ended with."""
+
+    rounds: list[tuple[str, Outcome]] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
+    end: End | None = None
+
+    @property
+    def nodes(self) -> list[str]:
+        return [node for node, _ in self.rounds]
+
+    @property
+    def observations(self) -> list[Any]:
+        return [turn.observation for turn in self.turns]
+
+
+def play_through(
+    flow: Flow | Callable[[], Flow],
+    goal: str = "goal",
+    inputs: Mapping[str, Any] | None = None,
+    answers: Sequence[Any] = (),
+    limit: int = 200,
+) -> Played:
+    """Play to the end, giving ``answers`` to interrupts in turn; an exception of a round is the caller's."""
+    fresh = (lambda: flow) if isinstance(flow, Flow) else flow
+    checked = fresh().check_inputs(inputs or {})
+    played, node, cycles, waiting = Played(), fresh().first_node, 0, list(answers)
+    answered: dict[str, Any] = {}
+    for _ in range(limit):
+        turns = list(played.turns)
+        history = History(
+            len(turns), turns[-1:], lambda start, stop, turns=turns: turns[start:stop]
+        )
+        # Through JSON, as a store would: nothing but plain data passes from round to round.
+        committed = json.loads(json.dumps(played.values))
+        context = RoundContext(
+            goal,
+            checked,
+            node=node,
+            step=len(played.rounds),
+            history=history,
+            committed=committed,
+            **answered,
+        )
+        current = fresh()
+        outcome = current.play(node, context)
+        played.rounds.append((node, outcome))
+        answered = {}
+        if isinstance(outcome, Interrupt):
+            answered = {"answer": waiting.pop(0), "answered": True, "asked": outcome.data}
+            continue
+        played.turns += [
+            Turn(_stored(turn.command), storable(turn.observation, "observation"))
+            for turn in outcome.turns
+        ]
+        played.values |= storable({**context.remembered, **outcome.values}, "values")
+        storable(outcome.summary, "the summary")
+        if isinstance(outcome, Advance):
+            node = outcome.node
+            cycles += outcome.ends_cycle
+            if outcome.ends_cycle and cycles == current.max_rounds:
+                outcome = current.exhausted(played.values)
+        if isinstance(outcome, End):
+            played.end = outcome
+            return played
+    raise AssertionError(f"no end after {limit} rounds")
+
+
+def _stored(command: Command | None) -> Command | None:
+    return command and Command(**storable(command, "command"))

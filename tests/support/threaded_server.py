@@ -1,0 +1,40 @@
+"""Control rooms for tests, on a port of loopback, in a thread of this process; those of their own are in control_rooms.py."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from fastapi import FastAPI, Request
+
+from perdure.worker.settings import Settings
+from perdure.worker.web import Caller, create_app
+from tests.support.servers import until
+
+
+@contextmanager
+def serving(settings: Settings, caller: Callable[[Request], Caller] | None = None) -> Iterator[str]:
+    """A control room on a port of loopback, in a thread of this process; its address."""
+    with serving_app(create_app(settings, caller=caller)) as url:
+        yield url
+
+
+@contextmanager
+def serving_app(app: FastAPI) -> Iterator[str]:
+    """Any app, likewise."""
+    door = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
+    thread = threading.Thread(target=server.run, args=([door],), name="control-room")
+    thread.start()
+    try:
+        until(lambda: server.started or not thread.is_alive(), "the control room")
+        yield f"http://127.0.0.1:{door.getsockname()[1]}"
+    finally:
+        if hasattr(app.state, "hub"):
+            app.state.hub.close()  # as the signal does that ends a process
+        server.should_exit = True
+        thread.join(20)
+        door.close()

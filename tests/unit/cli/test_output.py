@@ -1,0 +1,66 @@
+"""Tables on narrow terminals."""
+
+from __future__ import annotations
+
+import pty
+import subprocess
+import sys
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from perdure.worker.cli.output import drawn
+
+COLUMNS = ("worker", "state", "role", "busy", "flows")
+ROWS = (
+    (
+        "vm:31079",
+        "draining",
+        "all",
+        "0 of 16 threads",
+        "CtrlEx, bisect, countdown, human_feedback, memory, question",
+    ),
+)
+
+
+def lines(rows: tuple[tuple[str, ...], ...], width: int) -> list[str]:
+    console = Console(file=StringIO(), width=width, highlight=False)
+    console.print(drawn(COLUMNS, rows, "flows", ("role", "busy"), width))
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", range(28, 130))
+def test_a_column_is_there_whole_or_was_spared_and_only_one_gives_way(width: int) -> None:
+    head, row = lines(ROWS, width)
+    assert len(row) <= width and len(head) <= width
+    assert "vm:31079  draining  " in row and "state" in head, "these never go"
+    assert ("0 of 16 threads" in row) == ("busy" in head)
+    assert ("all" in row.split()) == ("role" in head.split())
+    assert "role" not in head or "busy" in head, "the first named goes first"
+    assert ("busy" in head) == (width >= 45) and ("role" in head) == (width >= 51)
+    if width >= 51:
+        assert ROWS[0][-1] in row or len(row) == width, "what room there is, is used"
+
+
+def test_letters_that_take_two_cells_are_counted_as_two() -> None:
+    rows = (("工人", "alive", "all", "0 of 16 threads", "倒数" * 40), *ROWS)
+    for width in (40, 60, 100):
+        console = Console(width=width)
+        assert all(console.measure(line).maximum <= width for line in lines(rows, width))
+        assert any("工人" in line for line in lines(rows, width))
+
+
+def test_a_value_that_would_fill_the_terminal_is_cut_there_and_whole_in_a_pipe() -> None:
+    script = "from perdure.worker.cli.output import fields; fields([('goal', 'x' * 60_000), ('status', 'queued')])"
+    command = [sys.executable, "-c", script]
+    assert (
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        == f"goal: {'x' * 60_000}\nstatus: queued\n"
+    )
+    ours, theirs = pty.openpty()
+    with open(ours, "rb", buffering=0) as terminal, open(theirs, "wb") as screen:
+        subprocess.run(command, stdout=screen, check=True)
+        told = terminal.read(65_536).decode()
+    assert len(told) < 2_000 and "60000 characters; --json shows all" in told and "queued" in told

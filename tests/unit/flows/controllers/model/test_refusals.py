@@ -1,0 +1,128 @@
+"""A refusal is told in the words of the model or its provider, and the flow says what becomes of the run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic_ai import messages as theirs
+
+from perdure import BadReply, FatalError, Interrupt, RoundContext
+from perdure.flows.commands.calls import call
+from perdure.flows.context import Endpoint
+from perdure.flows.controllers.model import ModelController
+from perdure.flows.controllers.model.chat import Reply, UserMessage
+from perdure.flows.controllers.model.parse_reply import decisions_of
+from perdure.flows.controllers.model.stream_end import fault_in, refusal_in
+from perdure.flows.controllers.model.tool_names import ToolNames
+from tests.support.chat_server import ChatServer, Sends, chat_server
+
+WORDS = "I'm sorry, but I can't help with that."
+
+
+def streamed(*choices: dict[str, Any]) -> Sends:
+    events = [
+        {
+            "id": "c",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "m",
+            "choices": [{"index": 0, **each}],
+        }
+        for each in choices
+    ]
+    events.append(
+        {
+            **events[0],
+            "choices": [],
+            "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+        }
+    )
+    return Sends(
+        "".join(f"data: {json.dumps(each)}\n\n" for each in [*events]).encode()
+        + b"data: [DONE]\n\n"
+    )
+
+
+REFUSED = streamed(
+    {"delta": {"role": "assistant", "refusal": WORDS}}, {"delta": {}, "finish_reason": "stop"}
+)
+HELD_BACK = streamed(
+    {"delta": {"role": "assistant", "content": ""}},
+    {"delta": {}, "finish_reason": "content_filter"},
+)
+
+
+def decide(server: ChatServer, **settings: Any) -> tuple[Any, RoundContext]:
+    context = RoundContext("g", endpoint=Endpoint("m", server.url))
+    return call(ModelController(**settings).decide, context, context), context
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [(REFUSED, WORDS), (HELD_BACK, "its provider blocked the reply (content_filter)")],
+)
+def test_a_refusal_ends_the_run_with_its_words_or_is_a_question_to_a_person(
+    answer: Sends, words: str
+) -> None:
+    with chat_server(faults={0: [answer, answer]}) as server:
+        with pytest.raises(FatalError) as refused:
+            decide(server)
+        assert f"the model refuses: {words}" in str(refused.value)
+        asked, context = decide(server, refusal="ask")
+    assert (
+        isinstance(asked, Interrupt) and words in asked.reason and asked.data == {"refusal": words}
+    )
+    assert context.spent["tokens"] == 110, "it is charged as any other reply"
+
+
+def test_what_a_person_answers_to_a_refusal_is_told_to_the_model() -> None:
+    context = RoundContext(
+        "g", answered=True, answer="It is my own account.", asked={"refusal": WORDS}
+    )
+    [*_, last] = ModelController().messages(context, ToolNames(()), tools=True)
+    assert (
+        isinstance(last, UserMessage)
+        and WORDS in last.text
+        and last.text.endswith("A person says: It is my own account.")
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "details", "parts", "words"),
+    [
+        ("content_filter", {"refusal": WORDS, "finish_reason": "refusal"}, [], WORDS),
+        ("content_filter", {"finish_reason": "refusal"}, [theirs.TextPart(WORDS)], WORDS),
+        ("content_filter", {"block_reason": "PROHIBITED_CONTENT"}, [], "PROHIBITED_CONTENT"),
+        (
+            "error",
+            {"finish_reason": "ERROR_TOXIC"},
+            [],
+            "its provider blocked the reply (ERROR_TOXIC)",
+        ),
+        (
+            None,
+            {"finish_reason": "content_filter"},
+            [],
+            "its provider blocked the reply (content_filter)",
+        ),
+        ("stop", {"finish_reason": "stop"}, [theirs.TextPart("I refuse")], ""),
+    ],
+)
+def test_a_refusal_is_known_in_each_providers_form(
+    reason: Any, details: dict[str, str], parts: list[Any], words: str
+) -> None:
+    assert (
+        refusal_in(theirs.ModelResponse(parts, finish_reason=reason, provider_details=details))
+        == words
+    )
+
+
+def test_a_call_that_the_provider_cannot_read_is_a_bad_reply_that_says_so() -> None:
+    details = {"finish_reason": "MALFORMED_FUNCTION_CALL"}
+    fault = fault_in(theirs.ModelResponse([], finish_reason="error", provider_details=details))
+    with pytest.raises(
+        BadReply, match=r"its provider refused what the model wrote \(MALFORMED_FUNCTION_CALL\)"
+    ):
+        decisions_of(Reply("", ended="error", fault=fault), ToolNames(["finish"]))

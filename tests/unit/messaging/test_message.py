@@ -1,0 +1,275 @@
+"""The guard's judgement of every message of the corpus, and of what chance makes of them: refused in a few words, or safe for Celery."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.worker.request import Request
+from hypothesis import example, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from kombu import Connection
+
+from perdure.worker.app import engine_of, make_app
+from perdure.worker.messaging.message import (
+    HEADERS,
+    MAX_BYTES,
+    TRACING,
+    InvalidMessage,
+    judge,
+    round_of,
+    validate,
+)
+from perdure.worker.settings import Settings
+from tests.corpus.form import ABSENT, Form, good
+from tests.corpus.messages import AMQP, LIST, MESSAGES, carried_by
+
+QUEUE = "unit.controller"
+#: What a reason may come to, in characters: a thousand letters of them are kept.
+FEW = 300
+
+
+@cache
+def app() -> Celery:
+    return make_app(Settings(redis_url="redis://127.0.0.1:1/0", prefix="unit"))
+
+
+@cache
+def a_good_one() -> Form:
+    return good(engine_of(app()).publisher)
+
+
+def reason(judgement: Callable[[], Any]) -> str | None:
+    """Why it was refused; None where it was let through."""
+    try:
+        judgement()
+    except InvalidMessage as error:
+        return str(error)
+    return None
+
+
+def test_each_message_of_a_list_is_refused_for_its_reason() -> None:
+    told = {
+        name: reason(lambda entry=entry: validate(entry.make(a_good_one()).listed(), QUEUE))  # type: ignore[misc]
+        for name, entry in carried_by(LIST).items()
+    }
+    assert {name: why for name, why in told.items() if not as_expected(name, why)} == {}
+
+
+def test_each_message_of_a_table_is_refused_for_its_reason() -> None:
+    told = {}
+    for name, entry in carried_by(AMQP).items():
+        if entry.why != "":  # a table that is never read
+            message = entry.make(a_good_one()).published()
+            parts = [
+                message.properties.get(part)
+                for part in ("content_type", "content_encoding", "application_headers")
+            ]
+            text = message.body.decode("utf-8", "surrogateescape")
+            told[name] = reason(lambda parts=parts, text=text: judge(*parts, text))  # type: ignore[misc]
+    assert {name: why for name, why in told.items() if not as_expected(name, why)} == {}
+
+
+def as_expected(name: str, found: str | None) -> bool:
+    why = MESSAGES[name].why
+    return (
+        found is None
+        if why is None
+        else found is not None and re.search(why, found) is not None and len(found) <= FEW
+    )
+
+
+def acceptable_to_celery(passed: dict[str, Any]) -> None:
+    """What was let through is a round's message, and Celery makes a request of it that says the same."""
+    message = json.loads(json.dumps(passed))
+    assert set(message) == {"body", "content-type", "content-encoding", "headers", "properties"}
+    assert set(message["headers"]) <= {*HEADERS, *TRACING, "timelimit"}
+    assert message["properties"]["delivery_info"] == {"exchange": "", "routing_key": QUEUE}
+    channel = Connection("memory://").default_channel
+    received = channel.Message(message, channel=channel)
+    task = app().tasks[message["headers"]["task"]]
+    request = Request(received, app=app(), task=task, hostname="unit", eventer=None)
+    assert (*request.args,) == round_of(json.dumps(received.payload)) and request.kwargs == {}
+    assert request.eta is None and request.expires is None and not request.time_limits[0]
+    assert str(request) and request.info()
+
+
+def test_what_is_let_through_is_what_celery_expects() -> None:
+    for entry in carried_by(LIST).values():
+        if entry.why is None:
+            acceptable_to_celery(validate(entry.make(a_good_one()).listed(), QUEUE))
+
+
+def judged(data: str | bytes) -> None:
+    """It is refused in a few words, or safe; nothing else is raised."""
+    passed = None
+    try:
+        passed = validate(data, QUEUE)
+    except InvalidMessage as error:
+        why = str(error)
+    if passed is None:
+        assert 0 < len(why) <= FEW
+    else:
+        acceptable_to_celery(passed)
+
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from(["", "x" * 3000, 2**53, 10**400, -1, "\ud800", "celery.chord_unlock"])
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The paths to everything in it."""
+    inner = (
+        list(value.items())
+        if isinstance(value, dict)
+        else list(enumerate(value))
+        if isinstance(value, list)
+        else []
+    )
+    return [path, *(place for key, part in inner for place in places(part, (*path, key)))]
+
+
+def changed(value: Any, path: tuple[Any, ...], change: Callable[[Any], Any]) -> Any:
+    """A copy in which what stands there is another; ABSENT takes it away."""
+    if not path:
+        return change(value)
+    made = dict(value) if isinstance(value, dict) else list(value)
+    new = changed(value[path[0]], path[1:], change)
+    if new is ABSENT:
+        del made[path[0]]
+    else:
+        made[path[0]] = new
+    return made
+
+
+@st.composite
+def meddled(draw: st.DrawFn) -> bytes:
+    """A good message with parts replaced, swapped, dropped or doubled, in the envelope and in the body."""
+    form = a_good_one()
+    whole = {**json.loads(form.listed()), "body": form.content}
+    for _ in range(draw(st.integers(1, 3))):
+        path = draw(st.sampled_from(places(whole)[1:]))
+        other = draw(st.sampled_from(places(whole)))
+        taken: Any = whole
+        for key in other:
+            taken = taken[key]
+        new = draw(st.one_of(VALUES, st.just(taken), st.just(ABSENT)))
+        whole = changed(whole, path, lambda _, new=new: new)
+        if not isinstance(whole, dict):
+            break
+    if isinstance(whole, dict) and "body" in whole:
+        body = json.dumps(whole["body"]).encode()
+        return Form(body).with_(envelope={**whole, "body": Form(body).listed_body()}).listed()
+    return json.dumps(whole).encode()
+
+
+@st.composite
+def bent(draw: st.DrawFn) -> bytes:
+    """A message of the corpus with bits flipped, cut short, or with a piece of another in its middle."""
+    names = st.sampled_from([name for name in carried_by(LIST) if "megabyte" not in name])
+    data = bytearray(
+        draw(
+            st.just(a_good_one()) | names.map(lambda name: MESSAGES[name].make(a_good_one()))
+        ).listed()
+    )
+    for _ in range(draw(st.integers(1, 4))):
+        if not data:
+            break
+        at = draw(st.integers(0, len(data) - 1))
+        match draw(st.sampled_from(["flip", "cut", "splice", "double"])):
+            case "flip":
+                data[at] ^= 1 << draw(st.integers(0, 7))
+            case "cut":
+                del data[at : at + draw(st.integers(1, len(data)))]
+            case "splice":
+                other = MESSAGES[draw(names)].make(a_good_one()).listed()
+                data[at:at] = other[: draw(st.integers(0, 200))]
+            case "double":
+                data[at:at] = data[at : at + 40]
+    return bytes(data)
+
+
+@given(meddled())
+@hypothesis_settings(max_examples=40)
+def test_meddled_messages_are_refused_or_safe(data: bytes) -> None:
+    judged(data)
+
+
+@given(bent())
+@hypothesis_settings(max_examples=40)
+def test_bent_messages_are_refused_or_safe(data: bytes) -> None:
+    judged(data)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@given(
+    st.one_of(
+        meddled(),
+        bent(),
+        st.binary(max_size=200),
+        VALUES.map(lambda value: json.dumps(value).encode()),
+    )
+)
+@hypothesis_settings(max_examples=2000)
+@example(b"")
+def test_thousands_of_messages_are_refused_or_safe(data: bytes) -> None:
+    judged(data)
+
+
+ODD = VALUES | st.binary(max_size=8) | st.decimals() | st.datetimes() | st.just(b"\xff" * 5000)
+
+
+@given(
+    ODD,
+    ODD,
+    ODD | st.dictionaries(st.sampled_from([*HEADERS, *TRACING, "timelimit", "stamps", "x"]), ODD),
+    ODD,
+)
+@hypothesis_settings(max_examples=40)
+def test_parts_of_any_kind_are_refused_in_a_few_words(
+    content_type: Any, content_encoding: Any, headers: Any, body: Any
+) -> None:
+    """RabbitMQ's tables hold bytes, decimals and times; a body may be bytes."""
+    form = a_good_one()
+    for parts in (
+        (content_type, "utf-8", form.headers, form.body.decode()),
+        ("application/json", content_encoding, form.headers, form.body.decode()),
+        ("application/json", "utf-8", headers, form.body.decode()),
+        (
+            "application/json",
+            "utf-8",
+            {**form.headers, **headers} if isinstance(headers, dict) else headers,
+            form.body.decode(),
+        ),
+        ("application/json", "utf-8", form.headers, body),
+    ):
+        found = reason(lambda parts=parts: judge(*parts))
+        assert found is None or 0 < len(found) <= FEW
+
+
+def test_a_message_of_the_greatest_length_is_still_read() -> None:
+    listed = a_good_one().listed()
+    assert reason(lambda: validate(listed + b" " * (MAX_BYTES - len(listed)), QUEUE)) is None
+    assert "at most" in str(
+        reason(lambda: validate(listed + b" " * (MAX_BYTES + 1 - len(listed)), QUEUE))
+    )

@@ -1,0 +1,42 @@
+"""The contract of the clients: each of them has its methods, with its parameters and docstrings."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from perdure import AsyncClient, Client, RemoteClient
+from perdure.worker.client.api import ClientApi
+
+METHODS = sorted(ClientApi.__abstractmethods__)
+CLIENTS = (Client, RemoteClient, AsyncClient)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
+def test_a_client_has_the_methods_of_the_contract_and_no_others(client: type) -> None:
+    own = {name for name in dir(client) if not name.startswith("_")}
+    assert own - {"settings"} == set(METHODS)
+    assert not getattr(client, "__abstractmethods__", None)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_has_the_parameters_of_the_contract(client: type, name: str) -> None:
+    expected = inspect.signature(getattr(ClientApi, name)).parameters
+    actual = inspect.signature(getattr(client, name)).parameters
+    assert list(actual.values()) == list(expected.values())
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_documented_by_the_contract(client: type, name: str) -> None:
+    documented = inspect.getdoc(getattr(ClientApi, name))
+    assert documented
+    assert inspect.getdoc(getattr(client, name)) == documented
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_of_the_async_client_is_a_coroutine_or_an_async_iterator(name: str) -> None:
+    method = getattr(AsyncClient, name)
+    assert inspect.iscoroutinefunction(method) != inspect.isasyncgenfunction(method)

@@ -1,0 +1,145 @@
+"""The form of a flow's inputs: what is asked, and what was filled in as values again."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from perdure.worker.web.dashboard.schema_form import EVERYTHING, fields_of, values_of, write
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Place(BaseModel):
+    name: str
+    floor: int = 0
+
+
+class Order(BaseModel):
+    what: str
+    how_many: int = Field(1, ge=1, le=10, description="How many of them.")
+    weight: float | None = None
+    colour: Colour = Colour.RED
+    size: Literal["small", 2] = "small"
+    gift: bool = False
+    fragile: bool | None = None
+    tags: list[str] = []
+    note: Annotated[str, Field(max_length=5000)] = ""
+    place: Place | None = None
+    numbers: list[int] = []
+    where: str | list[str] = "here"
+    anything: Any = None
+
+
+FIELDS = fields_of(Order.model_json_schema())
+
+
+def by_name(name: str) -> Any:
+    return next(field for field in FIELDS if field.name == name)
+
+
+def test_each_kind_of_input_is_asked_in_its_own_way() -> None:
+    kinds = {field.name: field.kind for field in FIELDS}
+    assert kinds == {
+        "what": "text", "how_many": "integer", "weight": "number", "colour": "choice", "size": "choice", "gift": "flag",
+        "fragile": "choice", "tags": "lines", "note": "long", "place": "json", "numbers": "json", "where": "line_or_lines",
+        "anything": "json",
+    }  # fmt: skip
+
+
+def test_what_a_schema_says_of_a_field_is_shown_with_it() -> None:
+    many = by_name("how_many")
+    assert (many.description, many.minimum, many.maximum, many.filled, many.required) == (
+        "How many of them.",
+        1,
+        10,
+        "1",
+        False,
+    )
+    assert by_name("what").required and by_name("colour").choices == (
+        ('"red"', "red"),
+        ('"blue"', "blue"),
+    )
+    assert by_name("colour").filled == '"red"' and by_name("size").choices == (
+        ('"small"', "small"),
+        ("2", "2"),
+    )
+
+
+def test_what_is_left_empty_is_left_out_so_that_the_flow_s_default_stands() -> None:
+    assert values_of(FIELDS, {"what": "tea"}) == ({"what": "tea", "gift": False}, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("what", "  ", "a value"),
+        ("how_many", "many", "a whole number, got 'many'"),
+        ("how_many", "1.5", "a whole number"),
+        ("how_many", "true", "a whole number"),
+        ("how_many", "0", "at least 1"),
+        ("how_many", "11", "at most 10"),
+        ("weight", "NaN", "a number, got 'NaN'"),
+        ("weight", "1e999", "a number, got '1e999'"),
+        ("colour", '"green"', "one of red, blue"),
+        ("place", "{", "JSON"),
+    ],
+)
+def test_what_does_not_fit_is_told_at_its_field(name: str, text: str, expected: str) -> None:
+    values, faults = values_of(FIELDS, {"what": "tea", name: text})
+    assert list(faults) == [name] and expected in faults[name] and name not in values
+
+
+def test_a_flow_without_a_schema_is_asked_for_everything_as_one_object() -> None:
+    fields = fields_of(None)
+    assert [field.name for field in fields] == [EVERYTHING]
+    assert values_of(fields, {EVERYTHING: '{"a": [1]}'}) == ({"a": [1]}, {})
+    assert "a JSON object" in values_of(fields, {EVERYTHING: "[1]"})[1][EVERYTHING]
+    assert values_of(fields_of({"properties": {}}), {}) == ({}, {})
+
+
+def test_a_reference_to_itself_is_asked_as_json() -> None:
+    schema = {
+        "properties": {"tree": {"$ref": "#/$defs/Tree"}},
+        "$defs": {"Tree": {"$ref": "#/$defs/Tree"}},
+    }
+    assert fields_of(schema)[0].kind == "json"
+
+
+texts = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp"]), min_size=1
+).filter(lambda text: text.strip() == text)
+texts = texts.filter(lambda text: len(text.splitlines()) == 1)
+lines = st.lists(texts, min_size=1, max_size=4)
+
+
+@given(
+    st.fixed_dictionaries(
+        {"what": texts, "gift": st.booleans()},
+        optional={
+            "how_many": st.integers(1, 10),
+            "weight": st.floats(allow_nan=False, allow_infinity=False) | st.integers(),
+            "colour": st.sampled_from(["red", "blue"]),
+            "size": st.sampled_from(["small", 2]),
+            "fragile": st.booleans(),
+            "tags": lines,
+            "where": texts | st.lists(texts, min_size=2, max_size=4),
+            "note": lines.map("\n".join),
+            "place": st.fixed_dictionaries({"name": texts, "floor": st.integers()}),
+            "numbers": st.lists(st.integers(), min_size=1),
+        },
+    )
+)
+def test_what_is_filled_in_comes_back_as_it_was(values: dict[str, Any]) -> None:
+    form = {name: write(by_name(name), value) for name, value in values.items()}
+    found, faults = values_of(FIELDS, {name: text for name, text in form.items() if text})
+    assert (found, faults) == (values, {})
+    assert Order.model_validate(found) == Order.model_validate(values)

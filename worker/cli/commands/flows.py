@@ -1,0 +1,283 @@
+"""The command ``flows`` and its subcommands ``check``, ``pause`` and ``unpause``.
+
+``flows`` lists flows. ``flows check`` validates a YAML file. ``flows pause`` holds all runs of a
+flow, and ``flows unpause`` lets them continue.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.worker.cli import output
+from perdure.worker.cli.commands.stop import name_for
+from perdure.worker.cli.exit_codes import USAGE
+from perdure.worker.cli.options import json_option, url_option
+from perdure.worker.cli.target import client_for
+from perdure.worker.domain.fleet import shown
+from perdure.worker.errors import InvalidTransition, UnknownFlow
+from perdure.worker.presentation.text import count, plain
+from perdure.worker.presentation.usage import amount
+
+if TYPE_CHECKING:
+    from perdure.flows import Flow
+
+#: Subcommand: its usage and its line in the help. The command object is ``NAME_command``.
+SUBCOMMANDS = {
+    "check": ("check FILE", "Check a YAML flow and list all its errors."),
+    "pause": ("pause NAME", "Stop starting rounds of a flow's runs."),
+    "unpause": ("unpause NAME", "Continue the runs of a paused flow."),
+}
+
+
+class FlowsCommand(click.Command):
+    """The command ``flows``, which also dispatches to its subcommands."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Return the subcommand's context if the first argument is a subcommand."""
+        if args and args[0] in SUBCOMMANDS:
+            command = globals()[f"{args[0]}_command"]
+            assert isinstance(command, click.Command)
+            return command.make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of subcommands."""
+        with formatter.section("Also"):
+            formatter.write_dl(
+                [(f"{ctx.command_path} {usage}", line) for usage, line in SUBCOMMANDS.values()]
+            )
+
+
+@click.command("check")
+@click.argument("file", type=click.Path(path_type=Path))
+@json_option
+@click.pass_context
+def check_command(ctx: click.Context, file: Path, as_json: bool) -> None:
+    """Check that FILE (YAML) is a flow that can run here, or list all errors by line and key.
+
+    Needs no server. Names in the file are looked up as a worker does: in the modules of
+    flow_modules (PERDURE_FLOW_MODULES), in installed packages, and in what ships with Perdure.
+    """
+    from perdure.flows import InvalidFlow, registry
+    from perdure.flows.yaml_flows.errors import FileFault, InvalidFlowFile
+    from perdure.worker.settings import find_flows, load_settings
+
+    settings = load_settings()
+    find_flows(settings)
+    registry.registered()
+    try:
+        flow_class = registry.register_file(file)
+    except InvalidFlow as error:
+        faults = (
+            error.faults
+            if isinstance(error, InvalidFlowFile)
+            else (FileFault(str(file), 1, "name", str(error)),)
+        )
+        if as_json:
+            errors = [
+                {"line": fault.line, "key": fault.key, "message": fault.message} for fault in faults
+            ]
+            output.document({"file": str(file), "ok": False, "errors": errors})
+        for fault in () if as_json else faults:
+            click.echo(str(fault), err=True)
+        ctx.exit(USAGE)
+    flow = flow_class()
+    if as_json:
+        output.document(
+            {
+                "file": str(file),
+                "ok": True,
+                "name": flow_class.name,
+                "nodes": dict(flow.nodes),
+                "max_rounds": flow.max_rounds,
+            }
+        )
+    else:
+        click.echo(_summary(file, flow))
+
+
+def _summary(file: Path, flow: Flow) -> str:
+    rounds = (
+        "no limit of cycles"
+        if flow.max_rounds is None
+        else f"at most {flow.max_rounds} cycles, then it ends unfinished"
+    )
+    return f"{file}: valid. Flow {flow.name}, nodes {', '.join(flow.nodes)}, {rounds}"
+
+
+@click.command("pause")
+@click.argument("name")
+@click.option("--reason", metavar="TEXT", help="Why; shown with the pause.")
+@click.option("--by", metavar="NAME", help="Who pauses it. [default: your login name]")
+@json_option
+@url_option
+def pause_command(
+    name: str, reason: str | None, by: str | None, as_json: bool, url: str | None
+) -> None:
+    """Pause the flow NAME: workers claim no more rounds of its runs.
+
+    Rounds in flight finish. New runs can be submitted; they wait.
+    """
+    with client_for(url) as client:
+        is_new = client.pause_flow(name, reason, by or name_for(client))
+        info = client.paused_flows().get(name)
+    if as_json:
+        output.document(
+            {
+                "flow": name,
+                "paused": True,
+                **({} if info is None else {**info, "at": info["at"].isoformat()}),
+            }
+        )
+    else:
+        click.echo(
+            f"flow {name} is {'' if is_new else 'already '}paused; "
+            f"to continue it: perdure flows unpause {name}"
+        )
+
+
+@click.command("unpause")
+@click.argument("name")
+@json_option
+@url_option
+def unpause_command(name: str, as_json: bool, url: str | None) -> None:
+    """Continue all runs of the paused flow NAME at their current steps."""
+    with client_for(url) as client:
+        paused = name in client.paused_flows()
+        offered = client.unpause_flow(name)
+    if not paused and not offered:
+        raise InvalidTransition(f"flow {name} is not paused")
+    if as_json:
+        output.document({"flow": name, "paused": False, "offered": offered})
+    else:
+        click.echo(
+            f"flow {name} continues"
+            + (f"; {count(offered, 'waiting run')} queued" if offered else "")
+        )
+
+
+@click.command("flows", cls=FlowsCommand)
+@click.argument("name", required=False)
+@click.option(
+    "--all",
+    "all_of_them",
+    is_flag=True,
+    help="Include the flows that ship with Perdure and are not enabled.",
+)
+@json_option
+@url_option
+def flows_command(name: str | None, all_of_them: bool, as_json: bool, url: str | None) -> None:
+    """List the flows of this machine and of live workers, or show the flow NAME."""
+    with client_for(url) as client:
+        paused = client.paused_flows()
+        flows: dict[str, dict[str, Any]] = {
+            key: {**flow, "paused": key in paused} for key, flow in client.flows().items()
+        }
+    if name is None:
+        every = flows
+        flows = flows if all_of_them or as_json else shown(flows, enabled_here())
+        if as_json:
+            output.document(flows)
+            return
+        rows = [
+            (key, _workers_text(key, flow), plain(flow["description"]))
+            for key, flow in flows.items()
+        ]
+        output.table(
+            ("flow", "workers", "description"),
+            rows,
+            "description",
+            "no flows",
+            spare=("workers",),
+        )
+        if len(flows) < len(every) and sys.stdout.isatty():
+            click.echo(f"{len(every) - len(flows)} more ship with Perdure; --all shows them")
+        return
+    if name not in flows:
+        near = difflib.get_close_matches(name, flows, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"flows: {', '.join(flows)}"
+        raise UnknownFlow(f"no flow {name!r}; {hint}")
+    if as_json:
+        output.document({"name": name, **flows[name]})
+        return
+    _print_flow(name, flows[name])
+
+
+def enabled_here() -> tuple[str, ...]:
+    """Return the names of the flows that the settings of this machine enable."""
+    from perdure.worker.settings import load_settings
+
+    return load_settings().enabled_flows
+
+
+def _workers_text(name: str, flow: dict[str, Any]) -> str:
+    if flow["paused"]:
+        return f"paused; perdure flows unpause {name}"
+    if flow["workers"]:
+        return count(len(flow["workers"]), "worker")
+    if flow.get("missing"):
+        return f"none; {'; '.join(flow['missing'])}"
+    return "none; perdure worker" + (f" --enable {name}" if flow["runs_shell"] else "")
+
+
+def _print_flow(name: str, flow: dict[str, Any]) -> None:
+    pairs = [
+        ("flow", name),
+        ("description", plain(flow["description"])),
+        ("workers", _workers_text(name, flow)),
+    ]
+    pairs.append(("nodes", ", ".join(f"{node} ({role})" for node, role in flow["nodes"].items())))
+    pairs += [("max rounds", str(flow["max_rounds"]))] if flow["max_rounds"] is not None else []
+    limits = flow.get("budgets") or {}  # A worker of an older release announces no budgets.
+    pairs += (
+        [("budgets", ", ".join(f"{key} {amount(key, limit)}" for key, limit in limits.items()))]
+        if limits
+        else []
+    )
+    pairs += [("missing", ", ".join(map(plain, flow["missing"])))] if flow.get("missing") else []
+    pairs += [
+        (key.replace("_", " "), ", ".join(flow[key]))
+        for key in ("interrupt_before", "interrupt_after")
+        if flow[key]
+    ]
+    output.fields(pairs)
+    schema = flow["inputs"]
+    if schema is None:
+        click.echo("inputs are not validated")
+        return
+    required = schema.get("required", [])
+    rows = [
+        (
+            key,
+            _type_text(field),
+            "required" if key in required else f"default {json.dumps(field.get('default'))}",
+            plain(field.get("description", "")),
+        )
+        for key, field in schema.get("properties", {}).items()
+    ]
+    if sys.stdout.isatty() and rows:
+        click.echo()
+    output.table(("input", "type", "", "description"), rows, "description", "no inputs")
+    if schema.get("description") and sys.stdout.isatty():
+        click.echo("\n" + schema["description"])
+
+
+def _type_text(schema: dict[str, Any]) -> str:
+    """Return the type that a JSON schema describes, such as ``array of string``."""
+    if "anyOf" in schema:
+        return " or ".join(_type_text(each) for each in schema["anyOf"])
+    name = str(schema.get("type", schema.get("$ref", "any"))).rpartition("/")[2]
+    has_items = name == "array" and "items" in schema
+    return f"{name} of {_type_text(schema['items'])}" if has_items else name

@@ -1,0 +1,94 @@
+"""The command ``list``: runs, newest first."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime
+from functools import partial
+
+import click
+
+from perdure.worker.cli import output
+from perdure.worker.cli.options import flow_option, json_option, status_option, url_option
+from perdure.worker.cli.target import client_for
+from perdure.worker.presentation.text import duration, plain, since
+from perdure.worker.presentation.usage import amount
+
+
+@click.command("list")
+@status_option
+@flow_option
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    help="Show at most N runs.",
+)
+@json_option
+@url_option
+def list_command(
+    status: str | None, flow: str | None, limit: int, as_json: bool, url: str | None
+) -> None:
+    """List the runs, newest first: by time of end if they have ended, else of submission."""
+    with client_for(url) as client:
+        page = client.runs(status=status, flow=flow, limit=limit)
+        counts = client.status_counts() if sys.stdout.isatty() and not as_json else {}
+    for run_id in page.damaged:
+        click.echo(
+            f"run {run_id} is damaged and cannot be shown; see `perdure show {run_id}`",
+            err=True,
+        )
+    if as_json:
+        output.document([run.to_dict() for run in page])
+        return
+    rows: list[tuple[str, ...]] = [
+        (
+            run.id,
+            run.status_text,
+            plain(run.flow),
+            str(run.state.step),
+            _ago(run.created_at),
+            plain(run.goal),
+        )
+        for run in page
+    ]
+    columns = ["run", "status", "flow", "step", "submitted", "goal"]
+    if any(run.details.get("ended_at") for run in page) and sys.stdout.isatty():
+        columns.insert(-1, "ended")
+        rows = [
+            (*row[:-1], _ago(run.details.get("ended_at")), row[-1])
+            for row, run in zip(rows, page, strict=True)
+        ]
+    spent = [run.details.get("spent", {}) for run in page]
+    for column, name in (("tokens", "tokens"), ("cost", "money")):
+        if any(each.get(name) for each in spent):
+            columns.append(column)
+            show_amount = partial(amount, name) if sys.stdout.isatty() else str
+            rows = [
+                (*row, show_amount(round(each[name], 6)) if each.get(name) else "")
+                for row, each in zip(rows, spent, strict=True)
+            ]
+    filters = " ".join(text for text in (status, flow and f"{flow!r}") if text)
+    output.table(
+        columns,
+        rows,
+        "goal",
+        f"no {filters} runs" if filters else "no runs yet; submit one: perdure submit FLOW GOAL",
+        spare=[
+            name
+            for name in ("submitted", "flow", "ended", "step", "cost", "tokens")
+            if name in columns
+        ],
+    )
+    if any(counts.values()):
+        click.echo(
+            f"total: {', '.join(f'{number} {name}' for name, number in counts.items() if number)}"
+        )
+    if page.cursor is not None:
+        click.echo(f"there are more; see them with --limit {limit * 4}", err=True)
+
+
+def _ago(moment: datetime | str | None) -> str:
+    return "" if moment is None else f"{duration(since(moment))} ago"

@@ -1,0 +1,174 @@
+"""The command ``resume``: continue an interrupted run with an answer, or a stopped run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.worker.cli import output
+from perdure.worker.cli.commands.stop import name_for
+from perdure.worker.cli.commands.submit import amounts
+from perdure.worker.cli.options import json_option, run_argument, url_option
+from perdure.worker.cli.target import client_for, known_id
+
+if TYPE_CHECKING:
+    from perdure.worker.client.api import ClientApi
+
+#: The value of --refuse without a reason.
+NO_WORDS = ""
+
+
+@click.command("resume")
+@run_argument
+@click.option(
+    "--answer",
+    metavar="JSON",
+    help="Answer the run's question, as JSON. For text: --answer '\"yes\"'.",
+)
+@click.option(
+    "--approve",
+    is_flag=True,
+    help="Approve the pending command with its arguments unchanged.",
+)
+@click.option(
+    "--refuse",
+    metavar="[WORDS]",
+    is_flag=False,
+    flag_value=NO_WORDS,
+    help="Refuse the pending command. The controller gets the words.",
+)
+@click.option(
+    "--edit", metavar="JSON", help="Approve the pending command with these arguments (an object)."
+)
+@click.option(
+    "--add",
+    metavar="NAME=AMOUNT",
+    multiple=True,
+    help="Raise a budget (tokens=20000), or the limit of an unfinished run (cycles=10).",
+)
+@click.option(
+    "--interrupt", metavar="ID", help="Answer only this interrupt; `perdure inbox` shows the id."
+)
+@click.option(
+    "--by",
+    metavar="NAME",
+    help="Who answers. [default: your login name; over HTTP, the token's name]",
+)
+@json_option
+@url_option
+def resume_command(
+    run_id: str,
+    answer: str | None,
+    approve: bool,
+    refuse: str | None,
+    edit: str | None,
+    add: tuple[str, ...],
+    interrupt: str | None,
+    by: str | None,
+    as_json: bool,
+    url: str | None,
+) -> None:
+    """Continue RUN, which is interrupted, stopped or unfinished.
+
+    An answer goes to the node that asked. `perdure inbox` and `perdure show RUN` show the question
+    and how to answer it.
+    """
+    answer_options = [
+        name
+        for name, value in (
+            ("--approve", approve or None),
+            ("--refuse", refuse),
+            ("--edit", edit),
+            ("--answer", answer),
+        )
+        if value is not None
+    ]
+    if len(answer_options) > 1:
+        raise click.UsageError(
+            f"{answer_options[0]} and {answer_options[1]} are two answers; give one."
+        )
+    value = _answer(answer, approve, refuse, edit)
+    more = amounts(add, "--add")
+    with client_for(url) as client:
+        run_id = known_id(client, run_id)
+        if answer_options and answer_options != ["--answer"]:
+            interrupt = asked_for_approval(client, run_id, answer_options[0], interrupt)
+        run = client.resume(run_id, value, more, interrupt, by or name_for(client))
+    if as_json:
+        output.document(run.to_dict())
+    else:
+        if run.status.ended:  # It was interrupted after the node that ended it.
+            ending = "has completed" if run.finished else f"is {run.status_text}"
+            click.echo(f"{run.id} {ending}; to see it: perdure show {run.id}")
+            return
+        click.echo(
+            f"{run.id} continues at step {run.state.step}, {run.state.current_node}; "
+            f"to follow it: {output.follow_hint(run.id, url)}"
+        )
+
+
+def _answer(answer: str | None, approve: bool, refuse: str | None, edit: str | None) -> Any:
+    """Return the answer as the run gets it, or None without an answer.
+
+    Raises:
+        UsageError: The text of an option is not JSON, or that of --edit is not an object.
+    """
+    if approve:
+        return "approve"
+    if refuse is not None:
+        return {"refuse": refuse} if refuse != NO_WORDS else "refuse"
+    if edit is not None:
+        args = _read("--edit", edit)
+        if not isinstance(args, dict):
+            raise click.UsageError(f"--edit expects the arguments as a JSON object, got {edit!r}.")
+        return {"edit": args}
+    return None if answer is None else _read("--answer", answer)
+
+
+def asked_for_approval(
+    client: ClientApi, run_id: str, option: str, interrupt: str | None
+) -> str | None:
+    """Return the id of the approval that the run asks for, so that no later one is answered.
+
+    Returns:
+        ``interrupt`` if it is given, or if the run cannot be resumed now: `resume` reports that.
+
+    Raises:
+        UsageError: The run asks for no approval.
+    """
+    from perdure.worker.cli.celery_command import program
+    from perdure.worker.domain.interrupt import PendingInterrupt
+    from perdure.worker.presentation.questions import what
+
+    run = client.get(run_id)
+    waiting = PendingInterrupt.of(run)
+    if waiting is None:
+        if run.status.value in ("interrupted", "stopped"):
+            raise click.UsageError(
+                f"{option} answers an approval; "
+                f"run {run_id} is {run.status.value} and asks nothing."
+            )
+        return interrupt
+    if waiting.kind != "approval":
+        raise click.UsageError(
+            f"{option} answers an approval; run {run_id} asks: {what(waiting)}. "
+            f"To answer: {waiting.how(program())[0]}"
+        )
+    return interrupt or waiting.id
+
+
+def _read(option: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if option == "--edit":
+            raise click.UsageError(
+                f"--edit expects the arguments as a JSON object, got {text!r}."
+            ) from error
+        quoted = shlex.quote(json.dumps(text, ensure_ascii=False))
+        raise click.UsageError(
+            f"--answer expects JSON, got {text!r}. Put text in double quotes: --answer {quoted}"
+        ) from error

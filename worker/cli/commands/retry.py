@@ -1,0 +1,173 @@
+"""The commands ``retry`` and ``delete``, for one ended run or for many.
+
+For many runs they ask first, then act on one run after the other and print each result.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import click
+
+from perdure.flows.durations import seconds_of
+from perdure.worker.cli import output
+from perdure.worker.cli.options import json_option, url_option
+from perdure.worker.cli.target import client_for, known_id
+from perdure.worker.presentation.text import count
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+
+
+def age(_ctx: click.Context, _option: click.Parameter, text: str | None) -> timedelta | None:
+    """Parse the value of an option that takes an age: ``90s``, ``12h``, ``7d`` or ``PT12H``.
+
+    Raises:
+        BadParameter: The text is not a duration.
+    """
+    if text is None:
+        return None
+    try:
+        return timedelta(seconds=seconds_of(text))
+    except (ValueError, OverflowError) as error:
+        raise click.BadParameter(
+            f"{text!r} is not a duration; expected 90s, 30m, 12h, 7d, 2w or PT12H"
+        ) from error
+
+
+def each(
+    ids: Sequence[str],
+    verb: str,
+    done: str,
+    act: Callable[[str], object],
+    *,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Call ``act`` for each run and print the results. On a terminal, ask first.
+
+    Args:
+        ids: The runs.
+        verb: What the question says, such as "Delete".
+        done: What the line of each run says, such as "is deleted".
+        act: May raise InvalidTransition, Stale, RunNotFound or DamagedRun, if the run has changed
+            meanwhile. That run is reported as unchanged.
+        yes: Whether to skip the question.
+        as_json: Whether to print one JSON document.
+    """
+    from perdure.worker.errors import DamagedRun, InvalidTransition, RunNotFound, Stale
+
+    ask = bool(ids) and not yes and sys.stdin.isatty() and sys.stdout.isatty()
+    if ask and not click.confirm(f"{verb} {count(len(ids), 'run')}?"):
+        click.echo("cancelled; nothing was changed")
+        return
+    results = []
+    for run_id in ids:
+        why_not = None
+        try:
+            act(run_id)
+        except (InvalidTransition, Stale, RunNotFound, DamagedRun) as error:
+            why_not = str(error)
+        results.append({"run_id": run_id, "why_not": why_not})
+        if not as_json:
+            click.echo(
+                f"{run_id} {done}" if why_not is None else f"{run_id} is unchanged: {why_not}"
+            )
+    if as_json:
+        output.document(results)
+    elif not ids:
+        click.echo("no matching runs")
+
+
+@click.command("retry")
+@click.argument("run_id", metavar="[RUN]", required=False)
+@click.option("--flow", metavar="FLOW", help="Retry all errored runs of this flow.")
+@click.option("--all", "all_of_them", is_flag=True, help="Retry all errored runs.")
+@yes_option
+@json_option
+@url_option
+def retry_command(
+    run_id: str | None,
+    flow: str | None,
+    all_of_them: bool,
+    yes: bool,
+    as_json: bool,
+    url: str | None,
+) -> None:
+    """Retry the errored RUN at the step that failed, or many with --flow or --all."""
+    if (run_id is None) == (flow is None and not all_of_them):
+        raise click.UsageError("Give either the RUN to retry, or --flow or --all.")
+    with client_for(url) as client:
+        if run_id is None:
+            each(
+                client.matching("errored", flow),
+                "Retry",
+                "is retried",
+                client.retry,
+                yes=yes,
+                as_json=as_json,
+            )
+            return
+        run_id = known_id(client, run_id)
+        run = client.retry(run_id)
+    if as_json:
+        output.document(run.to_dict())
+    else:
+        click.echo(
+            f"{run.id} is retried at step {run.state.step}, {run.state.current_node}; "
+            f"to follow it: {output.follow_hint(run.id, url)}"
+        )
+
+
+@click.command("delete")
+@click.argument("run_id", metavar="[RUN]", required=False)
+@click.option(
+    "--status",
+    type=click.Choice(("completed", "errored", "stopped")),
+    help="Delete all runs with this status.",
+)
+@click.option("--flow", metavar="FLOW", help="With --status: only runs of this flow.")
+@click.option(
+    "--older-than",
+    metavar="AGE",
+    callback=age,
+    help="With --status: only runs that ended longer ago than this: 90s, 30m, 12h, 7d, 2w.",
+)
+@yes_option
+@json_option
+@url_option
+def delete_command(
+    run_id: str | None,
+    status: str | None,
+    flow: str | None,
+    older_than: timedelta | None,
+    yes: bool,
+    as_json: bool,
+    url: str | None,
+) -> None:
+    """Delete RUN with its history, or many runs with --status.
+
+    Only ended runs can be deleted: completed, errored or stopped.
+    """
+    if (run_id is None) == (status is None) or (status is None and (flow or older_than)):
+        raise click.UsageError(
+            "Give either the RUN to delete, or --status (with --flow or --older-than, if needed)."
+        )
+    with client_for(url) as client:
+        if run_id is None:
+            each(
+                client.matching(status, flow, older_than),
+                "Delete",
+                "is deleted",
+                client.delete,
+                yes=yes,
+                as_json=as_json,
+            )
+            return
+        run_id = known_id(client, run_id)
+        client.delete(run_id)
+    if as_json:
+        output.document({"deleted": run_id})
+    else:
+        click.echo(f"{run_id} is deleted")

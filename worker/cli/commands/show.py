@@ -1,0 +1,263 @@
+"""The command ``show``: a run's state, history, events and artifacts.
+
+``show --output`` writes the transcript to a JSON file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.worker.cli import output
+from perdure.worker.cli.commands import inbox
+from perdure.worker.cli.exit_codes import USAGE, Failed
+from perdure.worker.cli.options import json_option, run_argument, url_option
+from perdure.worker.cli.target import client_for, known_id
+from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.presentation.questions import what
+from perdure.worker.presentation.text import (
+    clock,
+    duration,
+    lines,
+    moment,
+    plain,
+    progress_of,
+    since,
+    value_text,
+    waits_for_provider,
+)
+from perdure.worker.presentation.timeline import Row, command_text, row_of
+from perdure.worker.presentation.usage import budgets, facts, used_in_all
+
+if TYPE_CHECKING:
+    from perdure.worker.domain.event import Event
+    from perdure.worker.domain.run import Run
+    from perdure.worker.domain.transcript import Transcript, TranscriptTurn
+
+
+def write_transcript(document: Transcript, file: Path) -> None:
+    """Write the document to the file atomically: a failure leaves the old content.
+
+    Raises:
+        Failed: The file cannot be written.
+    """
+    text = json.dumps(document, indent=2) + "\n"
+    try:
+        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as new:
+                new.write(text)
+            os.replace(name, file)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise Failed(f"cannot write {file}: {error.strerror or error}", USAGE) from error
+    click.echo(
+        f"wrote {document['run']['id']} to {file}: "
+        f"{len(document['history'])} turns, {len(document['events'])} events",
+        err=True,
+    )
+
+
+@click.command("show")
+@run_argument
+@click.option("--transcript", is_flag=True, help="Include all turns of the history and all events.")
+@click.option(
+    "--output",
+    "file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the transcript to FILE as JSON.",
+)
+@click.option("--artifact", metavar="NAME", help="Print this artifact of the run.")
+@json_option
+@url_option
+def show_command(
+    run_id: str,
+    transcript: bool,
+    file: Path | None,
+    artifact: str | None,
+    as_json: bool,
+    url: str | None,
+) -> None:
+    """Show the state, the answer and the history of RUN."""
+    with client_for(url) as client:
+        run_id = known_id(client, run_id)
+        if artifact is not None:
+            text = client.artifact(run_id, artifact)
+            if as_json:
+                output.document({"run": run_id, "artifact": artifact, "text": text})
+            else:
+                click.echo(lines(text) if sys.stdout.isatty() else text)
+            return
+        if file is not None:
+            write_transcript(client.transcript(run_id), file)
+            return
+        run = client.get(run_id)
+        # Only a run that has used something can have asked a model.
+        model_events = (
+            client.events(run_id, follow=False) if run.details.get("spent") and not as_json else ()
+        )
+        models = _models(model_events)
+        artifacts = {} if as_json else client.artifacts(run_id)
+        document = client.transcript(run_id) if transcript else None
+        events = list(client.events(run_id, follow=False)) if transcript and not as_json else []
+    if as_json:
+        output.document(document if document is not None else run.to_dict())
+        return
+    output.fields(described(run, models, artifacts), whole=("command", "will ask", "traceback"))
+    if document is not None:
+        _print_history(document["history"])
+        _print_events(events)
+
+
+def _milliseconds(at: str | None) -> float | None:
+    return None if at is None else datetime.fromisoformat(at).timestamp() * 1000
+
+
+def described(
+    run: Run, models: str = "", artifacts: Mapping[str, int] | None = None
+) -> list[tuple[str, str]]:
+    """Return the fields that ``show`` prints of a run, as names and values."""
+    details = run.details
+    pairs = [
+        ("run", run.id),
+        ("flow", plain(run.flow)),
+        ("goal", plain(run.goal)),
+        ("status", run.status_text),
+    ]
+    position = "at" if run.status.ended else "next"
+    pairs.append(("step", f"{run.state.step}, {position} {run.state.current_node}"))
+    if details.get("owner"):
+        held_for = duration(since(details["claimed_at"]))
+        claim = f"on {details['owner']}, attempt {details['attempt']}, for {held_for}"
+        pairs.append(("in flight", claim))
+    if run.phase == "waiting":
+        until = f" until {moment(details['waiting_until'])}" if details.get("waiting_until") else ""
+        is_paused = details.get("waiting_for") == "paused"
+        reason = f"{details.get('waiting_for', '')}{until}".strip()
+        if details.get("waiting_for") == "provider":
+            began, again = (
+                _milliseconds(details.get(name)) for name in ("waiting_since", "waiting_until")
+            )
+            reason = waits_for_provider(began, again).removeprefix("waits ")
+        unpause = f"the flow is paused; to continue: perdure flows unpause {run.flow}"
+        pairs.append(("waits", unpause if is_paused else reason))
+    reported = details.get("progress")
+    text = reported.get("text") if isinstance(reported, dict) else None
+    progress = " ".join(plain(str(part)) for part in (progress_of(reported), text) if part)
+    pairs += [("progress", progress)] if progress else []
+    if details.get("last_error") and not run.error:
+        pairs.append(("last failure", plain(details["last_error"])))
+    waiting = PendingInterrupt.of(run)
+    if run.status.value == "interrupted" and waiting is not None:
+        pairs += inbox.pairs(waiting)
+    if run.status.value == "stopped":
+        cause = "".join(
+            f", {name} {plain(str(details[key]))}"
+            for name, key in (("by", "stop_by"), ("because", "stop_reason"))
+            if details.get(key)
+        )
+        stopped_at = moment(details["stopped_at"]) if "stopped_at" in details else ""
+        pairs.append(("stopped", f"{stopped_at}{cause}"))
+        if details.get("in_doubt"):
+            pairs.append(("in doubt", _in_flight_at_stop(details["in_doubt"])))
+        pairs += [("will ask", what(waiting))] if waiting is not None else []
+        pairs.append(("go on", f"perdure resume {run.id}"))
+    if details.get("resumed_by"):
+        pairs.append(
+            ("resumed", f"{moment(details['resumed_at'])} by {plain(details['resumed_by'])}")
+        )
+    if details.get("traceback"):
+        pairs.append(("traceback", "\n" + lines(details["traceback"])))
+    if "unfinished" in details:
+        pairs.append(
+            ("go on", f"perdure resume {run.id} --add cycles={details['unfinished']['cycles']}")
+        )
+    if run.error:
+        pairs += [("error", plain(run.error)), ("try again", f"perdure retry {run.id}")]
+    pairs += [("model", models)] if models else []
+    pairs += (
+        [("used", used_in_all(details["spent"]))] if used_in_all(details.get("spent", {})) else []
+    )
+    pairs += [("budget", text) for text in budgets(run)]
+    pairs += (
+        [("inputs", plain(json.dumps(dict(run.inputs), ensure_ascii=False)))] if run.inputs else []
+    )
+    pairs += (
+        [("labels", ", ".join(f"{plain(key)}={plain(value)}" for key, value in run.labels.items()))]
+        if run.labels
+        else []
+    )
+    pairs += [("submitted", moment(run.created_at))]
+    if details.get("ended_at"):
+        pairs.append(("took", duration((run.updated_at - run.created_at).total_seconds())))
+    if artifacts:
+        pairs.append(
+            (
+                "artifacts",
+                ", ".join(f"{plain(name)} ({size:,} bytes)" for name, size in artifacts.items()),
+            )
+        )
+    if run.status.value == "completed":
+        pairs.append(("answer", value_text(run.answer)))
+    return pairs
+
+
+def _in_flight_at_stop(doubt: str) -> str:
+    """Return a sentence about the round in flight at the stop (``step/node/attempt``)."""
+    step, _, rest = doubt.partition("/")
+    node, _, attempt = rest.rpartition("/")
+    return (
+        f"{doubt}: step {step} ({plain(node)}, attempt {attempt}) was in flight at the stop; "
+        "its effects may or may not have happened"
+    )
+
+
+def _models(events: Iterable[Event]) -> str:
+    """Return the names of the run's models, in the order of their first rounds."""
+    return ", ".join(
+        dict.fromkeys(
+            plain(str(event.data["model"])) for event in events if event.data.get("model")
+        )
+    )
+
+
+def _print_history(history: list[TranscriptTurn]) -> None:
+    click.echo("\nhistory:")
+    for number, turn in enumerate(history, 1):
+        command = turn["command"]
+        call = (
+            f"{command['name']} {json.dumps(command['args'], ensure_ascii=False)}"
+            if command
+            else "(no command)"
+        )
+        click.echo(f"{number}. {plain(call)}")
+        click.echo(f"   {plain(value_text(turn['observation']))}")
+
+
+def _print_events(events: list[Event]) -> None:
+    click.echo("\nevents:")
+    for event in events:
+        row = row_of(event)
+        click.echo(f"{clock(event.at)}  step {event.step}  {event.node}  {row.said}")
+        if row.is_round:
+            click.echo(f"    {'  '.join(_round_details(event, row))}")
+
+
+def _round_details(event: Event, row: Row) -> list[str]:
+    """Return a round's command, observation digest, usage, duration and attempt."""
+    data = event.data
+    command = [command_text(data)] if "observation" in data and "command" in data else []
+    observation = [f"observation {str(data['digest'])[:12]}"] if data.get("digest") else []
+    took = [f"took {duration(row.took)}"] if row.took is not None else []
+    return [*map(plain, (*command, *observation, *facts(data))), *took, f"attempt {row.attempt}"]

@@ -1,0 +1,283 @@
+"""The command ``up``: a server, a worker and a dashboard on this machine, until Ctrl-C.
+
+The dashboard listens on loopback only. `up` restarts each of the three if it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.worker.cli import output
+from perdure.worker.cli.commands.server import (
+    HOST,
+    MISSING,
+    PORT,
+    address_of,
+    address_of_socket,
+    installed,
+    listen_from,
+)
+from perdure.worker.cli.commands.worker import ROLES
+from perdure.worker.cli.exit_codes import Failed
+from perdure.worker.cli.options import json_option, model_options, processes_option
+from perdure.worker.cli.processes.child import Child, SupervisedChild, leave_on_signals
+
+if TYPE_CHECKING:
+    from perdure.worker.embedded import EmbeddedServer
+
+#: The file in the server's directory that holds the dashboard's URL.
+FILE = "dashboard.address"
+#: Seconds that another `up`'s dashboard has to answer a health check. It is on this machine.
+PATIENCE = 2.0
+
+
+class Dashboard(SupervisedChild):
+    """A dashboard process that keeps its address when it is restarted.
+
+    This process owns the socket. While no dashboard process runs, requests wait instead of being
+    refused.
+
+    Args:
+        server: The server of the runs.
+        port: The port to listen on. None means 8787, or the next free port.
+
+    Raises:
+        Failed: The requested port is in use.
+    """
+
+    def __init__(self, server: EmbeddedServer, port: int | None) -> None:
+        self._listening = listen_from(PORT) if port is None else address_of(HOST, port).listen()
+        self.url = address_of_socket(self._listening).url
+        self._file = server.directory / FILE
+        descriptor = self._listening.fileno()
+        child = Child(
+            ["--url", server.url, "--descriptor", str(descriptor)],
+            {"PERDURE_BROKER_URL": server.url},
+            command="server",
+            descriptors=(descriptor,),
+        )
+        super().__init__("dashboard", child)
+        self._file.write_text(self.url)
+
+    def close(self) -> None:
+        """Kill the process, close the socket and remove the address file."""
+        self.child.kill()
+        self._listening.close()
+        if read_address(self._file.parent) == self.url:
+            self._file.unlink(missing_ok=True)
+
+
+def read_address(directory: Path) -> str | None:
+    """Return the dashboard URL that an `up` stored in this directory, or None."""
+    with suppress(OSError):
+        return (directory / FILE).read_text().strip() or None
+    return None
+
+
+def answering(directory: Path) -> str | None:
+    """Return the URL of another `up`'s dashboard if it answers, else None."""
+    address = read_address(directory)
+    if address is None or not address.startswith("http://"):
+        return None
+    try:
+        health = f"{address}/api/v1/health"
+        urllib.request.urlopen(health, timeout=PATIENCE).close()  # noqa: S310  http only, see above
+    except urllib.error.HTTPError as error:
+        error.close()  # An error status is an answer too.
+    except OSError:
+        return None
+    return address
+
+
+TRY = 'perdure submit countdown "try it" --input rounds=20 --input seconds=1 --watch'
+#: Seconds between two checks that server, worker and dashboard are alive.
+LOOK_SECONDS = 0.5
+
+
+@click.command("up")
+@click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    default="all",
+    show_default=True,
+    help="Which rounds the worker runs.",
+)
+@click.option(
+    "--concurrency",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Concurrent rounds in each process.",
+)
+@processes_option
+@click.option(
+    "--enable",
+    metavar="FLOW",
+    multiple=True,
+    help="Also run this flow. bisect is always enabled.",
+)
+@model_options
+@click.option(
+    "--port",
+    metavar="N",
+    type=click.IntRange(0, 65535),
+    help="Port of the dashboard. [default: 8787 or the next free one]",
+)
+@click.option("--no-server", is_flag=True, help="Start no dashboard and no HTTP API.")
+@json_option
+def up_command(
+    role: str,
+    concurrency: int | None,
+    processes: int,
+    enable: tuple[str, ...],
+    model: str | None,
+    model_url: str | None,
+    port: int | None,
+    no_server: bool,
+    as_json: bool,
+) -> None:
+    """Run a local server, a worker and the dashboard until Ctrl-C.
+
+    Other commands find this server without --url. A second `up` uses the server and the dashboard
+    of the first and adds a worker.
+    """
+    from perdure.worker.embedded import EmbeddedServer
+
+    leave_on_signals()
+    named = os.environ.pop("PERDURE_REDIS_URL", None)
+    server = EmbeddedServer()
+    worker: SupervisedChild | None = None
+    dashboard: Dashboard | None = None
+    try:
+        server.start()
+        shown, dashboard = (None, None) if no_server else _dashboard(server, port)
+        enabled = [
+            part for name in dict.fromkeys(("bisect", *enable)) for part in ("--enable", name)
+        ]
+        slots = [
+            "--processes",
+            str(processes),
+            *(["--concurrency", str(concurrency)] if concurrency else []),
+        ]
+        models = [
+            part
+            for flag, value in (("--model", model), ("--model-url", model_url))
+            if value
+            for part in (flag, value)
+        ]
+        # PERDURE_BROKER_URL in this environment belongs to another server; messages go to ours.
+        child = Child(
+            ["--url", server.url, "--role", role, *slots, *enabled, *models],
+            {"PERDURE_BROKER_URL": server.url},
+        )
+        _warn_of_missing_key(model, model_url)
+        worker = SupervisedChild("worker", child, ", which continues its runs")
+        if as_json:
+            started = {
+                "url": server.url,
+                "directory": str(server.directory),
+                "owned": server.owned,
+                "worker": child.pid,
+                "dashboard": shown,
+            }
+            output.document(started)
+        else:
+            owner = (
+                "" if server.owned else "; another `perdure up` started it, this one adds a worker"
+            )
+            click.echo(f"server: {server.url}, data in {server.directory}{owner}", err=True)
+            click.echo(f"next, in another terminal:\n  {TRY}", err=True)
+        if named is not None:
+            click.echo(
+                "PERDURE_REDIS_URL names another server; "
+                "other commands use that server until you unset it",
+                err=True,
+            )
+        _watch_over(server, worker, dashboard)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        _shut_down(server, worker, dashboard)
+
+
+def _warn_of_missing_key(model: str | None, model_url: str | None) -> None:
+    """Warn at the start if the model's API key is missing."""
+    from perdure.worker.doctor.app_checks import model_key
+    from perdure.worker.domain.verdict import Level
+    from perdure.worker.settings import load_settings
+
+    finding = model_key(load_settings(model=model, model_url=model_url))
+    if finding.level is Level.WARNING:
+        click.echo(str(finding), err=True)
+
+
+def _dashboard(server: EmbeddedServer, port: int | None) -> tuple[str | None, Dashboard | None]:
+    """Start the dashboard, or find another `up`'s, and print its address.
+
+    Returns:
+        The address, and the dashboard that this process supervises. The second is None if it is
+        another `up`'s. Both are None if the extra `server` is not installed.
+    """
+    other = None if server.owned else answering(server.directory)
+    if other is not None:
+        click.echo(f"dashboard: {other} (started by the other `perdure up`)", err=True)
+        return other, None
+    if not installed():
+        click.echo(f"no dashboard: {MISSING}", err=True)
+        return None, None
+    dashboard = Dashboard(server, port)
+    click.echo(f"dashboard: {dashboard.url}", err=True)
+    return dashboard.url, dashboard
+
+
+def _watch_over(
+    server: EmbeddedServer, worker: SupervisedChild, dashboard: Dashboard | None
+) -> None:
+    while True:
+        time.sleep(LOOK_SECONDS)
+        if server.ensure():
+            click.echo("the server died; restarted with its data", err=True)
+        worker.restart_if_ended()
+        if dashboard is not None:
+            try:
+                dashboard.restart_if_ended()
+            except Failed as error:
+                click.echo(f"{error}. The worker continues without the dashboard", err=True)
+                dashboard.close()
+                dashboard = None
+
+
+def _shut_down(
+    server: EmbeddedServer, worker: SupervisedChild | None, dashboard: Dashboard | None
+) -> None:
+    """Stop the dashboard and the worker, then the server; another Ctrl-C does not wait."""
+    try:
+        if dashboard is not None:
+            dashboard.child.leave()
+        if worker is not None and worker.child.exit_code is None:
+            click.echo(
+                "\nwaiting for the worker to finish its rounds; Ctrl-C again to quit now", err=True
+            )
+            worker.child.leave()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        if dashboard is not None:
+            dashboard.close()
+        if worker is not None:
+            worker.child.kill()
+        is_server_stopped = server.owned
+        server.stop()
+        click.echo(
+            "worker and server stopped; all runs are stored"
+            if is_server_stopped
+            else "worker stopped",
+            err=True,
+        )

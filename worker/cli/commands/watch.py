@@ -1,0 +1,95 @@
+"""The commands ``watch`` and ``wait``: follow a run live, or block until it ends."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.worker.cli import output
+from perdure.worker.cli.exit_codes import INTERRUPTED_BY_USER, RUN_GOES_ON, Failed
+from perdure.worker.cli.options import json_option, run_argument, seconds, url_option
+from perdure.worker.cli.target import client_for, known_id
+from perdure.worker.cli.views.follow import View, end_code, follow
+from perdure.worker.cli.views.lines import JsonLinesView, LinesView, last_words
+
+if TYPE_CHECKING:
+    from perdure.worker.client.api import ClientApi
+
+
+@click.command("watch")
+@run_argument
+@json_option
+@url_option
+@click.pass_context
+def watch_command(context: click.Context, run_id: str, as_json: bool, url: str | None) -> None:
+    """Watch RUN until it ends or asks something. With --json, one document per line.
+
+    Exit codes: 0 finished, 4 errored or unfinished, 5 stopped, 6 interrupted. Ctrl-C does not stop
+    the run.
+    """
+    with client_for(url) as client:
+        run_id = known_id(client, run_id)
+        context.exit(watch_until_end(client, run_id, as_json, url))
+
+
+def watch_until_end(client: ClientApi, run_id: str, as_json: bool, url: str | None) -> int:
+    """Show the run until it ends or is interrupted, and return the exit code."""
+    view = view_for(as_json)
+    try:
+        return end_code(follow(client, run_id, view))
+    except KeyboardInterrupt:
+        view.close()
+        click.echo(
+            f"\nthe run continues; to follow it again: {output.follow_hint(run_id, url)}", err=True
+        )
+        return INTERRUPTED_BY_USER
+    finally:
+        view.close()
+
+
+def view_for(as_json: bool) -> View:
+    """Return the live view on a terminal, and the view of lines elsewhere."""
+    if as_json:
+        return JsonLinesView()
+    if not sys.stdout.isatty():
+        return LinesView()
+    from rich.console import Console
+
+    from perdure.worker.cli.views.live import LiveView
+
+    console = Console(highlight=False)
+    return LinesView() if console.is_dumb_terminal else LiveView(console)
+
+
+@click.command("wait")
+@run_argument
+@click.option(
+    "--timeout",
+    metavar="TIME",
+    callback=seconds,
+    help="Wait at most 90s, 10m or PT1H. The run continues, and the exit code is 9.",
+)
+@json_option
+@url_option
+@click.pass_context
+def wait_command(
+    context: click.Context, run_id: str, timeout: float | None, as_json: bool, url: str | None
+) -> None:
+    """Wait until RUN ends or asks something, then print the result.
+
+    Exit codes: 0 finished, 4 errored or unfinished, 5 stopped, 6 interrupted.
+    """
+    with client_for(url) as client:
+        run_id = known_id(client, run_id)
+        try:
+            run = client.wait(run_id, timeout)
+        except TimeoutError as error:
+            raise Failed(str(error), RUN_GOES_ON) from error
+    if as_json:
+        output.document(run.to_dict())
+    else:
+        for line in last_words(run):
+            click.echo(line)
+    context.exit(end_code(run))

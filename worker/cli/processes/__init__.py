@@ -1,0 +1,1 @@
+"""The processes that commands start and supervise."""

@@ -1,0 +1,162 @@
+"""Child processes of `up` and `demo`: a worker or an HTTP server, restarted when it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+
+import click
+
+import perdure
+from perdure.worker.cli.exit_codes import Failed
+from perdure.worker.cli.processes.restarts import Restarts, ending, no_pause
+from perdure.worker.cli.processes.supervised import DRAIN_SECONDS
+
+#: The folder that holds the package ``perdure``.
+HOME = Path(perdure.__file__).parents[1]
+
+
+class Child:
+    """A ``perdure`` process in its own session.
+
+    It exits when this process has died, because its standard input ends then.
+
+    Args:
+        arguments: The arguments of ``perdure COMMAND``.
+        environment: Variables that override this process's.
+        directory: The working directory.
+        quiet: Whether to discard its standard error.
+        command: ``worker`` or ``server``.
+        descriptors: File descriptors that it inherits under the same numbers.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        quiet: bool = False,
+        command: str = "worker",
+        descriptors: Sequence[int] = (),
+    ) -> None:
+        self._command = command
+        self._descriptors = tuple(descriptors)
+        self._arguments = arguments
+        self._environment = dict(environment or {})
+        self._directory = directory
+        self._quiet = quiet
+        self.process = self._start()
+
+    @property
+    def pid(self) -> int:
+        """The id of the current process."""
+        return self.process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code; None while the process runs."""
+        return self.process.poll()
+
+    def restart(self) -> None:
+        """Start another process with the same arguments."""
+        self.kill()
+        self.process = self._start()
+
+    def leave(self) -> None:
+        """Send SIGTERM, wait up to DRAIN_SECONDS for the rounds in flight, then kill it."""
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(DRAIN_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """Send SIGKILL to its whole process group."""
+        if self.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        path = os.pathsep.join([str(HOME), *filter(None, [os.environ.get("PYTHONPATH")])])
+        return subprocess.Popen(
+            # -P: a module in the working directory must not replace one of Perdure's.
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "perdure",
+                self._command,
+                "--until-stdin-ends",
+                *self._arguments,
+            ],
+            env={**os.environ, "PYTHONPATH": path, **self._environment},
+            cwd=self._directory,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL if self._quiet else None,
+            start_new_session=True,
+            pass_fds=self._descriptors,
+        )
+
+
+#: Give up on a child that ended this often in a row, each time within SOON seconds of its start.
+DEATHS, SOON = 4, 10.0
+
+
+class SupervisedChild:
+    """A child that is restarted when it ends.
+
+    Args:
+        name: Its name in messages.
+        child: The running child.
+        note: The end of the message about a restart.
+    """
+
+    def __init__(self, name: str, child: Child, note: str = "") -> None:
+        self.name = name
+        self.child = child
+        self._note = note
+        self._restarts = Restarts(SOON, no_pause)
+        self._restarts.began()
+
+    def restart_if_ended(self) -> None:
+        """Restart the child if it has ended.
+
+        Raises:
+            Failed: It ended DEATHS times in a row right after its start, or with exit code 2.
+        """
+        code = self.child.exit_code
+        if code is None:
+            return
+        self._restarts.ended()
+        # Exit code 2 is a usage error: the next process would end the same way.
+        if self._restarts.ends == DEATHS or code == 2:
+            raise Failed(
+                f"the {self.name} ended {self._restarts.ends} times in a row right after its "
+                f"start, last with exit code {code}; the reason is above"
+            )
+        click.echo(
+            f"the {self.name} ended ({ending(code)}); starting another{self._note}", err=True
+        )
+        self.child.restart()
+        self._restarts.began()
+
+
+def leave_on_signals() -> None:
+    """Make SIGTERM and SIGHUP (a closed terminal) raise KeyboardInterrupt, like Ctrl-C."""
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)

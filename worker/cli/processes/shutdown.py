@@ -1,0 +1,91 @@
+"""A worker's shutdown: after its rounds on the first Ctrl-C, at once on the second."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+from perdure.worker.cli.exit_codes import INTERRUPTED_BY_USER
+
+if TYPE_CHECKING:
+    from perdure.worker.runtime.runtime import Runtime
+
+#: Signals that a terminal sends to all processes of a supervisor, which forwards them as SIGTERM
+#: or SIGQUIT.
+FROM_TERMINAL = (signal.SIGINT, signal.SIGHUP)
+
+
+class Shutdown:
+    """Handlers of SIGINT, SIGTERM and SIGQUIT that replace Celery's once Celery has set its own.
+
+    Celery exits with an error code on the first Ctrl-C. On the second it cannot end its threads,
+    raises, and lets the rounds of its child processes fail.
+
+    Any number of SIGTERMs counts as one Ctrl-C, since wrappers often send two. Only the first one
+    reaches Celery: its handler takes a lock, and would deadlock if it interrupted itself.
+
+    Args:
+        engine: The engine of this worker.
+        alone: Whether this process handles Ctrl-C itself. Otherwise its supervisor does, and sends
+            SIGTERM or SIGQUIT.
+    """
+
+    def __init__(self, engine: Runtime, alone: bool = True) -> None:
+        self._engine = engine
+        self._alone = alone
+        self._is_installed = False
+        self._celery_handler: Any = None
+
+    def watch(self, **_: Any) -> None:
+        """Install the handlers; a receiver of Celery's signal ``worker_ready``.
+
+        Celery sends that signal again after each lost connection to the broker.
+        """
+        if not self._is_installed:
+            self._is_installed = True
+            self._celery_handler = signal.signal(signal.SIGTERM, self._terminated)
+            signal.signal(signal.SIGQUIT, self._at_once)
+            if self._alone:
+                signal.signal(signal.SIGINT, self._warm)
+            else:
+                ignore_terminal()
+
+    def _warm(self, _signal: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, self._at_once)
+        say_finishing()
+        self._terminated(signal.SIGTERM, frame)
+
+    def _terminated(self, number: int, frame: Any) -> None:
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        handler, self._celery_handler = self._celery_handler, None
+        if callable(handler):
+            handler(number, frame)
+
+    def _at_once(self, *_: Any) -> None:
+        from billiard import active_children
+
+        # A child process inherits the handler, and must not abandon its parent's rounds.
+        if os.getpid() == self._engine.worker_pid:
+            for child in active_children():
+                os.kill(child.pid, signal.SIGKILL)
+            self._engine.abandon()
+        os._exit(INTERRUPTED_BY_USER)
+
+
+def ignore_terminal() -> None:
+    """Ignore the terminal's signals. Call it once Celery has set its own handlers.
+
+    Empty handlers are used, because programs that rounds start would inherit SIG_IGN.
+    """
+    for number in FROM_TERMINAL:
+        signal.signal(number, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FROM_TERMINAL)
+
+
+def say_finishing() -> None:
+    """Print on a terminal what the first Ctrl-C does, and what a second one would do."""
+    if os.isatty(2):
+        os.write(
+            2, b"\nfinishing the rounds in flight; Ctrl-C again leaves them to other workers\n"
+        )

@@ -1,0 +1,106 @@
+"""The supervised side: a process that exits when its supervisor says so or has died."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from perdure.worker.cli.exit_codes import report_error
+from perdure.worker.cli.processes.shutdown import FROM_TERMINAL
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from perdure.worker.cli.processes.worker_process import Ready, WorkerProcess
+
+#: Seconds that the rounds in flight have to finish after SIGTERM. Then other workers take them.
+DRAIN_SECONDS = 60.0
+#: Seconds that the process has to release its leases after SIGQUIT, before SIGKILL.
+AT_ONCE_SECONDS = 5.0
+
+
+def main(worker: WorkerProcess, supervisor: int, ready: Connection, quiet: bool) -> None:
+    """Run the worker, then exit the process; this never returns.
+
+    Args:
+        worker: The worker to run.
+        supervisor: The supervisor's process id.
+        ready: Where to send the worker's description once it is ready.
+        quiet: Whether to hide the doctor's warnings, because another process has logged them.
+    """
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGQUIT, *FROM_TERMINAL):
+        signal.signal(number, signal.SIG_DFL)
+    # While Celery starts, its handlers would take these. `ignore_terminal` unblocks them.
+    signal.pthread_sigmask(signal.SIG_SETMASK, FROM_TERMINAL)
+    threading.Thread(
+        target=_leave_after, args=(supervisor,), name="perdure-supervisor", daemon=True
+    ).start()
+    if quiet:
+        logging.getLogger("perdure.doctor").setLevel(logging.CRITICAL)
+
+    def say_ready(description: Ready) -> None:
+        if not ready.closed:
+            ready.send(description)
+            ready.close()
+
+    try:
+        worker(say_ready, alone=False)
+    except (Exception, KeyboardInterrupt) as error:
+        sys.exit(report_error(error))
+    sys.exit(0)
+
+
+def requeue_rounds(worker: WorkerProcess, pid: int) -> None:
+    """Release the leases of a dead worker process and queue its rounds again.
+
+    This runs in its own process: the supervisor has no connection, so that it is safe to fork.
+    """
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGQUIT, *FROM_TERMINAL):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGQUIT, *FROM_TERMINAL))
+    from perdure.worker.app import engine_of, make_app
+    from perdure.worker.runtime.process_loss import release_after_death
+
+    run_ids = release_after_death(engine_of(make_app(worker.settings)), pid)
+    if run_ids:
+        logging.getLogger("perdure.processes").warning(
+            "process %d died with %d rounds in flight; they are queued again: %s",
+            pid,
+            len(run_ids),
+            ", ".join(run_ids[:5]),
+        )
+
+
+def _leave_after(supervisor: int) -> None:
+    """Shut down when the supervisor has died (SIGKILL), within a limit.
+
+    The limit ends this process even if its rounds do not, since no supervisor can kill it.
+    """
+    from perdure.worker.runtime.runtime import LOOK_EVERY_SECONDS
+
+    while os.getppid() == supervisor:
+        time.sleep(LOOK_EVERY_SECONDS)
+    for number, patience in (
+        (signal.SIGTERM, DRAIN_SECONDS),
+        (signal.SIGQUIT, AT_ONCE_SECONDS),
+        (signal.SIGKILL, 0.0),
+    ):
+        os.kill(os.getpid(), number)
+        time.sleep(patience)
+
+
+def leave_with_stdin() -> None:
+    """Send SIGTERM to this process when standard input ends, as when its supervisor has died.
+
+    For a process that `up` or `demo` started: it is in a session of its own.
+    """
+    while os.read(0, 4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

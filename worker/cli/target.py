@@ -1,0 +1,170 @@
+"""What a command works on: the server it talks to, and the run that a shortened id names.
+
+``--url`` or the settings name the server. The default is the server of `perdure up`, else a safe
+one on localhost. A command that needs only the client's public API can also talk to an HTTP server
+(`perdure server`), if ``--url`` or ``PERDURE_SERVER_URL`` names it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from perdure.worker.cli.celery_command import engine_here
+from perdure.worker.cli.exit_codes import USAGE, Failed, NoServer
+from perdure.worker.presentation.text import plain
+from perdure.worker.urls import LOCALHOST, is_http, place_of
+
+if TYPE_CHECKING:
+    from perdure.worker.client import Client
+    from perdure.worker.client.api import ClientApi
+    from perdure.worker.settings import Settings
+
+#: Environment variables: the HTTP server to use without ``--url``, and the token for it.
+SERVER_URL, TOKEN = "PERDURE_SERVER_URL", "PERDURE_TOKEN"
+
+
+def settings_for(url: str | None, **overrides: Any) -> Settings:
+    """Return the settings in force, with the URL of the server to use.
+
+    Args:
+        url: The value of ``--url``. None means to search in the module's order.
+        overrides: Settings that override those of files and environment.
+
+    Raises:
+        NoServer: No server was found.
+        Failed: The URL is that of an HTTP server.
+        InvalidSettings: A setting is invalid, or the URL cannot be that of a server.
+        StoreUnavailable: The server does not answer.
+    """
+    from perdure.worker.settings import load_settings
+    from perdure.worker.store.urls import check_answers, check_url
+
+    if is_http(url):
+        raise Failed(
+            f"this command needs the state server, not an HTTP server ({place_of(url or '')}); "
+            "name it with --url redis://... or PERDURE_REDIS_URL",
+            USAGE,
+        )
+    engine = engine_here()
+    if engine is not None:
+        settings = (
+            engine.settings if url is None else engine.given.model_copy(update={"redis_url": url})
+        )
+    else:
+        settings = load_settings(redis_url=url, **overrides)
+    if settings.redis_url is None:
+        settings = _find_server(settings)
+    assert settings.redis_url is not None
+    check_url(settings.redis_url)
+    check_answers(settings.redis_url)
+    return settings
+
+
+@contextmanager
+def client_for(url: str | None) -> Iterator[ClientApi]:
+    """Yield a client of the state server or of an HTTP server, and close it afterwards."""
+    server = _http_server(url)
+    if server is None:
+        with state_client_for(url) as client:
+            yield client
+        return
+    from perdure.worker.client.remote import RemoteClient
+
+    remote = RemoteClient(server, os.environ.get(TOKEN) or None)
+    try:
+        yield remote
+    finally:
+        remote.close()
+
+
+@contextmanager
+def state_client_for(url: str | None, **options: Any) -> Iterator[Client]:
+    """Yield a client of the state server, and close it afterwards.
+
+    Commands that an HTTP server does not offer use it. ``options`` are passed to the client; a
+    client of the user's own Celery app has that app's options instead.
+    """
+    settings = settings_for(url)
+    from perdure.worker.client import Client
+
+    engine = engine_here()
+    client = (
+        Client(settings=settings, **options)
+        if engine is None or url is not None
+        else Client(app=engine.app)
+    )
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def _http_server(url: str | None) -> str | None:
+    """Return the URL of the HTTP server to use, or None to use the state server.
+
+    With the user's own Celery app, only ``--url`` can name one: the app has a state server.
+    """
+    if url is not None or engine_here() is not None:
+        return url if is_http(url) else None
+    return os.environ.get(SERVER_URL) or None
+
+
+def _find_server(settings: Settings) -> Settings:
+    """Return the settings with the server of `perdure up`, else the one on localhost.
+
+    Raises:
+        NoServer: Neither can be used.
+    """
+    from perdure.worker.doctor.default_server import unsafe_because, with_server
+
+    settings_of_up = with_server(settings)
+    if settings_of_up.redis_url is not None:
+        return settings_of_up
+    reason = unsafe_because(LOCALHOST, settings)
+    if reason is None:
+        click.echo("using the server at localhost:6379", err=True)
+        return settings.model_copy(update={"redis_url": LOCALHOST})
+    raise NoServer(
+        "no server found: none is named (--url, PERDURE_REDIS_URL, config/worker.toml), "
+        f"`perdure up` is not running, and localhost:6379 {reason}. Start one: perdure up"
+    )
+
+
+#: Length of a generated id: a text of this length is not a shortened id.
+WHOLE = 16
+#: Shorter prefixes match too many runs.
+FEWEST = 3
+#: Ids that the error names if several match.
+SHOWN = 5
+
+
+def known_id(client: ClientApi, text: str) -> str:
+    """Return the run id that ``text`` is or begins, or ``text`` itself if no run matches.
+
+    Raises:
+        Failed: The ids of several runs begin with it.
+    """
+    from perdure.worker.errors import DamagedRun, RunNotFound
+
+    if not FEWEST <= len(text) < WHOLE:
+        return text
+    try:
+        client.get(text)
+    except RunNotFound:
+        ids = client.ids_beginning(text)
+    except DamagedRun:
+        return text
+    else:
+        return text
+    if len(ids) > 1:
+        more = ", ..." if len(ids) > SHOWN else ""
+        named = ", ".join(map(plain, ids[:SHOWN]))
+        raise Failed(
+            f"{len(ids)} run ids begin with {text!r}: {named}{more}; give more characters", USAGE
+        )
+    return ids[0] if ids else text

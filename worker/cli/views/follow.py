@@ -1,0 +1,104 @@
+"""The loop that follows a run: poll it and show new events, until it ends or is interrupted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from perdure.worker.cli.exit_codes import (
+    DONE,
+    RUN_ERRORED,
+    RUN_INTERRUPTED,
+    RUN_STOPPED,
+    RUN_UNFINISHED,
+)
+
+if TYPE_CHECKING:
+    from perdure.worker.client.api import ClientApi
+    from perdure.worker.domain.event import Event
+    from perdure.worker.domain.run import Run
+
+#: Seconds between two polls.
+LOOK_SECONDS = 0.15
+#: Seconds without an answer of the server before following ends with its error. The run itself is
+#: not affected.
+PATIENCE_SECONDS = 60.0
+
+
+class View(Protocol):
+    """A display of a run."""
+
+    def show(self, run: Run, events: Sequence[Event]) -> None:
+        """Show the run's current state and the new events."""
+
+    def note(self, text: str) -> None:
+        """Show a message that is not an event."""
+
+    def away(self, since: float) -> None:
+        """Show that the server has not answered since this time (monotonic)."""
+
+    def end(self, run: Run) -> None:
+        """Show how the run ended, or what it asks."""
+
+    def close(self) -> None:
+        """Release the terminal. This is called in any case, and may be called twice."""
+
+
+def follow(
+    client: ClientApi,
+    run_id: str,
+    view: View,
+    tick: Callable[[Run, Sequence[Event]], None] | None = None,
+) -> Run:
+    """Show the run until it ends or is interrupted, and return it.
+
+    Args:
+        client: The client to poll.
+        run_id: The run.
+        view: Where to show it.
+        tick: Called after each poll with the run and the new events.
+
+    Raises:
+        RunNotFound: The run does not exist.
+        AccessDenied: The server refuses the access. This is not retried.
+        StoreUnavailable: The server did not answer for longer than PATIENCE_SECONDS.
+    """
+    from perdure.worker.domain.run import RunStatus
+    from perdure.worker.store import AccessDenied, StoreUnavailable
+
+    after: str | None = None
+    away: float | None = None
+    while True:
+        polled = time.monotonic()
+        try:
+            # In this order: if the run had ended when it was read, all its events are stored.
+            run = client.get(run_id)
+            events = list(client.events(run_id, after, follow=False))
+        except AccessDenied:
+            raise
+        except StoreUnavailable:
+            away = polled if away is None else away
+            if time.monotonic() - away > PATIENCE_SECONDS:
+                raise
+            view.away(away)
+            time.sleep(LOOK_SECONDS)
+            continue
+        away = None
+        after = events[-1].id if events else after
+        view.show(run, events)
+        if run.status.ended or run.status is RunStatus.INTERRUPTED:
+            view.end(run)
+            return run
+        if tick is not None:
+            tick(run, events)
+        time.sleep(LOOK_SECONDS)
+
+
+def end_code(run: Run) -> int:
+    """Return the exit code for the way the run ended."""
+    if run.status.value == "completed" and not run.finished:
+        return RUN_UNFINISHED
+    return {"errored": RUN_ERRORED, "stopped": RUN_STOPPED, "interrupted": RUN_INTERRUPTED}.get(
+        run.status.value, DONE
+    )

@@ -1,0 +1,99 @@
+"""Views of a run for pipes: one line or one JSON document per event."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from perdure.worker.presentation.text import clock, duration, plain
+from perdure.worker.presentation.timeline import row_of
+from perdure.worker.presentation.usage import facts
+
+if TYPE_CHECKING:
+    from perdure.worker.domain.event import Event
+    from perdure.worker.domain.run import Run
+
+
+class LinesView:
+    """A view that prints one line per event, and at the end the answer, error or question."""
+
+    def __init__(self) -> None:
+        self._away = False
+
+    def show(self, run: Run, events: Sequence[Event]) -> None:
+        if self._away:
+            self._away = False
+            self.note("the server answers again")
+        for event in events:
+            row = row_of(event)
+            took = f"  {duration(row.took)}" if row.took is not None else ""
+            attempt = f"  attempt {row.attempt}" if row.attempt > 1 else ""
+            cost = "".join(f"  {plain(each)}" for each in facts(event.data)) if row.is_round else ""
+            click.echo(
+                f"{clock(event.at)}  step {row.step}  {row.node}  {row.said}{took}{cost}{attempt}"
+            )
+
+    def note(self, text: str) -> None:
+        click.echo(text)
+
+    def away(self, since: float) -> None:
+        if not self._away:
+            self._away = True
+            self.note("the server does not answer; retrying")
+
+    def end(self, run: Run) -> None:
+        for line in last_words(run):
+            click.echo(line)
+
+    def close(self) -> None:
+        pass
+
+
+class JsonLinesView:
+    """A view that prints one JSON event per line, and ends with ``{"type": "end", "run": ...}``."""
+
+    def show(self, run: Run, events: Sequence[Event]) -> None:
+        for event in events:
+            click.echo(json.dumps(event.to_dict()))
+
+    def note(self, text: str) -> None:
+        click.echo(text, err=True)
+
+    def away(self, since: float) -> None:
+        pass
+
+    def end(self, run: Run) -> None:
+        click.echo(json.dumps({"type": "end", "run": run.to_dict()}))
+
+    def close(self) -> None:
+        pass
+
+
+def last_words(run: Run) -> list[str]:
+    """Return the lines for a run that ended or waits: answer, error or question, and what to do."""
+    from perdure.worker.cli.celery_command import program
+    from perdure.worker.domain.interrupt import PendingInterrupt
+    from perdure.worker.presentation.questions import what
+    from perdure.worker.presentation.text import lines, value_text
+
+    status = run.status.value
+    if status == "completed":
+        limit = run.details.get("unfinished")
+        more = [f"go on: perdure resume {run.id} --add cycles={limit['cycles']}"] if limit else []
+        return [f"{'answer' if run.finished else run.status_text}: {value_text(run.answer)}", *more]
+    if status == "errored":
+        return [f"error: {lines(run.error or '')}", f"try again: perdure retry {run.id}"]
+    waiting = PendingInterrupt.of(run)
+    if status == "interrupted" and waiting is not None:
+        command = [] if waiting.command is None and waiting.kind != "budget" else [what(waiting)]
+        return [
+            f"interrupted: {plain(waiting.question)}",
+            *command,
+            *(f"go on: {way}" for way in waiting.how(program())),
+        ]
+    if status == "stopped":
+        return [f"stopped at step {run.state.step}", f"go on: perdure resume {run.id}"]
+    return []

@@ -1,0 +1,423 @@
+"""ClientApi: the contract of every client. Its docstrings document the methods of all of them."""
+
+from __future__ import annotations
+
+from abc import ABCMeta, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from perdure.flows.retry import Retry
+from perdure.worker.domain.event import Event
+from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
+from perdure.worker.domain.interrupt import Inbox
+from perdure.worker.domain.run import Done, Page, Run, RunStatus
+from perdure.worker.domain.stop import StopMode, StopReceipt
+from perdure.worker.domain.submission import When
+from perdure.worker.domain.transcript import Transcript
+from perdure.worker.domain.verdict import Finding, Verdict
+
+
+class ClientApi(metaclass=ABCMeta):
+    """What every client can do with the runs of one server.
+
+    ``Client`` asks the state server, ``RemoteClient`` a server of the HTTP API. ``AsyncClient`` has
+    the same methods as coroutines.
+    """
+
+    # Submit
+
+    @abstractmethod
+    def submit(
+        self,
+        flow: str,
+        goal: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        run_id: str | None = None,
+        idempotency_key: str | None = None,
+        interrupt_before: Sequence[str] | None = None,
+        interrupt_after: Sequence[str] | None = None,
+        max_rounds: int | None = None,
+        not_before: When | None = None,
+        deadline: When | None = None,
+        thread_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        budgets: Mapping[str, float] | None = None,
+        retry: Retry | Mapping[str, Any] | None = None,
+        submitted_by: str | None = None,
+        on_end: Mapping[str, Any] | str | None = None,
+        nonce: str | None = None,
+    ) -> Run:
+        """Submit a goal. Once this returns, the run is stored and will not be lost.
+
+        Args:
+            flow: Name of a flow that this client or a live worker knows.
+            goal: The goal.
+            inputs: Further inputs of the flow.
+            run_id: An id of your own. None makes a new one.
+            idempotency_key: An equal key with equal content returns the existing run. The content
+                is flow, goal, inputs and options as passed here. So a duration is equal however
+                late the call is repeated, and defaults do not count.
+            interrupt_before, interrupt_after: Nodes to pause at. None means the flow's own.
+            max_rounds: Maximum number of cycles. None means the flow's own.
+            not_before, deadline: An aware datetime, or a duration (timedelta, seconds) from now.
+            thread_id: Your name for the conversation that the run belongs to.
+            labels: Texts by name.
+            budgets: Limits of what the run may spend (``tokens``, ``money``, ``seconds``,
+                ``cycles``, ``commands.NAME``). They override the flow's own.
+            retry: Tightens the flow's retry policies: ``max_attempts``, ``within``, ``not_on``. See
+                ``perdure.Retry``.
+            submitted_by: Owner of the run: a person or a service, by a name of yours. It is not
+                part of an idempotency key's content.
+            on_end: A Celery signature (an object, its dict or JSON), called at least once when the
+                run has completed, errored or stopped. Its first argument is a dict: ``run_id``,
+                ``flow``, ``status``, ``finished``, ``answer``, ``output``, ``error``, ``labels``,
+                ``epoch``. The signature's own arguments follow. An immutable signature gets no
+                dict. A run that continues after its end calls again at its next end. Perdure's own
+                workers need ``queue`` in the signature's options (docs/guides/celery.md).
+            nonce: A text for this call alone, of letters and digits, that cannot be guessed. If the
+                reply is lost and the call is sent again with an equal ``run_id`` and nonce, it
+                returns the run that it made. None makes a new nonce.
+
+        Raises:
+            UnknownFlow, InvalidInput, UnstorableValue: The submission is not acceptable. Nothing
+                was stored.
+            UnsafeServer: The server could lose the run (see the setting ``durability``). Nothing
+                was stored.
+            RunExists: Another submission used the run id.
+            Conflict: The idempotency key was used with different content.
+        """
+
+    # Read runs
+
+    @abstractmethod
+    def get(self, run_id: str) -> Run:
+        """Return the current state of the run.
+
+        Raises:
+            RunNotFound: No run has this id.
+            DamagedRun: A field of the run cannot be read.
+        """
+
+    @abstractmethod
+    def runs(
+        self,
+        status: RunStatus | str | None = None,
+        flow: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        submitted_by: str | None = None,
+        look: int | None = None,
+    ) -> Page:
+        """Return a page of runs, newest first.
+
+        A completed or errored run is listed at the time of its end, any other at that of its
+        submission.
+
+        Args:
+            limit: Maximum number of runs on the page.
+            cursor: Cursor of the previous page, which must be of an equal status and submitter.
+            labels: Only runs with these labels.
+            submitted_by: Only runs of this submitter. They are ordered by their submission,
+                whatever their status.
+            look: Maximum number of runs to read. A page may then hold fewer than ``limit`` runs, or
+                none, and still have a cursor.
+        """
+
+    @abstractmethod
+    def ids_beginning(self, text: str) -> list[str]:
+        """Return the ids that begin with ``text``, of the newest 10,000 runs of each index."""
+
+    @abstractmethod
+    def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
+        """Return the number of runs per status; of one submitter, among their newest 1,000."""
+
+    @abstractmethod
+    def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:
+        """Return the run as soon as it has ended (completed, errored, stopped) or is interrupted.
+
+        Raises:
+            TimeoutError: That did not happen within ``timeout`` seconds. The run continues.
+        """
+
+    @abstractmethod
+    def events(self, run_id: str, after: str | None = None, follow: bool = True) -> Iterator[Event]:
+        """Return the run's events, oldest first, starting after the event ``after``.
+
+        With ``follow`` the iterator ends when the run has ended; without, after the stored events.
+
+        Raises:
+            RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
+    def latest_events(
+        self, run_id: str, limit: int = 100, before: str | None = None
+    ) -> list[Event]:
+        """Return the run's last events (before the event ``before``), oldest first.
+
+        Raises:
+            RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
+    def transcript(self, run_id: str) -> Transcript:
+        """Return the whole run as JSON data: ``run``, ``history`` and ``events``.
+
+        ``run`` includes its ``options`` and its named ``values``. For a live run, run and history
+        are of one step, while the events may include later ones.
+        """
+
+    @abstractmethod
+    def artifacts(self, run_id: str) -> dict[str, int]:
+        """Return the names of the run's artifacts, each with its size in bytes.
+
+        Raises:
+            RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
+    def artifact(self, run_id: str, name: str) -> str:
+        """Return the text of an artifact.
+
+        Raises:
+            RunNotFound: No run has this id.
+            ArtifactNotFound: The run has no artifact of this name. The message lists its artifacts.
+        """
+
+    @abstractmethod
+    def why(self, run_id: str) -> Verdict:
+        """Return why the run is in its current state: one code, one sentence, since when.
+
+        Raises:
+            RunNotFound: No run has this id.
+        """
+
+    # Runs that wait for people, and runs that are stuck
+
+    @abstractmethod
+    def inbox(
+        self, limit: int = 50, cursor: str | None = None, submitted_by: str | None = None
+    ) -> Inbox:
+        """Return the runs (of one submitter) that wait for a person, longest first.
+
+        ``cursor`` continues where a page ended.
+        """
+
+    @abstractmethod
+    def stuck(self, limit: int = 50, submitted_by: str | None = None) -> list[Verdict]:
+        """Return why runs stand still that do not wait on purpose.
+
+        That is, runs without a worker, damaged, paused, errored, or lost again and again. It checks
+        the ``limit`` most overdue runs, as many of the oldest live ones, and as many of the last
+        errored ones. So the cost does not depend on the number of runs. ``details["run"]`` names
+        each verdict's run.
+        """
+
+    # Stop, continue and delete a run
+
+    @abstractmethod
+    def request_stop(
+        self,
+        run_id: str,
+        mode: StopMode = "graceful",
+        reason: str | None = None,
+        requested_by: str | None = None,
+    ) -> StopReceipt:
+        """Stop a run.
+
+        It is no error if the run has ended or does not exist. The receipt says so.
+
+        Args:
+            mode: With ``graceful``, the round in flight may finish. With ``now``, the run is
+                stopped when this returns.
+        """
+
+    @abstractmethod
+    def resume(
+        self,
+        run_id: str,
+        answer: Any = None,
+        add: Mapping[str, float] | None = None,
+        interrupt: str | None = None,
+        by: str | None = None,
+    ) -> Run:
+        """Continue a run that is interrupted, is stopped, or used up its cycles.
+
+        A run that paused after its last node completes with this call.
+
+        Args:
+            answer: Any JSON. An approval takes "approve", "refuse", {"refuse": "why"} or {"edit":
+                {...the arguments}}.
+            add: Amounts to add to the limits of the run's budgets, by name. For a run that ended
+                unfinished, ``cycles``.
+            interrupt: Id of the question that is answered (``PendingInterrupt.id``). It prevents
+                answering a newer question unseen.
+            by: Who answers. It is stored with the run, and the run's node can read it.
+
+        Raises:
+            Forbidden: The flow needs the approval of another person than the submitter.
+            InvalidTransition: The run is in none of these states.
+            Stale: Another answer came first.
+            RunNotFound: No run has this id.
+            InvalidInput, UnstorableValue: The answer is too large, is not JSON, or does not fit the
+                question, or a name in ``add`` has no limit.
+        """
+
+    @abstractmethod
+    def retry(self, run_id: str) -> Run:
+        """Retry an errored run at its failed step.
+
+        Raises:
+            InvalidTransition: The run is not errored.
+            Stale: Another retry or round came first.
+            RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
+    def delete(self, run_id: str) -> None:
+        """Delete a run that has ended, or that is too damaged to continue or to be stopped.
+
+        Raises:
+            InvalidTransition: The run is live, or a newer version wrote it.
+            RunNotFound: No run has this id.
+        """
+
+    # Operations on all matching runs, as they were when the call began
+
+    @abstractmethod
+    def matching(
+        self,
+        status: RunStatus | str | None = None,
+        flow: str | None = None,
+        older_than: timedelta | None = None,
+        now: datetime | None = None,
+        submitted_by: str | None = None,
+    ) -> list[str]:
+        """Return the ids of the runs of this status, flow and submitter.
+
+        Args:
+            older_than: Only runs that have not changed for this long before ``now``.
+            now: An aware datetime. None means this machine's time.
+        """
+
+    @abstractmethod
+    def request_stop_many(
+        self,
+        flow: str | None = None,
+        status: RunStatus | str | None = None,
+        mode: StopMode = "graceful",
+        reason: str | None = None,
+        requested_by: str | None = None,
+        submitted_by: str | None = None,
+    ) -> list[StopReceipt]:
+        """Stop all live runs of a flow, of a status (queued, running or interrupted), or of both.
+
+        Raises:
+            InvalidInput: Neither flow nor status is given.
+        """
+
+    @abstractmethod
+    def retry_many(self, flow: str | None = None, submitted_by: str | None = None) -> list[Done]:
+        """Retry all errored runs (of one flow, if given) at their failed step.
+
+        Returns:
+            A result for each run. A run that changed meanwhile is left as it is, and its result
+                says so. An aborted call can be repeated.
+        """
+
+    @abstractmethod
+    def delete_many(
+        self,
+        status: RunStatus | str,
+        flow: str | None = None,
+        older_than: timedelta | None = None,
+        submitted_by: str | None = None,
+    ) -> list[Done]:
+        """Delete all runs of an ended status (completed, errored or stopped).
+
+        Returns:
+            A result for each run, as ``retry_many`` returns them.
+
+        Raises:
+            InvalidInput: Another status is given, or none.
+        """
+
+    # Flows, workers and the server
+
+    @abstractmethod
+    def flows(self) -> dict[str, FlowInfo]:
+        """Return the flows that this client or a live worker knows.
+
+        Each has its description, nodes, limits, input schema and the workers that run it.
+        """
+
+    @abstractmethod
+    def pause_flow(
+        self, flow: str, reason: str | None = None, requested_by: str | None = None
+    ) -> bool:
+        """Pause a flow: no further round of its runs is claimed.
+
+        Rounds in flight finish, and new runs may be submitted.
+
+        Returns:
+            True if the flow was not paused before, else False.
+
+        Raises:
+            UnknownFlow: Neither this client nor a live worker knows the flow. Its name may be
+                mistyped.
+        """
+
+    @abstractmethod
+    def unpause_flow(self, flow: str) -> int:
+        """Unpause a flow and requeue its held runs. Do nothing if it is not paused.
+
+        Returns:
+            The number of runs that were held.
+
+        Raises:
+            UnknownFlow: The flow is not paused, and neither this client nor a live worker knows it.
+                Its name may be mistyped.
+        """
+
+    @abstractmethod
+    def paused_flows(self) -> dict[str, FlowPause]:
+        """Return the paused flows, each with ``at`` (datetime), ``by`` and ``reason``."""
+
+    @abstractmethod
+    def workers(self) -> list[WorkerStatus]:
+        """Return the workers that announced themselves lately.
+
+        Each has ``name``, ``alive``, ``silent`` (seconds since its last heartbeat) and the data of
+        its announcement, for example ``draining``.
+        """
+
+    @abstractmethod
+    def queues(self) -> list[QueueInfo]:
+        """Return the broker's queues, with their lengths.
+
+        For each, ``oldest`` says how long the next message's run has waited.
+        """
+
+    @abstractmethod
+    def dead_letters(self, limit: int = 20) -> list[DeadLetter]:
+        """Return the newest messages that workers refused.
+
+        Each has ``at`` (s since 1970), ``list``, ``why``, ``bytes`` and ``message`` (its
+        beginning).
+        """
+
+    @abstractmethod
+    def doctor(self) -> list[Finding]:
+        """Check server, settings and process for anything that breaks the guarantees.
+
+        Returns:
+            The findings, each with its remedy.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections."""

@@ -1,0 +1,130 @@
+"""AsyncClient: the methods of every client, for asyncio. Waiting for a run occupies no thread."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import timedelta
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from perdure.worker.client import Client, validation
+from perdure.worker.client.api import ClientApi
+from perdure.worker.domain.event import LAST, Event
+from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.settings import Settings
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+P = ParamSpec("P")
+T = TypeVar("T")
+#: Seconds between two reads of a run that is waited for: short at first, then longer.
+FIRST_LOOK, LAST_LOOK = 0.02, 0.5
+
+
+def _in_thread(
+    method: Callable[Concatenate[ClientApi, P], T],
+) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
+    """Return a method of the contract as a coroutine, with its parameters and its docstring.
+
+    It runs in a thread: each call is one short exchange with the server.
+    """
+
+    @wraps(method, updated=())
+    async def call(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        bound: Callable[P, T] = getattr(self._client, method.__name__)
+        return await asyncio.to_thread(bound, *args, **kwargs)
+
+    call.__qualname__ = f"AsyncClient.{method.__name__}"
+    call.__module__ = __name__
+    return call
+
+
+class AsyncClient:
+    """Client of the runs on one server, for programs with an event loop.
+
+    It has the methods of ``Client``, as coroutines. ``events`` is an asynchronous iterator.
+    """
+
+    def __init__(
+        self, url: str | None = None, settings: Settings | None = None, app: Celery | None = None
+    ) -> None:
+        self._client = Client(url, settings, app)
+        self.settings = self._client.settings
+
+    submit = _in_thread(ClientApi.submit)
+
+    get = _in_thread(ClientApi.get)
+    runs = _in_thread(ClientApi.runs)
+    ids_beginning = _in_thread(ClientApi.ids_beginning)
+    status_counts = _in_thread(ClientApi.status_counts)
+    latest_events = _in_thread(ClientApi.latest_events)
+    transcript = _in_thread(ClientApi.transcript)
+    artifacts = _in_thread(ClientApi.artifacts)
+    artifact = _in_thread(ClientApi.artifact)
+    why = _in_thread(ClientApi.why)
+
+    inbox = _in_thread(ClientApi.inbox)
+    stuck = _in_thread(ClientApi.stuck)
+
+    request_stop = _in_thread(ClientApi.request_stop)
+    resume = _in_thread(ClientApi.resume)
+    retry = _in_thread(ClientApi.retry)
+    delete = _in_thread(ClientApi.delete)
+
+    matching = _in_thread(ClientApi.matching)
+    request_stop_many = _in_thread(ClientApi.request_stop_many)
+    retry_many = _in_thread(ClientApi.retry_many)
+    delete_many = _in_thread(ClientApi.delete_many)
+
+    flows = _in_thread(ClientApi.flows)
+    pause_flow = _in_thread(ClientApi.pause_flow)
+    unpause_flow = _in_thread(ClientApi.unpause_flow)
+    paused_flows = _in_thread(ClientApi.paused_flows)
+    workers = _in_thread(ClientApi.workers)
+    queues = _in_thread(ClientApi.queues)
+    dead_letters = _in_thread(ClientApi.dead_letters)
+    doctor = _in_thread(ClientApi.doctor)
+    close = _in_thread(ClientApi.close)
+
+    async def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:  # noqa: ASYNC109  the same signature as ClientApi.wait
+        timeout = validation.timeout(timeout)
+        patience = None if timeout is None else time.monotonic() + timeout
+        pause = FIRST_LOOK
+        while True:
+            run = await self.get(run_id)
+            if run.status.ended or run.status is RunStatus.INTERRUPTED:
+                return run
+            if patience is not None and time.monotonic() >= patience:
+                raise TimeoutError(
+                    f"run {run_id} is still {run.status.value} at step {run.state.step} "
+                    f"after {timeout:g} s; it continues"
+                )
+            await asyncio.sleep(
+                pause if patience is None else max(0.0, min(pause, patience - time.monotonic()))
+            )
+            pause = min(pause * 1.5, LAST_LOOK)
+
+    async def events(
+        self, run_id: str, after: str | None = None, follow: bool = True
+    ) -> AsyncIterator[Event]:
+        validation.after(after)
+        validation.flag(follow, "follow")
+        pause = FIRST_LOOK
+        ended = False
+        while True:
+            finished = ended or (await self.get(run_id)).status.ended
+            batch = await asyncio.to_thread(
+                lambda since: list(self._client.events(run_id, since, follow=False)), after
+            )
+            for event in batch:
+                after, ended = event.id, event.type in LAST
+                yield event
+            if not follow or (finished and not batch):
+                return
+            pause = FIRST_LOOK if batch else min(pause * 1.5, LAST_LOOK)
+            await asyncio.sleep(pause)
+
+    wait.__doc__, events.__doc__ = ClientApi.wait.__doc__, ClientApi.events.__doc__

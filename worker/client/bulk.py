@@ -1,0 +1,115 @@
+"""BulkOperations: client operations on all runs of a flow or a status.
+
+Each run is still stopped, retried or deleted individually.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from perdure.worker.client import validation
+from perdure.worker.client.api import ClientApi
+from perdure.worker.domain.run import Done, RunStatus
+from perdure.worker.domain.stop import StopMode, StopReceipt
+from perdure.worker.errors import DamagedRun, InvalidInput, InvalidTransition, RunNotFound, Stale
+
+LIVE = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.INTERRUPTED)
+#: Number of runs that are read in one exchange.
+PAGE = 200
+
+
+class BulkOperations(ClientApi):
+    """Operations on all matching runs, as they were when the call began.
+
+    A run may change meanwhile, so that the operation no longer applies. It is then left unchanged,
+    and its result says so. An aborted call can be repeated: runs that are done no longer match.
+    """
+
+    def matching(
+        self,
+        status: RunStatus | str | None = None,
+        flow: str | None = None,
+        older_than: timedelta | None = None,
+        now: datetime | None = None,
+        submitted_by: str | None = None,
+    ) -> list[str]:
+        before = validation.moment_before(older_than, now)
+        ids: list[str] = []
+        cursor: str | None = None
+        while True:
+            page = self.runs(status, flow, PAGE, cursor, submitted_by=submitted_by)
+            ids += [run.id for run in page if before is None or run.updated_at < before]
+            cursor = page.cursor
+            if cursor is None:
+                return list(dict.fromkeys(ids))
+
+    def request_stop_many(
+        self,
+        flow: str | None = None,
+        status: RunStatus | str | None = None,
+        mode: StopMode = "graceful",
+        reason: str | None = None,
+        requested_by: str | None = None,
+        submitted_by: str | None = None,
+    ) -> list[StopReceipt]:
+        _some_filter("stop", flow, status)
+        validation.mode(mode)
+        validation.notes(reason=reason, requested_by=requested_by)
+        one = validation.status(status)
+        statuses = LIVE if one is None else (one,)
+        ids = dict.fromkeys(
+            run_id
+            for each in statuses
+            for run_id in self.matching(each, flow, submitted_by=submitted_by)
+        )
+        receipts = []
+        for run_id in ids:
+            try:
+                receipts.append(self.request_stop(run_id, mode, reason, requested_by))
+            except DamagedRun as error:
+                # A damaged run must not prevent the others from being stopped.
+                receipts.append(
+                    StopReceipt(
+                        run_id, True, True, str(error), False, "damaged", mode, requested_by, reason
+                    )
+                )
+        return receipts
+
+    def retry_many(self, flow: str | None = None, submitted_by: str | None = None) -> list[Done]:
+        done = []
+        for run_id in self.matching(RunStatus.ERRORED, flow, submitted_by=submitted_by):
+            try:
+                self.retry(run_id)
+            except (InvalidTransition, Stale, RunNotFound, DamagedRun) as error:
+                done.append(Done(run_id, str(error)))
+            else:
+                done.append(Done(run_id))
+        return done
+
+    def delete_many(
+        self,
+        status: RunStatus | str,
+        flow: str | None = None,
+        older_than: timedelta | None = None,
+        submitted_by: str | None = None,
+    ) -> list[Done]:
+        chosen = validation.status(status)
+        if chosen is None or not chosen.ended:
+            came = "of any status" if chosen is None else f"that are {chosen.value}"
+            raise InvalidInput(
+                f"only completed, errored and stopped runs can be deleted, not runs {came}"
+            )
+        done = []
+        for run_id in self.matching(chosen, flow, older_than, submitted_by=submitted_by):
+            try:
+                self.delete(run_id)
+            except (InvalidTransition, RunNotFound, DamagedRun) as error:
+                done.append(Done(run_id, str(error)))
+            else:
+                done.append(Done(run_id))
+        return done
+
+
+def _some_filter(what: str, flow: str | None, status: RunStatus | str | None) -> None:
+    if flow is None and status is None:
+        raise InvalidInput(f"expected a flow, a status, or both, to choose the runs to {what}")

@@ -1,0 +1,408 @@
+"""The part of the client that stops, resumes, retries and deletes one run.
+
+It validates answers to waiting runs against the question, and raises budgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from perdure.flows.budgets import check_budgets
+from perdure.flows.json_values import canonical, storable
+from perdure.flows.replies import BAD_REPLIES
+from perdure.worker.client import validation
+from perdure.worker.client.connection import damaged, not_found, operation
+from perdure.worker.client.read import RunReads
+from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.domain.record import SCHEMA, UNFINISHED, VALUE, Record, digest_of
+from perdure.worker.domain.run import Run, status_of
+from perdure.worker.domain.stop import StopMode, StopReceipt
+from perdure.worker.errors import DamagedRun, Forbidden, InvalidInput, InvalidTransition, Stale
+from perdure.worker.store.lookups import idempotency_key, is_there
+
+
+def asked_by(record: Record) -> PendingInterrupt | None:
+    """Return what the run waits for.
+
+    Returns:
+        The question, or None if the run asks nothing or its fields are damaged. Scripts and workers
+            judge damage themselves.
+    """
+    try:
+        return PendingInterrupt.of(Run.of(record))
+    except DamagedRun:
+        return None
+
+
+def check_takes_answer(record: Record) -> None:
+    """Raise InvalidTransition if no node would receive the answer.
+
+    That is so if the open pause comes after a node, or is about a budget.
+    """
+    fields = record.fields
+    if "i_id" not in fields or "i_answer" in fields:
+        return
+    if fields.get("i_kind") == "after":
+        raise InvalidTransition(
+            f"run {record.id} paused after node {fields.get('i_node')}, which asks nothing; "
+            "resume it without an answer"
+        )
+    if fields.get("i_kind") == "budget":
+        raise InvalidTransition(
+            f"run {record.id} waits for more of its budget and takes no answer; "
+            "resume it with the amount to add"
+        )
+
+
+def check_answer(waiting: PendingInterrupt, answer: Any) -> None:
+    """Raise InvalidInput if the answer does not fit an approval or a command in doubt."""
+    if waiting.kind == "approval":
+        from perdure.flows.commands.approval import EXPECTED, read_answer
+    elif waiting.kind == "in_doubt":
+        from perdure.flows.commands.in_doubt import EXPECTED, read_answer  # type: ignore[assignment]
+    else:
+        return
+    if answer is None:
+        raise InvalidInput(
+            f"run {waiting.run_id} needs an answer: expected {EXPECTED}. For example: "
+            f"{waiting.how()[0]}"
+        )
+    try:
+        read_answer(answer)
+    except InvalidInput as error:
+        raise InvalidInput(f"run {waiting.run_id}: {error}") from error
+
+
+def check_approver(
+    waiting: PendingInterrupt, answer: Any, by: str | None, submitter: str | None
+) -> None:
+    """Raise Forbidden if the submitter approves although the flow wants another person."""
+    from perdure.flows.commands.approval import Approved, read_answer
+
+    if (
+        waiting.kind != "approval"
+        or waiting.approvers != "others"
+        or not isinstance(read_answer(answer), Approved)
+    ):
+        return
+    where = (
+        f"run {waiting.run_id}: flow {waiting.flow} needs the approval of another person than "
+        "the run's submitter (approvers: others)"
+    )
+    if submitter is None:
+        raise Forbidden(
+            f"{where}, but the run names no submitter; submit such runs with perdure submit "
+            "--by NAME, or refuse the command"
+        )
+    if by is None:
+        raise Forbidden(
+            f"{where}; name the approver: by, or perdure resume {waiting.run_id} --by NAME"
+        )
+    if by == submitter:
+        raise Forbidden(
+            f"{where}, and {by} submitted it; {by} may refuse the command, "
+            "another person may approve it"
+        )
+
+
+def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
+    """Return the limits of the run's budgets with ``add`` added to them.
+
+    Raises:
+        InvalidInput: A name in ``add`` has no limit.
+    """
+    limits = record.budgets
+    for name in add:
+        if name not in limits:
+            raise InvalidInput(
+                f"run {record.id} has no budget {name!r} to raise; it has: "
+                f"{', '.join(limits) or 'no budgets'}"
+            )
+    return check_budgets(
+        {**limits, **{name: limits[name] + amount for name, amount in add.items()}}
+    )
+
+
+def check_enough(
+    waiting: PendingInterrupt, limits: Mapping[str, float], add: Mapping[str, float]
+) -> None:
+    """Raise InvalidInput if the budget would still be used up.
+
+    The run would pause again at once.
+    """
+    data = waiting.data or {}
+    name, spent = data["budget"], data["spent"]
+    limit = limits.get(name)
+    if limit is not None and limit <= spent:
+        raise InvalidInput(
+            f"run {waiting.run_id} has spent {spent:,} of its {name}, "
+            f"and would stop here again with a limit of {limit:,}; "
+            f"add more than {round(spent - limit + add.get(name, 0), 6):,}: {waiting.how()[0]}"
+        )
+
+
+def raising(record: Record, limits: Mapping[str, float]) -> dict[str, str]:
+    """Return the fields to write for these limits.
+
+    Raises:
+        DamagedRun: The content is damaged already. A new digest would hide that.
+    """
+    record.check()
+    changed = {"budgets": canonical(dict(limits))}
+    return {**changed, "digest": digest_of({**record.fields, **changed})}
+
+
+def is_unfinished(record: Record) -> bool:
+    """Return whether the run has used up its cycles and may be given more.
+
+    Such a run has completed, or a person reviews it before it completes.
+    """
+    return UNFINISHED in record.fields and "i_answer" not in record.fields
+
+
+def more_cycles(record: Record, add: Mapping[str, float], answer: Any) -> int:
+    """Return how many cycles an unfinished run is given, or 0 if it is not resumed for that.
+
+    Raises:
+        InvalidTransition: The run has completed, and ``add`` has no cycles or there is an answer.
+        InvalidInput: The number of cycles is not whole.
+    """
+    if not is_unfinished(record):
+        return 0
+    cycles = add.get("cycles", 0)
+    if cycles != int(cycles):
+        raise InvalidInput(
+            f"run {record.id}: expected a whole number of cycles to add, got {cycles!r}"
+        )
+    if record.fields.get("phase") == "completed" and (not cycles or answer is not None):
+        used = record.count(UNFINISHED)
+        asks = ", and asks nothing" if answer is not None else ""
+        raise InvalidTransition(
+            f"run {record.id} ended unfinished after {used} of {record.max_rounds} cycles{asks}; "
+            f"to continue it, raise the limit: perdure resume {record.id} --add cycles={used}"
+        )
+    return int(cycles)
+
+
+def going_on(record: Record, limits: Mapping[str, float], cycles: int) -> dict[str, str]:
+    """Return the fields to write when an unfinished run is given more cycles.
+
+    Its answer and output are withdrawn.
+
+    Raises:
+        DamagedRun: The content is damaged.
+    """
+    record.check()
+    max_rounds = (record.max_rounds or 0) + cycles
+    changed = {"max_rounds": str(max_rounds)}
+    if "cycles" in limits:  # A lower budget would stop the run again.
+        limits = {**limits, "cycles": max(limits["cycles"], max_rounds)}
+    if limits:
+        changed["budgets"] = canonical(dict(limits))
+    remaining = {
+        name: text for name, text in record.fields.items() if name not in ("answer", "output")
+    }
+    return {**changed, "digest": digest_of({**remaining, **changed})}
+
+
+def counting_anew(record: Record) -> dict[str, str]:
+    """Return the fields that reset the bad-reply counter of a retried run's controller.
+
+    A damaged run is left unchanged, because the worker that retries the round judges it.
+
+    Returns:
+        The fields. Empty if the counter is zero already or the run is damaged.
+    """
+    counter = f"{VALUE}{BAD_REPLIES}"
+    if record.fields.get(counter, "0") == "0":
+        return {}
+    try:
+        record.check()
+    except DamagedRun:
+        return {}
+    changed = {counter: "0"}
+    return {**changed, "digest": digest_of({**record.fields, **changed})}
+
+
+#: Name under which a question is answered by default after its deadline.
+DEADLINE = "deadline"
+
+
+class RunControl(RunReads):
+    """Methods that move runs. Each call is one operation, done once however often it is sent."""
+
+    def request_stop(
+        self,
+        run_id: str,
+        mode: StopMode = "graceful",
+        reason: str | None = None,
+        requested_by: str | None = None,
+    ) -> StopReceipt:
+        validation.mode(mode)
+        validation.notes(reason=reason, requested_by=requested_by)
+        is_valid_id = validation.is_run_id(run_id)
+        reply = (
+            self._store.request_stop(
+                run_id, op=operation(), mode=mode, by=requested_by, reason=reason
+            )
+            if is_valid_id
+            else ["missing"]
+        )
+        if reply[0] == "damaged":
+            raise damaged(run_id, reply)
+        return StopReceipt.of(run_id, reply, mode, requested_by, reason)
+
+    def resume(
+        self,
+        run_id: str,
+        answer: Any = None,
+        add: Mapping[str, float] | None = None,
+        interrupt: str | None = None,
+        by: str | None = None,
+    ) -> Run:
+        validation.optional_texts(interrupt=interrupt)
+        validation.notes(by=by)
+        if by == DEADLINE:
+            raise validation.wrong(
+                "by", f"the name of a person; {by!r} says that no person answered in time", by
+            )
+        more = validation.budgets(add, "add")
+        record = self._record(run_id)
+        if interrupt is not None and (
+            record.fields.get("i_id") != interrupt or "i_answer" in record.fields
+        ):
+            raise Stale(
+                f"run {run_id} has no open interrupt {interrupt!r:.80}; read it again: "
+                f"perdure show {run_id}"
+            )
+        question = asked_by(record)
+        if (
+            answer is not None
+            and record.fields.get("phase") == "stopped"
+            and ("i_id" not in record.fields or "i_answer" in record.fields)
+        ):
+            raise InvalidTransition(
+                f"run {run_id} was stopped and asks nothing; resume it without an answer"
+            )
+        if answer is not None:
+            check_takes_answer(record)
+        text = None if answer is None else canonical(storable(answer, "the answer"))
+        if text is not None and len(text.encode()) > self.settings.max_addition_bytes:
+            raise InvalidInput(
+                f"the answer takes {len(text.encode())} bytes; the limit is "
+                f"{self.settings.max_addition_bytes} "
+                "(max_addition_bytes). Pass a reference to large things"
+            )
+        if question is not None and (
+            answer is not None or record.fields.get("phase") == "interrupted"
+        ):
+            check_answer(question, answer)
+            check_approver(question, answer, by, record.fields.get("submitted_by"))
+        cycles = more_cycles(record, more, answer)
+        limits = raised(
+            record,
+            {name: amount for name, amount in more.items() if not (cycles and name == "cycles")},
+        )
+        if cycles:
+            text = text or "null"  # needed too if it paused or was stopped before its end
+        if (
+            question is not None
+            and question.kind == "budget"
+            and (more or record.fields.get("phase") == "interrupted")
+        ):
+            check_enough(question, limits, more)
+            text = text or "null"  # needed too for a stopped run, which then asks no more
+        message = self._message(record, 1)
+        reply = self._store.resume(
+            run_id,
+            op=operation(),
+            epoch=record.epoch,
+            step=record.step,
+            message=message,
+            after=self._message(record, 2),
+            interrupt=record.fields.get("i_id"),
+            answer=text,
+            fields=going_on(record, limits, cycles)
+            if cycles
+            else raising(record, limits)
+            if more
+            else None,
+            digest=record.fields.get("digest") if more else None,
+            data=canonical({"added": more}) if more else None,
+            more=cycles > 0,
+            idempotency_key=record.fields.get("idem"),
+            by=by,
+        )
+        self._publish(record, reply, message)
+        match reply:
+            case ["queued" | "waiting" | "interrupted" | "completed", *_]:
+                return self.get(run_id)
+            case ["stale", *_]:
+                raise Stale(
+                    f"run {run_id} has changed: another answer, resume or round came first; "
+                    f"read it again: perdure show {run_id}"
+                )
+            case ["running", *_]:
+                raise InvalidTransition(
+                    f"run {run_id} is {self.get(run_id).status.value}; "
+                    "only an interrupted or a stopped run can be resumed"
+                )
+            case ["finished", phase]:
+                hint = f"; to retry it: perdure retry {run_id}" if phase == "errored" else ""
+                raise InvalidTransition(
+                    f"run {run_id} has {phase}; only an interrupted or a stopped run can be "
+                    f"resumed{hint}"
+                )
+            case _:
+                raise damaged(run_id, reply)
+
+    def retry(self, run_id: str) -> Run:
+        record = self._record(run_id)
+        message = self._message(record, 1)
+        reset_fields = counting_anew(record)
+        reply = self._store.retry(
+            run_id,
+            op=operation(),
+            epoch=record.epoch,
+            step=record.step,
+            message=message,
+            after=self._message(record, 2),
+            idempotency_key=record.fields.get("idem"),
+            fields=reset_fields,
+            digest=record.fields.get("digest") if reset_fields else None,
+        )
+        self._publish(record, reply, message)
+        match reply:
+            case ["queued" | "waiting" | "interrupted", *_]:
+                return self.get(run_id)
+            case ["running", *_]:
+                raise InvalidTransition(
+                    f"run {run_id} is {self.get(run_id).status.value}; "
+                    "only an errored run can be retried"
+                )
+            case ["stale", *_]:
+                raise Stale(
+                    f"run {run_id} has changed: another retry or round came first; "
+                    f"read it again: perdure show {run_id}"
+                )
+            case _:
+                raise damaged(run_id, reply)
+
+    def delete(self, run_id: str) -> None:
+        if not validation.is_run_id(run_id) or not is_there(self._store, run_id):
+            raise not_found(run_id)
+        reply = self._store.delete(run_id, idempotency_key(self._store, run_id), SCHEMA)
+        # The run existed a moment ago. So the reply "missing" means that our own call was sent
+        # again after a lost reply.
+        if reply[0] == "live":
+            status = status_of({**(self._store.fields(run_id) or {}), "phase": reply[1]})
+            raise InvalidTransition(f"run {run_id} is {status.value}; stop it before deleting it")
+        if reply[0] == "newer":
+            raise InvalidTransition(
+                f"run {run_id} was written by a newer version (schema {reply[1]}, "
+                f"this one reads {SCHEMA}), which may still "
+                "run it; delete it with that version"
+            )
+        if reply[0] == "damaged":
+            raise damaged(run_id, reply)

@@ -1,0 +1,240 @@
+"""The part of the client that reads runs, one or many, once or continuously.
+
+It also reads the events of several runs at once, for a server through which many people watch runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, cast
+
+from perdure.flows.outcomes import Turn
+from perdure.flows.reply_extras import FEEDBACK, public
+from perdure.worker.client import validation
+from perdure.worker.client.api import ClientApi
+from perdure.worker.client.connection import ClientConnection, not_found
+from perdure.worker.client.listing import RunFilter, list_runs, status_counts
+from perdure.worker.diagnostics import verdict_of
+from perdure.worker.domain.event import LAST, Event
+from perdure.worker.domain.record import Record, unpack_turns
+from perdure.worker.domain.run import Page, Run, RunStatus, status_of
+from perdure.worker.domain.transcript import SubmitOptions, Transcript, TranscriptTurn, WholeRun
+from perdure.worker.domain.verdict import Verdict
+from perdure.worker.errors import ArtifactNotFound, DamagedRun
+from perdure.worker.store import Store
+from perdure.worker.store.keys import INDEXES
+from perdure.worker.store.lookups import look
+
+
+@dataclass(frozen=True)
+class EventBatch:
+    """Events of one run, oldest first.
+
+    ``damaged`` says that the next entry after them is not a valid event.
+    """
+
+    events: list[Event] = field(default_factory=list)
+    damaged: bool = False
+
+
+def hear(client: ClientConnection, after: Mapping[str, str], block: int) -> dict[str, EventBatch]:
+    """Return the new events of each run in ``after``, which maps run ids to event ids.
+
+    Args:
+        after: For each run, the event after which to read.
+        block: Time in ms to wait for a first event.
+
+    Raises:
+        StoreUnavailable: The server does not reply.
+    """
+    store = client._store
+    try:
+        return {
+            run_id: _parse(entries) for run_id, entries in store.events_of(after, block).items()
+        }
+    except DamagedRun:
+        # One key of another type fails the whole read without being named, so read each run alone.
+        return {run_id: _read_alone(store, run_id, last) for run_id, last in after.items()}
+
+
+def _read_alone(store: Store, run_id: str, after: str) -> EventBatch:
+    try:
+        return _parse(store.events(run_id, after))
+    except DamagedRun:
+        return EventBatch(damaged=True)
+
+
+def _parse(entries: Iterable[tuple[str, Mapping[str, str]]]) -> EventBatch:
+    events: list[Event] = []
+    for entry_id, entry in entries:
+        try:
+            events.append(Event.of(entry_id, entry))
+        except DamagedRun:
+            return EventBatch(events, damaged=True)
+    return EventBatch(events)
+
+
+#: Seconds of one blocking read for new events, after which the caller's timeout is checked again.
+EVENT_BLOCK = 1.0
+#: Number of ids per index that are searched for an abbreviated id.
+MOST_IDS = 10_000
+
+
+class RunReads(ClientConnection, ClientApi):
+    """Methods that change nothing."""
+
+    def get(self, run_id: str) -> Run:
+        return Run.of(self._record(run_id))
+
+    def runs(
+        self,
+        status: RunStatus | str | None = None,
+        flow: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        submitted_by: str | None = None,
+        look: int | None = None,
+    ) -> Page:
+        validation.limit(limit)
+        validation.optional_texts(flow=flow)
+        validation.mapping(labels, "labels", of_texts=True)
+        validation.submitter(submitted_by)
+        validation.look(look)
+        status_filter, place = validation.status(status), validation.cursor(cursor)
+        return list_runs(
+            self._store,
+            RunFilter(status_filter, flow, labels or {}, submitted_by),
+            limit,
+            look,
+            place,
+            cursor,
+        )
+
+    def ids_beginning(self, text: str) -> list[str]:
+        validation.text(text, "text")
+        ids = [
+            run_id
+            for index in INDEXES
+            for run_id, _ in self._store.listed(index, MOST_IDS)
+            if run_id.startswith(text)
+        ]
+        return list(dict.fromkeys(ids))
+
+    def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
+        validation.submitter(submitted_by)
+        return status_counts(self._store, submitted_by)
+
+    def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:
+        timeout = validation.timeout(timeout)
+        patience = None if timeout is None else time.monotonic() + timeout
+        last: str | None = None
+        while True:
+            run = self.get(run_id)
+            if run.status.ended or run.status is RunStatus.INTERRUPTED:
+                return run
+            left = (
+                EVENT_BLOCK if patience is None else min(EVENT_BLOCK, patience - time.monotonic())
+            )
+            if left <= 0:
+                raise TimeoutError(
+                    f"run {run_id} is still {run.status.value} at step {run.state.step} "
+                    f"after {timeout:g} s; it continues"
+                )
+            entries = self._store.events(run_id, last, block=max(1, round(left * 1000)))
+            last = entries[-1][0] if entries else last
+
+    def events(self, run_id: str, after: str | None = None, follow: bool = True) -> Iterator[Event]:
+        validation.after(after)
+        validation.flag(follow, "follow")
+        self._record(run_id)
+        return self._events(run_id, after, follow)
+
+    def latest_events(
+        self, run_id: str, limit: int = 100, before: str | None = None
+    ) -> list[Event]:
+        validation.limit(limit)
+        validation.after(before, "before")
+        self._record(run_id)
+        return [Event.of(*entry) for entry in self._store.latest_events(run_id, limit, before)]
+
+    def _events(self, run_id: str, after: str | None, follow: bool) -> Iterator[Event]:
+        ended, last = False, after
+        while True:
+            entries = self._store.events(
+                run_id, last, block=None if ended or not follow else round(EVENT_BLOCK * 1000)
+            )
+            for last, entry in entries:
+                event = Event.of(last, entry)
+                yield event
+                ended = event.type in LAST
+            if entries:
+                continue
+            if not follow or ended:
+                return
+            fields = self._store.fields(run_id)
+            ended = fields is None or status_of(fields).ended
+
+    def transcript(self, run_id: str) -> Transcript:
+        record = self._record(run_id)
+        run = WholeRun(
+            **vars(Run.of(record)), options=_options(record), values=public(record.values)
+        )
+        turns = unpack_turns(run_id, self._store.memory(run_id))[: record.turns]
+        return {
+            "run": run.to_dict(),
+            "history": [_turn(turn) for turn in turns],
+            "events": [event.to_dict() for event in self.events(run_id, follow=False)],
+        }
+
+    def artifacts(self, run_id: str) -> dict[str, int]:
+        self._record(run_id)
+        return self._store.artifacts(run_id)
+
+    def artifact(self, run_id: str, name: str) -> str:
+        validation.text(name, "name")
+        self._record(run_id)
+        text = self._store.artifact(run_id, name)
+        if text is None:
+            names = ", ".join(self._store.artifacts(run_id))
+            raise ArtifactNotFound(
+                f"run {run_id} has no artifact {name!r}; "
+                f"{f'it has {names}' if names else 'it has none'}"
+            )
+        return text
+
+    def why(self, run_id: str) -> Verdict:
+        lengths = self._connection.publisher.lengths() if self._store.outbox else None
+        standing = look(self._store, run_id, lengths) if validation.is_run_id(run_id) else None
+        if standing is None:
+            raise not_found(run_id)
+        return verdict_of(standing, self.settings)
+
+
+def _turn(turn: Turn) -> TranscriptTurn:
+    """Return a turn of the history as JSON data, without what models need only for themselves."""
+    command = turn.command
+    data: dict[str, Any] = {"command": None, "observation": turn.observation}
+    if command is not None:
+        data["command"] = {
+            "name": command.name,
+            "args": dict(command.args),
+            **public(command.extras),
+        }
+        if FEEDBACK in command.extras:
+            data["human_feedback"] = command.extras[FEEDBACK]
+    return cast(TranscriptTurn, data)
+
+
+def _options(record: Record) -> SubmitOptions:
+    """Return what was submitted beside goal and inputs."""
+    return {
+        "interrupt_before": record.json("interrupt_before", []),
+        "interrupt_after": record.json("interrupt_after", []),
+        "max_rounds": record.max_rounds,
+        "idempotency_key": record.fields.get("idem"),
+    }

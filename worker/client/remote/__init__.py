@@ -1,0 +1,42 @@
+"""RemoteClient: the methods of every client, over the HTTP API. Needs the extra ``server``."""
+
+from __future__ import annotations
+
+from perdure.worker.client.remote.events import RemoteEvents
+from perdure.worker.client.remote.fleet import RemoteFleet
+from perdure.worker.client.remote.runs import RemoteBulk, RemoteControl, RemoteSubmitter
+
+
+class RemoteClient(RemoteSubmitter, RemoteControl, RemoteEvents, RemoteBulk, RemoteFleet):
+    """Client of the runs of a server with the HTTP API (``perdure server``).
+
+    It has the methods of ``Client``. They differ in these points:
+
+    - The token says who calls, so ``submitted_by``, ``requested_by`` and ``by`` are refused.
+    - Runs of other owners are not found, unless the token's scopes include ``admin``.
+    - ``on_end`` is refused.
+    - ``ids_beginning``, and ``status_counts`` of a caller's own runs, read the newest 1,000 runs.
+    - ``look`` is an approximate number.
+    - ``events`` reconnects if the connection is cut, and yields each event exactly once.
+    - ``doctor`` checks the process of the HTTP API.
+
+    A call that cannot reach the server is retried for about a second. A read or ``submit`` that got
+    no answer is retried too. For other calls StoreUnavailable says that they may have been done.
+    After that, send an answer again with ``interrupt``, so that it cannot answer another question.
+
+    Args:
+        url: URL of the server, ``https://runs.example.org``. If it has a path, it is the URL of
+            the API itself (``https://example.org/perdure/api/v1``). A user and password in it
+            are for a proxy and never shown.
+        token: A token of ``perdure token create``, or None if the server needs none. It is never
+            shown.
+        timeout: Seconds to wait for each answer.
+
+    Raises:
+        StoreUnavailable: From every method, if the server or its state server does not answer.
+        UnknownCaller: From every method, if the server does not accept the token.
+        Forbidden: From every method, if the token has no permission for it.
+    """
+
+
+__all__ = ["RemoteClient"]

@@ -1,0 +1,147 @@
+"""Events of a run: pages, the live stream over several connections, and waiting for the end."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+
+from perdure.worker.client import validation
+from perdure.worker.client.remote.connection import path_of
+from perdure.worker.client.remote.problems import raise_problem
+from perdure.worker.client.remote.runs import RemoteReads
+from perdure.worker.domain.event import LAST, Event
+from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.errors import RunNotFound
+from perdure.worker.store import StoreUnavailable
+
+NO_CONTENT = 204
+#: Seconds without a byte after which a connection is closed. The server sends a comment every 15.
+SILENCE_SECONDS = 40.0
+#: Seconds for which an unreachable server is retried. A restart takes less.
+PATIENCE_SECONDS = 60.0
+#: Shortest and longest wait before the next connection, in seconds.
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+#: Seconds that the server lets a stream last.
+LONGEST_SECONDS = 900.0
+#: Maximum bytes of one event. It is far above the default limit of a round.
+MOST_BYTES = 64 * 1024 * 1024
+#: Maximum events in one page.
+PAGE = 1000
+
+
+class RemoteEvents(RemoteReads):
+    """Reads events and waits for runs."""
+
+    def wait(self, run_id: str, timeout: float | timedelta | None = None) -> Run:
+        timeout = validation.timeout(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        after: str | None = None
+        while True:
+            run = self.get(run_id)
+            if run.status.ended or run.status is RunStatus.INTERRUPTED:
+                return run
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(
+                    f"run {run_id} is still {run.status.value} at step {run.state.step} "
+                    f"after {timeout:g} s; it goes on"
+                )
+            # Events from now on are not older than ``updated_at``. Both are the server's times.
+            after = after or str(max(0, int(run.updated_at.timestamp() * 1000) - 1))
+            for event in self._following(run_id, after, until):
+                after = event.id
+                if event.type in (*LAST, "interrupted"):
+                    break
+
+    def events(self, run_id: str, after: str | None = None, follow: bool = True) -> Iterator[Event]:
+        validation.after(after)
+        validation.flag(follow, "follow")
+        self.get(run_id)
+        return self._following(run_id, after, None) if follow else self._listed(run_id, after)
+
+    def latest_events(
+        self, run_id: str, limit: int = 100, before: str | None = None
+    ) -> list[Event]:
+        validation.limit(limit)
+        validation.after(before, "before")
+        found: list[Event] = []
+        more = True
+        while more and len(found) < limit:
+            told = self._ask(
+                path_of(run_id, "events"),
+                latest="true",
+                before=before,
+                limit=min(PAGE, limit - len(found)),
+            )
+            found = [*map(Event.from_dict, told["events"]), *found]
+            before, more = found[0].id if found else before, told["more"]
+        return found
+
+    def _listed(self, run_id: str, after: str | None) -> Iterator[Event]:
+        more = True
+        while more:
+            told = self._ask(path_of(run_id, "events"), after=after, limit=PAGE)
+            for each in told["events"]:
+                after = each["id"]
+                yield Event.from_dict(each)
+            more = told["more"]
+
+    def _following(self, run_id: str, after: str | None, until: float | None) -> Iterator[Event]:
+        """Yield events until the run has ended or ``until`` has passed.
+
+        Raises:
+            StoreUnavailable: The server was unreachable for ``PATIENCE_SECONDS``.
+        """
+        away, pause = None, FIRST_PAUSE
+        while until is None or time.monotonic() < until:
+            try:
+                for event in self._stream(run_id, after, until):
+                    if event is None:
+                        return
+                    after, away, pause = event.id, None, FIRST_PAUSE
+                    yield event
+                away = None
+            except RunNotFound:  # it was deleted meanwhile
+                return
+            except StoreUnavailable:
+                away = away or time.monotonic()
+                if time.monotonic() - away > PATIENCE_SECONDS:
+                    raise
+            wait = pause * (0.5 + random.random())
+            time.sleep(wait if until is None else max(0.0, min(wait, until - time.monotonic())))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _stream(
+        self, run_id: str, after: str | None, until: float | None
+    ) -> Iterator[Event | None]:
+        """Yield the events of one connection, then None if no more events follow.
+
+        It ends without None if the connection is cut or the server shuts down.
+        """
+        left = (
+            LONGEST_SECONDS
+            if until is None
+            else min(LONGEST_SECONDS, max(0.01, until - time.monotonic()))
+        )
+        try:
+            with self._http.sse(
+                f"{self._address.api}{path_of(run_id, 'events')}",
+                params={"seconds": left},
+                headers={"Last-Event-ID": after} if after is not None else {},
+                timeout=self._library.Timeout(
+                    self._timeout, read=min(SILENCE_SECONDS, left + self._timeout)
+                ),
+                max_event_size=MOST_BYTES,
+            ) as source:
+                if source.response.status_code == NO_CONTENT:
+                    yield None
+                    return
+                if not source.response.is_success:
+                    source.response.read()
+                    raise_problem(source.response, self._address.shown)
+                for told in source:
+                    yield None if told.event == "end" else Event.from_dict(json.loads(told.data))
+        except self._library.TransportError as error:
+            raise self._away(error) from error

@@ -1,0 +1,264 @@
+"""Runs over HTTP: read them, submit goals, and stop, resume, retry and delete one or many.
+
+Except for ``submit``, a request that changes runs is not sent again once it may have been received.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from perdure.flows.retry import Retry, tightening
+from perdure.worker.client import validation
+from perdure.worker.client.api import ClientApi
+from perdure.worker.client.bulk import BulkOperations
+from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
+from perdure.worker.domain.run import Done, Page, Run, RunStatus
+from perdure.worker.domain.settlement import LONGEST
+from perdure.worker.domain.stop import StopMode, StopReceipt
+from perdure.worker.domain.submission import When, from_now
+from perdure.worker.domain.transcript import Transcript
+from perdure.worker.domain.verdict import Verdict
+from perdure.worker.errors import InvalidInput, RunNotFound
+
+#: Maximum runs on one page of the server.
+PAGE = 1000
+
+
+class RemoteReads(RemoteConnection, ClientApi):
+    """Reads runs."""
+
+    def get(self, run_id: str) -> Run:
+        return Run.from_dict(self._ask(path_of(run_id)))
+
+    def runs(
+        self,
+        status: RunStatus | str | None = None,
+        flow: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
+        submitted_by: str | None = None,
+        look: int | None = None,
+    ) -> Page:
+        validation.limit(limit)
+        validation.optional_texts(flow=flow)
+        validation.mapping(labels, "labels", of_texts=True)
+        validation.look(look)
+        not_here(submitted_by=submitted_by)
+        wanted = validation.status(status)
+        validation.cursor(cursor)
+        told = [f"{name}={text}" for name, text in (labels or {}).items()]
+        found: list[Run] = []
+        damaged: tuple[str, ...] = ()
+        while True:
+            page = Page.from_dict(
+                self._ask(
+                    "/runs",
+                    status=wanted and wanted.value,
+                    flow=flow,
+                    limit=min(PAGE, limit - len(found), look or PAGE),
+                    cursor=cursor,
+                    label=told,
+                )
+            )
+            found += page.runs
+            damaged += page.damaged
+            cursor = page.cursor
+            # The server examines a limited number of runs for one page. The next page continues.
+            if cursor is None or len(found) >= limit or look is not None:
+                return Page(found, cursor, damaged)
+
+    def ids_beginning(self, text: str) -> list[str]:
+        validation.text(text, "text")
+        return [run.id for run in self.runs(limit=PAGE, look=PAGE) if run.id.startswith(text)]
+
+    def status_counts(self, submitted_by: str | None = None) -> dict[str, int]:
+        not_here(submitted_by=submitted_by)
+        return dict(self._ask("/runs", limit=1).get("counts") or {})
+
+    def transcript(self, run_id: str) -> Transcript:
+        return cast(Transcript, self._ask(path_of(run_id, "transcript")))
+
+    def artifacts(self, run_id: str) -> dict[str, int]:
+        return dict(self._ask(path_of(run_id, "artifacts")))
+
+    def artifact(self, run_id: str, name: str) -> str:
+        validation.text(name, "name")
+        return self._sent("GET", path_of(run_id, "artifacts", name)).content.decode(
+            "utf-8", "surrogateescape"
+        )
+
+    def why(self, run_id: str) -> Verdict:
+        return Verdict.from_dict(self._ask(path_of(run_id, "why")))
+
+
+class RemoteSubmitter(RemoteConnection, ClientApi):
+    """Submits goals."""
+
+    def submit(
+        self,
+        flow: str,
+        goal: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        run_id: str | None = None,
+        idempotency_key: str | None = None,
+        interrupt_before: Sequence[str] | None = None,
+        interrupt_after: Sequence[str] | None = None,
+        max_rounds: int | None = None,
+        not_before: When | None = None,
+        deadline: When | None = None,
+        thread_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        budgets: Mapping[str, float] | None = None,
+        retry: Retry | Mapping[str, Any] | None = None,
+        submitted_by: str | None = None,
+        on_end: Mapping[str, Any] | str | None = None,
+        nonce: str | None = None,
+    ) -> Run:
+        not_here(submitted_by=submitted_by)
+        if on_end is not None:
+            raise InvalidInput(
+                "on_end cannot be passed over HTTP, because it names a task of an app; "
+                "submit with Client"
+            )
+        validation.key(idempotency_key)
+        validation.mapping(inputs, "inputs")
+        validation.names(interrupt_before, "interrupt_before")
+        validation.names(interrupt_after, "interrupt_after")
+        validation.mapping(labels, "labels", of_texts=True)
+        options: dict[str, Any] = {
+            "inputs": None if inputs is None else dict(inputs),
+            "interrupt_before": None if interrupt_before is None else list(interrupt_before),
+            "interrupt_after": None if interrupt_after is None else list(interrupt_after),
+            "max_rounds": max_rounds,
+            "not_before": _told(not_before, "not_before"),
+            "deadline": _told(deadline, "deadline"),
+            "thread_id": thread_id,
+            "labels": None if labels is None else dict(labels),
+            "budgets": None if budgets is None else validation.budgets(budgets, "budgets"),
+            "retry": None if (tight := tightening(retry)) is None else tight.to_data(),
+        }
+        body = {
+            "flow": flow,
+            "goal": goal,
+            "run_id": uuid.uuid4().hex[:16] if run_id is None else run_id,
+            "nonce": uuid.uuid4().hex if nonce is None else nonce,
+            **{name: value for name, value in options.items() if value is not None},
+        }
+        return Run.from_dict(
+            self._tell("POST", "/runs", body, repeat=True, idempotency_key=idempotency_key)
+        )
+
+
+def _told(when: When | None, what: str) -> str | float | None:
+    """Return a time as the API expects it.
+
+    A moment stays a moment and a duration a duration, because an idempotency key tells them apart.
+    """
+    if when is None:
+        return None
+    from_now(when, what, time.time())  # raises InvalidInput if it is not a time
+    if isinstance(when, datetime):
+        return when.isoformat()
+    seconds = when.total_seconds() if isinstance(when, timedelta) else when
+    return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds > LONGEST else seconds
+
+
+class RemoteControl(RemoteConnection, ClientApi):
+    """Stops, resumes, retries and deletes one run."""
+
+    def request_stop(
+        self,
+        run_id: str,
+        mode: StopMode = "graceful",
+        reason: str | None = None,
+        requested_by: str | None = None,
+    ) -> StopReceipt:
+        not_here(requested_by=requested_by)
+        validation.mode(mode)
+        validation.notes(reason=reason)
+        try:
+            return StopReceipt.from_dict(
+                self._tell("POST", path_of(run_id, "stop"), {"mode": mode, "reason": reason})
+            )
+        except RunNotFound:
+            return StopReceipt.of(run_id, ["missing"], mode, None, reason)
+
+    def resume(
+        self,
+        run_id: str,
+        answer: Any = None,
+        add: Mapping[str, float] | None = None,
+        interrupt: str | None = None,
+        by: str | None = None,
+    ) -> Run:
+        not_here(by=by)
+        validation.optional_texts(interrupt=interrupt)
+        body = {
+            "answer": answer,
+            "add": validation.budgets(add, "add") or None,
+            "interrupt": interrupt,
+        }
+        return Run.from_dict(self._tell("POST", path_of(run_id, "resume"), body))
+
+    def retry(self, run_id: str) -> Run:
+        return Run.from_dict(self._tell("POST", path_of(run_id, "retry")))
+
+    def delete(self, run_id: str) -> None:
+        self._tell("DELETE", path_of(run_id))
+
+
+class RemoteBulk(RemoteReads, BulkOperations):
+    """Operations on all runs that match.
+
+    A call that failed midway can be repeated. Runs that it has handled no longer match.
+    """
+
+    def request_stop_many(
+        self,
+        flow: str | None = None,
+        status: RunStatus | str | None = None,
+        mode: StopMode = "graceful",
+        reason: str | None = None,
+        requested_by: str | None = None,
+        submitted_by: str | None = None,
+    ) -> list[StopReceipt]:
+        not_here(requested_by=requested_by, submitted_by=submitted_by)
+        validation.mode(mode)
+        validation.notes(reason=reason)
+        wanted = validation.status(status)
+        body = {"flow": flow, "status": wanted and wanted.value, "mode": mode, "reason": reason}
+        return [StopReceipt.from_dict(each) for each in self._tell("POST", "/stops", body)]
+
+    def retry_many(self, flow: str | None = None, submitted_by: str | None = None) -> list[Done]:
+        not_here(submitted_by=submitted_by)
+        return _done(self._tell("POST", "/retries", {"flow": flow}))
+
+    def delete_many(
+        self,
+        status: RunStatus | str,
+        flow: str | None = None,
+        older_than: timedelta | None = None,
+        submitted_by: str | None = None,
+    ) -> list[Done]:
+        not_here(submitted_by=submitted_by)
+        validation.moment_before(older_than, None)
+        wanted = validation.status(status)
+        seconds = None if older_than is None else older_than.total_seconds()
+        return _done(
+            self._tell(
+                "POST",
+                "/deletions",
+                {"status": wanted and wanted.value, "flow": flow, "older_than_seconds": seconds},
+            )
+        )
+
+
+def _done(told: list[dict[str, Any]]) -> list[Done]:
+    return [Done.from_dict(each) for each in told]

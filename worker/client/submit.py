@@ -1,0 +1,188 @@
+"""The part of the client that submits goals."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from perdure.flows import registry
+from perdure.flows.json_values import storable
+from perdure.flows.retry import Retry, tightening
+from perdure.worker.client import validation
+from perdure.worker.client.fleet import Fleet
+from perdure.worker.domain.fleet import check_announced, describe
+from perdure.worker.domain.record import Record
+from perdure.worker.domain.run import Run
+from perdure.worker.domain.submission import OWN_KEYS, RUN_ID, Submission, When, from_now
+from perdure.worker.errors import (
+    Conflict,
+    DamagedRun,
+    InvalidInput,
+    RunExists,
+    RunNotFound,
+    UnknownFlow,
+)
+from perdure.worker.messaging.message import TASKS
+from perdure.worker.store import StoreUnavailable
+from perdure.worker.tracing import traced_submission
+
+
+class Submitter(Fleet):
+    """Creates runs."""
+
+    def submit(
+        self,
+        flow: str,
+        goal: str,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        run_id: str | None = None,
+        idempotency_key: str | None = None,
+        interrupt_before: Sequence[str] | None = None,
+        interrupt_after: Sequence[str] | None = None,
+        max_rounds: int | None = None,
+        not_before: When | None = None,
+        deadline: When | None = None,
+        thread_id: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        budgets: Mapping[str, float] | None = None,
+        retry: Retry | Mapping[str, Any] | None = None,
+        submitted_by: str | None = None,
+        on_end: Mapping[str, Any] | str | None = None,
+        nonce: str | None = None,
+    ) -> Run:
+        validation.text(flow, "flow")
+        validation.text(goal, "goal")
+        validation.mapping(inputs, "inputs")
+        validation.names(interrupt_before, "interrupt_before")
+        validation.names(interrupt_after, "interrupt_after")
+        validation.mapping(labels, "labels", of_texts=True)
+        validation.optional_texts(thread_id=thread_id)
+        validation.submitter(submitted_by)
+        validation.key(idempotency_key)
+        validation.nonce(nonce)
+        validation.budgets(budgets, "budgets")
+        on_end_text = None if on_end is None else self._signature_text(on_end)
+        self._check_durability()
+        description, accepted, checked = self._checked(flow, dict(inputs or {}))
+        submission = Submission(
+            flow=flow,
+            description=description,
+            goal=goal,
+            inputs=accepted,
+            checked=checked,
+            interrupt_before=interrupt_before,
+            interrupt_after=interrupt_after,
+            max_rounds=max_rounds,
+            thread_id=thread_id,
+            labels=labels or {},
+            given=inputs or {},
+            not_before=not_before,
+            deadline=deadline,
+            budgets=budgets,
+            retry=tightening(retry),
+            submitted_by=submitted_by,
+            on_end=on_end_text,
+        )
+        if run_id is None:
+            run_id = uuid.uuid4().hex[:16]
+        elif (
+            not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id) or run_id.endswith(OWN_KEYS)
+        ):
+            raise InvalidInput(
+                f"{run_id!r} cannot be a run id; expected at most 200 of "
+                "a-z, A-Z, 0-9 and _ . : @ -, a letter or digit first, "
+                f"and not {', '.join(OWN_KEYS)} at the end"
+            )
+        role = description["nodes"][description["first"]]
+        fields = submission.fields(self.settings, TASKS[role], self._store.keys.queue(role))
+        now = time.time()
+        delay = from_now(not_before, "not_before", now)
+        until = from_now(deadline, "deadline", now)
+        if until is not None and until <= 0:
+            raise InvalidInput(f"the deadline passed {-until / 1000:g} s ago; pass a later one")
+        delay = delay if delay is not None and delay > 0 else None
+        phase = (
+            "interrupted" if submission.interrupted_at_once else "waiting" if delay else "queued"
+        )
+        message = self._connection.publisher.message(
+            role, run_id, 1 if phase == "interrupted" else 0, 0
+        )
+        with traced_submission(flow, run_id) as root:
+            reply, detail, written = self._store.submit_and_tell(
+                run_id,
+                {**fields, **root.fields},
+                nonce=nonce or uuid.uuid4().hex,
+                message=message.text,
+                phase=phase,
+                delay=delay,
+                deadline=until,
+                idempotency_key=idempotency_key,
+                content=submission.content() if idempotency_key is not None else None,
+                submitted_by=submitted_by,
+            )
+            root.made = reply == "ok" and (nonce is None or self._has(run_id, root.fields))
+        match reply:
+            case "ok" | "existing":
+                if reply == "ok" and phase == "queued":
+                    self._connection.publisher.publish([(message.queue, message.text)])
+                return self._get_accepted(detail) if written is None else Run.of(Record(written))
+            case "exists":
+                raise RunExists(
+                    f"run {run_id} exists already, from another submission; "
+                    "choose another id, or use an idempotency key"
+                )
+            case "conflict":
+                raise Conflict(
+                    f"the idempotency key {idempotency_key!r} belongs to run {detail} with "
+                    "different content; use another key"
+                )
+            case _:
+                raise DamagedRun(
+                    f"run {run_id} was not submitted: the server replied {reply} {detail}; "
+                    "inspect that key with redis-cli"
+                )
+
+    def _signature_text(self, on_end: Mapping[str, Any] | str) -> str:
+        from perdure.worker.messaging.callbacks import (
+            signature_text,
+        )  # imports Celery, which is slow
+
+        return signature_text(on_end)
+
+    def _has(self, run_id: str, fields: Mapping[str, str]) -> bool:
+        """Return whether the run has the fields of this submission.
+
+        A call that is sent again with its nonce gets the reply ``ok`` as well.
+        """
+        return not fields or self._store.some_fields([run_id], list(fields)) == [dict(fields)]
+
+    def _get_accepted(self, run_id: str) -> Run:
+        try:
+            return self.get(run_id)
+        except RunNotFound as error:
+            raise StoreUnavailable(
+                f"run {run_id}: the server accepted it but no longer has it; "
+                "a failover lost it, or it was deleted. Submit it again"
+            ) from error
+
+    def _checked(
+        self, name: str, inputs: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any], bool]:
+        """Return the flow's description, the accepted inputs, and whether the flow checked them."""
+        self._find_flows()
+        try:
+            flow = registry.make(name)
+        except registry.FlowNotFound as error:
+            for worker in self.workers():
+                if worker["alive"] and name in worker["flows"]:
+                    description = worker["flows"][name]
+                    check_announced(name, description["inputs"], inputs)
+                    return description, dict(storable(inputs, "the inputs")), False
+            raise UnknownFlow(
+                f"{error}; no live worker has announced it either. "
+                "Name its module in flow_modules (PERDURE_FLOW_MODULES)"
+            ) from error
+        return describe(flow), flow.check_inputs(inputs), True

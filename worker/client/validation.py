@@ -1,0 +1,279 @@
+"""Checks of a client's arguments, before anything is sent to the server.
+
+Each check raises InvalidInput with the argument's name, what was expected and what came. A text
+that is not valid Unicode raises UnstorableValue.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import reprlib
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from perdure.flows.budgets import check_budgets
+from perdure.flows.json_values import storable
+from perdure.worker.domain.run import RunStatus
+from perdure.worker.domain.submission import OWN_KEYS, RUN_ID
+from perdure.worker.errors import InvalidInput, InvalidSettings
+from perdure.worker.settings import Settings
+from perdure.worker.store.keys import INDEXES
+
+#: Maximum bytes of an idempotency key, which is part of a key's name on the server.
+MOST_KEY_BYTES = 1024
+#: Maximum bytes of a note: who requested something, and why.
+MOST_NOTE_BYTES = 16 * 1024
+#: Maximum number of runs on one page.
+MOST = 100_000
+#: Cursor prefix of a page with one submitter's runs. It comes from the submitter's own index, not
+#: from that of a status.
+OWN = "own"
+#: Cursor prefix of a page with runs of all statuses.
+ALL = "all"
+CURSOR = re.compile(
+    rf"({'|'.join((*INDEXES, OWN, ALL))})\|(\d{{1,15}}\.\d{{1,6}}:.+)", re.DOTALL | re.ASCII
+)
+INBOX_CURSOR = re.compile(rf"(\d{{1,15}}):({RUN_ID.pattern})", re.ASCII)
+#: Form of a submitter's name, which is part of a key's name on the server.
+SUBMITTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
+NONCE = re.compile(r"[A-Za-z0-9]{16,64}")
+EVENT_ID = re.compile(r"\d{1,19}(-\d{1,19})?", re.ASCII)
+
+
+def text(value: object, name: str) -> None:
+    """Check that the value is a text."""
+    if not isinstance(value, str):
+        raise wrong(name, "a text", value)
+    storable(value, name)
+
+
+def optional_texts(**values: object) -> None:
+    """Check that each value is a text or None."""
+    for name, value in values.items():
+        if value is not None:
+            text(value, name)
+
+
+def notes(**values: object) -> None:
+    """Check that each value is a short text or None.
+
+    A note says who requested something and why. It is stored with the run, and every read of the
+    run carries it.
+    """
+    optional_texts(**values)
+    for name, value in values.items():
+        if isinstance(value, str) and len(value.encode()) > MOST_NOTE_BYTES:
+            raise InvalidInput(
+                f"{name} takes {len(value.encode())} bytes; the limit is {MOST_NOTE_BYTES}"
+            )
+
+
+def submitter(value: object) -> None:
+    """Check that the value is a submitter's name or None."""
+    optional_texts(submitted_by=value)
+    if isinstance(value, str) and not SUBMITTER.fullmatch(value):
+        raise wrong(
+            "submitted_by",
+            "a name: letters, digits and _ . : @ + -, at most 100, a letter or digit first",
+            value,
+        )
+
+
+def names(value: object, name: str) -> None:
+    """Check that the value is a list of texts or None.
+
+    A single text is refused, because it would be read character by character.
+    """
+    if value is not None and not (
+        isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+    ):
+        raise wrong(name, "a list of texts, or None", value)
+
+
+def mapping(value: object, name: str, of_texts: bool = False) -> None:
+    """Check that the value is a mapping from texts (to texts, if ``of_texts``) or None."""
+    if value is None:
+        return
+    fits = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
+    if not fits or (of_texts and not all(isinstance(each, str) for each in value.values())):  # type: ignore[attr-defined]
+        raise wrong(
+            name, "texts by name" if of_texts else "a mapping from names to JSON values", value
+        )
+
+
+def budgets(value: object, name: str) -> dict[str, float]:
+    """Return amounts by budget name. Empty if the value is None."""
+    mapping(value, name)
+    return check_budgets(value, name) if isinstance(value, Mapping) else {}
+
+
+def key(value: object) -> None:
+    """Check that the value is an idempotency key or None.
+
+    An empty key is refused. It often comes from an unset variable, and would merge all submissions
+    into one run.
+    """
+    optional_texts(idempotency_key=value)
+    if value == "":
+        raise wrong("idempotency_key", "a text that is not empty, or None", value)
+    if isinstance(value, str) and len(value.encode()) > MOST_KEY_BYTES:
+        raise wrong(
+            "idempotency_key",
+            f"at most {MOST_KEY_BYTES} bytes (a digest of what it stands for, say)",
+            value,
+        )
+
+
+def nonce(value: object) -> None:
+    """Check that the value is a nonce or None.
+
+    The nonce identifies a submission that is sent again. A short one could be guessed, and with it
+    another caller's run.
+    """
+    if value is not None and not (isinstance(value, str) and NONCE.fullmatch(value)):
+        raise wrong("nonce", "letters and digits, from 16 to 64 of them, or None", value)
+
+
+def is_run_id(value: object) -> bool:
+    """Return whether a run can have this id.
+
+    Raises:
+        InvalidInput: The value is not a text.
+    """
+    if not isinstance(value, str):
+        raise wrong("run_id", "a text", value)
+    return RUN_ID.fullmatch(value) is not None and not value.endswith(OWN_KEYS)
+
+
+def status(value: object, name: str = "status") -> RunStatus | None:
+    """Return the status that the value is or names, or None if it is None."""
+    if value is None or isinstance(value, RunStatus):
+        return value
+    if not isinstance(value, str) or value not in {each.value for each in RunStatus}:
+        raise wrong(name, f"one of {', '.join(each.value for each in RunStatus)}", value)
+    return RunStatus(value)
+
+
+def limit(value: object) -> None:
+    """Check the maximum number of runs on a page."""
+    if type(value) is not int or not 1 <= value <= MOST:
+        raise wrong("limit", f"a whole number from 1 to {MOST}", value)
+
+
+def look(value: object) -> None:
+    """Check the maximum number of runs to read for one page. None means no maximum."""
+    if value is not None and (type(value) is not int or value < 1):
+        raise wrong("look", "a whole number from 1, or None", value)
+
+
+def cursor(value: object) -> tuple[str, str] | None:
+    """Return the index and the position in it that a page's cursor names.
+
+    None means the beginning.
+    """
+    if value is None:
+        return None
+    match = CURSOR.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise wrong("cursor", "the cursor of a page, or None", value)
+    storable(value, "cursor")
+    return match[1], match[2]
+
+
+def inbox_cursor(value: object) -> tuple[int, str] | None:
+    """Return since when (ms) the last run of the previous page has waited, and its id.
+
+    None means the beginning.
+    """
+    if value is None:
+        return None
+    match = INBOX_CURSOR.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise wrong("cursor", "the cursor of a page of the inbox, or None", value)
+    return int(match[1]), match[2]
+
+
+def after(value: object, name: str = "after") -> None:
+    """Check that the value is the id of an event or None."""
+    fits = value is None or (
+        isinstance(value, str)
+        and EVENT_ID.fullmatch(value)
+        and max(map(int, value.split("-"))) < 2**63
+    )
+    if not fits:
+        raise wrong(name, "the id of an event, like 1718000000000-0, or None", value)
+
+
+def mode(value: object) -> None:
+    """Check the mode of a stop."""
+    if value not in ("graceful", "now"):
+        raise wrong("mode", "'graceful' or 'now'", value)
+
+
+def flag(value: object, name: str) -> None:
+    """Check that the value is True or False."""
+    if not isinstance(value, bool):
+        raise wrong(name, "True or False", value)
+
+
+def timeout(value: object) -> float | None:
+    """Return the seconds of a timeout, which may be a number, a timedelta or None.
+
+    A negative timeout has expired already.
+    """
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value)
+    ):
+        raise wrong("timeout", "a number of seconds, a timedelta, or None", value)
+    return value
+
+
+def moment_before(older_than: object, now: object) -> datetime | None:
+    """Return the time that is ``older_than`` before ``now``.
+
+    Args:
+        older_than: A timedelta, or None.
+        now: An aware datetime. None means this machine's time.
+
+    Returns:
+        The time, or None if ``older_than`` is None.
+    """
+    if now is not None and (not isinstance(now, datetime) or now.tzinfo is None):
+        raise wrong("now", "an aware datetime, or None", now)
+    if older_than is None:
+        return None
+    if not isinstance(older_than, timedelta):
+        raise wrong("older_than", "a timedelta, or None", older_than)
+    try:
+        return (now or datetime.now().astimezone()) - older_than
+    except OverflowError as error:
+        raise wrong(
+            "older_than", "a timedelta that ends within the calendar", older_than
+        ) from error
+
+
+def settings(value: object) -> None:
+    """Raise InvalidSettings unless the value is a Settings or None."""
+    if value is not None and not isinstance(value, Settings):
+        raise InvalidSettings(
+            f"settings: expected a perdure.Settings or None, got a {type(value).__name__}"
+        )
+
+
+def app(value: object, url: object, settings: object) -> None:
+    """Raise InvalidSettings if an app is combined with a URL or settings."""
+    if value is not None and (url is not None or settings is not None):
+        raise InvalidSettings(
+            "app cannot be combined with url or settings: the app has its own state server, "
+            "broker and settings"
+        )
+
+
+def wrong(name: str, expected: str, value: object) -> InvalidInput:
+    """Return the error for an invalid argument."""
+    return InvalidInput(
+        f"{name} should be {expected}; it is {reprlib.repr(value)} ({type(value).__name__})"
+    )

@@ -1,0 +1,168 @@
+"""Verdicts on runs that no worker will touch: damaged, ended, or waiting for a person."""
+
+from __future__ import annotations
+
+from perdure.flows.json_values import canonical
+from perdure.flows.summaries import safe_text
+from perdure.worker.diagnostics.case import RunCase, iso
+from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.domain.record import UNFINISHED, Record
+from perdure.worker.domain.run import Run
+from perdure.worker.domain.verdict import Verdict, VerdictCode
+from perdure.worker.errors import DamagedRun
+from perdure.worker.presentation.usage import amount
+
+#: Maximum characters of a flow's own text in a sentence. The advice comes after it and must be
+#: visible.
+MAX_TEXT = 300
+#: Phases in which the engine must move the run, so that it must be in the due set.
+LIVE = ("queued", "leased", "waiting")
+PHASES = (*LIVE, "interrupted", "stopped", "completed", "errored")
+
+
+def quarantined(case: RunCase) -> Verdict | None:
+    """Return the verdict if the run is damaged, as found by a worker, the sweep, or this read."""
+    damage = case.fields.get("error", "") if "quarantined" in case.fields else _damage(case)
+    if damage is None:
+        return None
+    # As far as the scripts can tell, the run could continue. A stop prevents that.
+    can_go_on = case.standing.damage is None and case.phase in (*LIVE, "interrupted")
+    remove = f"{f'perdure stop {case.id} and ' if can_go_on else ''}perdure delete {case.id}"
+    return case.say(
+        VerdictCode.QUARANTINED,
+        f"The stored data of this run is damaged, so no worker runs it ({damage.rstrip('.')}). "
+        "Find out what wrote to the server, and restore its data or submit the goal again. "
+        f"To delete the run: {remove}",
+        case.time("ended_at") or case.time("updated_at"),
+        damage=damage,
+    )
+
+
+def _damage(case: RunCase) -> str | None:
+    if case.standing.damage is not None and case.standing.damage != "phase":
+        return f"{case.standing.damage} is missing or malformed"
+    if case.phase not in PHASES:
+        return f"its phase is {case.phase!r}, expected one of {', '.join(PHASES)}"
+    if case.phase in LIVE and case.standing.due is None:
+        return (
+            "it is missing from the due set: the sweep found it damaged and dropped it, "
+            "or it was removed by hand"
+        )
+    try:
+        record = Record(case.fields)
+        record.check()
+        _ = record.state, record.step, record.epoch
+    except DamagedRun as error:
+        return str(error)
+    return None
+
+
+def ended(case: RunCase) -> Verdict:
+    """Return the verdict on a completed, errored or stopped run: nothing more happens by itself."""
+    fields = case.fields
+    match case.phase:
+        case "completed" if UNFINISHED in fields:
+            used = case.count(UNFINISHED)
+            text = (
+                f"It used up its {used} cycles and is unfinished. To go on: "
+                f"perdure resume {case.id} --add cycles={used}"
+            )
+            since = "ended_at"
+        case "completed":
+            text, since = (
+                (
+                    f"It completed after {case.count('step')} rounds; "
+                    f"perdure show {case.id} has the answer"
+                ),
+                "ended_at",
+            )
+        case "errored":
+            error = fields.get("error", "no error was stored").rstrip(".")
+            text, since = (
+                (
+                    f"It ended errored: {safe_text(error, MAX_TEXT)}. Fix the cause, then: "
+                    f"perdure retry {case.id}"
+                ),
+                "ended_at",
+            )
+        case _:
+            by = f" by {fields['stop_by']}" if fields.get("stop_by") else ""
+            because = f" ({fields['stop_reason']})" if fields.get("stop_reason") else ""
+            text, since = (
+                f"It was stopped{by}{because}. To go on: perdure resume {case.id}",
+                "stopped_at",
+            )
+    return case.say(
+        VerdictCode.ENDED, text, case.time(since), status=case.phase, error=fields.get("error")
+    )
+
+
+def waiting_for_a_person(case: RunCase) -> Verdict:
+    """Return the verdict on an interrupted run: a person must answer, or its default does."""
+    reason, due = case.fields.get("i_reason", ""), case.standing.due
+    until = (
+        ""
+        if due is None
+        else f"; without an answer its default is taken at the deadline, {case.due}"
+    )
+    waiting = _waiting(case)
+    head, ways = _asked(waiting, reason, f"perdure resume {case.id}")
+    return case.say(
+        VerdictCode.WAITING_FOR_A_PERSON,
+        f"{head}{until}. {ways}",
+        case.time("updated_at"),
+        reason=reason,
+        node=case.fields.get("i_node"),
+        deadline=iso(due),
+        kind=waiting.kind if waiting else "question",
+    )
+
+
+def _waiting(case: RunCase) -> PendingInterrupt | None:
+    try:
+        return PendingInterrupt.of(Run.of(Record(case.fields)))
+    except DamagedRun:  # The damage is in a field that neither a transition nor a round reads now.
+        return None
+
+
+def _asked(waiting: PendingInterrupt | None, reason: str, resume: str) -> tuple[str, str]:
+    """Return what the run waits for, and the commands that answer it."""
+    question = safe_text(reason, MAX_TEXT)
+    match waiting.kind if waiting else "question":
+        case "approval":
+            return f"It waits for a person's approval of {_command(waiting)}", (
+                f"To approve it: {resume} --approve. To refuse it, "
+                f"with a reason for the controller: {resume} --refuse 'why'. "
+                f"To approve it with other arguments: {resume} --edit JSON"
+            )
+        case "in_doubt":
+            return (
+                (
+                    f"A worker was lost while it executed {_command(waiting)}. "
+                    "Find out whether the command has happened"
+                ),
+                (
+                    f"To execute it (again): {resume} --answer '\"retry\"'. If it has happened: "
+                    f"{resume} --answer '{{\"result\": ...}}'. To tell the controller: "
+                    f'{resume} --answer \'{{"tell": "..."}}\''
+                ),
+            )
+        case "budget":
+            assert waiting is not None and waiting.data is not None
+            name, spent, limit = (waiting.data[each] for each in ("budget", "spent", "limit"))
+            return (
+                (
+                    f"Its budget of {name} is exhausted: {amount(name, spent)} of "
+                    f"{amount(name, limit)} are spent"
+                ),
+                (f"To continue with as much again: {waiting.how()[0]}"),
+            )
+        case "pause":
+            return f"It waits for a person: {question}", f"To let it continue: {resume}"
+        case _:
+            return f"It waits for a person: {question}", f"To answer: {resume} --answer JSON"
+
+
+def _command(waiting: PendingInterrupt | None) -> str:
+    assert waiting is not None
+    return safe_text(f"{waiting.command} {canonical(dict(waiting.args))}", MAX_TEXT)

@@ -1,0 +1,134 @@
+"""Case: one run under examination, with the texts and numbers that all verdicts need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from perdure.flows.durations import duration
+from perdure.worker.domain.fleet import RunSnapshot, WorkerInfo
+from perdure.worker.domain.record import failing_since
+from perdure.worker.domain.verdict import Verdict, VerdictCode
+from perdure.worker.settings import Settings
+
+#: Start of the year 10,000, in ms. Python's datetimes end there.
+YEAR_10000 = 253_402_300_800_000
+
+
+class RunCase:
+    """Everything that was read of a run, with derived facts.
+
+    Times are in ms of the server's clock.
+    """
+
+    def __init__(self, standing: RunSnapshot, settings: Settings) -> None:
+        self.standing = standing
+        self.now = standing.now
+        self.fields = standing.fields
+        self.id = self.fields.get("id", "?")
+        self.phase = self.fields.get("phase", "")
+        self.flow = self.fields.get("flow", "")
+        self.queue = self.fields.get("queue", "")
+        self.role = self.queue.rpartition(".")[2]
+        self.node = self.fields.get("current_node", "?")
+        self.owner = self.fields.get("owner", "?")
+        self.lease = round(settings.lease_seconds * 1000)
+        self.alive = [
+            worker
+            for worker in standing.workers
+            if worker.is_alive(self.now, settings.heartbeat_seconds)
+        ]
+        self.of_role = [worker for worker in self.alive if worker.plays(self.role)]
+        self.willing = [worker for worker in self.of_role if worker.knows(self.flow)]
+
+    def say(self, code: VerdictCode, sentence: str, since: float | None, **details: Any) -> Verdict:
+        """Return the verdict, with the details that every verdict has."""
+        moment = None if since is None else datetime.fromtimestamp(since / 1000, UTC)
+        return Verdict(code, sentence, moment, {"run": self.id, "phase": self.phase, **details})
+
+    def no_worker(self, head: str) -> Verdict:
+        """Return the verdict that no live worker runs rounds of this role.
+
+        ``head`` begins the sentence and says what waits for such a worker.
+        """
+        gone = [
+            worker
+            for worker in self.standing.workers
+            if worker not in self.alive and worker.plays(self.role)
+        ]
+        last = (
+            f"; the last heartbeat of {gone[-1].name} was {self.ago(gone[-1].beat)} ago"
+            if gone
+            else ""
+        )
+        return self.say(
+            VerdictCode.NO_WORKER,
+            f"{head}, and no live worker runs {self.role} rounds{last}. Start one: "
+            f"perdure worker --role {self.role}",
+            self.beat if self.phase == "leased" else self.since_phase,
+            role=self.role,
+            workers=[worker.name for worker in self.alive],
+        )
+
+    def time(self, name: str) -> float | None:
+        """Return a time field of the run, or None if it is absent or malformed."""
+        return number(self.fields.get(name))
+
+    @property
+    def time_of_first_failure(self) -> float | None:
+        """When the current step first failed or first waited for its provider, or None."""
+        return failing_since(self.fields)
+
+    def count(self, name: str) -> int:
+        """Return a count of the run, or 0 if it is absent or malformed."""
+        return int(number(self.fields.get(name)) or 0)
+
+    @property
+    def since_phase(self) -> float | None:
+        """Since when the run is in its phase. For a queued run, since when its message is out."""
+        return self.time("queued_at") if self.phase == "queued" else self.time("updated_at")
+
+    @property
+    def beat(self) -> float:
+        """The last sign of life of the round in flight, in ms: its claim or a later heartbeat."""
+        return max(self.time("claimed_at") or 0.0, self.time("beat_at") or 0.0)
+
+    def ago(self, time: float) -> str:
+        """Return how long ago a time was."""
+        return duration((self.now - time) / 1000)
+
+    def soon(self, time: float | None) -> str:
+        """Return when a time will come."""
+        if time is None or time <= self.now:
+            return "at the next sweep"
+        return f"in {duration((time - self.now) / 1000)}"
+
+    @property
+    def due(self) -> str:
+        """When the sweeper checks the run next."""
+        return self.soon(self.standing.due)
+
+
+def names(workers: Sequence[WorkerInfo], shown: int = 3) -> str:
+    """Return the names of the workers, of many only the first."""
+    more = f" and {len(workers) - shown} more" if len(workers) > shown else ""
+    return ", ".join(worker.name for worker in workers[:shown]) + more
+
+
+def number(text: str | None) -> float | None:
+    """Return a count or time as the scripts write it.
+
+    Returns:
+        The number, or None if the text is not one or is a time beyond the year 10,000.
+    """
+    return (
+        float(text)
+        if text is not None and text.isdecimal() and len(text) < 16 and int(text) < YEAR_10000
+        else None
+    )
+
+
+def iso(ms: float | None) -> str | None:
+    """Return the time as ISO 8601 text, or None."""
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC).isoformat()

@@ -1,0 +1,280 @@
+"""The doctor's checks of the Celery app and of this process.
+
+They cover the app's settings, the broker that this process and the workers publish to, the server's
+contents, this process's flows, and the API key for its model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from perdure.flows.secrets import is_reference
+from perdure.worker.domain.verdict import Finding, Level, ok, refused, unknown, warning
+from perdure.worker.messaging.publisher import Publisher
+from perdure.worker.settings import Settings
+from perdure.worker.store.inspection import Inspection
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+JSON = {"json", "application/json"}
+PICKLE = {"pickle", "application/x-python-serialize"}
+
+
+def app_findings(app: Celery, own: bool) -> list[Finding]:
+    """Return the findings about the app's settings.
+
+    Args:
+        own: whether it is Perdure's own app. For another app, most findings are only warnings,
+            since its settings are its owner's decision.
+    """
+    level = Level.REFUSED if own else Level.WARNING
+    return [
+        _content(app),
+        _queue_names(app),
+        _pickle(app, level),
+        _prefetch(app, level),
+        _prefetch_multiplier(app),
+        _remote_control(app, level),
+        _eager(app),
+    ]
+
+
+def _content(app: Celery) -> Finding:
+    """Check that the workers accept JSON, the format of every round's message."""
+    check, accepted = "accept-content", set(app.conf.accept_content or ())
+    if not accepted & JSON:
+        return refused(
+            check,
+            f"the app's workers accept {', '.join(sorted(accepted)) or 'nothing'} and no "
+            "JSON: they would refuse every round's message",
+            "Add 'json' to accept_content; the app's own tasks can keep their format",
+        )
+    return ok(check, "the app accepts JSON")
+
+
+def _queue_names(app: Celery) -> Finding:
+    """Check that kombu names its lists like the queues, since rounds are pushed to such lists."""
+    check, options = "queue-names", app.conf.broker_transport_options or {}
+    if options.get("global_keyprefix"):
+        name, use = "global_keyprefix", "no prefix (databases of a server keep apps apart as well)"
+    elif 0 not in options.get("priority_steps", (0,)):
+        name, use = "priority_steps", "steps that begin with 0"
+    else:
+        return ok(check, "the app's lists are named like their queues")
+    return refused(
+        check,
+        f"broker_transport_options sets {name} to {options[name]!r}: "
+        "the app's workers would read other lists than those of the rounds",
+        f"Use {use}, or play rounds with an app of their own (celery -A perdure.app worker)",
+    )
+
+
+def _pickle(app: Celery, level: Level) -> Finding:
+    """Check that the workers accept no pickle."""
+    check, accepted = "pickle", PICKLE & set(app.conf.accept_content or ())
+    if accepted:
+        return Finding(
+            check,
+            level,
+            "the app accepts pickle: anyone who can write to the broker can run any code in "
+            "its workers",
+            "Remove it from accept_content",
+        )
+    return ok(check, "the app accepts no pickle")
+
+
+def _prefetch(app: Celery, level: Level) -> Finding:
+    """Check that worker_disable_prefetch is off."""
+    check = "prefetch"
+    if app.conf.worker_disable_prefetch:
+        return Finding(
+            check,
+            level,
+            "worker_disable_prefetch is on: with the thread pool the worker starves, "
+            "and rounds wait although slots are free",
+            "Turn it off; worker_prefetch_multiplier = 1 and late acknowledgement keep a "
+            "round from waiting behind another",
+        )
+    return ok(check, "worker_disable_prefetch is off")
+
+
+def _prefetch_multiplier(app: Celery) -> Finding:
+    """Check that a worker takes at most one message per slot in advance."""
+    check, multiplier = "prefetch-multiplier", app.conf.worker_prefetch_multiplier
+    if multiplier != 1:
+        return warning(
+            check,
+            f"worker_prefetch_multiplier is {multiplier or 'unlimited'}: "
+            "a worker takes messages before it has a free slot. "
+            "A round may wait there behind the app's own tasks although another worker is "
+            "free, and is then sent again",
+            "Set worker_prefetch_multiplier = 1, or run workers for rounds alone: "
+            "celery -A APP worker -Q PREFIX.controller,PREFIX.executor",
+        )
+    return ok(check, "a worker takes at most one message per slot in advance")
+
+
+def _eager(app: Celery) -> Finding:
+    """Check that tasks are not run where they are called."""
+    check = "always-eager"
+    if app.conf.task_always_eager:
+        return warning(
+            check,
+            "task_always_eager is on: the app's own tasks run in the calling process, "
+            "but rounds still go to workers",
+            "Use it in tests only; rounds need a worker",
+        )
+    return ok(check, "task_always_eager is off")
+
+
+def _remote_control(app: Celery, level: Level) -> Finding:
+    """Check that remote control is off."""
+    check = "remote-control"
+    if app.conf.worker_enable_remote_control:
+        return Finding(
+            check,
+            level,
+            "remote control is on: anyone who can write to the broker can end the app's "
+            "workers, and each worker polls a queue of its own",
+            "Set worker_enable_remote_control = False; perdure workers and perdure stop do "
+            "not need it",
+        )
+    return ok(check, "remote control is off")
+
+
+def handover(dispatcher: Publisher, announced: Mapping[str, str]) -> Finding:
+    """Return how this process publishes messages, and whether the workers expect it.
+
+    Args:
+        announced: how each live worker publishes messages, by the worker's name.
+    """
+    check = "handover"
+    others = [worker for worker, name in announced.items() if name != dispatcher.name]
+    if others:
+        return warning(
+            check,
+            f"this process publishes messages the {dispatcher.name} way, "
+            f"and {', '.join(others[:3])} another way: "
+            "its messages reach no worker until the sweep has sent them again",
+            "Give every process the same broker_url (PERDURE_BROKER_URL) and redis_url",
+        )
+    if not dispatcher.outbox:
+        return ok(
+            check,
+            "fused: runs and messages are on one server, so a commit and its message are one write",
+        )
+    if not dispatcher.lengths():
+        return warning(
+            check,
+            "the broker does not answer: runs are stored, and wait for it",
+            "Check that it runs, and that broker_url (PERDURE_BROKER_URL) is right",
+        )
+    return ok(
+        check,
+        "outbox: messages are published to the broker after each commit, and again if one was lost",
+    )
+
+
+#: Maximum number of damaged runs that the finding names.
+NAMED = 10
+
+
+def dead_letters(inspection: Inspection, key: str) -> Finding:
+    """Check for messages that validation refused."""
+    check = "dead-letters"
+    if inspection.dead_letters is None:
+        return unknown(
+            check, "the dead letters cannot be counted", f"Allow this user to read {key}"
+        )
+    if inspection.dead_letters:
+        return warning(
+            check,
+            f"{inspection.dead_letters} invalid messages were refused and stored as dead letters",
+            f"LRANGE {key} 0 9 shows the newest ones and why; "
+            f"find out who writes to the queues, then DEL {key}",
+        )
+    return ok(check, "no message was refused")
+
+
+def quarantined_runs(inspection: Inspection) -> Finding:
+    """Check for damaged runs and keys."""
+    check = "quarantined-runs"
+    if inspection.damage is None:
+        return unknown(
+            check, "the runs cannot be read", "Allow this user to read the keys under the prefix"
+        )
+    if inspection.damage:
+        examples = "; ".join(
+            f"{name} ({what})" for name, what in list(inspection.damage.items())[:NAMED]
+        )
+        return warning(
+            check,
+            f"{len(inspection.damage)} runs or shared keys are damaged: {examples}",
+            f"See perdure why {next(iter(inspection.damage))}, "
+            "and find out who wrote to the server",
+        )
+    return ok(check, "no run is damaged")
+
+
+def flows_loaded(failures: Mapping[str, str]) -> Finding:
+    """Check that this process could load the flows of installed packages and files."""
+    check = "flows-loaded"
+    if failures:
+        reasons = "; ".join(f"{what} ({why})" for what, why in failures.items())
+        return warning(
+            check,
+            f"flows could not be loaded here: {reasons}",
+            "Fix or uninstall them; a worker without a flow leaves its runs to other workers",
+        )
+    return ok(check, "all flows are loaded")
+
+
+#: The environment variables for each provider's key, of which one must be set. Other providers are
+#: not checked.
+KEYS = {
+    "anthropic": ("ANTHROPIC_API_KEY",),
+    "cerebras": ("CEREBRAS_API_KEY",),
+    "cohere": ("CO_API_KEY",),
+    "deepseek": ("DEEPSEEK_API_KEY",),
+    "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    "google-gla": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+    "groq": ("GROQ_API_KEY",),
+    "mistral": ("MISTRAL_API_KEY",),
+    "moonshotai": ("MOONSHOTAI_API_KEY",),
+    "openai": ("OPENAI_API_KEY",),
+    "openai-chat": ("OPENAI_API_KEY",),
+    "openai-responses": ("OPENAI_API_KEY",),
+    "openrouter": ("OPENROUTER_API_KEY",),
+    "together": ("TOGETHER_API_KEY",),
+    "xai": ("XAI_API_KEY",),
+}
+
+
+def model_key(settings: Settings) -> Finding:
+    """Check that the API key for the settings' model is set."""
+    check = "model"
+    if settings.model is None and settings.model_url is None:
+        return ok(
+            check, "no model is set here; flows that need one must name it, or are not played"
+        )
+    what = settings.model or "the server at model_url"
+    if settings.model_key is not None and is_reference(settings.model_key):
+        names: tuple[str, ...] = (settings.model_key.removeprefix("env:"),)
+    elif settings.model_url is not None:
+        return ok(check, "the model is on your own server, which may need no key")
+    else:
+        names = KEYS.get((settings.model or "").partition(":")[0], ())
+    if names and not any(os.environ.get(name, "").strip() for name in names):
+        return warning(
+            check,
+            f"no API key for {what}: {' or '.join(names)} is not set here",
+            f"Set {names[0]} in the environment of the workers and restart them; until then, "
+            "rounds that ask this model fail",
+        )
+    return ok(
+        check,
+        f"the key for {what} is set" if names else f"whether {what} needs a key is unknown here",
+    )

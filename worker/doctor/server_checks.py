@@ -1,0 +1,411 @@
+"""The doctor's checks of the state server, and the text of a refusal.
+
+They cover version and mode, clock, encryption, memory, whether the server keeps what it
+acknowledged, and whether the Sentinels can agree on another master. Workers, submissions and
+readiness probes all refuse a server that could lose runs, with the same text.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from perdure.flows.durations import duration
+from perdure.worker.domain.verdict import Finding, Level, ok, refused, unknown, warning
+from perdure.worker.errors import UnsafeServer
+from perdure.worker.messaging.broker import is_verified
+from perdure.worker.settings import Settings
+from perdure.worker.store.inspection import Inspection, inspect
+from perdure.worker.store.sentinel import watch
+from perdure.worker.urls import hosts_of, is_sentinel, parse_sentinels, place_of
+
+#: The transitions need features of these versions (script flags, LPOS, PEXPIREAT's replies). Older
+#: ones are untested.
+OLDEST = {"Valkey": (8, 0), "Redis": (7, 0)}
+
+
+#: Schemes without encryption, and what to use instead.
+SECURE = {
+    "redis": "rediss://",
+    "redis+sentinel": "rediss+sentinel://",
+    "amqp": "amqps://",
+    "pyamqp": "amqps://",
+}
+
+
+def version(inspection: Inspection) -> Finding:
+    """Check that the server is new enough."""
+    check, info = "server-version", inspection.info
+    if info is None:
+        return unknown(
+            check,
+            "the server does not report its version",
+            "Check that it is Redis 7.0, Valkey 8.0 or newer",
+        )
+    kind = "Valkey" if "valkey_version" in info else "Redis"
+    text = str(info.get(f"{kind.lower()}_version", ""))
+    match = re.match(r"(\d+)\.(\d+)", text)
+    if match is None:
+        return unknown(
+            check,
+            f"the server's version {text!r} is unreadable",
+            "Check that it is Redis 7.0, Valkey 8.0 or newer",
+        )
+    oldest = OLDEST[kind]
+    if (int(match[1]), int(match[2])) < oldest:
+        return refused(
+            check,
+            f"{kind} {text} is too old: it needs {oldest[0]}.{oldest[1]}",
+            "Upgrade the server",
+        )
+    return ok(check, f"{kind} {text}")
+
+
+def cluster(inspection: Inspection) -> Finding:
+    """Check that the server is no cluster, which would spread a transition's keys over servers."""
+    check = "cluster"
+    if inspection.info is None:
+        return unknown(
+            check,
+            "the server does not report whether it is part of a cluster",
+            "Check that its cluster mode is off",
+        )
+    if inspection.info.get("cluster_enabled") or inspection.info.get("redis_mode") == "cluster":
+        return refused(
+            check,
+            "the server runs in cluster mode, where no script may touch several keys",
+            "Use a server without cluster mode",
+        )
+    return ok(check, "no cluster")
+
+
+def clock(inspection: Inspection, settings: Settings) -> Finding:
+    """Check that the server's clock and this machine's agree.
+
+    Leases and deadlines use the server's clock. Logs and people use this machine's.
+    """
+    check, limit = "clock", settings.lease_seconds / 2
+    if inspection.skew is None:
+        return unknown(
+            check,
+            "the server does not report its time",
+            "Synchronize this machine's clock and the server's (NTP)",
+        )
+    seconds = abs(inspection.skew) / 1000
+    if seconds > limit:
+        direction = "ahead of" if inspection.skew > 0 else "behind"
+        return refused(
+            check,
+            f"the server's clock is {duration(seconds)} {direction} this machine's; "
+            f"at most half a lease ({limit:g} s) is allowed",
+            "Synchronize the clocks of both machines (NTP)",
+        )
+    return ok(
+        check, f"the server's clock and this machine's agree to within half a lease ({limit:g} s)"
+    )
+
+
+def connection(settings: Settings, default_url: str) -> Finding:
+    """Check that connections to other machines are encrypted and verified.
+
+    On a plain connection, others can read goals, answers and the password. The same is true if an
+    unverified server answers.
+    """
+    check = "connection"
+    for url in (settings.redis_url or default_url, *(settings.broker_url or "").split(";")):
+        scheme = url.partition("://")[0]
+        outside = [host for host in hosts_of(url) if not _is_loopback(host)]
+        if scheme in SECURE and outside:
+            secure = SECURE[scheme]
+            return warning(
+                check,
+                f"the connection to {', '.join(outside)} is not encrypted and leaves this machine",
+                f"Use {secure}, unless you trust the whole network in between",
+            )
+        if f"{scheme}://" in SECURE.values() and not is_verified(url):
+            return warning(
+                check,
+                f"the connection to {', '.join(hosts_of(url))} is encrypted, "
+                "but any server could answer it: its URL turns a check off",
+                "Remove ssl_cert_reqs and ssl_check_hostname from the URL, "
+                "and name your authority: ?ssl_ca_certs=/path/to/ca.pem",
+            )
+    return ok(check, "all connections are encrypted or remain on this machine")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+#: Share of its maxmemory above which a server counts as nearly full.
+NEARLY_FULL = 0.8
+#: How to free memory.
+FREE_SOME = "Free some: perdure delete --status completed --older-than 7d, or raise its maxmemory"
+
+
+def memory(inspection: Inspection) -> Finding:
+    """Check how much of its maxmemory the server uses.
+
+    A full server refuses new runs. Running ones go on.
+    """
+    check, info = "memory", inspection.info
+    if info is None or "used_memory" not in info:
+        return unknown(
+            check,
+            "the server does not report how much memory it uses",
+            "Watch used_memory and maxmemory in its INFO",
+        )
+    used, most = int(info["used_memory"]), int(info.get("maxmemory", 0))
+    if not most:
+        return ok(check, f"{megabytes(used)} MB used, without a limit")
+    amount = f"{megabytes(used)} of {megabytes(most)} MB"
+    if used >= most:
+        return warning(
+            check,
+            f"the server is full ({amount}): running work goes on, new work is refused",
+            FREE_SOME,
+        )
+    if used >= NEARLY_FULL * most:
+        return warning(
+            check,
+            f"the server is nearly full ({amount}, {used / most:.0%}): a full one refuses new runs",
+            FREE_SOME,
+        )
+    return ok(check, f"{amount} used ({used / most:.0%})")
+
+
+def megabytes(count: int) -> str:
+    """Return bytes as megabytes with one decimal."""
+    return f"{count / 1e6:,.1f}"
+
+
+def eviction_policy(inspection: Inspection, settings: Settings) -> Finding:
+    """Check that the server evicts nothing, since it would lose acknowledged runs."""
+    check, policy = "eviction-policy", inspection.config.get("maxmemory-policy")
+    if policy is None and inspection.info is not None:
+        policy = inspection.info.get("maxmemory_policy")
+    if policy is None:
+        return unknown(
+            check, "the server does not report its maxmemory-policy", "Check that it is noeviction"
+        )
+    if policy != "noeviction":
+        return _voided(
+            settings,
+            check,
+            f"the server may evict runs: its maxmemory-policy is {policy}, not noeviction",
+            "CONFIG SET maxmemory-policy noeviction, and the same in the server's configuration",
+        )
+    return ok(check, "noeviction: a full server refuses new runs and keeps its runs")
+
+
+def _voided(settings: Settings, check: str, sentence: str, remedy: str) -> Finding:
+    """Return a refusal, or a warning if the settings accept the loss of runs."""
+    if settings.durability == "strict":
+        return refused(check, sentence, remedy)
+    return warning(check, f"{sentence}; accepted because durability is relaxed", remedy)
+
+
+def append_only(inspection: Inspection, settings: Settings) -> Finding:
+    """Check that the server writes an append-only file, or it loses everything when it stops."""
+    check, appends = "append-only-file", inspection.config.get("appendonly")
+    if appends is None and inspection.info is not None and "aof_enabled" in inspection.info:
+        appends = "yes" if inspection.info["aof_enabled"] else "no"
+    if appends is None:
+        return unknown(
+            check,
+            "the server does not report whether it writes an append-only file",
+            "Check that appendonly is yes",
+        )
+    if appends != "yes":
+        return _voided(
+            settings,
+            check,
+            "the server would lose runs when it stops (appendonly is not yes)",
+            "CONFIG SET appendonly yes, and the same in the server's configuration",
+        )
+    return ok(check, "acknowledged writes are in the append-only file")
+
+
+def fsync(inspection: Inspection) -> Finding:
+    """Check how much a loss of power may lose."""
+    check, when = "fsync", inspection.config.get("appendfsync")
+    if when is None:
+        return unknown(
+            check,
+            "the server does not report its appendfsync",
+            "Check that it is everysec or always",
+        )
+    if when == "always":
+        return ok(check, "appendfsync always: a loss of power loses no acknowledged write")
+    lost = "the last second or two" if when == "everysec" else "the last half a minute or so"
+    return warning(
+        check,
+        f"appendfsync is {when}: a loss of power (not the death of the process) may lose "
+        f"{lost} of acknowledged writes",
+        "Accept this, or CONFIG SET appendfsync always: every write then waits for the disk",
+    )
+
+
+def delayed_fsyncs(inspection: Inspection) -> Finding:
+    """Check that the disk keeps up, since a slow disk turns ``everysec`` into several seconds."""
+    check = "delayed-fsyncs"
+    if inspection.info is None:
+        return unknown(
+            check,
+            "the server does not report whether its disk keeps up",
+            "Watch aof_delayed_fsync in its INFO",
+        )
+    # Without the append-only file there is no such count. The check of that file reports it.
+    delayed = inspection.info.get("aof_delayed_fsync", 0)
+    if delayed:
+        return warning(
+            check,
+            f"the server's disk was too slow {delayed} times: writes waited for it, "
+            "and a loss of power may lose more than two seconds",
+            "Give the append-only file a faster disk, or a disk of its own",
+        )
+    return ok(check, "the server's disk keeps up")
+
+
+def replicas(inspection: Inspection, settings: Settings) -> Finding:
+    """Check that a failover loses nothing that a replica had not received."""
+    check = "replicas"
+    if inspection.info is None:
+        return unknown(
+            check,
+            "the server does not report whether it has replicas",
+            "If it has some, set min-replicas-to-write to 1 or more",
+        )
+    if inspection.info.get("role") != "master":
+        return warning(
+            check,
+            "this server is itself a replica: it refuses writes, or loses them",
+            "Set PERDURE_REDIS_URL to the primary",
+        )
+    count = int(inspection.info.get("connected_slaves", 0))
+    if settings.wait_replicas > count:
+        return warning(
+            check,
+            f"wait_replicas is {settings.wait_replicas}, but the server has {count} "
+            "replicas: no submit, stop or resume is acknowledged",
+            "Start the replicas, or lower wait_replicas (PERDURE_WAIT_REPLICAS)",
+        )
+    if not count:
+        return ok(check, "the server has no replicas")
+    least = inspection.config.get("min-replicas-to-write")
+    if least is None:
+        return unknown(
+            check,
+            f"the server has {count} replicas and does not report its min-replicas-to-write",
+            "Check that it is 1 or more",
+        )
+    if least == "0":
+        return warning(
+            check,
+            f"the server has {count} replicas, and accepts writes when none of them follows: "
+            "a failover then loses acknowledged writes",
+            "CONFIG SET min-replicas-to-write 1 (and min-replicas-max-lag 10)",
+        )
+    return ok(
+        check, f"the server accepts writes only while at least {least} of its replicas follow"
+    )
+
+
+#: With two Sentinels, the loss of a machine with the master and one of them leaves too few to
+#: agree.
+FEWEST = 3
+
+
+def sentinels(url: str) -> list[Finding]:
+    """Return the finding about the server's Sentinels, or none if it has no Sentinels."""
+    check = "sentinels"
+    if not is_sentinel(url):
+        return []
+    report = watch(parse_sentinels(url))
+    masters = sorted(set(report.masters.values()))
+    if report.silent:
+        fault, remedy = (
+            f"the Sentinels {', '.join(report.silent)} do not answer, or do not know this master",
+            "Start them, or correct redis_url",
+        )
+    elif len(masters) > 1:
+        fault, remedy = (
+            f"the Sentinels do not agree on the master: {', '.join(masters)}",
+            "Wait for the end of a failover; if it takes long, see their logs",
+        )
+    elif not report.quorum:
+        fault, remedy = (
+            "too few Sentinels reach each other to agree on a failover",
+            "Check their quorum, and that they reach each other",
+        )
+    elif report.sentinels < FEWEST:
+        fault, remedy = (
+            (
+                f"there are {report.sentinels} Sentinels: if one is lost with the master, "
+                "no replica becomes master"
+            ),
+            "Run three or more",
+        )
+    elif not report.replicas:
+        fault, remedy = (
+            "the Sentinels know no living replica that could become master",
+            "Start a replica, or find out why it is down",
+        )
+    else:
+        return [
+            ok(
+                check,
+                f"{report.sentinels} Sentinels agree on the master {masters[0]}; "
+                f"{report.replicas} replicas could take its place",
+            )
+        ]
+    return [warning(check, fault, remedy)]
+
+
+#: The checks that `durability = "relaxed"` downgrades to warnings. A cluster cannot run the scripts
+#: at all.
+RELAXED = ("eviction-policy", "append-only-file")
+
+
+#: The checks that decide whether a server keeps runs.
+VOIDING = ("cluster", *RELAXED)
+
+
+def voids(inspection: Inspection, settings: Settings) -> list[Finding]:
+    """Return the findings with which this server would lose runs, under these settings."""
+    findings = [
+        cluster(inspection),
+        eviction_policy(inspection, settings),
+        append_only(inspection, settings),
+    ]
+    return [finding for finding in findings if finding.level is Level.REFUSED]
+
+
+def refusal(url: str, findings: list[Finding]) -> str:
+    """Return why runs are neither submitted to nor run on the server at ``url``, and the remedy."""
+    reasons = "; ".join(finding.sentence for finding in findings)
+    remedies = "; ".join(finding.remedy for finding in findings)
+    is_acceptable = all(finding.check in RELAXED for finding in findings)
+    relaxed = (
+        '. To accept that runs may be lost: durability = "relaxed" (PERDURE_DURABILITY=relaxed)'
+        if is_acceptable
+        else ""
+    )
+    return f"the server at {place_of(url)} is not safe for runs: {reasons}. {remedies}{relaxed}"
+
+
+def check_durability(url: str, settings: Settings) -> None:
+    """Raise UnsafeServer if the server would lose what it acknowledges.
+
+    A server that does not report its settings is accepted.
+
+    Raises:
+        UnsafeServer: it would lose runs.
+        StoreUnavailable: it does not answer.
+    """
+    findings = voids(inspect(url, settings.prefix, contents=False, settings=False), settings)
+    if findings:
+        raise UnsafeServer(refusal(url, findings))

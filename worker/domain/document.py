@@ -1,0 +1,201 @@
+"""Document: base of the frozen classes that clients see, written alike by Python, HTTP and --json.
+
+Such a class says once what its objects are. ``to_dict`` and ``from_dict`` follow its fields, and
+the HTTP API describes it to OpenAPI through pydantic. Objects are not validated when they are made,
+because a damaged run must be readable, and because lists make thousands of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from datetime import datetime
+from enum import Enum
+from functools import cache, partial
+from inspect import getdoc
+from typing import Annotated, Any, ClassVar, Self, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler, TypeAdapter, WithJsonSchema
+from pydantic_core import CoreSchema
+
+from perdure.worker.domain.execution_state import ExecutionState
+
+
+class Document:
+    """Base of the frozen dataclasses that clients see. The docstring of a field describes it."""
+
+    #: Names of the document's members, in order. Properties and methods can be members too. Empty:
+    #: the fields.
+    _members: ClassVar[tuple[str, ...]] = ()
+    #: Names of members that differ from the attribute's.
+    _aliases: ClassVar[Mapping[str, str]] = {}
+    #: Members that may be absent. ``from_dict`` reads None then.
+    _later: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Build an object from the data that ``to_dict`` returned.
+
+        Raises:
+            KeyError: A field is missing.
+            ValueError: A field has an impossible value.
+        """
+        values = {}
+        # mypy does not see that classes are hashable.
+        for name, key, read, is_optional in _readers(cls):  # type: ignore[arg-type]
+            value = data.get(key) if is_optional else data[key]
+            values[name] = value if read is None or value is None else read(value)
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the object as JSON data."""
+        data = {}
+        for name, key, write in _writers(type(self)):  # type: ignore[arg-type]
+            value = getattr(self, name)
+            data[key] = value if write is None or value is None else write(value)
+        return data
+
+
+class DescribedBy:
+    """Annotation of a value that OpenAPI describes as an object of another class."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+
+    def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Return the schema of the other class."""
+        return handler.generate_schema(self._kind)
+
+
+#: A time as ISO 8601 text, in dicts of JSON data.
+TimeText = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time"})]
+
+
+def absent(value: str | int) -> Any:
+    """Return the annotation that says what an absent member stands for."""
+    return Field(json_schema_extra={"default": value})
+
+
+#: A text that is empty if it is absent.
+MaybeText = Annotated[str, absent("")]
+#: A boolean that is false if it is absent.
+Flag = Annotated[bool, absent(False)]
+#: Settings of the TypedDicts that describe dicts of JSON data: a text below a key describes it.
+CLOSED = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+#: As ``CLOSED``, for dicts that may have further keys.
+OPEN = ConfigDict(extra="allow", use_attribute_docstrings=True)
+#: A function that makes a value from another.
+Convert = Callable[[Any], Any]
+
+
+@cache
+def _readers(cls: Any) -> list[tuple[str, str, Convert | None, bool]]:
+    """Return of each field: name, name in the document, reader, and whether it may be absent.
+
+    None as the reader means that the value is read as it is.
+    """
+    hints = get_type_hints(cls)
+    return [
+        (
+            each.name,
+            cls._aliases.get(each.name, each.name),
+            _reader(hints[each.name]),
+            each.name in cls._later,
+        )
+        for each in fields(cls)
+    ]
+
+
+@cache
+def _writers(cls: Any) -> list[tuple[str, str, Convert | None]]:
+    """Return of each member: name, name in the document, and writer."""
+    names = cls._members or [each.name for each in fields(cls)]
+    return [(name, cls._aliases.get(name, name), _writer(_hint_of(cls, name))) for name in names]
+
+
+def _hint_of(cls: Any, name: str) -> Any:
+    """Return the type of a field, of a property's value, or ``Callable`` for a method."""
+    hints = get_type_hints(cls)
+    if name in hints:
+        return hints[name]
+    member = getattr(cls, name)
+    return get_type_hints(member.fget)["return"] if isinstance(member, property) else Callable
+
+
+def _kinds(hint: Any) -> Iterator[type]:
+    """Yield the classes in a type: of a union all, of a generic its origin and its arguments."""
+    for each in (hint, *get_args(hint)):
+        kind = get_origin(each) or each
+        if isinstance(kind, type):
+            yield kind
+
+
+def _reader(hint: Any) -> Convert | None:
+    """Return what makes a value of this type from its JSON data. None: it is the same."""
+    for kind in _kinds(hint):
+        if issubclass(kind, datetime):
+            return datetime.fromisoformat
+        if issubclass(kind, Enum):
+            return kind
+        if issubclass(kind, Document | ExecutionState):
+            return kind.from_dict if kind is hint else partial(_read_all, kind.from_dict)
+        if kind is tuple:
+            return tuple
+    return None
+
+
+def _read_all(read: Convert, items: list[Any]) -> list[Any]:
+    return [read(each) for each in items]
+
+
+def _writer(hint: Any) -> Convert | None:
+    """Return what makes JSON data from a value of this type. None: it is the same."""
+    if hint is Callable:
+        return lambda method: list(method())
+    for kind in _kinds(hint):
+        if issubclass(kind, datetime):
+            return datetime.isoformat
+        if issubclass(kind, Enum):
+            return _value_of
+        if issubclass(kind, Document | ExecutionState):
+            return _to_dict if kind is hint else lambda items: [each.to_dict() for each in items]
+        if kind in (Mapping, dict):
+            return dict
+        if kind is tuple:
+            return list
+    return None
+
+
+def _value_of(member: Enum) -> Any:
+    return member.value
+
+
+def _to_dict(document: Any) -> dict[str, Any]:
+    data: dict[str, Any] = document.to_dict()
+    return data
+
+
+def _describe(schema: dict[str, Any], cls: type[Document]) -> None:
+    """Add to the JSON schema of a class what pydantic cannot know.
+
+    That is: members that are no fields, names that differ, and that each member is written.
+    """
+    properties = schema["properties"]
+    for each in properties.values():
+        each.pop("default", None)  # each member is always written
+    for name in cls._members:
+        if name not in properties:
+            member = getattr(cls, name)
+            hint = get_type_hints(getattr(member, "fget", member))["return"]
+            properties[name] = {**TypeAdapter(hint).json_schema(), "description": getdoc(member)}
+    for name, alias in cls._aliases.items():
+        properties[alias] = properties.pop(name)
+    schema["required"] = [name for name in properties if name not in cls._later]
+
+
+# Set here because the function above needs the class.
+Document.__pydantic_config__ = ConfigDict(  # type: ignore[attr-defined]
+    extra="forbid",
+    use_attribute_docstrings=True,
+    json_schema_extra=_describe,
+)

@@ -1,0 +1,285 @@
+"""Snapshots of the fleet: flows that workers announce, queues, and one run with its surroundings.
+
+With an announcement, clients without the flow's code can submit the flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Annotated, Any, Required, TypeVar, cast
+
+from pydantic import with_config
+from typing_extensions import TypedDict
+
+from perdure.flows import registry
+from perdure.flows.errors import InvalidInput
+from perdure.flows.flow import Flow, Role
+from perdure.worker.domain.document import CLOSED, OPEN, Document, Flag, MaybeText, absent
+
+
+@dataclass(frozen=True)
+class QueueInfo(Document):
+    """State of one of the broker's queues of rounds."""
+
+    role: Role
+    """Role whose rounds wait in the queue."""
+    name: str
+    """The broker's name of the queue."""
+    length: int | None
+    """Number of messages in the queue. Not set if the broker does not answer."""
+    pushed: int
+    """Number of the newest pushed message."""
+    taken: int
+    """Number of the newest claimed message."""
+    oldest: float | None = None
+    """Seconds that the run of the next message has waited.
+
+    Not set if the queue is empty or the time cannot be determined.
+    """
+
+
+@with_config(CLOSED)
+class DeadLetter(TypedDict):
+    """A message that workers refused."""
+
+    at: float
+    """When it was refused, in seconds since 1970."""
+    list: str
+    """The queue that it came from."""
+    why: str
+    """Why it was refused."""
+    bytes: int
+    """Its size."""
+    message: str
+    """The beginning of the message."""
+
+
+@with_config(CLOSED)
+class FlowPause(TypedDict):
+    """A paused flow: no round of its runs starts."""
+
+    at: datetime
+    """When it was paused."""
+    by: str | None
+    """Who paused it."""
+    reason: str | None
+    """Why it was paused."""
+
+
+@with_config(OPEN)
+class FlowInfo(TypedDict, total=False):
+    """A flow that this client or a live worker knows.
+
+    A worker of another version may describe it with more or fewer fields.
+    """
+
+    description: MaybeText
+    first: Required[str]
+    """The node that a run begins with."""
+    nodes: Required[dict[str, str]]
+    """Each node's role: ``controller`` or ``executor``."""
+    max_rounds: int | None
+    interrupt_before: list[str]
+    interrupt_after: list[str]
+    lease_seconds: float | None
+    round_timeout_seconds: float | None
+    runs_shell: Flag
+    """Whether the flow runs shell commands of the user who submits it.
+
+    Workers run such a flow only if it is enabled for them.
+    """
+    shipped: Flag
+    """Whether the flow comes with Perdure."""
+    budgets: dict[str, float]
+    missing: list[str]
+    """What the server lacks to run the flow."""
+    inputs: Required[dict[str, Any] | None]
+    """The JSON Schema of the flow's inputs. Not set: inputs are not validated."""
+    workers: Required[list[str]]
+    """The live workers that run this flow."""
+
+
+@with_config(OPEN)
+class WorkerStatus(TypedDict, total=False):
+    """A worker that registered recently, with the data that it announced."""
+
+    name: Required[str]
+    silent: Required[float]
+    """Seconds since its last heartbeat."""
+    alive: Required[bool]
+    role: MaybeText
+    pool: MaybeText
+    concurrency: Annotated[int, absent(0)]
+    rounds: Annotated[int, absent(0)]
+    """Number of rounds that it runs now."""
+    draining: Flag
+    """Whether the worker is shutting down and takes no more rounds."""
+    durability: Annotated[str, absent("strict")]
+    """``relaxed``: the worker accepts a server that may lose runs."""
+    flows: dict[str, Any]
+
+
+#: Heartbeats after which a silent worker no longer counts as alive.
+ALIVE_BEATS = 10
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """A worker as it announced itself.
+
+    Attributes:
+        name: Name of the worker process.
+        beat: Time of its last heartbeat, in ms.
+        info: Data of its announcement.
+    """
+
+    name: str
+    beat: float
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+    def silence(self, now: float) -> float:
+        """Return the seconds since its last heartbeat. ``now`` is in ms."""
+        return max(0.0, (now - self.beat) / 1000)
+
+    def is_alive(self, now: float, heartbeat_seconds: float) -> bool:
+        """Return whether its last heartbeat is recent. ``now`` is in ms."""
+        return self.silence(now) <= ALIVE_BEATS * heartbeat_seconds
+
+    def status(self, now: float, heartbeat_seconds: float) -> WorkerStatus:
+        """Return its announcement as clients see it, with how long it has been silent."""
+        return cast(
+            WorkerStatus,
+            {
+                "name": self.name,
+                "silent": self.silence(now),
+                "alive": self.is_alive(now, heartbeat_seconds),
+                **self.info,
+            },
+        )
+
+    @property
+    def role(self) -> str:
+        """The worker's role: ``controller``, ``executor`` or ``all``."""
+        return str(self.info.get("role"))
+
+    def count(self, name: str) -> int:
+        """Return a number from its announcement, or 0 if it has none of this name."""
+        value = self.info.get(name)
+        return value if isinstance(value, int) else 0
+
+    def plays(self, role: str) -> bool:
+        """Return whether it runs rounds of this role. A draining worker runs none."""
+        return self.info.get("role") in (role, "all") and not self.info.get("draining")
+
+    def knows(self, flow: str) -> bool:
+        """Return whether it runs this flow."""
+        return flow in self.info.get("flows", {})
+
+    def refuses(self, flow: str) -> bool:
+        """Return whether it has this flow but the flow is not enabled there."""
+        return flow in self.info.get("disabled", ())
+
+
+@dataclass(frozen=True)
+class RunSnapshot:
+    """One read of a run and its surroundings. Times are in ms of the server's clock.
+
+    Attributes:
+        fields: The run's hash.
+        now: When it was read.
+        due: When the sweeper checks the run next. None if the run is not in the due set.
+        queues: The queues hash: ``LIST:pushed``, ``LIST:cursor``, the sweep's last time and last
+            silence.
+        length: Length of the list that the run's message goes to. None if the broker does not
+            answer.
+        place: Position of that message among those at the consuming end. The next message to be
+            taken has position 1. None if the message is not among them.
+        workers: All workers that announced themselves lately.
+        damage: Key or field because of which no transition can read the run. Nothing but ``fields``
+            was read then.
+        paused: Who paused the run's flow, when and why (JSON). None if it is not paused.
+    """
+
+    fields: Mapping[str, str]
+    now: int
+    due: float | None = None
+    queues: Mapping[str, str] = field(default_factory=dict)
+    length: int | None = 0
+    place: int | None = None
+    workers: Sequence[WorkerInfo] = ()
+    paused: str | None = None
+    damage: str | None = None
+
+
+#: A flow with any further members.
+Shown = TypeVar("Shown", bound=Mapping[str, Any])
+
+
+def describe(flow: Flow) -> dict[str, Any]:
+    """Return the flow as JSON data: its nodes, its limits and the schema of its inputs."""
+    return {
+        "description": flow.description,
+        "first": flow.first_node,
+        "nodes": dict(flow.nodes),
+        "max_rounds": flow.max_rounds,
+        "interrupt_before": list(flow.interrupt_before),
+        "interrupt_after": list(flow.interrupt_after),
+        "lease_seconds": flow.lease_seconds,
+        "round_timeout_seconds": flow.round_timeout_seconds,
+        "runs_shell": flow.runs_shell,
+        "shipped": registry.is_shipped(flow.name),
+        "budgets": dict(flow.budgets),
+        "missing": [flow.missing] if flow.missing else [],
+        "inputs": flow.Inputs.model_json_schema() if flow.Inputs else None,
+    }
+
+
+def shown(
+    flows: Mapping[str, Shown], enabled: Iterable[str] = (), also: str = ""
+) -> dict[str, Shown]:
+    """Return the flows that a list shows.
+
+    Flows that come with Perdure are shown only if they are enabled, or if there are no others.
+
+    Args:
+        flows: All flows by name.
+        enabled: Names of flows that the settings enable.
+        also: A flow that is shown in any case.
+    """
+    enabled = {*enabled, also}
+    visible = {
+        name: flow
+        for name, flow in flows.items()
+        if not flow.get("shipped") or name in enabled or (flow["runs_shell"] and flow["workers"])
+    }
+    return visible if any(not flow.get("shipped") for flow in visible.values()) else dict(flows)
+
+
+def check_announced(name: str, schema: dict[str, Any] | None, inputs: dict[str, Any]) -> None:
+    """Raise InvalidInput if a required input is missing or an input is unknown.
+
+    A client without the flow's code cannot check more. The worker validates the values before the
+    first round.
+
+    Raises:
+        InvalidInput: The message names the missing and unknown inputs, and the expected ones.
+    """
+    if schema is None:
+        return
+    properties = schema.get("properties", {})
+    missing = [key for key in schema.get("required", []) if key not in inputs]
+    unknown = (
+        []
+        if schema.get("additionalProperties")
+        else [key for key in inputs if key not in properties]
+    )
+    faults = [f"missing: {', '.join(missing)}"] * bool(missing) + [
+        f"unknown: {', '.join(unknown)}"
+    ] * bool(unknown)
+    if faults:
+        raise InvalidInput(
+            f"flow {name!r} does not accept these inputs: {'; '.join(faults)}. It expects: "
+            f"{', '.join(properties) or 'none'}"
+        )

@@ -1,0 +1,205 @@
+"""A run that waits for a person: its question, and how to answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar, Literal
+
+from perdure.worker.domain.document import Document
+from perdure.worker.domain.run import Run, RunStatus
+
+Kind = Literal["approval", "in_doubt", "budget", "question", "pause"]
+
+
+@dataclass(frozen=True)
+class PendingInterrupt(Document):
+    """One run that waits for a person, as it was when it was read."""
+
+    id: str
+    """Id of the interrupt. An answer that names it applies to no other question."""
+    run_id: str
+    """The run that waits."""
+    flow: str
+    """The run's flow."""
+    goal: str
+    """The run's goal."""
+    since: datetime
+    """When the run began to wait."""
+    kind: Kind
+    """``approval`` (of a command), ``in_doubt`` (a command may have been executed), ``budget`` (a
+    limit is used up), ``question`` (a node asks), or ``pause`` (before or after a node: it needs
+    permission to continue, and no answer).
+    """
+    question: str
+    """Sentence for the person."""
+    data: Mapping[str, Any] | None = None
+    """JSON shown beside the question."""
+    deadline: datetime | None = None
+    """When ``default`` is taken as the answer. Not set if there is no time limit."""
+    default: Any = None
+    """The answer that is taken at the deadline."""
+    command: str | None = None
+    """For an approval, exactly the command that would be executed.
+
+    For a command in doubt, the command that may have been executed.
+    """
+    args: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments of ``command``."""
+    digest: str | None = None
+    """For an approval: the digest that it is bound to."""
+    key: str | None = None
+    """For a command in doubt: its idempotency key.
+
+    With it, the other service may know whether the command has happened.
+    """
+    began: datetime | None = None
+    """For a command in doubt: when the unfinished attempt began. Not set if unknown."""
+    worker: str | None = None
+    """For a command in doubt: the worker that was lost. Not set if unknown."""
+
+    _members: ClassVar[tuple[str, ...]] = (
+        "id", "run_id", "flow", "goal", "since", "kind", "question", "data", "deadline", "default",
+        "command", "args", "digest", "key", "began", "worker", "how",
+    )  # fmt: skip
+    #: Servers of earlier releases do not send them.
+    _later: ClassVar[tuple[str, ...]] = ("key", "began", "worker")
+
+    @classmethod
+    def of(cls, run: Run) -> PendingInterrupt | None:
+        """Return what the run waits for, or None if it waits for no answer.
+
+        For a stopped run, it is what the run will ask again.
+        """
+        interrupt = run.details.get("interrupt")
+        if (
+            run.status not in (RunStatus.INTERRUPTED, RunStatus.STOPPED)
+            or interrupt is None
+            or interrupt["answered"]
+        ):
+            return None
+        data = interrupt["data"] if isinstance(interrupt["data"], dict) else None
+        kind = _kind(interrupt["kind"], data or {})
+        command_facts = (data or {})[kind] if kind in ("approval", "in_doubt") else {}
+        args = command_facts.get("args")
+        return cls(
+            id=interrupt["id"],
+            run_id=run.id,
+            flow=run.flow,
+            goal=run.goal,
+            since=run.updated_at,
+            kind=kind,
+            question=str(interrupt["reason"]),
+            data=data,
+            deadline=datetime.fromisoformat(interrupt["deadline"])
+            if interrupt["deadline"]
+            else None,
+            default=interrupt["default"],
+            command=command_facts.get("command"),
+            args=args if isinstance(args, dict) else {},
+            digest=command_facts.get("digest"),
+            key=_text(command_facts.get("key")),
+            began=_moment(command_facts.get("began")),
+            worker=_text(command_facts.get("worker")),
+        )
+
+    @property
+    def approvers(self) -> str:
+        """For an approval, who may give it: ``anyone``, or ``others`` than the run's submitter."""
+        approval = (self.data or {}).get("approval")
+        return str(approval.get("approvers", "anyone")) if isinstance(approval, dict) else "anyone"
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """The ways to answer, as options of ``perdure resume RUN``. An empty text is no option."""
+        match self.kind:
+            case "approval":
+                return (
+                    f"--approve --interrupt {self.id}",
+                    "--refuse 'why'",
+                    f"--edit '{{its arguments, changed}}' --interrupt {self.id}",
+                )
+            case "in_doubt":
+                return (
+                    "--answer '\"retry\"'",
+                    "--answer '{\"result\": what it came to}'",
+                    '--answer \'{"tell": "words for the controller"}\'',
+                )
+            case "budget":
+                return (f"--add {(self.data or {})['budget']}={self.as_much_again}",)
+            case "question":
+                return ("--answer '\"your answer\"'",)
+            case "pause":
+                return ("",)
+
+    @property
+    def as_much_again(self) -> str:
+        """For a budget, an amount to add that suffices.
+
+        It is as much as the limit, or, if more than twice the limit was spent, as much as was
+        spent.
+        """
+        limit, spent = ((self.data or {})[name] for name in ("limit", "spent"))
+        amount = limit if 2 * limit > spent else spent
+        return str(int(amount)) if isinstance(amount, int) or amount.is_integer() else str(amount)
+
+    def how(self, program: str = "perdure") -> tuple[str, ...]:
+        """Return the commands that answer the run. One of them is to be used."""
+        return tuple(f"{program} resume {self.run_id} {way}".rstrip() for way in self.ways)
+
+
+#: Earlier name of ``PendingInterrupt``, for one release.
+Waiting = PendingInterrupt
+
+
+@dataclass(frozen=True)
+class Inbox(Document):
+    """One page of runs that wait for people, the longest wait first."""
+
+    waiting: list[PendingInterrupt]
+    """What the runs wait for."""
+    cursor: str | None = None
+    """Cursor of the next page. Not set at the end."""
+    damaged: tuple[str, ...] = ()
+    """Ids of runs on this page that cannot be read."""
+
+    def __iter__(self) -> Iterator[PendingInterrupt]:
+        return iter(self.waiting)
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+
+def _kind(kind: str | None, data: Mapping[str, Any]) -> Kind:
+    """Return the kind of a wait.
+
+    The engine's own pauses are told apart by what it stored, those of nodes by their data.
+    """
+    if (
+        kind == "budget"
+        and isinstance(data.get("budget"), str)
+        and all(_is_number(data.get(name)) for name in ("limit", "spent"))
+    ):
+        return "budget"
+    if kind != "node":
+        return "pause"
+    if isinstance(data.get("approval"), dict):
+        return "approval"
+    return "in_doubt" if isinstance(data.get("in_doubt"), dict) else "question"
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _moment(value: object) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    return moment if moment is not None and moment.tzinfo is not None else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0

@@ -1,0 +1,361 @@
+"""The stored record of a run: the hash's fields as Python values, checked against their digest.
+
+Two helpers make it fast: a property that is computed once per object, and a search for the fields
+whose names begin with a given text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from perdure.flows.json_values import canonical, read
+from perdure.flows.outcomes import Command, Turn
+from perdure.worker.domain.execution_state import ExecutionState, is_plain
+from perdure.worker.errors import DamagedRun
+
+T = TypeVar("T")
+
+
+class cached_field(Generic[T]):  # noqa: N801 - used like property
+    """``functools.cached_property`` without its lock.
+
+    Taking the lock costs more than computing most of the values that are cached here. Python
+    removed it in version 3.12.
+    """
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self._function = function
+        self.__doc__ = function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, thing: Any, owner: type) -> T:
+        value = thing.__dict__[self._name] = self._function(thing)
+        return value
+
+
+#: Names without the prefix that are remembered at most. A run has about fifty fields made by the
+#: engine, with equal names in every run; the limit bounds the memory.
+MOST = 200
+
+
+class FieldPrefix:
+    """A search for names with a prefix that remembers the names without it.
+
+    In most rounds no name has the prefix. The search then takes a fifth of the time.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._others: set[str] = set()
+
+    def names(self, fields: Mapping[str, str]) -> list[str]:
+        """Return the names in ``fields`` that begin with the prefix, in their order."""
+        others = self._others
+        if others.issuperset(fields):
+            return []
+        unknown = [name for name in fields if name not in others]
+        matching = [name for name in unknown if name.startswith(self.text)]
+        if len(matching) < len(unknown) and len(others) < MOST:
+            others.update(set(unknown).difference(matching))
+        return matching
+
+
+#: Newest schema version that this code reads. A worker leaves runs with a newer version to newer
+#: workers.
+SCHEMA = "2"
+#: Fields that a worker of schema version 1 would misread or refuse (everything added to CONTENT
+#: later), each with the first version that reads it. A run gets the lowest version that reads all
+#: its fields, so that older workers keep running the runs they understand.
+SINCE: Mapping[str, str] = {"ending": "2"}
+#: Prefix of the fields that hold named values. Each value has its own field, so that a commit
+#: writes only the values that changed.
+VALUE = "v:"
+_values = FieldPrefix(VALUE)
+#: Field that is present if the run has used up its cycles; it holds their number. It is not part of
+#: the content, so that workers of an earlier release compute an equal digest.
+UNFINISHED = "unfinished"
+#: Field that is present if the run's last round is committed and a person reviews it before the
+#: answer is published.
+ENDING = "ending"
+#: Fields that only Python writes and that decide what a round does, and after which rounds a person
+#: is asked. The digest covers these and the named values.
+CONTENT = frozenset(
+    {
+        "flow",
+        "goal",
+        "inputs",
+        "inputs_checked",
+        "labels",
+        "thread_id",
+        "interrupt_before",
+        "interrupt_after",
+        "max_rounds",
+        "round_timeout",
+        "current_node",
+        "cycles",
+        "turns",
+        "internal_data",
+        "answer",
+        "output",
+        "budgets",
+        "spent",
+        "settled",
+    }
+)
+
+
+def version_of(fields: Iterable[str]) -> str:
+    """Return the lowest schema version that reads a run with these fields."""
+    return max((SINCE.get(name, "1") for name in fields), key=int, default="1")
+
+
+def digest_of(fields: Mapping[str, str]) -> str:
+    """Return the SHA-256 over the content fields and the named values.
+
+    A worker compares it before it runs a round, so that it never works on damaged data.
+    """
+    return digest_of_content(content_of(fields))
+
+
+def digest_of_content(content: dict[str, str]) -> str:
+    """Return the SHA-256 over ``content``, which holds nothing but content fields.
+
+    Its texts may hold undecodable bytes as surrogate escapes, so that damaged data can be hashed
+    too.
+    """
+    return hashlib.sha256(canonical(content).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def content_of(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return the content fields and the named values."""
+    return _covered(fields) | {name: fields[name] for name in _values.names(fields)}
+
+
+def _covered(fields: Mapping[str, str]) -> dict[str, str]:
+    return {name: fields[name] for name in CONTENT if name in fields}
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run as the store holds it.
+
+    Its properties raise DamagedRun on access if a field cannot be read as its type.
+    """
+
+    fields: Mapping[str, str]
+
+    @cached_field
+    def id(self) -> str:
+        """The run's id."""
+        return self.fields.get("id", "?")
+
+    @cached_field
+    def step(self) -> int:
+        """The number of committed rounds."""
+        return self.count("step")
+
+    @cached_field
+    def epoch(self) -> int:
+        """The run's epoch, which grows with each resume and retry."""
+        return self.count("epoch")
+
+    @cached_field
+    def cycles(self) -> int:
+        """The number of completed cycles."""
+        return self.count("cycles")
+
+    @cached_field
+    def turns(self) -> int:
+        """The number of turns in the run's history."""
+        return self.count("turns")
+
+    @property
+    def max_rounds(self) -> int | None:
+        """The maximum number of cycles. None if it has no limit."""
+        return self.count("max_rounds") if "max_rounds" in self.fields else None
+
+    @cached_field
+    def deadline(self) -> int | None:
+        """The run's deadline in ms since 1970. None if it has no deadline."""
+        return self.count("deadline") if "deadline" in self.fields else None
+
+    @cached_field
+    def inputs(self) -> dict[str, Any]:
+        """The inputs of the run's flow."""
+        return self.mapping("inputs")
+
+    @cached_field
+    def content(self) -> dict[str, str]:
+        """All fields that the digest covers."""
+        return _covered(self.fields) | self.value_texts
+
+    @cached_field
+    def value_texts(self) -> dict[str, str]:
+        """The stored texts of the named values, by field name with the prefix."""
+        return {name: self.fields[name] for name in _values.names(self.fields)}
+
+    @cached_field
+    def values(self) -> dict[str, Any]:
+        """The named values, without their prefix."""
+        return {name.removeprefix(VALUE): self.json(name, None) for name in self.value_texts}
+
+    @cached_field
+    def budgets(self) -> dict[str, float]:
+        """The run's limits by budget name."""
+        return self.amounts("budgets")
+
+    @cached_field
+    def spent(self) -> dict[str, float]:
+        """The amounts spent by budget name, without those of this step's lost attempts."""
+        return self.amounts("spent")
+
+    @cached_field
+    def node(self) -> str:
+        """The node that runs next.
+
+        Reading it also validates the whole execution state.
+        """
+        return self.fields["current_node"] if is_plain(self.fields) else self.state.current_node
+
+    @cached_field
+    def state(self) -> ExecutionState:
+        """The execution state, validated."""
+        try:
+            return ExecutionState.from_fields(self.fields)
+        except (ValueError, KeyError) as error:
+            raise DamagedRun(
+                f"run {self.id}: its stored execution state is invalid: {error}"
+            ) from error
+
+    def json(self, name: str, default: Any) -> Any:
+        """Return the JSON value in field ``name``, or ``default`` if the field is absent."""
+        text = self.fields.get(name)
+        if text is None:
+            return default
+        try:
+            return read(text)
+        except (ValueError, RecursionError) as error:
+            raise DamagedRun(f"run {self.id}: field {name!r} is not JSON ({error})") from error
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """Return the JSON object in field ``name``, or an empty dict if the field is absent."""
+        value = self.json(name, {})
+        if not isinstance(value, dict):
+            raise DamagedRun(
+                f"run {self.id}: field {name!r}: expected an object, got {str(value)[:80]!r}"
+            )
+        return value
+
+    def amounts(self, name: str) -> dict[str, float]:
+        """Return the numbers by name in field ``name``, or an empty dict if the field is absent."""
+        if name not in self.fields:
+            return {}
+        amount_by_name = self.mapping(name)
+        if not all(
+            isinstance(amount, int | float) and not isinstance(amount, bool)
+            for amount in amount_by_name.values()
+        ):
+            raise DamagedRun(
+                f"run {self.id}: field {name!r}: expected numbers, got {str(amount_by_name)[:80]!r}"
+            )
+        return amount_by_name
+
+    def time(self, name: str) -> float | None:
+        """Return a time field in seconds since 1970, or None if the field is absent."""
+        return self.count(name) / 1000 if self.fields.get(name) else None
+
+    def check(self) -> None:
+        """Raise DamagedRun if the content is not what was stored, or its schema is too new."""
+        schema = self.fields.get("schema")
+        if schema != SCHEMA and not (
+            schema and schema.isdecimal() and 0 < int(schema) < int(SCHEMA)
+        ):
+            raise DamagedRun(
+                f"run {self.id}: written with schema {schema!r}, but this worker reads {SCHEMA!r}. "
+                "Upgrade this worker, or retry the run on a newer one"
+            )
+        actual_digest = digest_of_content(self.content)
+        if actual_digest != self.fields.get("digest"):
+            raise DamagedRun(
+                f"run {self.id}, step {self.fields.get('step')}: "
+                "its content does not match its digest; it is quarantined. "
+                "Restore the server's data, or submit the goal again"
+            )
+
+    def count(self, name: str) -> int:
+        """Return the whole number in field ``name``, or 0 if the field is absent."""
+        text = self.fields.get(name, "0")
+        try:
+            return int(text)
+        except ValueError as error:
+            raise DamagedRun(
+                f"run {self.id}: field {name!r}: expected a whole number, got {text!r}"
+            ) from error
+
+
+def failing_since(fields: Mapping[str, str]) -> float | None:
+    """Return when the current step first failed or first waited for its provider.
+
+    Nothing clears the field, so an entry for another step or epoch is ignored.
+
+    Returns:
+        The time in ms since 1970, or None if the step has neither failed nor waited.
+    """
+    match fields.get("failing", "").split(" "):
+        case [epoch, step, since, _] if (epoch, step) == (fields.get("epoch"), fields.get("step")):
+            return float(since) if since.isdecimal() and len(since) < 15 else None
+    return None
+
+
+def pack_turn(turn: Turn, run_id: str) -> str:
+    """Return one entry of the memory list.
+
+    The entry is a short digest of the run's id and the turn, a space, and the turn's JSON.
+    """
+    command = turn.command
+    text = canonical({"command": command and _packed(command), "observation": turn.observation})
+    return f"{_short(run_id, text)} {text}"
+
+
+def _packed(command: Command) -> dict[str, Any]:
+    data = {"name": command.name, "args": dict(command.args), "extras": dict(command.extras)}
+    return (
+        {**data, "call": command.call, "part": command.part}
+        if command.call or command.part
+        else data
+    )
+
+
+def unpack_turns(run_id: str, entries: Iterable[str]) -> list[Turn]:
+    """Return the turns in the entries of a memory list.
+
+    Raises:
+        DamagedRun: An entry is not what was appended, or belongs to another run.
+    """
+    turns = []
+    for entry in entries:
+        digest, _, text = entry.partition(" ")
+        if digest != _short(run_id, text):
+            raise DamagedRun(
+                f"run {run_id}: an entry of its history does not match its digest or belongs "
+                "to another run; it is quarantined"
+            )
+        try:
+            data = read(text)
+            command = data["command"]
+            turns.append(Turn(command and Command(**command), data["observation"]))
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise DamagedRun(
+                f"run {run_id}: an entry of its history is not a turn "
+                f"({type(error).__name__}); it is quarantined"
+            ) from error
+    return turns
+
+
+def _short(run_id: str, text: str) -> str:
+    return hashlib.sha256(f"{run_id} {text}".encode("utf-8", "surrogateescape")).hexdigest()[:16]

@@ -1,0 +1,353 @@
+"""Run: what a client sees of one durable execution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Annotated, Any, ClassVar, Required
+
+from pydantic import with_config
+from typing_extensions import TypedDict
+
+from perdure.worker.domain.document import (
+    CLOSED,
+    OPEN,
+    DescribedBy,
+    Document,
+    MaybeText,
+    TimeText,
+    absent,
+)
+from perdure.worker.domain.execution_state import ExecutionState
+from perdure.worker.domain.record import UNFINISHED, Record, failing_since
+from perdure.worker.errors import DamagedRun
+
+
+class RunStatus(Enum):
+    """Status of a run as clients see it."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    STOPPED = "stopped"
+    COMPLETED = "completed"
+    ERRORED = "errored"
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run has ended: nothing more happens until it is resumed or retried."""
+        return self in (RunStatus.STOPPED, RunStatus.COMPLETED, RunStatus.ERRORED)
+
+
+@with_config(CLOSED)
+class RunInterrupt(TypedDict):
+    """The run's open question, or its last one."""
+
+    id: str
+    """An answer that names this id applies to no other question."""
+    kind: str | None
+    reason: str | None
+    data: Any
+    answered: bool
+    deadline: TimeText | None
+    """When ``default`` is taken as the answer. Not set: never."""
+    default: Any
+
+
+@with_config(CLOSED)
+class UsedCycles(TypedDict):
+    """The cycles that a run used, and its limit."""
+
+    cycles: int
+    of: int | None
+
+
+@with_config(OPEN)
+class RunDetails(TypedDict, total=False):
+    """Facts about the run beyond its status.
+
+    Fields that do not apply are left out. Times are those of the state server.
+    """
+
+    submitted_by: MaybeText
+    """The run's owner."""
+    owner: MaybeText
+    """The worker that runs the round in flight, or ran the last one."""
+    waiting_for: MaybeText
+    last_error: MaybeText
+    traceback: MaybeText
+    """The traceback of the last failed round, until a later round is committed.
+
+    Lists of runs leave it out.
+    """
+    last_node: MaybeText
+    stop_mode: MaybeText
+    stop_by: MaybeText
+    stop_reason: MaybeText
+    in_doubt: MaybeText
+    """``step/node/attempt`` of a round that was in flight and fenced.
+
+    Its effects may or may not have happened.
+    """
+    quarantined: MaybeText
+    resumed_by: MaybeText
+    """The last to answer or resume the run. ``deadline`` if a question's deadline did."""
+    epoch: Required[int]
+    attempt: Required[int]
+    failures: Required[int]
+    losses: Required[int]
+    """Number of workers lost during this step."""
+    cycles: Required[int]
+    turns: Required[int]
+    budgets: dict[str, float]
+    spent: dict[str, float]
+    unfinished: UsedCycles | None
+    """Set for a completed run that used up its cycles.
+
+    To continue it, resume it with ``add: {"cycles": N}``.
+    """
+    idle_seconds: Annotated[float, absent(0)]
+    """How long the run has waited for people."""
+    progress: Any
+    interrupt: RunInterrupt | None
+    started_at: TimeText | None
+    claimed_at: TimeText | None
+    lease_until: TimeText | None
+    beat_at: TimeText | None
+    waiting_until: TimeText | None
+    not_before: TimeText | None
+    deadline: TimeText | None
+    ended_at: TimeText | None
+    stop_asked_at: TimeText | None
+    stop_seen_at: TimeText | None
+    stopped_at: TimeText | None
+    resumed_at: TimeText | None
+
+
+@dataclass(frozen=True)
+class Run(Document):
+    """One durable execution, as it was when it was read."""
+
+    id: str
+    """Id of the run."""
+    flow: str
+    """Name of its flow."""
+    goal: str
+    """The goal, as submitted."""
+    inputs: Mapping[str, Any]
+    """The inputs, as submitted, after validation."""
+    status: RunStatus
+    """The run's state, in one word. It is derived from ``phase``.
+
+    A live run is ``queued`` until its first round is claimed, and ``running`` from then on.
+    """
+    state: ExecutionState
+    """Node, step, interrupt and stop request."""
+    answer: Any
+    """The answer of a completed run."""
+    output: dict[str, Any]
+    """JSON values by name of a completed run. Else empty."""
+    error: str | None
+    """Text of the error that ended the run."""
+    created_at: datetime
+    """Time of the submission, by the clock of the state server."""
+    updated_at: datetime
+    """Time of the last transition, by the clock of the state server."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The labels, as submitted."""
+    phase: str = "queued"
+    """The engine's own state: ``queued``, ``leased``, ``waiting``, or equal to the status."""
+    details: Annotated[Mapping[str, Any], DescribedBy(RunDetails)] = field(default_factory=dict)
+    """What else the engine knows: the lease owner, the attempt, what the run waits for, its
+    progress.
+    """
+
+    _members: ClassVar[tuple[str, ...]] = (
+        "id", "flow", "goal", "inputs", "status", "finished", "phase", "state", "answer", "output",
+        "error", "created_at", "updated_at", "labels", "details",
+    )  # fmt: skip
+
+    @classmethod
+    def of(cls, record: Record) -> Run:
+        """Build the run that a stored record describes.
+
+        Raises:
+            DamagedRun: A field of the record cannot be read.
+        """
+        fields = record.fields
+        ended = fields.get("phase") == "completed"
+        return cls(
+            id=record.id,
+            flow=fields.get("flow", ""),
+            goal=fields.get("goal", ""),
+            inputs=record.inputs,
+            status=status_of(fields),
+            state=record.state,
+            # While a person reviews the end, the answer is stored but must not be shown as the
+            # run's.
+            answer=record.json("answer", None) if ended else None,
+            output=record.mapping("output") if ended else {},
+            error=fields.get("error"),
+            created_at=_when(record, "created_at"),
+            updated_at=_when(record, "updated_at"),
+            labels=record.mapping("labels"),
+            phase=fields.get("phase", ""),
+            details=_details(record),
+        )
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run completed its work.
+
+        False for a run that completed only because its cycles were used up or a person ended it.
+        """
+        return (
+            self.status is RunStatus.COMPLETED
+            and UNFINISHED not in self.details
+            and self.output.get("status") != "unfinished"
+        )
+
+    @property
+    def status_text(self) -> str:
+        """The status for people. It marks a completed run whose work is unfinished."""
+        if self.status is not RunStatus.COMPLETED or self.finished:
+            return self.status.value
+        used = self.details.get(UNFINISHED)
+        return f"unfinished after {used['cycles']} of {used['of']} cycles" if used else "unfinished"
+
+
+@dataclass(frozen=True)
+class Page(Document):
+    """One page of runs."""
+
+    runs: list[Run]
+    """Its runs."""
+    cursor: str | None = None
+    """Cursor of the next page. Not set at the end.
+
+    A page may hold fewer runs than requested, even none, and yet have a cursor.
+    """
+    damaged: tuple[str, ...] = ()
+    """Ids of runs on this page that cannot be read."""
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+
+@dataclass(frozen=True)
+class Done(Document):
+    """Result of an operation for one of many runs."""
+
+    run_id: str
+    """The run's id."""
+    why_not: str | None = None
+    """Why nothing was done. Not set if it was done."""
+
+    _aliases: ClassVar = {"run_id": "run"}
+
+
+def status_of(fields: Mapping[str, str]) -> RunStatus:
+    """Return the client status for a run's stored phase.
+
+    Raises:
+        DamagedRun: The phase is unknown.
+    """
+    phase = fields.get("phase", "")
+    if phase in ("queued", "leased", "waiting"):
+        return RunStatus.RUNNING if "started_at" in fields else RunStatus.QUEUED
+    try:
+        return RunStatus(phase)
+    except ValueError as error:
+        raise DamagedRun(f"run {fields.get('id', '?')}: unknown phase {phase!r}") from error
+
+
+#: Text fields that ``details`` copies when the run has them.
+DETAILS = (
+    "submitted_by",
+    "owner",
+    "waiting_for",
+    "last_error",
+    "last_node",
+    "stop_mode",
+    "stop_by",
+    "stop_reason",
+    "in_doubt",
+    "quarantined",
+    "resumed_by",
+)
+#: Time fields that ``details`` shows as ISO 8601 texts when the run has them.
+TIMES = (
+    "started_at",
+    "claimed_at",
+    "lease_until",
+    "beat_at",
+    "waiting_until",
+    "not_before",
+    "deadline",
+    "ended_at",
+    "stop_asked_at",
+    "stop_seen_at",
+    "stopped_at",
+    "resumed_at",
+)
+
+
+def _has_traceback(fields: Mapping[str, str]) -> bool:
+    """Return whether the stored traceback belongs to the run's last failure.
+
+    An older worker leaves the traceback behind when a later round succeeds.
+    """
+    return bool(fields.get("traceback")) and ("last_error" in fields or "error" in fields)
+
+
+def _details(record: Record) -> dict[str, Any]:
+    details: dict[str, Any] = {
+        name: record.fields[name] for name in DETAILS if record.fields.get(name)
+    }
+    details |= {name: _when(record, name).isoformat() for name in TIMES if record.fields.get(name)}
+    details |= {
+        name: record.count(name)
+        for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")
+    }
+    if (parts := record.fields.get("trace", "").split("-")) and len(parts) == 4:  # a traceparent
+        details["trace_id"] = parts[1]
+    if record.fields.get("waiting_for") == "provider" and (since := failing_since(record.fields)):
+        details["waiting_since"] = datetime.fromtimestamp(since / 1000, UTC).isoformat()
+    if "progress" in record.fields:
+        details["progress"] = record.json("progress", None)
+    if _has_traceback(record.fields):
+        details["traceback"] = record.fields["traceback"]
+    if UNFINISHED in record.fields and record.fields.get("phase") == "completed":
+        details[UNFINISHED] = {"cycles": record.count(UNFINISHED), "of": record.max_rounds}
+    details |= {
+        name: record.amounts(name) for name in ("budgets", "spent") if name in record.fields
+    }
+    if "idle" in record.fields:
+        details["idle_seconds"] = record.count("idle") / 1000
+    if "i_id" in record.fields:
+        details["interrupt"] = {
+            "id": record.fields["i_id"],
+            "kind": record.fields.get("i_kind"),
+            "reason": record.fields.get("i_reason"),
+            "data": record.json("i_data", None),
+            "answered": "i_answer" in record.fields,
+            "deadline": _when(record, "i_until").isoformat()
+            if record.fields.get("i_until")
+            else None,
+            "default": record.json("i_default", None),
+        }
+    return details
+
+
+def _when(record: Record, name: str) -> datetime:
+    try:
+        return datetime.fromtimestamp(record.time(name) or 0.0, UTC)
+    except (ValueError, OverflowError, OSError) as error:
+        raise DamagedRun(
+            f"run {record.id}: field {name!r} is not a valid time: {record.fields[name]!r}"
+        ) from error

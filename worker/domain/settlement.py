@@ -1,0 +1,533 @@
+"""Settlements: the writes that follow from a round's outcome.
+
+Pure: frozen data in, frozen data out. It has the checks between two rounds (deadline, number of
+rounds, pauses for a person) and the backoff before a failed round is retried. The claim and commit
+scripts check for a stop request, because only there the check cannot race with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Literal, cast
+
+from perdure.flows.durations import as_seconds, duration
+from perdure.flows.errors import FatalError, RetryableError, UnstorableValue
+from perdure.flows.flow import Flow
+from perdure.flows.json_values import canonical, storable
+from perdure.flows.outcomes import Advance, End, Interrupt, Outcome, Turn
+from perdure.flows.retry import Retry
+from perdure.worker.domain.execution_state import ExecutionStatus
+from perdure.worker.domain.record import (
+    ENDING,
+    SINCE,
+    UNFINISHED,
+    VALUE,
+    Record,
+    content_of,
+    digest_of_content,
+    pack_turn,
+    version_of,
+)
+from perdure.worker.errors import type_of
+from perdure.worker.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Pause for a person before the next node, or after the node that ran."""
+
+    status: ExecutionStatus
+    node: str
+    reason: str
+
+
+def pause_between(
+    done: str | None, coming: str, before: Collection[str], after: Collection[str]
+) -> Pause | None:
+    """Return the pause between node ``done`` and node ``coming``, or None.
+
+    One boundary is one pause: if both sides ask for it, it counts as the pause after ``done``. The
+    commit of a round decides on the pause. So resuming passes it, and the next visit pauses again.
+
+    Args:
+        done: The node that ran, or None at the start of a run.
+        coming: The node that runs next.
+        before, after: Nodes to pause before, and nodes to pause after.
+    """
+    if done is not None and (behind := pause_behind(done, after)) is not None:
+        return behind
+    if coming in before:
+        return Pause(ExecutionStatus.INTERRUPTED_BEFORE, coming, f"interrupt_before: {coming}")
+    return None
+
+
+def pause_behind(done: str, after: Collection[str]) -> Pause | None:
+    """Return the pause after node ``done``, or None.
+
+    If no node follows, the pause comes before the run's answer is published.
+    """
+    return (
+        Pause(ExecutionStatus.INTERRUPTED_AFTER, done, f"interrupt_after: {done}")
+        if done in after
+        else None
+    )
+
+
+def rounds_exhausted(cycles: int, max_rounds: int | None) -> bool:
+    """Return whether ``cycles`` completed passes reach the limit. None is no limit."""
+    return max_rounds is not None and cycles >= max_rounds
+
+
+def too_late(now: int, deadline: int | None) -> bool:
+    """Return whether a round starting at ``now`` misses the run's deadline (both in ms)."""
+    return deadline is not None and now >= deadline
+
+
+def backoff(
+    failures: int,
+    first: float,
+    longest: float,
+    jitter: float,
+    multiplier: float = 2.0,
+    by_chance: float = 0.5,
+) -> float:
+    """Return the seconds to wait after the ``failures``-th failure in a row.
+
+    The wait grows exponentially, and a part of it is random.
+
+    Args:
+        failures: 1 after the first failure.
+        first: Wait after the first failure, before jitter.
+        longest: Upper limit of any wait.
+        jitter: Random number in [0, 1), passed in by the caller.
+        multiplier: Factor between one wait and the next.
+        by_chance: Part of the wait that is random.
+
+    Source: "equal jitter", M. Brooker, Exponential Backoff And Jitter, AWS Architecture Blog, 2015.
+    """
+    # The exponent is capped: 1000 ** 103 overflows a float, and growing waits reach the longest
+    # long before.
+    full = min(longest, first * multiplier ** min(failures - 1, 60))
+    return full * (1 - by_chance + by_chance * jitter)
+
+
+#: First and longest wait (s) for a provider that is busy or away and names no time itself.
+BUSY_WAITS = (1.0, 60.0)
+
+Kind = Literal["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"]
+
+#: Longest wait in seconds: ten years. Times must stay whole numbers that Lua counts exactly.
+LONGEST = 10 * 365.25 * 86_400
+
+#: Maximum length of a stored error text. Longer ones are cut, because the text goes into the hash,
+#: the events and every read of the run.
+ERROR_LENGTH = 4000
+
+#: Maximum bytes of one character in UTF-8.
+MOST_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class NextMessage:
+    """Round whose message the commit stores: node, epoch and step."""
+
+    node: str
+    epoch: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """Everything that commit_round.lua shall write for a round.
+
+    Attributes:
+        options: Further arguments of the script.
+        cause: Type name of the error that the round failed with, for traces. Empty if it did not
+            fail.
+    """
+
+    kind: Kind
+    fields: Mapping[str, str] = field(default_factory=dict)
+    additions: tuple[str, ...] = ()
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+    message: NextMessage | None = None
+    options: Mapping[str, str | int] = field(default_factory=dict)
+    cause: str = field(default="", compare=False)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this settlement completes the step."""
+        return self.kind in ("next", "end", "pause_next")
+
+
+def settle(
+    record: Record,
+    flow: Flow,
+    outcome: Outcome,
+    remembered: Mapping[str, Any],
+    settings: Settings,
+    event_data: Mapping[str, Any] | None = None,
+) -> Settlement:
+    """Return the settlement of a round that ended with ``outcome``.
+
+    Args:
+        record: The run as the round's claim read it.
+        remembered: Values that the node remembered. Those in the outcome win.
+        event_data: Further data for the round's event, beside the outcome's summary.
+
+    Raises:
+        UnstorableValue: A returned value does not read back equal, or exceeds a limit.
+        FatalError: The flow has no node of the requested name.
+    """
+    node = record.node
+    settlement = _settled(record, flow, node, outcome, remembered, event_data or {})
+    _check_sizes(record, settlement, settings)
+    return settlement
+
+
+def failure(
+    record: Record,
+    error: BaseException,
+    settings: Settings,
+    jitter: float,
+    retry: Retry | None = None,
+    bounds: Retry | None = None,
+) -> Settlement:
+    """Return the settlement of a round that raised: retry after a wait, or end the run.
+
+    Args:
+        retry: The flow's policy for this round. The settings fill in what it leaves out.
+        bounds: The submission's policy, which can only tighten it.
+    """
+    text = (
+        str(error)
+        if isinstance(error, FatalError | RetryableError)
+        else f"{type(error).__name__}: {error}"
+    )
+    where = f"run {record.id}, step {record.step}"
+    error_text = text if text.startswith(where) else f"{where}, node {record.node}: {text}"
+    busy = isinstance(error, RetryableError) and not error.counts
+    policy = _policy(retry, settings, busy).tightened(bounds)
+    options: dict[str, str | int] = {
+        "error": _sound(error_text),
+        "max_failures": policy.max_attempts or settings.max_attempts,
+    }
+    if isinstance(error, FatalError) or not policy.retries(error):
+        return Settlement(
+            "failed", options={**options, "fatal": 1, "delay": 0}, cause=type_of(error)
+        )
+    failure_count = (_waits(record) if busy else int(record.fields.get("failures", "0"))) + 1
+    initial, maximum = cast(float, policy.initial), cast(float, policy.maximum)
+    wait = backoff(
+        failure_count,
+        initial,
+        maximum,
+        jitter,
+        policy.multiplier or 2.0,
+        0.5 if policy.jitter is None else policy.jitter,
+    )
+    if (
+        isinstance(error, RetryableError)
+        and error.retry_after is not None
+        and math.isfinite(error.retry_after)
+    ):
+        wait = min(max(error.retry_after, 0.0), LONGEST)
+    if policy.patience is not None:
+        spent = f"{error_text}. It was tried for {duration(policy.patience)} (within)"
+        options |= {"within": _ms(policy.patience), "spent": _sound(spent)}
+    if busy:
+        options["uncounted"] = 1
+    return Settlement("failed", options={**options, "delay": _ms(wait)}, cause=type_of(error))
+
+
+def _policy(retry: Retry | None, settings: Settings, busy: bool) -> Retry:
+    """Return the retry policy of a round, completed by the settings.
+
+    A busy provider has its own waits, independent of those after failures.
+    """
+    if busy:
+        default = Retry(settings.max_attempts, *BUSY_WAITS, within=settings.patience_seconds)
+    else:
+        default = Retry(
+            settings.max_attempts, settings.retry_delay_seconds, settings.retry_delay_max_seconds
+        )
+    return default if retry is None else retry.over(default)
+
+
+def _waits(record: Record) -> int:
+    """Return how many times in a row this step has waited for its provider."""
+    epoch, step, _, waits = (record.fields.get("failing", "").split(" ") + [""] * 4)[:4]
+    return (
+        int(waits)
+        if (epoch, step) == (str(record.epoch), str(record.step)) and waits.isdecimal()
+        else 0
+    )
+
+
+def quarantine(error: Exception) -> Settlement:
+    """Return the settlement of a run whose content is not what was stored."""
+    return Settlement("damaged", options={"error": _sound(str(error))}, cause=type_of(error))
+
+
+GIVE_BACK = Settlement("give_back")
+
+
+def hold_up(record: Record, interrupt: Interrupt) -> Settlement:
+    """Return the settlement of a round that must not run: a budget is used up, a person decides."""
+    settlement = _pause_here(record, record.node, interrupt)
+    return replace(settlement, fields={**settlement.fields, "i_kind": "budget"})
+
+
+def with_accounts(
+    record: Record, settlement: Settlement, accounts: Mapping[str, str]
+) -> Settlement:
+    """Return the settlement extended by ``accounts``: fields of the content and intents."""
+    if not accounts or settlement.kind == "damaged":
+        return settlement
+    fields = {**settlement.fields, **accounts}
+    return replace(settlement, fields={**fields, **_sealed(record, content_of(fields))})
+
+
+def pause_fields(pause: Pause) -> dict[str, str]:
+    """Return the hash fields of an interrupt between two nodes."""
+    kind = "before" if pause.status is ExecutionStatus.INTERRUPTED_BEFORE else "after"
+    return {
+        "i_kind": kind,
+        "i_status": pause.status.value,
+        "i_node": pause.node,
+        "i_reason": pause.reason,
+    }
+
+
+def _settled(
+    record: Record,
+    flow: Flow,
+    node: str,
+    outcome: Outcome,
+    remembered: Mapping[str, Any],
+    event_data: Mapping[str, Any],
+) -> Settlement:
+    if isinstance(outcome, Interrupt):
+        return _pause_here(record, node, outcome)
+    values = {
+        name: storable(value, f"the value {name!r}")
+        for name, value in {**remembered, **outcome.values}.items()
+    }
+    turns = tuple(
+        pack_turn(
+            Turn(turn.command, storable(turn.observation, f"the observation of node {node}")),
+            record.id,
+        )
+        for turn in outcome.turns
+    )
+    options = {"data": canonical(storable({**outcome.summary, **event_data}, "the summary"))}
+    artifacts = {
+        name: str(storable(text, f"the artifact {name!r}"))
+        for name, text in outcome.artifacts.items()
+    }
+    changed = {VALUE + name: canonical(value) for name, value in values.items()}
+    changed["turns"] = str(record.turns + len(turns))
+    if isinstance(outcome, Advance):
+        cycles = record.cycles + outcome.ends_cycle
+        changed["cycles"] = str(cycles)
+        if not (outcome.ends_cycle and rounds_exhausted(cycles, record.max_rounds)):
+            return _advance(record, flow, node, outcome.node, changed, turns, artifacts, options)
+        _check_next(flow, node, outcome.node)
+        # Store the next node: if the run is given more cycles, it continues there in a new epoch.
+        changed["current_node"] = outcome.node
+        message = NextMessage(outcome.node, record.epoch + 1, record.step + 1)
+        end = _end(
+            record,
+            node,
+            flow.exhausted({**record.values, **values}),
+            changed,
+            {UNFINISHED: str(cycles)},
+        )
+        return replace(end, additions=turns, artifacts=artifacts, message=message, options=options)
+    return replace(
+        _end(record, node, outcome, changed), additions=turns, artifacts=artifacts, options=options
+    )
+
+
+def _end(
+    record: Record,
+    node: str,
+    end: End,
+    changed: dict[str, str],
+    beside: Mapping[str, str] = MappingProxyType({}),
+) -> Settlement:
+    """Return the settlement of the last round.
+
+    If a person is to review its node, the run pauses before the answer is published.
+
+    Args:
+        changed: The content that changes beside answer and output.
+        beside: Further fields that are not content.
+    """
+    changed["answer"] = canonical(storable(end.answer, "the answer"))
+    changed["output"] = canonical(storable(end.output, "the output"))
+    fields = {**_sealed(record, changed), **beside}
+    pause = pause_behind(node, record.json("interrupt_after", []))
+    if pause is None:
+        return Settlement("end", fields)
+    # An older worker would run the last node again. The schema version makes the run wait for a
+    # worker that knows ``ENDING``.
+    return Settlement(
+        "pause_next",
+        {
+            **fields,
+            **pause_fields(pause),
+            ENDING: "1",
+            "schema": version_of([*record.fields, ENDING]),
+        },
+    )
+
+
+def end_of(record: Record) -> Settlement:
+    """Return the settlement for a run whose end is committed already.
+
+    A client of an earlier release resumed it, so its last node must not run again.
+    """
+    return Settlement(
+        "end",
+        {name: record.fields[name] for name in (UNFINISHED,) if name in record.fields},
+        options={"data": "{}"},
+    )
+
+
+def _advance(
+    record: Record,
+    flow: Flow,
+    node: str,
+    coming: str,
+    changed: dict[str, str],
+    turns: tuple[str, ...],
+    artifacts: Mapping[str, str],
+    options: Mapping[str, str | int],
+) -> Settlement:
+    """Return the settlement of a finished round after which ``coming`` runs.
+
+    The next round runs at once, or after a person has reviewed this one.
+    """
+    _check_next(flow, node, coming)
+    fields = _sealed(record, {**changed, "current_node": coming})
+    pause = pause_between(
+        node, coming, record.json("interrupt_before", []), record.json("interrupt_after", [])
+    )
+    kind: Kind = "next"
+    epoch = record.epoch
+    # The message belongs to the next epoch, which the person's answer begins.
+    if pause is not None:
+        kind, epoch, fields = "pause_next", epoch + 1, {**fields, **pause_fields(pause)}
+    return Settlement(
+        kind, fields, turns, artifacts, NextMessage(coming, epoch, record.step + 1), options
+    )
+
+
+def _check_next(flow: Flow, node: str, coming: str) -> None:
+    if coming not in flow.nodes:
+        raise FatalError(
+            f"node {node} asked for the unknown next node {coming!r}; "
+            f"flow {flow.name!r} has: {', '.join(flow.nodes)}"
+        )
+
+
+def _pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:
+    fields = {
+        "i_kind": "node",
+        "i_status": ExecutionStatus.INTERRUPTED_BEFORE.value,
+        "i_node": node,
+        "i_reason": str(storable(interrupt.reason, "the interrupt's reason")),
+        "i_default": canonical(storable(interrupt.default, "the interrupt's default")),
+    }
+    if interrupt.data is not None:
+        data = storable(interrupt.data, "the interrupt's data")
+        fields["i_data"] = canonical(data if isinstance(data, dict) else {"data": data})
+    if interrupt.deadline is not None:
+        try:
+            seconds = as_seconds(interrupt.deadline)
+        except ValueError as error:
+            raise UnstorableValue(f"the interrupt's deadline: {error}") from error
+        if not math.isfinite(seconds) or seconds > LONGEST:
+            raise UnstorableValue(
+                f"the interrupt's deadline is {seconds!r} seconds; "
+                "leave it out if there is no time limit for the answer"
+            )
+        fields["i_wait"] = str(_ms(max(seconds, 0.0)))
+    return Settlement(
+        "pause_here", fields, message=NextMessage(node, record.epoch + 1, record.step)
+    )
+
+
+def _sealed(record: Record, changed: Mapping[str, str]) -> dict[str, str]:
+    """Return the changed content fields, with the digest over the whole new content."""
+    content = {**record.content, **changed}
+    version = (
+        {}
+        if SINCE.keys().isdisjoint(changed)
+        else {"schema": version_of([*record.fields, *changed])}
+    )
+    return {**changed, **version, "digest": digest_of_content(content)}
+
+
+def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> None:
+    """Raise UnstorableValue if the round adds too much, or the named values grow too large."""
+    if _surely_fits(record, settlement, settings):
+        return
+    new = [text for name, text in settlement.fields.items() if record.fields.get(name) != text]
+    added = _size([*new, *settlement.additions, str(settlement.options.get("data", ""))])
+    if added > settings.max_addition_bytes:
+        raise UnstorableValue(
+            f"step {record.step} would add {added} bytes to the run; the limit for one round is "
+            f"{settings.max_addition_bytes} (max_addition_bytes). Return less, or a reference to it"
+        )
+    changed = {name: text for name, text in settlement.fields.items() if name.startswith(VALUE)}
+    held = _size([*{**record.value_texts, **changed}.values()])
+    if held > settings.max_state_bytes:
+        raise UnstorableValue(
+            f"the named values would take {held} bytes; the limit is "
+            f"{settings.max_state_bytes} (max_state_bytes). "
+            "Store large things elsewhere and remember a reference"
+        )
+
+
+def _surely_fits(record: Record, settlement: Settlement, settings: Settings) -> bool:
+    """Return whether the character counts alone prove that the limits hold.
+
+    The exact check copies every text.
+    """
+    data = settlement.options.get("data", "")
+    written = (
+        sum(map(len, settlement.fields.values()))
+        + sum(map(len, settlement.additions))
+        + len(str(data))
+    )
+    held = written + sum(map(len, record.value_texts.values()))
+    return (
+        MOST_BYTES * written <= settings.max_addition_bytes
+        and MOST_BYTES * held <= settings.max_state_bytes
+    )
+
+
+def _size(texts: list[str]) -> int:
+    return len("".join(texts).encode("utf-8", "surrogateescape"))
+
+
+def _sound(text: str) -> str:
+    """Return an error text as storable Unicode of bounded length.
+
+    The message of an exception may hold anything.
+    """
+    sound = text.encode("utf-8", "replace").decode("utf-8")
+    return (
+        sound
+        if len(sound) <= ERROR_LENGTH
+        else f"{sound[:ERROR_LENGTH]} ... ({len(sound)} characters)"
+    )
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,260 @@
+"""Submission: a goal and its options, validated and completed, as the fields of a new run."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import reprlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from perdure.flows.budgets import check_budgets
+from perdure.flows.errors import InvalidInput, UnstorableValue
+from perdure.flows.json_values import canonical, storable
+from perdure.flows.retry import Retry
+from perdure.worker.domain.execution_state import ExecutionState
+from perdure.worker.domain.record import digest_of, version_of
+from perdure.worker.domain.settlement import LONGEST, pause_between, pause_fields
+from perdure.worker.settings import Settings
+
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
+#: Suffixes of the keys beside a run's hash. An id with such a suffix would be another run's key.
+OWN_KEYS = (":memory", ":events", ":artifacts")
+#: Limit in bytes for labels and thread id together. Every read of the run carries them.
+MAX_NAMES_BYTES = 16 * 1024
+#: Largest accepted number of seconds. Beyond it, a count of days is meaningless, and a whole number
+#: may not fit a float.
+FARTHEST = 1e20
+When = datetime | timedelta | float
+
+
+@dataclass(frozen=True)
+class Submission:
+    """Arguments of ``Client.submit``, with the flow's description (see ``announcement.describe``).
+
+    Attributes:
+        checked: Whether the inputs passed the flow's own validation. A client without the flow's
+            code cannot do that.
+        given: The inputs as the caller passed them, without the flow's defaults.
+    """
+
+    flow: str
+    description: Mapping[str, Any]
+    goal: str
+    inputs: Mapping[str, Any]
+    checked: bool = True
+    interrupt_before: Sequence[str] | None = None
+    interrupt_after: Sequence[str] | None = None
+    max_rounds: int | None = None
+    thread_id: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    not_before: When | None = None
+    deadline: When | None = None
+    budgets: Mapping[str, float] | None = None
+    retry: Retry | None = None
+    submitted_by: str | None = None
+    on_end: str | None = None
+
+    def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
+        """Return the hash fields of the new run.
+
+        Raises:
+            InvalidInput: The submission is not acceptable. The message says why.
+        """
+        self._check(settings)
+        first = self.description["first"]
+        state = ExecutionState(current_node=first, thread_id=self.thread_id)
+        inputs = storable(dict(self.inputs), "the inputs")
+        fields = {
+            **state.to_fields(),
+            "flow": self.flow,
+            "goal": self.goal,
+            "inputs": canonical(inputs),
+            "inputs_checked": "1" if self.checked else "0",
+            "cycles": "0",
+            "turns": "0",
+            "task": task,
+            "queue": queue,
+            "resend": str(_ms(settings.resend_seconds)),
+            "retention": str(_ms(settings.retention * 86_400)),
+        }
+        labels = storable(dict(self.labels), "the labels")
+        # Empty options are left out: each field makes every claim of the run slower.
+        optional = {
+            "labels": labels,
+            **{option: self._nodes(option) for option in ("interrupt_before", "interrupt_after")},
+        }
+        fields |= {name: canonical(value) for name, value in optional.items() if value}
+        limit = self.max_rounds if self.max_rounds is not None else self.description["max_rounds"]
+        if limit is not None:
+            fields["max_rounds"] = str(limit)
+        if self.submitted_by is not None:
+            fields["submitted_by"] = self.submitted_by
+        if self.on_end is not None:
+            fields["on_end"] = self.on_end
+        timeout = self.description["round_timeout_seconds"] or settings.round_timeout_seconds
+        if timeout:
+            fields["round_timeout"] = str(_ms(timeout))
+        if self.description["lease_seconds"]:
+            fields["lease"] = str(_ms(self.description["lease_seconds"]))
+        budgets = {**self.description.get("budgets", {}), **check_budgets(self.budgets or {})}
+        if budgets:
+            fields["budgets"] = canonical(budgets)
+        if self.retry is not None and self.retry.to_data():
+            fields["retry"] = canonical(self.retry.to_data())
+        pause = pause_between(None, first, self._nodes("interrupt_before"), ())
+        if pause is not None:
+            fields |= pause_fields(pause) | {"i_id": "0:0"}
+        if len(fields["inputs"].encode()) > settings.max_addition_bytes:
+            raise InvalidInput(
+                f"the inputs take more than {settings.max_addition_bytes} bytes; "
+                "pass a reference to large things"
+            )
+        return {**fields, "schema": version_of(fields), "digest": digest_of(fields)}
+
+    def content(self) -> str:
+        """Return a digest of what the caller passed.
+
+        It tells a repeated submission from a different one under an equal idempotency key. It is
+        equal for clients with and without the flow's code, and for every repetition of a call.
+        """
+        try:
+            inputs = storable(dict(self.given), "the inputs")
+        except UnstorableValue:  # only the flow's own validation turns the value into JSON
+            inputs = dict(self.inputs)
+        subject: dict[str, Any] = {
+            "flow": self.flow,
+            "goal": self.goal,
+            "inputs": inputs,
+            "options": [
+                None if self.interrupt_before is None else list(self.interrupt_before),
+                None if self.interrupt_after is None else list(self.interrupt_after),
+                self.max_rounds,
+                self.thread_id,
+                dict(self.labels),
+                _as_given(self.not_before),
+                _as_given(self.deadline),
+            ],
+        }
+        if self.budgets:  # Without budgets, the digest must equal that of earlier releases.
+            subject["budgets"] = check_budgets(self.budgets)
+        if self.retry is not None and self.retry.to_data():
+            subject["retry"] = self.retry.to_data()
+        if self.on_end is not None:
+            subject["on_end"] = self.on_end
+        return hashlib.sha256(canonical(subject).encode()).hexdigest()
+
+    @property
+    def interrupted_at_once(self) -> bool:
+        """Whether the run pauses for a person before its first round."""
+        return self.description["first"] in self._nodes("interrupt_before")
+
+    def _nodes(self, option: str) -> list[str]:
+        nodes = getattr(self, option)
+        return list(self.description[option] if nodes is None else nodes)
+
+    def _check(self, settings: Settings) -> None:
+        if not isinstance(self.goal, str):
+            raise InvalidInput(f"goal: expected a text, got {type(self.goal).__name__}")
+        storable(self.goal, "the goal")
+        size = len(self.goal.encode())
+        if size > settings.max_goal_bytes:
+            raise InvalidInput(
+                f"the goal takes {size} bytes; the limit is {settings.max_goal_bytes} "
+                "(max_goal_bytes). Put the long part into a file or an input"
+            )
+        for option in ("interrupt_before", "interrupt_after"):
+            for node in self._nodes(option):
+                if node not in self.description["nodes"]:
+                    raise InvalidInput(
+                        f"{option} names {node!r}; flow {self.flow!r} has the nodes "
+                        f"{', '.join(self.description['nodes'])}"
+                    )
+        if self.max_rounds is not None and (
+            type(self.max_rounds) is not int or self.max_rounds < 1
+        ):
+            raise InvalidInput(
+                "max_rounds: expected a whole number from 1, or None for the flow's own; "
+                f"got {self.max_rounds!r}"
+            )
+        names = len(
+            canonical(
+                storable([self.thread_id, dict(self.labels)], "the labels and the thread id")
+            ).encode()
+        )
+        if names > MAX_NAMES_BYTES:
+            raise InvalidInput(
+                f"labels and thread id take {names} bytes; the limit is {MAX_NAMES_BYTES}. "
+                "Put long values into an input"
+            )
+        for name, text in self.labels.items():
+            if not isinstance(name, str) or not isinstance(text, str):
+                raise InvalidInput(
+                    f"labels: expected a text for each name, got {text!r} for {name!r}"
+                )
+
+
+def from_now(when: When | None, what: str, now: float) -> int | None:
+    """Return ``when`` as a duration in ms from ``now`` (seconds since 1970).
+
+    A number below ten years in seconds is a duration already. Larger ones are seconds since 1970.
+
+    Returns:
+        The duration, or None if ``when`` is None.
+
+    Raises:
+        InvalidInput: ``when`` is a datetime without a time zone, too far ahead, or not a time.
+    """
+    if when is None:
+        return None
+    duration = _duration(when, what, now)
+    if duration > LONGEST:
+        raise InvalidInput(
+            f"{what} is {duration / 86_400:.0f} days ahead; the limit is "
+            f"{LONGEST / 86_400:.0f} days"
+        )
+    return _ms(duration)
+
+
+def _as_given(when: When | None) -> list[Any] | None:
+    """Return the time in a form that is equal whenever an equal call is made.
+
+    A duration remains a duration. A moment is equal in every time zone.
+    """
+    if when is None:
+        return None
+    if isinstance(when, datetime):
+        return ["at", _ms(when.timestamp())]
+    seconds = when.total_seconds() if isinstance(when, timedelta) else when
+    return ["at" if seconds > LONGEST else "in", _ms(seconds)]
+
+
+def _duration(when: When, what: str, now: float) -> float:
+    if isinstance(when, timedelta):
+        return when.total_seconds()
+    if isinstance(when, datetime):
+        if when.tzinfo is None:
+            raise InvalidInput(
+                f"{what} is {when.isoformat()} without a time zone; use an aware datetime, "
+                "or a timedelta"
+            )
+        return when.timestamp() - now
+    if (
+        isinstance(when, bool)
+        or not isinstance(when, int | float)
+        or not abs(when) < math.inf
+        or abs(when) > FARTHEST
+    ):
+        raise InvalidInput(
+            f"{what}: expected an aware datetime, a timedelta or seconds since 1970; "
+            f"got {reprlib.repr(when)}"
+        )
+    return when - now if when > LONGEST else when
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

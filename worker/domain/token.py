@@ -1,0 +1,145 @@
+"""AccessToken: what a caller of the dashboard and HTTP API authenticates with, and its permissions.
+
+Only the SHA-256 of a token's secret is stored. A slow hash (argon2, bcrypt) would not help. It
+protects secrets that people invent by making each guess expensive, but 256 random bits cannot be
+guessed at any speed. It would only make every request slow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from perdure.worker.errors import DamagedToken
+
+#: Text form of a token: ``hf_ID_SECRET``, with a secret of 256 bits.
+WRITTEN = re.compile(r"hf_([0-9a-f]{16})_([A-Za-z0-9_-]{43})")
+ID = re.compile(r"[0-9a-f]{16}")
+
+
+class Scope(Enum):
+    """Permission on the caller's own runs. ``admin`` permits everything, on all runs."""
+
+    READ = "read"
+    SUBMIT = "submit"
+    ANSWER = "answer"
+    STOP = "stop"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True)
+class AccessToken:
+    """A token as it is stored.
+
+    Attributes:
+        id: Public id of the token.
+        name: Owner of the runs that its bearer submits and sees. Several tokens may share a name.
+        scopes: Permissions of the bearer.
+        digest: SHA-256 of the secret. It is never shown.
+        created_at, created_by: When and by whom it was made.
+        expires_at: Time from which it grants no access. None if it never expires.
+    """
+
+    id: str
+    name: str
+    scopes: frozenset[Scope]
+    digest: str = field(repr=False)
+    created_at: datetime
+    created_by: str | None = None
+    expires_at: datetime | None = None
+
+    def fits(self, secret: str) -> bool:
+        """Return whether ``secret`` is this token's secret.
+
+        The comparison takes constant time, so its duration does not reveal where the secrets
+        differ.
+        """
+        return hmac.compare_digest(self.digest.encode(), digest_of(secret).encode())
+
+    def has_expired(self, now: datetime) -> bool:
+        """Return whether the token has expired at ``now``."""
+        return self.expires_at is not None and now >= self.expires_at
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything that may be shown, as JSON data."""
+        return {
+            "id": self.id,
+            "name": self.name,
+            "scopes": sorted(scope.value for scope in self.scopes),
+            "created_at": self.created_at.isoformat(),
+            "created_by": self.created_by,
+            "expires_at": None if self.expires_at is None else self.expires_at.isoformat(),
+        }
+
+    def kept(self) -> str:
+        """Return the stored form: JSON without the id."""
+        stored_fields = {**self.to_dict(), "digest": self.digest}
+        del stored_fields["id"]
+        return json.dumps(stored_fields)
+
+    @classmethod
+    def of(cls, token_id: str, text: str) -> AccessToken:
+        """Build a token from the stored form that ``kept`` returned.
+
+        Raises:
+            DamagedToken: The stored form cannot be read.
+        """
+        try:
+            stored_fields = json.loads(text)
+            return cls(
+                token_id,
+                str(stored_fields["name"]),
+                frozenset(map(Scope, stored_fields["scopes"])),
+                str(stored_fields["digest"]),
+                _moment(stored_fields["created_at"]),
+                stored_fields["created_by"],
+                None
+                if stored_fields["expires_at"] is None
+                else _moment(stored_fields["expires_at"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            # The message omits the text, because that holds the digest.
+            raise DamagedToken(
+                f"the stored record of token {token_id} cannot be read ({type(error).__name__}); "
+                f"remove it with: perdure token revoke {token_id}"
+            ) from None
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """A token that was just created, with its text. The secret is not known afterwards."""
+
+    token: AccessToken
+    text: str = field(repr=False)
+
+
+def new_secret() -> tuple[str, str]:
+    """Return a random id and a random secret."""
+    return secrets.token_hex(8), secrets.token_urlsafe(32)
+
+
+def written(token_id: str, secret: str) -> str:
+    """Return the text form of a token, as its bearer has it."""
+    return f"hf_{token_id}_{secret}"
+
+
+def parts(text: str) -> tuple[str, str] | None:
+    """Return the id and the secret in a token's text form, or None if it is malformed."""
+    match = WRITTEN.fullmatch(text)
+    return (match[1], match[2]) if match else None
+
+
+def digest_of(secret: str) -> str:
+    """Return the SHA-256 of a secret, in hexadecimal digits."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).astimezone(UTC)

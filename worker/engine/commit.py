@@ -1,0 +1,205 @@
+"""The commit of a round: writes its result and the message of the next round in one step."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import TypeVar
+
+from perdure.flows.flow import Role
+from perdure.worker.domain.record import Record
+from perdure.worker.domain.settlement import Settlement
+from perdure.worker.engine.drain import Drain
+from perdure.worker.engine.fast_path import NO_FAST_PATH, CommitResult, FastPath, RoundCommit
+from perdure.worker.messaging.callbacks import ENDS, ON_END, Callbacks
+from perdure.worker.messaging.publisher import LazyMessage, Publisher, RoundMessage
+from perdure.worker.store import Claim, PrefetchRequest, Store, StoreUnavailable
+from perdure.worker.store.keys import role_of
+
+T = TypeVar("T")
+logger = logging.getLogger("perdure.rounds")
+
+#: Seconds for which a result is offered again while the server is away, longer than a restart or a
+#: failover takes.
+COMMIT_PATIENCE = 300.0
+COMMIT_PAUSE = 0.5
+#: The same limit once a shutdown has begun: the caller of the shutdown waits, usually for 30
+#: seconds.
+DRAIN_PATIENCE = 10.0
+
+
+class Committer:
+    """Commits rounds for one worker process.
+
+    Args:
+        drain: Whether the worker shuts down.
+        callbacks: The callbacks at the end of a run; None leaves them to the sweeps.
+    """
+
+    def __init__(
+        self, store: Store, publisher: Publisher, drain: Drain, callbacks: Callbacks | None = None
+    ) -> None:
+        self._store = store
+        self._publisher = publisher
+        self._drain = drain
+        self._callbacks = callbacks
+
+    def commit(
+        self,
+        record: Record,
+        claim: Claim,
+        settlement: Settlement,
+        nodes: Mapping[str, Role],
+        took: int,
+        fast: FastPath = NO_FAST_PATH,
+        beside: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
+        """Commit the result of the round of ``claim``.
+
+        Args:
+            nodes: The nodes of the run's flow, each with its role.
+            took: Duration of the round in ms.
+            beside: Further fields to write.
+
+        Returns:
+            ``fenced``, ``missing`` or ``damaged``; otherwise what the commit led to (``continued``,
+                ``completed``, ...).
+
+        Raises:
+            StoreUnavailable: The server was away for too long.
+        """
+        message = self._next_message(record, settlement, nodes, fast)
+        fields = {**settlement.fields, **beside}
+        if message is not None:
+            fields |= {"task": message.task, "queue": message.queue}
+        if settlement.kind == "next":
+            # Unchanged fields are left out. With other kinds they may have to be written again,
+            # after something removed them.
+            fields = {
+                name: text for name, text in fields.items() if record.fields.get(name) != text
+            }
+        commit = RoundCommit(record, claim, settlement, fields, took, message)
+        result = fast.commit(commit) or self.write(commit)
+        self._follow_up(commit, result)
+        return result.outcome
+
+    def write(self, commit: RoundCommit, fetch: PrefetchRequest | None = None) -> CommitResult:
+        """Write a commit.
+
+        Args:
+            fetch: What to prefetch in the same write; None for nothing.
+
+        Raises:
+            StoreUnavailable: The server was away for too long.
+        """
+        record, settlement = commit.record, commit.settlement
+        options = dict(settlement.options)
+        if commit.next_message is not None:
+            message = commit.next_message.message
+            options["message"] = message.text
+        else:
+            message = _own_message(record)
+            # The run kept its worker, so its message was never written. Now another worker has to
+            # push it: at once, or when the retry is due. That worker may be an older version, which
+            # cannot build it.
+            if settlement.kind in ("give_back", "failed") and not message.text:
+                message = self._publisher.message(
+                    role_of(message.queue), record.id, record.epoch, record.step
+                )
+                options["own"] = message.text
+        word, detail, prefetched = self.retry_while_away(
+            record,
+            lambda: self._store.commit_and_fetch(
+                record.id,
+                epoch=record.epoch,
+                step=record.step,
+                token=commit.claim.token,
+                claim=commit.claim.id,
+                kind=settlement.kind,
+                fields=commit.fields,
+                additions=settlement.additions,
+                artifacts=settlement.artifacts,
+                idempotency_key=record.fields.get("idem"),
+                took=commit.took,
+                fetch=fetch,
+                **options,
+            ),
+            is_result=settlement.kind != "give_back",
+        )
+        return CommitResult(word, detail, message, prefetched)
+
+    def retry_while_away(self, record: Record, ask: Callable[[], T], is_result: bool = True) -> T:
+        """Return the server's reply, and retry while the server is away.
+
+        Args:
+            is_result: Whether a round's result would be lost. A claim that is not released lapses
+                by itself.
+
+        Raises:
+            StoreUnavailable: The server was away for too long.
+        """
+        began = time.monotonic()
+        what = ""
+        while True:
+            try:
+                reply = ask()
+            except StoreUnavailable as error:
+                if time.monotonic() > self._patience_ends(began, is_result):
+                    self._store.outage.dropped(what)
+                    raise
+                what = f"run {record.id}, step {record.step}: the result waits to be committed"
+                self._store.outage.failed(what, error)
+                time.sleep(COMMIT_PAUSE)
+            else:
+                if what:
+                    self._store.outage.passed(what)
+                return reply
+
+    def _next_message(
+        self, record: Record, settlement: Settlement, nodes: Mapping[str, Role], fast: FastPath
+    ) -> LazyMessage | None:
+        next_round = settlement.message
+        if next_round is None:
+            return None
+        return self._publisher.draft(
+            nodes[next_round.node], record.id, next_round.epoch, next_round.step, fast.sender()
+        )
+
+    def _follow_up(self, commit: RoundCommit, result: CommitResult) -> None:
+        """Publish the next round's message, or call what the run's end calls."""
+        record = commit.record
+        if result.word == "fenced":
+            logger.warning(
+                "run %s, step %d: the result came too late and was refused (%s); "
+                "the round belongs to another worker, or was stopped",
+                record.id,
+                record.step,
+                commit.settlement.kind,
+            )
+        elif result.word != "ok":
+            logger.error(
+                "run %s, step %d: the commit was refused: %s %s",
+                record.id,
+                record.step,
+                result.word,
+                result.detail,
+            )
+        elif result.detail in ENDS and ON_END in record.fields and self._callbacks is not None:
+            self._callbacks.make(record.id, record.epoch)
+        elif result.detail in ("continued", "queued") and result.message is not None:
+            self._publisher.publish([(result.message.queue, result.message.text)])
+
+    def _patience_ends(self, began: float, is_result: bool) -> float:
+        leaves = self._drain.since
+        if not leaves:
+            return began + COMMIT_PATIENCE
+        # A claim that is not released lapses by itself.
+        return max(began, leaves) + DRAIN_PATIENCE if is_result else began
+
+
+def _own_message(record: Record) -> RoundMessage:
+    """Return the message of the round itself, as the run's hash holds it."""
+    fields = record.fields
+    return RoundMessage(fields["message"], fields.get("task", ""), fields["queue"])

@@ -1,0 +1,201 @@
+"""The fast path of one worker process: prefetch, affinity and the CPU limiter together.
+
+Replaces: the claim of a round, and its plain commit, wherever a `Handoff` can spare them.
+
+Worth: see ``prefetch``, ``affinity`` and ``cpu_limiter``.
+
+Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``).
+
+Private parts used: none.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from perdure.worker.domain.record import SCHEMA
+from perdure.worker.engine.commit import Committer
+from perdure.worker.engine.drain import Drain
+from perdure.worker.engine.fast.affinity import STAY_SECONDS, commit_and_continue
+from perdure.worker.engine.fast.cpu_limiter import PATIENCE, CpuLimiter
+from perdure.worker.engine.fast.prefetch import Prefetcher
+from perdure.worker.engine.fast_path import CommitResult, RoundCommit
+from perdure.worker.engine.rounds import new_claim
+from perdure.worker.messaging.builder import Sender, sender_within
+from perdure.worker.store import Claim, Prefetched, PrefetchRequest, Store, StoreUnavailable
+
+logger = logging.getLogger("perdure.rounds")
+
+#: Seconds after which a leased round that has not begun reads its run's stop and lease again. A
+#: round that was claimed by a commit begins within a fraction of a millisecond, unless it waits for
+#: a CPU slot or for the interpreter.
+RECHECK_AFTER = 0.005
+
+
+class FastRounds:
+    """What the fast paths of one process share.
+
+    Args:
+        flows: The names of the flows that the worker runs.
+        owner: The worker's name.
+        lease: Seconds of the lease on a prefetched round.
+        drain: Whether the worker shuts down.
+        in_flight: Returns how many rounds the process runs.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        committer: Committer,
+        flows: Iterable[str],
+        owner: str,
+        lease: float,
+        drain: Drain,
+        in_flight: Callable[[], int],
+    ) -> None:
+        self.store = store
+        self.committer = committer
+        self.lease = lease
+        self.drain = drain
+        self.prefetcher = Prefetcher()
+        self.cpu_limiter = CpuLimiter()
+        self._flows = flows
+        self._owner = owner
+        self._in_flight = in_flight
+
+    def handoff(
+        self,
+        claim: Claim | None = None,
+        *,
+        until: float | None = None,
+        since: float | None = None,
+        task: tuple[str, str | None] | None = None,
+    ) -> Handoff:
+        """Return the fast path of one message.
+
+        Args:
+            claim: The claim that came with it, if the run is claimed already.
+            until: When the run has to leave this worker; None for a run that begins here.
+            since: When the claim came to this process; None for now.
+            task: Id and root id of the message's Celery task.
+        """
+        now = time.monotonic()
+        return Handoff(
+            self,
+            claim,
+            now + STAY_SECONDS if until is None else until,
+            now if since is None else since,
+            task,
+        )
+
+    def prefetch_request(self) -> PrefetchRequest | None:
+        """Return what the next commit prefetches; None for nothing."""
+        if self.drain.is_on():
+            return None
+        queues = self.prefetcher.queues(self._in_flight())
+        if not queues:
+            return None
+        lease = round(self.lease * 1000)
+        return PrefetchRequest(queues, new_claim(), self._owner, lease, self._flows, SCHEMA)
+
+    def keep(self, handoff: Handoff, prefetched: Prefetched) -> None:
+        """Keep what a commit prefetched until its round's own message is acknowledged."""
+        handoff.prefetched, handoff.since = prefetched, time.monotonic()
+        self.prefetcher.add_undelivered()
+
+
+@dataclass(slots=True, eq=False)
+class Handoff:
+    """The fast path of one message that this process received.
+
+    Attributes:
+        claim: The claim that came with it, if the run is claimed already.
+        until: When the run has to leave this worker (``time.monotonic``).
+        since: When the claim came to this process (``time.monotonic``).
+        task: Id and root id of the message's Celery task, if they are known.
+        prefetched: What its round's commit prefetched.
+    """
+
+    rounds: FastRounds
+    claim: Claim | None
+    until: float
+    since: float
+    task: tuple[str, str | None] | None = None
+    prefetched: Prefetched | None = field(default=None)
+
+    def take_claim(self) -> Claim | None:
+        """Return the claim that came with the message, and wait for a CPU slot if it needs one.
+
+        It needs one if the run kept this worker and its next round is brief. Otherwise this
+        thread's slot becomes free: another run begins here, or the round may take longer.
+        """
+        claim, limiter = self.claim, self.rounds.cpu_limiter
+        if (
+            claim is not None
+            and claim.carried_over
+            and limiter.is_brief(claim.fields["flow"], claim.fields["current_node"])
+        ):
+            # The lease is not extended while we wait, so the wait is capped at a quarter of it.
+            # Waiting does not count against the run's time slice.
+            self.until += limiter.enter(min(PATIENCE, self.rounds.lease / 4))
+        else:
+            limiter.leave()
+        return claim
+
+    def is_wanted(self) -> bool:
+        """Return whether the run still has this claim and no stop was requested.
+
+        False if the server is away: the round must not begin without knowing. A claim that has just
+        come is not looked up.
+        """
+        claim = self.claim
+        if claim is None or time.monotonic() - self.since <= RECHECK_AFTER:
+            return True
+        run_id = claim.fields["id"]
+        try:
+            return self.rounds.store.holds(run_id, claim.token, claim.id)
+        except StoreUnavailable as error:
+            logger.warning(
+                "run %s: its round waited, and the server cannot confirm that it is still wanted; "
+                "not begun: %s",
+                run_id,
+                error,
+            )
+            return False
+
+    def sender(self) -> Sender | None:
+        """Return the sender of the round's own message, from the message that brought it."""
+        return None if self.task is None else sender_within(*self.task)
+
+    def commit(self, commit: RoundCommit) -> CommitResult | None:
+        """Commit the round, and lease its run's next round or pop another message.
+
+        Returns:
+            None if the worker must not take a message now, so the round has to be committed
+            plainly.
+        """
+        rounds, fields = self.rounds, commit.record.fields
+        rounds.cpu_limiter.took(fields["flow"], fields["current_node"], commit.took)
+        request = rounds.prefetch_request()
+        if request is None:
+            return None
+        result = None
+        if time.monotonic() < self.until:
+            result = commit_and_continue(rounds.store, rounds.committer, commit, request)
+        result = result or rounds.committer.write(commit, request)
+        if result.prefetched is not None:
+            rounds.keep(self, result.prefetched)
+        return result
+
+    def take_prefetched(self) -> tuple[Prefetched, Handoff] | None:
+        """Return what the round's commit prefetched, and its fast path; None for nothing."""
+        prefetched, self.prefetched = self.prefetched, None
+        if prefetched is None:
+            return None
+        self.rounds.prefetcher.remove_undelivered()
+        claim = prefetched.claim
+        until = self.until if claim is not None and claim.carried_over else None
+        return prefetched, self.rounds.handoff(claim, until=until, since=self.since)

@@ -1,0 +1,185 @@
+"""The engine's journal: what a round records before its commit, stored in the run's hash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from perdure.flows.errors import FatalError, RoundStopped, UnstorableValue
+from perdure.flows.journal import Journal
+from perdure.worker.domain.record import FieldPrefix
+from perdure.worker.errors import DamagedRun
+from perdure.worker.store import Claim, NotReplicated, Store, StoreUnavailable
+
+#: Prefix of the hash fields that hold results recorded in a step, one field each.
+RESULT = "o:"
+#: A time in ms has fewer digits than this.
+MOST_DIGITS = 15
+_results = FieldPrefix(RESULT)
+
+
+class StoreJournal(Journal):
+    """The journal of the round that ``claim`` granted.
+
+    Args:
+        most_bytes: Maximum size of one recorded result (the setting max_addition_bytes).
+        broken: Called with an error that makes the round's result worthless. A command might take
+            the error for a failure of its own, and continue.
+
+    Raises:
+        DamagedRun: The intents or a recorded result differ from what was recorded, or are of
+            another step.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        claim: Claim,
+        most_bytes: int,
+        broken: Callable[[Exception], None] = lambda error: None,
+    ) -> None:
+        fields = claim.fields
+        self._broken = broken
+        self._store = store
+        self._claim = claim
+        self._most_bytes = most_bytes
+        self._run_id, self._epoch, self._step = (
+            fields["id"],
+            int(fields["epoch"]),
+            int(fields["step"]),
+        )
+        self._where = f"run {self._run_id}, step {self._step}"
+        super().__init__(self._intents(fields), self._results(fields))
+        self.stored = fields.get("intent", "")
+        self.begun = _begun(fields)
+
+    @property
+    def text(self) -> str:
+        """The intents, as in Journal, after a line with their digest."""
+        lines = super().text
+        return f"{self._digest('intents', lines)}\n{lines}" if lines else ""
+
+    def write(self, text: str) -> None:
+        """Record an intent, as in Journal.
+
+        It always asks the server: only the worker that holds the round may begin.
+
+        Raises:
+            RoundStopped, DamagedRun, StoreUnavailable: The command must not be carried out.
+        """
+        claim = self._claim
+        with self._reporting_broken():
+            word = self._store.intend(
+                self._run_id,
+                epoch=self._epoch,
+                step=self._step,
+                token=claim.token,
+                claim=claim.id,
+                key=text,
+            )
+        if word != "ok":
+            raise self._error(
+                word, f"the command of key {self._lines[-1].partition(' ')[0]} was not begun"
+            )
+
+    def record(self, name: str, text: str) -> str:
+        """Record a result, as in Journal.
+
+        Raises:
+            RoundStopped, DamagedRun, StoreUnavailable: It is not recorded.
+            UnstorableValue: It is too long.
+            FatalError: The step has recorded the maximum number of results.
+        """
+        size = len(text.encode())
+        if size > self._most_bytes:
+            raise UnstorableValue(
+                f"{self._where}: the result recorded as {name!r} takes {size} bytes; "
+                f"at most {self._most_bytes} are taken "
+                "(max_addition_bytes). Record less, or a reference to it"
+            )
+        nonce = self._claim.fields.get("nonce", "")
+        packed = f"{self._digest(name, text)} {text}"
+        with self._reporting_broken():
+            word, detail = self._store.record_result(
+                self._run_id, nonce=nonce, step=self._step, name=name, value=packed
+            )
+        if word == "full":
+            raise FatalError(
+                f"{self._where}: {name!r} is not recorded, "
+                "for the step has recorded 64 results; record one of many parts"
+            )
+        if word != "ok":
+            raise self._error(word, f"the result {name!r} was not recorded", detail)
+        return super().record(name, self._unpacked(name, detail))
+
+    @contextmanager
+    def _reporting_broken(self) -> Iterator[None]:
+        try:
+            yield
+        except (StoreUnavailable, NotReplicated) as error:
+            self._broken(error)
+            raise
+
+    def _intents(self, fields: Mapping[str, str]) -> str:
+        if "intent" not in fields and "intent_token" not in fields:
+            return ""
+        digest, _, lines = fields.get("intent", "").partition("\n")
+        if digest != self._digest("intents", lines):
+            raise DamagedRun(
+                f"{self._where}: the intents {lines[:200]!r} do not match their digest; "
+                "the run is quarantined"
+            )
+        return lines
+
+    def _results(self, fields: Mapping[str, str]) -> dict[str, str]:
+        names = [field.removeprefix(RESULT) for field in _results.names(fields)]
+        if not names and "once" not in fields:
+            return {}
+        listed = fields.get("once", "").split("\n") if "once" in fields else []
+        if sorted(names) != sorted(listed):
+            raise DamagedRun(
+                f"{self._where}: the recorded results {sorted(names)} are not those that were "
+                f"listed, {sorted(listed)}"
+            )
+        return {name: self._unpacked(name, fields[RESULT + name]) for name in names}
+
+    def _unpacked(self, name: str, packed: str) -> str:
+        digest, _, text = packed.partition(" ")
+        if digest != self._digest(name, text):
+            raise DamagedRun(
+                f"{self._where}: the result recorded as {name!r} does not match its digest; "
+                "the run is quarantined"
+            )
+        return text
+
+    def _digest(self, name: str, text: str) -> str:
+        return hashlib.sha256(
+            f"{self._run_id} {self._step} {name} {text}".encode("utf-8", "surrogateescape")
+        ).hexdigest()[:16]
+
+    def _error(self, word: str, what: str, detail: str = "") -> Exception:
+        text = f"{self._where}: {what}: the server answered {word} {detail}".rstrip()
+        if word == "damaged":
+            damaged = DamagedRun(f"{text}; inspect it with perdure show {self._run_id}")
+            self._broken(damaged)
+            return damaged
+        return RoundStopped(
+            f"{text}: the round belongs to another worker, or the run has left it, "
+            "was stopped or deleted"
+        )
+
+
+def _begun(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return when and by which worker the last intent was written.
+
+    Workers of an earlier version did not record it.
+    """
+    at = fields.get("intent_at", "")
+    began = (
+        {"began": datetime.fromtimestamp(int(at) / 1000, UTC).isoformat()}
+        if at.isdecimal() and len(at) < MOST_DIGITS
+        else {}
+    )
+    return {**began, **({"worker": fields["intent_by"]} if fields.get("intent_by") else {})}

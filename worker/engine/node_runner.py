@@ -1,0 +1,270 @@
+"""The node runner: runs the node of a claimed round, and turns its outcome into a settlement.
+
+Everything that keeps a node from being run is decided here too: a damaged record, a node that the
+flow does not have any more, a used-up budget, a deadline, a stop, a worker that shuts down.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from perdure.flows.budgets import COMMANDS, sum_of
+from perdure.flows.context import RoundContext, altered
+from perdure.flows.errors import (
+    FatalError,
+    InvalidInput,
+    RetryableError,
+    RoundStopped,
+    ends_process,
+)
+from perdure.flows.flow import Flow, Role
+from perdure.flows.retry import tightening
+from perdure.worker.domain.budget import BudgetAccount
+from perdure.worker.domain.record import ENDING, Record
+from perdure.worker.domain.settlement import (
+    GIVE_BACK,
+    Settlement,
+    end_of,
+    failure,
+    hold_up,
+    quarantine,
+    settle,
+    too_late,
+    with_accounts,
+)
+from perdure.worker.engine.drain import Drain
+from perdure.worker.engine.heartbeat import Heartbeat, Lease
+from perdure.worker.engine.provider_waits import ProviderWaits
+from perdure.worker.engine.round_context import context_of, is_answered
+from perdure.worker.engine.round_stats import RoundStats
+from perdure.worker.engine.traceback_text import traceback_of, without_secrets
+from perdure.worker.errors import DamagedRun
+from perdure.worker.settings import Settings
+from perdure.worker.store import Claim, Store
+from perdure.worker.tracing import RoundSpan
+
+logger = logging.getLogger("perdure.rounds")
+
+#: The nodes of a flow that could not be made.
+NO_NODES: Mapping[str, Role] = {}
+
+
+class LoadedRound(NamedTuple):
+    """A claimed round with its flow, ready to be run."""
+
+    record: Record
+    claim: Claim
+    lease: Lease
+    flow: Flow
+    context: RoundContext
+
+
+class NodeRunner:
+    """Runs the nodes of one worker process."""
+
+    def __init__(
+        self,
+        store: Store,
+        heartbeat: Heartbeat,
+        settings: Settings,
+        flows: Mapping[str, Callable[[], Flow]],
+        drain: Drain,
+        stats: RoundStats,
+    ) -> None:
+        self._store = store
+        self._heartbeat = heartbeat
+        self._settings = settings
+        self._flows = flows
+        self._drain = drain
+        self._stats = stats
+        self._providers = ProviderWaits(store)
+
+    def run(
+        self, record: Record, claim: Claim, lease: Lease, span: RoundSpan, begin: bool
+    ) -> tuple[Settlement, Mapping[str, Role]]:
+        """Run the node of a claimed round.
+
+        Args:
+            begin: Whether the node may be run. If not, and in a drain, the round is released.
+
+        Returns:
+            What the round's commit writes, and the nodes of its flow.
+        """
+        try:
+            loaded = self._load(record, claim, lease)
+        except DamagedRun as error:
+            return quarantine(error), NO_NODES
+        except InvalidInput as error:
+            return failure(record, FatalError(str(error)), self._settings, 0.0), NO_NODES
+        flow, node = loaded.flow, loaded.context.node
+        if ENDING in record.fields:
+            return end_of(record), flow.nodes
+        # Read once: a drain that begins during the round does not change whether it was run.
+        begin = begin and not self._drain.is_on()
+        if node not in flow.nodes:
+            fatal = failure(record, gone(record, flow), self._settings, 0.0)
+            return fatal if begin else GIVE_BACK, NO_NODES
+        try:
+            estimate = dict(flow.estimate(node, loaded.context))
+        except BaseException as error:
+            if ends_process(error):
+                raise
+            return self._failure(loaded, error), flow.nodes
+        return self._within_budgets(loaded, estimate, span, begin), flow.nodes
+
+    def _load(self, record: Record, claim: Claim, lease: Lease) -> LoadedRound:
+        """Check the record, and make the round's flow and context.
+
+        Raises:
+            DamagedRun: What is stored is not valid.
+            InvalidInput: The flow does not accept the inputs.
+        """
+        if not claim.carried_over:  # this worker committed what it holds a moment ago
+            record.check()
+        if record.turns != claim.turns:
+            raise DamagedRun(
+                f"run {record.id}: its history should have {record.turns} turns, "
+                f"it has {claim.turns}; it is quarantined"
+            )
+        flow = self._flows[record.fields["flow"]]()
+        context = context_of(
+            self._store, self._settings, record, claim, lease, flow, self._providers
+        )
+        return LoadedRound(record, claim, lease, flow, context)
+
+    def _within_budgets(
+        self, loaded: LoadedRound, estimate: Mapping[str, float], span: RoundSpan, begin: bool
+    ) -> Settlement:
+        """Run the node if the run's budgets allow it, and charge them with what it used.
+
+        Args:
+            estimate: What the round is expected to use of each budget.
+        """
+        record, claim, _, flow, context = loaded
+        account = BudgetAccount(record, claim.attempt, claim.now)
+        if record.budgets:
+            context = altered(context, budgets=account.budgets(estimate))
+            loaded = loaded._replace(context=context)
+        # A round that a person has answered is under way already. Their answer must not be lost to
+        # another question.
+        limit = (
+            None if is_answered(record) else account.exhausted(estimate, flow.nodes[context.node])
+        )
+        used: dict[str, float] = {}
+        if not begin:
+            settlement = GIVE_BACK
+        elif limit is not None:
+            settlement = hold_up(record, limit)
+        else:
+            settlement = self._settlement(loaded)
+            span.played(context)
+            self._stats.spent(record.fields["flow"], context.spent)
+            used = _used(context, estimate)
+        accounts = account.fields(estimate, used, settlement.is_done)
+        if not settlement.is_done:
+            if context.journal.is_behind:
+                accounts["intent"] = context.journal.text
+            # A round that was not begun did nothing, so a stop leaves nothing of it in doubt,
+            # unless an intent of an earlier attempt exists.
+            if context.journal.is_harmless or not (begin or context.journal.text):
+                settlement = replace(settlement, options={**settlement.options, "harmless": 1})
+        return with_accounts(record, settlement, accounts)
+
+    def _settlement(self, loaded: LoadedRound) -> Settlement:
+        """Run the node, and return what its outcome or its error means for the run."""
+        record, claim, lease, flow, context = loaded
+        try:
+            if too_late(claim.now, record.deadline):
+                raise FatalError("the deadline of the run passed before this round could start")
+            own_limit = flow.time_limit(context.node, record.values)
+            if own_limit is not None:
+                self._heartbeat.limit(lease, own_limit)
+            outcome = flow.play(context.node, context)
+            if lease.broken is not None:
+                raise lease.broken
+            return settle(
+                record,
+                flow,
+                outcome,
+                context.remembered,
+                self._settings,
+                {**context.told, **context.spent},
+            )
+        except DamagedRun as error:
+            return quarantine(error)
+        # asyncio.CancelledError, GeneratorExit and sys.exit are failures of the round too.
+        except BaseException as error:
+            if ends_process(error):
+                raise  # a loss, not a failure of the round
+            if isinstance(lease.broken, DamagedRun):
+                return quarantine(lease.broken)
+            return self._failure(loaded, error)
+
+    def _failure(self, loaded: LoadedRound, error: BaseException) -> Settlement:
+        """Return what a node's error means for the run: a retry, its end, or a stop."""
+        record, _, lease, flow, _ = loaded
+        where = f"run {record.id}, step {record.step}, node {record.node}"
+        cause = error
+        if lease.timed_out and not isinstance(error, FatalError):
+            error = RetryableError(
+                f"the round took longer than its limit ({lease.time_limit or 0.0:g} s)"
+            )
+        elif isinstance(error, RoundStopped):
+            logger.info("%s: the round was cancelled, its result is not wanted: %s", where, error)
+            if lease.lost or lease.signals.stop_requested:
+                # The store turns it into the requested stop, or fences it.
+                return GIVE_BACK
+            error = RetryableError(f"RoundStopped was raised, but no stop was requested: {error}")
+        elif isinstance(error, RetryableError) and not error.counts:
+            logger.info("%s: waits for its provider: %s", where, error)
+        else:
+            logger.warning(
+                "%s: the round failed: %s: %s", where, type(error).__name__, error, exc_info=error
+            )
+        try:
+            retry = flow.retry_of(record.node, record.values)
+            bounds = tightening(record.json("retry", None))
+        except Exception:
+            logger.exception(
+                "%s: its retry policy cannot be read, so the worker's settings apply", where
+            )
+            retry = bounds = None
+        settlement = failure(record, error, self._settings, random.random(), retry, bounds)
+        texts = {
+            name: str(text)
+            for name, text in settlement.options.items()
+            if name in ("error", "spent")
+        }
+        options = {name: without_secrets(text, self._settings) for name, text in texts.items()}
+        if "uncounted" not in settlement.options and (
+            raised := traceback_of(cause, self._settings)
+        ):
+            options["traceback"] = raised
+        return replace(settlement, options={**settlement.options, **options})
+
+
+def _used(context: RoundContext, estimate: Mapping[str, float]) -> dict[str, float]:
+    """Return what a round used: what it reported, and the estimate of what it carried out."""
+    if not context.spent and not estimate:
+        return {}
+    carried_out = f"{COMMANDS}{context.journal.carried_out}"
+    return sum_of(
+        [context.spent, {name: each for name, each in estimate.items() if name == carried_out}]
+    )
+
+
+def gone(record: Record, flow: Flow) -> FatalError:
+    """Return the error for a run whose next node the flow does not have (any more).
+
+    It is fatal: no attempt of this version can succeed.
+    """
+    here = ", ".join(flow.nodes)
+    return FatalError(
+        f"the next node is {record.node!r}, and flow {record.fields['flow']!r} "
+        f"has no such node here; it has: {here}. "
+        f"Deploy a version that has it, then `perdure retry {record.id}`"
+    )

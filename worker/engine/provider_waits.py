@@ -1,0 +1,108 @@
+"""The waits for model providers, shared by the fleet.
+
+If a provider is busy or unreachable, rounds of all workers wait for it, and one request at a time
+probes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+
+from perdure.flows.context import Providers, RoundContext
+from perdure.flows.errors import RetryableError
+from perdure.worker.store import Store, StoreUnavailable
+
+logger = logging.getLogger("perdure.rounds")
+
+#: Milliseconds between probes of a provider that names no time: the first wait, and the longest.
+FIRST, LONGEST = 1_000, 60_000
+#: Milliseconds that the others wait for a probe. If its worker dies, another probe follows then.
+PROBE_LEASE = 30_000
+#: Milliseconds after which the others check again while a probe is under way.
+LOOK = 5_000
+#: Seconds after a refusal or a wait in which this process asks the server before each request.
+#: Other rounds do not pay for it.
+REMEMBERED = 120.0
+#: The share of a wait, and the maximum in seconds, by which the rounds that continue are spread.
+SPREAD, MOST_SPREAD = 0.25, 5.0
+
+
+class ProviderWaits(Providers):
+    """The provider waits of one worker process.
+
+    Args:
+        chance: Returns numbers in [0, 1).
+    """
+
+    def __init__(self, store: Store, chance: random.Random | None = None) -> None:
+        self._store = store
+        self._chance = chance or random.Random()
+        #: Providers that may be closed, with the time until which this is remembered (monotonic).
+        self._closed: dict[str, float] = {}
+
+    def enter(self, provider: str, context: RoundContext) -> None:
+        """Raise RetryableError if the provider is closed, as in Providers.
+
+        It asks the server only in a retry, or if the provider was closed recently.
+        """
+        if context.attempt == 1 and self._closed.get(provider, 0.0) < time.monotonic():
+            return
+        word, wait = self._ask("enter", provider, context, lease=PROBE_LEASE, longest=LOOK)
+        if word == "go":
+            self._closed.pop(provider, None)
+        elif word == "wait":
+            self._remember(provider)
+            raise RetryableError(
+                "the provider is busy or away, and another run probes it",
+                self._spread(wait),
+                counts=False,
+            )
+
+    def failed(self, provider: str, context: RoundContext, error: Exception) -> Exception:
+        """Return the error to raise for a failed request, as in Providers."""
+        if not isinstance(error, RetryableError) or error.counts:
+            self.left(provider, context)
+            return error
+        self._remember(provider)
+        own = None if error.retry_after is None else round(error.retry_after * 1000)
+        word, wait = self._ask("refused", provider, context, wait=own, first=FIRST, longest=LONGEST)
+        if word == "wait":
+            error.retry_after = self._spread(wait)
+        return error
+
+    def answered(self, provider: str, context: RoundContext) -> None:
+        """Report that the provider replied, as in Providers."""
+        self._end("answered", provider, context)
+
+    def left(self, provider: str, context: RoundContext) -> None:
+        """Report that a request ended without a reply, as in Providers."""
+        self._end("left", provider, context)
+
+    def _end(self, what: str, provider: str, context: RoundContext) -> None:
+        if provider in self._closed or context.attempt > 1:
+            self._ask(what, provider, context)
+
+    def _ask(
+        self, what: str, provider: str, context: RoundContext, **arguments: int | None
+    ) -> tuple[str, int]:
+        holder = f"{context.run_id}:{context.step}:{context.attempt}"
+        try:
+            return self._store.ask_provider(what, provider, holder, **arguments)
+        # No run depends on it: at worst one request more is sent.
+        except StoreUnavailable as error:
+            logger.warning(
+                "run %s, step %d: sends its request without checking the provider's state: %s",
+                context.run_id,
+                context.step,
+                error,
+            )
+            return "unknown", 0
+
+    def _remember(self, provider: str) -> None:
+        self._closed[provider] = time.monotonic() + REMEMBERED
+
+    def _spread(self, wait: int) -> float:
+        seconds = wait / 1000
+        return seconds + self._chance.random() * min(MOST_SPREAD, SPREAD * seconds)

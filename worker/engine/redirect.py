@@ -1,0 +1,147 @@
+"""Redirects the message of a flow that this worker does not run to workers that do.
+
+Workers that run the same flows consume a queue of their own beside the common ones
+(docs/internals/decisions/0038-a-message-goes-to-a-worker-that-plays-its-flow.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from perdure.worker.domain.fleet import ALIVE_BEATS
+from perdure.worker.domain.record import SCHEMA
+from perdure.worker.messaging.publisher import Publisher
+from perdure.worker.store import Store, StoreUnavailable
+
+logger = logging.getLogger("perdure.rounds")
+
+#: Seconds for which announcements of workers are cached. A worker that lacks a flow may receive
+#: many messages of it.
+FRESH_SECONDS = 1.0
+#: Workers that an event names at most.
+NAMED = 3
+
+
+def flow_set(flows: Iterable[str]) -> str:
+    """Return the name of the workers that run exactly these flows and read this schema."""
+    return hashlib.sha256("\n".join([SCHEMA, *sorted(flows)]).encode()).hexdigest()[:8]
+
+
+def differences(
+    store: Store, beat: float, owner: str, role: str, flows: Iterable[str]
+) -> list[str]:
+    """Return a sentence for each live worker of the same role that runs other flows.
+
+    Returns:
+        An empty list if the server does not reply.
+    """
+    own, sentences = set(flows), []
+    try:
+        now, workers = store.time(), store.workers()
+    except StoreUnavailable:
+        return []
+    for name, seen_at, info in workers:
+        same_role = "all" in (role, info.get("role")) or role == info.get("role")
+        theirs = set(info.get("flows", ()))
+        if (
+            name == owner
+            or now - seen_at > 1000 * ALIVE_BEATS * beat
+            or info.get("draining")
+            or not same_role
+            or theirs == own
+        ):
+            continue
+        parts = [
+            f"{verb} {', '.join(sorted(names))}"
+            for verb, names in (("lacks", own - theirs), ("also plays", theirs - own))
+            if names
+        ]
+        sentences.append(
+            f"worker {name} plays other flows than this one: it {' and '.join(parts)}. "
+            "Messages are handed on to a worker that plays their flow; to spare that, give all "
+            "workers of a role the same flow modules (PERDURE_FLOW_MODULES) and the same --enable"
+        )
+    return sentences
+
+
+class Redirector:
+    """Redirects messages for one process.
+
+    Args:
+        owner: The worker's name.
+        beat: Seconds between two heartbeats. A worker silent for ten of them does not count as
+            alive.
+    """
+
+    def __init__(self, store: Store, publisher: Publisher, owner: str, beat: float) -> None:
+        self._store = store
+        self._publisher = publisher
+        self._owner = owner
+        self._alive = round(1000 * ALIVE_BEATS * beat)
+        self._lock = threading.Lock()
+        self._seen: Sequence[tuple[str, Mapping[str, Any]]] = ()
+        self._seen_at = float("-inf")
+
+    def redirect(self, run_id: str, flow: str) -> str | None:
+        """Redirect a refused run's message to workers that announce its flow, role and version.
+
+        Returns:
+            The names of those workers, for people. None if none is alive, or the run has moved on:
+                it waits and is then offered to all workers again.
+        """
+        try:
+            (fields,) = self._store.some_fields([run_id], ("queue", "schema"))
+            queue, names = self._target(flow, fields.get("queue", ""), fields.get("schema", ""))
+            if not names:
+                return None
+            to = ", ".join(names[:NAMED]) + (
+                f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            )
+            word, handed = self._store.redirect_round(run_id, queue=queue, to=to, by=self._owner)
+            self._publisher.publish(handed)
+        except StoreUnavailable as error:
+            logger.warning(
+                "run %s: its message could not be handed on to another worker, it waits: %s",
+                run_id,
+                error,
+            )
+            return None
+        return to if word == "ok" else None
+
+    def _target(self, flow: str, queue: str, schema: str) -> tuple[str, list[str]]:
+        """Return the queue of the workers with most free slots, and their names."""
+        free: dict[str, int] = defaultdict(int)
+        names: dict[str, list[str]] = defaultdict(list)
+        for name, info in self._workers():
+            reads = str(info.get("schema", ""))
+            if (
+                name == self._owner
+                or flow not in info.get("flows", ())
+                or not (reads.isdecimal() and schema.isdecimal())
+            ):
+                continue
+            for each in info.get("lists", ()) if int(reads) >= int(schema) else ():
+                if each.startswith(f"{queue}."):
+                    names[each].append(name)
+                    free[each] += info.get("concurrency", 0) - info.get("rounds", 0)
+        chosen = max(names, key=lambda each: free[each], default="")
+        return chosen, names[chosen] if chosen else []
+
+    def _workers(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """Return the live workers that have a queue of their own."""
+        with self._lock:
+            if time.monotonic() - self._seen_at > FRESH_SECONDS:
+                now = self._store.time()
+                self._seen = [
+                    (name, info)
+                    for name, beat, info in self._store.workers()
+                    if now - beat <= self._alive and info.get("lists")
+                ]
+                self._seen_at = time.monotonic()
+            return self._seen

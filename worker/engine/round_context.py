@@ -1,0 +1,115 @@
+"""Builds the RoundContext, what a round's node sees of its run, from what the claim read."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+from perdure.flows.context import (
+    ALL_MAY_ASK,
+    EMPTY_HISTORY,
+    Endpoint,
+    History,
+    Providers,
+    RoundContext,
+    made,
+)
+from perdure.flows.flow import Flow
+from perdure.flows.outcomes import Turn
+from perdure.worker.domain.budget import BudgetAccount
+from perdure.worker.domain.record import Record, unpack_turns
+from perdure.worker.engine.heartbeat import Lease
+from perdure.worker.engine.journal import StoreJournal
+from perdure.worker.errors import DamagedRun
+from perdure.worker.logs import round_logger
+from perdure.worker.settings import Settings
+from perdure.worker.store import Claim, Store, StoreUnavailable
+
+_endpoint = cache(Endpoint)  # a worker has one endpoint
+
+
+def context_of(
+    store: Store,
+    settings: Settings,
+    record: Record,
+    claim: Claim,
+    lease: Lease,
+    flow: Flow,
+    providers: Providers = ALL_MAY_ASK,
+) -> RoundContext:
+    """Return the context of the round that ``claim`` granted.
+
+    Raises:
+        DamagedRun: What is stored is not valid.
+        InvalidInput: The flow does not accept the inputs.
+    """
+
+    def load(start: int, stop: int) -> list[Turn]:
+        try:
+            return unpack_turns(record.id, store.memory(record.id, start, stop))
+        except (DamagedRun, StoreUnavailable) as error:
+            broken(error)
+            raise
+
+    def broken(error: Exception) -> None:
+        # A node may take the error for a failure of its own and continue. What it then returns must
+        # not be committed.
+        lease.broken = error
+
+    answered = is_answered(record)
+    return made(
+        {
+            "goal": record.fields.get("goal", ""),
+            # A client without the flow's code submitted the run: check and complete the inputs
+            # here.
+            "inputs": record.inputs
+            if record.fields.get("inputs_checked") == "1"
+            else flow.check_inputs(record.inputs),
+            "run_id": record.id,
+            "node": record.node,
+            "step": record.step,
+            "attempt": claim.attempt,
+            "history": History(claim.turns, unpack_turns(record.id, claim.newest), load)
+            if claim.turns or claim.newest
+            else EMPTY_HISTORY,
+            "committed": record.values,
+            "answer": record.json("i_answer", None) if answered else None,
+            "answered": answered,
+            "answered_by": record.fields.get("i_by") if answered else None,
+            "asked": record.json("i_data", None) if answered else None,
+            "signals": lease.signals,
+            "workspace": settings.workspace,
+            "endpoint": _endpoint(settings.model, settings.model_url, settings.model_key),
+            "budgets": BudgetAccount(record, claim.attempt, claim.now).budgets()
+            if record.budgets
+            else {},
+            "journal": StoreJournal(store, claim, settings.max_addition_bytes, broken),
+            "artifact": partial(_artifact, store, record.id),
+            "logger": round_logger(),
+            "providers": providers,
+            "remembered": {},
+            "spent": {},
+            "told": {},
+            "traced": {},
+        }
+    )
+
+
+def is_answered(record: Record) -> bool:
+    """Return whether a person's answer is there for the node of this round.
+
+    A pause before a node asks nothing. A plain resume only lets the run continue, and a question
+    that the node asks is still open. Only an answer that a person gave is the node's.
+    """
+    if "i_answer" not in record.fields:
+        return False
+    kind = record.fields.get("i_kind")
+    return kind not in ("after", "budget") and (
+        kind != "before" or record.fields["i_answer"] != "null"
+    )
+
+
+def _artifact(store: Store, run_id: str, name: str) -> str:
+    text = store.artifact(run_id, name)
+    if text is None:
+        raise KeyError(f"run {run_id} has no artifact {name!r}")
+    return text

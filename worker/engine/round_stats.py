@@ -1,0 +1,97 @@
+"""Statistics of the rounds of one process, added up and written about once a second.
+
+Counts that a transition makes are exact; these are not. A process that is killed loses at most its
+last second. A write that was not confirmed is repeated. Their number is bounded by flows, nodes and
+buckets, however many rounds and runs there are.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+
+from perdure.worker.store import AccessDenied, Store, StoreUnavailable
+
+logger = logging.getLogger("perdure.metrics")
+
+#: Upper bounds of the duration buckets in seconds, from a round of a pure command to one of an
+#: hour.
+BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
+LABELS = (*map(str, BUCKETS), "+Inf")
+#: The spent amounts that become metrics. Other names are the flows' own, and may be any number.
+SPENT = ("tokens", "input_tokens", "output_tokens", "requests", "money")
+
+
+class RoundStats:
+    """Adds up amounts; any thread may add, one at a time writes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._writing = threading.Lock()
+        self._pid = os.getpid()
+        self._amounts: dict[tuple[str, ...], float] = {}
+        self._denied = False
+
+    def round(self, flow: str, node: str, outcome: str, took: int) -> None:
+        """Count a round by the outcome of its commit; ``took`` is in ms."""
+        self._add(
+            [
+                (("rounds", flow, node, outcome), 1),
+                (("took", flow, node, _bucket(took)), 1),
+                (("took_ms", flow, node), took),
+            ]
+        )
+
+    def waited(self, role: str, ms: int) -> None:
+        """Count the milliseconds between the queueing and the claim of a round for this role."""
+        self._add([(("waited", role, _bucket(ms)), 1), (("waited_ms", role), max(0, ms))])
+
+    def spent(self, flow: str, amounts: Mapping[str, float]) -> None:
+        """Add what a round has spent, whatever its outcome."""
+        if amounts:
+            self._add(
+                (("spent", flow, name), amounts[name]) for name in SPENT if amounts.get(name, 0) > 0
+            )
+
+    def flush(self, store: Store) -> None:
+        """Write all amounts in one exchange, and keep what could not be written for the next time.
+
+        If another thread is writing, this returns after it.
+        """
+        with self._writing:
+            self._write(store)
+
+    def _write(self, store: Store) -> None:
+        with self._lock:
+            amounts, self._amounts = self._current(), {}
+        if not amounts:
+            return
+        try:
+            store.figures.add({json.dumps(name): amount for name, amount in amounts.items()})
+        except AccessDenied as error:
+            if not self._denied:
+                logger.warning("figures of rounds are lost, /metrics will not show them: %s", error)
+            self._denied = True
+        except StoreUnavailable as error:
+            logger.debug("figures of rounds wait for the server: %s", error)
+            self._add(amounts.items())
+
+    def _add(self, amounts: Iterable[tuple[tuple[str, ...], float]]) -> None:
+        with self._lock:
+            current = self._current()
+            for name, amount in amounts:
+                current[name] = current.get(name, 0) + amount
+
+    def _current(self) -> dict[tuple[str, ...], float]:
+        """Return the amounts of this process: a fork copies its parent's."""
+        if os.getpid() != self._pid:
+            self._pid, self._amounts = os.getpid(), {}
+        return self._amounts
+
+
+def _bucket(ms: int) -> str:
+    return LABELS[bisect_left(BUCKETS, ms / 1000)]

@@ -1,0 +1,225 @@
+"""The round runner: claims a round, runs its node, and commits the result."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from perdure.flows.flow import Flow, Role
+from perdure.worker.domain.record import SCHEMA, Record
+from perdure.worker.domain.settlement import Settlement
+from perdure.worker.engine.commit import Committer
+from perdure.worker.engine.drain import Drain
+from perdure.worker.engine.fast_path import NO_FAST_PATH, FastPath
+from perdure.worker.engine.heartbeat import Heartbeat, Lease
+from perdure.worker.engine.node_runner import NodeRunner
+from perdure.worker.engine.redirect import Redirector
+from perdure.worker.engine.round_stats import RoundStats
+from perdure.worker.ids import new_digits, process_name
+from perdure.worker.logs import about
+from perdure.worker.messaging.callbacks import Callbacks
+from perdure.worker.messaging.publisher import Publisher
+from perdure.worker.settings import Settings
+from perdure.worker.store import Claim, ClaimRefused, Store, StoreUnavailable
+from perdure.worker.store.keys import role_of
+from perdure.worker.tracing import RoundSpan, round_span
+
+logger = logging.getLogger("perdure.rounds")
+
+
+class RoundAttempt(NamedTuple):
+    """The outcome of one attempt of a round: a word, and the error if it failed."""
+
+    word: str
+    failure: str | None = None
+
+
+class RoundRunner:
+    """Runs rounds in one worker process.
+
+    Args:
+        flows: The flows this worker runs, by name. Each call makes a fresh one, since a flow object
+            holds no run's state.
+        owner: The worker's name, shown as the owner of its leases.
+        drain: Whether the worker shuts down. A round claimed then is released. None: it never
+            does.
+        stats: Counts outcomes and durations; None for a private one.
+        callbacks: The callbacks at the end of a run; None leaves them to the sweeps.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        publisher: Publisher,
+        heartbeat: Heartbeat,
+        settings: Settings,
+        flows: Mapping[str, Callable[[], Flow]],
+        owner: str,
+        drain: Drain | None = None,
+        stats: RoundStats | None = None,
+        callbacks: Callbacks | None = None,
+    ) -> None:
+        self._store = store
+        self._heartbeat = heartbeat
+        self._settings = settings
+        self._flows = flows
+        self._owner = owner
+        self._drain = drain or Drain()
+        self._stats = stats or RoundStats()
+        self._nodes = NodeRunner(store, heartbeat, settings, flows, self._drain, self._stats)
+        self._redirector = Redirector(store, publisher, owner, settings.heartbeat_seconds)
+        self.committer = Committer(store, publisher, self._drain, callbacks)
+
+    def run(
+        self, run_id: str, epoch: int, step: int, fast: FastPath = NO_FAST_PATH
+    ) -> RoundAttempt:
+        """Run round ``step`` of ``run_id`` in ``epoch``, if this message wins the claim.
+
+        Args:
+            fast: What may spare work between this round and its neighbours.
+
+        Returns:
+            A word, and the error of an attempt that failed. The word is why the claim was refused
+                (``handed_on``: workers that run the flow have the message), ``fenced``, or what the
+                commit led to (``continued``, ``completed``, ...).
+
+        Raises:
+            StoreUnavailable: The server was away for too long. The sweep of any worker requeues the
+                round.
+        """
+        facts = {"run_id": run_id, "epoch": epoch, "step": step, "worker": self._owner}
+        claim = fast.take_claim()
+        if claim is None:
+            with about(facts):
+                reply = self._claim(run_id, epoch, step)
+                if isinstance(reply, ClaimRefused):
+                    return RoundAttempt(self._refuse(run_id, epoch, step, reply))
+            claim = reply
+        with about({**facts, "attempt": claim.attempt, "node": claim.fields.get("current_node")}):
+            return self._run(run_id, claim, fast)
+
+    def _run(self, run_id: str, claim: Claim, fast: FastPath) -> RoundAttempt:
+        """Run the node of a claimed round, and commit what it did."""
+        record = Record(claim.fields)
+        lease = self._heartbeat.hold(run_id, claim.token, claim.id, _time_limit(record, claim))
+        try:
+            started = time.monotonic()
+            with round_span(self._store, claim, self._owner) as span:
+                settlement, nodes = self._nodes.run(record, claim, lease, span, fast.is_wanted())
+                took = _ms(time.monotonic() - started)
+                word = self.committer.commit(
+                    record, claim, settlement, nodes, took, fast, span.fields(settlement)
+                )
+                span.outcome(word)
+            self._count(record, claim, nodes, word, took)
+            return RoundAttempt(word, _failure_of(settlement, word))
+        finally:
+            self._heartbeat.release(lease)
+
+    def release(self, claim: Claim) -> None:
+        """Release a claim whose round has not begun here; no attempt is counted."""
+        record = Record(claim.fields)
+        if self._drain.is_on() and self._store.outage.is_on:
+            logger.warning(
+                "run %s: its claim is not released and will lapse: the state server is away",
+                record.id,
+            )
+            return
+        unheld = Lease(record.id, claim.token, claim.id)
+        try:
+            settlement, nodes = self._nodes.run(record, claim, unheld, RoundSpan(), begin=False)
+            self.committer.commit(record, claim, settlement, nodes, 0)
+        except StoreUnavailable as error:
+            logger.warning(
+                "run %s: its claim could not be released and will lapse: %s", record.id, error
+            )
+
+    def _claim(self, run_id: str, epoch: int, step: int) -> Claim | ClaimRefused:
+        return self._store.claim(
+            run_id,
+            epoch=epoch,
+            step=step,
+            claim=new_claim(),
+            owner=self._owner,
+            lease=_ms(self._settings.lease_seconds),
+            known=self._flows,
+            schema=SCHEMA,
+        )
+
+    def _refuse(self, run_id: str, epoch: int, step: int, refused: ClaimRefused) -> str:
+        """Log why a claim was refused; redirect the message of a flow that is not known here."""
+        match refused.word:
+            case "unknown":
+                to = self._redirector.redirect(run_id, refused.detail)
+                if to is not None:
+                    logger.info(
+                        "run %s: this worker does not run flow %r; its message was handed on to %s",
+                        run_id,
+                        refused.detail,
+                        to,
+                    )
+                    return "handed_on"
+                logger.warning(
+                    "run %s waits: flow %r is not known here, or not enabled (enabled_flows); "
+                    "it is offered to other workers",
+                    run_id,
+                    refused.detail,
+                )
+            case "damaged":
+                logger.error(
+                    "run %s, step %d: what the server holds of it is damaged (%s); not run",
+                    run_id,
+                    step,
+                    refused.detail,
+                )
+            case word:
+                logger.debug(
+                    "run %s, epoch %d, step %d: not claimed: %s %s",
+                    run_id,
+                    epoch,
+                    step,
+                    word,
+                    refused.detail,
+                )
+        return refused.word
+
+    def _count(
+        self, record: Record, claim: Claim, nodes: Mapping[str, Role], word: str, took: int
+    ) -> None:
+        """Count the round for metrics, if the flow has its node."""
+        fields = record.fields
+        if fields["current_node"] in nodes:
+            self._stats.round(fields["flow"], fields["current_node"], word, took)
+        if claim.waited is not None and fields["queue"] in self._store.keys.queue_names:
+            self._stats.waited(role_of(fields["queue"]), claim.waited)
+
+
+def _failure_of(settlement: Settlement, word: str) -> str | None:
+    """Return the error of an attempt whose failure was committed, or None.
+
+    Waiting for a busy provider is no failure.
+    """
+    failed = settlement.kind in ("failed", "damaged") and word in ("waiting", "errored")
+    if not failed or (word == "waiting" and "uncounted" in settlement.options):
+        return None
+    return str(settlement.options.get("error", ""))
+
+
+def _time_limit(record: Record, claim: Claim) -> float | None:
+    """Return the seconds this round may take: its own limit, or until the run's deadline."""
+    timeout = record.fields.get("round_timeout")
+    limits = [int(timeout) / 1000] if timeout else []
+    if record.deadline is not None:
+        limits.append(max(0.0, (record.deadline - claim.now) / 1000))
+    return min(limits) if limits else None
+
+
+def new_claim() -> str:
+    """Return a new claim id; release_dead_lease.lua reads the process name at its beginning."""
+    return f"{process_name()}.{new_digits(32)}"
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,298 @@
+"""The sweeper: one thread per worker that requeues what is overdue and announces the worker."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from perdure.worker.domain.fleet import ALIVE_BEATS
+from perdure.worker.domain.record import SCHEMA
+from perdure.worker.ids import process_name
+from perdure.worker.messaging.callbacks import Callbacks
+from perdure.worker.messaging.publisher import Publisher
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store, StoreUnavailable
+from perdure.worker.store.keys import role_of
+from perdure.worker.tracing.switch import is_on
+
+#: The fields of a run that ``unplayable`` reads.
+JUDGED = ("phase", "schema", "queue", "message", "epoch", "step")
+
+
+def unplayable(fields: Mapping[str, str], run_id: str) -> str | None:
+    """Return why the stored message can never be claimed.
+
+    Only what is stored is checked: no message that reaches a worker, whatever its sender, can make
+    a run look damaged.
+
+    Returns:
+        None if it can be claimed, or if a newer schema wrote it.
+    """
+    # Only workers import this much of kombu.
+    from perdure.worker.messaging.message import InvalidMessage, stored_round
+
+    schema, message = fields.get("schema", ""), fields.get("message")
+    newer = schema.isdecimal() and len(schema) < 16 and int(schema) > int(SCHEMA)
+    if (
+        fields.get("phase") != "queued"
+        or message is None
+        or newer
+        or not {"epoch", "step"} <= set(fields)
+    ):
+        # The run has moved on, or a newer worker wrote it, in a form that this one does not know.
+        return None
+    try:
+        stored = stored_round(message, fields.get("queue", ""))
+    except InvalidMessage as error:
+        return f"its stored message is not a round's message ({error})"
+    expected = (run_id, fields.get("epoch"), fields.get("step"))
+    if tuple(map(str, stored)) != expected:
+        stored_text, expected_text = (" ".join(map(str, each)) for each in (stored, expected))
+        return (
+            "its stored message is that of another round "
+            f"(run, epoch and step are {stored_text}, expected {expected_text})"
+        )
+    return None
+
+
+logger = logging.getLogger("perdure.sweep")
+
+#: Runs per script call, up to 0.1 ms each, in which the server does nothing else. If there are
+#: more, further calls follow at once.
+BATCH = 25
+#: The text by which an outage is reported.
+NOT_SWEPT = "could not sweep"
+#: Heartbeats without an announcement after which a worker is forgotten.
+FORGOTTEN_BEATS = 60
+#: Outcomes in which the sweep pushed the stored message. A worker claims with that
+#: message, not with a message that a commit has just built.
+PUSHED = ("resent", "freed", "woken", "answered")
+#: Outcomes of the sweep that are logged. The others are routine.
+LOGGED = {
+    "resent": "its message was lost and has been sent again",
+    "freed": "its worker died or went silent; the round has been queued again",
+    "delayed": (
+        "its worker died or went silent, not for the first time; "
+        "the round will be queued again after a wait"
+    ),
+    "overran": "its round ignored its time limit; it will be retried",
+    "errored": "it has been ended as errored",
+    "damaged": "what the server holds of it is damaged; the sweep ignores it from now on",
+}
+
+
+class Sweeper:
+    """Sweeps every ``settings.sweep_seconds``.
+
+    Every worker has one, and all are equal.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        publisher: Publisher,
+        settings: Settings,
+        worker: str,
+        announcement: Callable[[], Mapping[str, Any]],
+        callbacks: Callbacks | None = None,
+    ) -> None:
+        self._store = store
+        self._publisher = publisher
+        self._settings = settings
+        self._worker = worker
+        self._announcement = announcement
+        self._callbacks = callbacks
+        self._announcing = threading.Lock()
+        self._stopping = threading.Event()
+        self._woken = threading.Event()
+        self._forfeits: deque[tuple[str, int, int, str]] = deque()
+        #: Epoch, step and message of runs that the last sweep reported as ``unmade``, for the next
+        #: one.
+        self._made: dict[str, tuple[str, str, str]] = {}
+        self._thread = threading.Thread(
+            target=self._sweep_forever, name="perdure-sweep", daemon=True
+        )
+
+    def start(self) -> None:
+        """Start the thread; the worker is announced before this returns, if the server replies."""
+        if is_on():
+            # Import in the thread that forks the pool's processes. A process forked while another
+            # thread imports waits for that import for ever.
+            import perdure.worker.tracing.round_spans  # noqa: F401
+        try:
+            self.announce()
+        except StoreUnavailable as error:
+            logger.warning("not announced yet: %s", error)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread and withdraw the announcement; further calls do nothing."""
+        if self._stopping.is_set():
+            return
+        self._stopping.set()
+        self.wake()
+        self._thread.join(timeout=self._settings.sweep_seconds + 5)
+        try:
+            self._store.withdraw(self._worker)
+        except StoreUnavailable as error:
+            logger.warning("could not withdraw, the announcement will lapse: %s", error)
+
+    def silence(self, patience: float) -> None:
+        """Announce nothing from now on, and wait up to ``patience`` seconds for a pending one."""
+        self._stopping.set()
+        if self._announcing.acquire(timeout=patience):
+            self._announcing.release()
+
+    def wake(self) -> None:
+        """Sweep now, not at the next interval."""
+        self._woken.set()
+
+    def release_dead_lease(self, run_id: str, epoch: int, step: int, pid: int) -> None:
+        """Release the lease of a round whose child process died, and sweep.
+
+        It returns at once: the caller is the worker's event loop. Only a worker that shuts down,
+        and sweeps no more, releases the lease in the caller's thread.
+        """
+        self._forfeits.append((run_id, epoch, step, process_name(pid)))
+        self.wake()
+        if self._stopping.is_set():
+            try:
+                self._release_forfeits()
+            except StoreUnavailable as error:
+                logger.warning(
+                    "run %s, step %d: its lease could not be released and will lapse: %s",
+                    run_id,
+                    step,
+                    error,
+                    extra={"run_id": run_id},
+                )
+
+    def sweep(self, every: float = 0.0, soon: Sequence[str] = ()) -> list[tuple[str, str]]:
+        """Process one batch of the runs that are due now, and return the outcome of each.
+
+        If more runs are due, the thread is woken for them.
+
+        Args:
+            every: Seconds. If any worker swept within them, nothing is done.
+            soon: Runs to process before they are due, at most one batch.
+        """
+        batch = self._store.sweep(
+            lease=round(self._settings.lease_seconds * 1000),
+            max_losses=self._settings.max_losses,
+            max_failures=self._settings.max_attempts,
+            jitter=random.random(),
+            batch=BATCH,
+            lengths=self._publisher.lengths(),
+            schema=SCHEMA,
+            every=None if self._made else round(every * 1000) or None,
+            made=self._made,
+            soon=soon,
+            alive=round(ALIVE_BEATS * self._settings.heartbeat_seconds * 1000),
+        )
+        self._publisher.publish(batch.handed)
+        if batch.calls and self._callbacks is not None:
+            self._callbacks.make_late(batch.calls)
+        self._quarantine_unplayable([run_id for run_id, word in batch.report if word in PUSHED])
+        self._made = self._messages_of(
+            [run_id for run_id, word in batch.report if word == "unmade"]
+        )
+        if self._made or len(batch.report) == BATCH:
+            self.wake()
+        return batch.report
+
+    def _messages_of(self, run_ids: list[str]) -> dict[str, tuple[str, str, str]]:
+        """Return the messages of runs whose worker died while they kept it.
+
+        Such a message was never written.
+        """
+        made = {}
+        for run_id, fields in zip(
+            run_ids, self._store.some_fields(run_ids, ("queue", "epoch", "step")), strict=True
+        ):
+            if len(fields) == 3:  # else it has been deleted meanwhile
+                message = self._publisher.message(
+                    role_of(fields["queue"]), run_id, int(fields["epoch"]), int(fields["step"])
+                )
+                made[run_id] = (fields["epoch"], fields["step"], message.text)
+        return made
+
+    def _quarantine_unplayable(self, run_ids: list[str]) -> None:
+        """Quarantine pushed runs whose stored message is invalid, or of another round.
+
+        It would be sent again for ever.
+        """
+        for run_id, fields in zip(
+            run_ids, self._store.some_fields(run_ids, (*JUDGED, "idem")), strict=True
+        ):
+            fault = unplayable(fields, run_id)
+            if fault is not None:
+                error = (
+                    f"run {run_id}, step {fields['step']}: {fault}; it is quarantined. "
+                    "Restore the server's data, or retry the run"
+                )
+                [word, *_] = self._store.quarantine(
+                    run_id,
+                    epoch=fields["epoch"],
+                    step=fields["step"],
+                    message=fields["message"],
+                    error=error,
+                    idempotency_key=fields.get("idem"),
+                )
+                if word == "ok":
+                    logger.error("%s", error, extra={"run_id": run_id})
+
+    def announce(self) -> None:
+        """Announce that this worker is alive, and what it runs."""
+        with self._announcing:
+            if self._stopping.is_set():
+                return
+            now = self._store.time()
+            self._store.announce(
+                self._worker,
+                self._announcement(),
+                now,
+                now - round(FORGOTTEN_BEATS * self._settings.heartbeat_seconds * 1000),
+            )
+
+    def _release_forfeits(self) -> None:
+        while self._forfeits:
+            forfeit = run_id, epoch, step, process = self._forfeits.popleft()
+            try:
+                self._store.release_dead_lease(run_id, epoch=epoch, step=step, process=process)
+            except StoreUnavailable:
+                self._forfeits.appendleft(forfeit)
+                raise
+
+    def _sweep_forever(self) -> None:
+        next_announcement = time.monotonic() + self._settings.heartbeat_seconds
+        # Workers started together would sweep together; a random phase spreads them.
+        woken = self._woken.wait(random.random() * self._settings.sweep_seconds)
+        while not self._stopping.is_set():
+            self._woken.clear()
+            try:
+                self._release_forfeits()
+                # Skip if any worker swept within half the interval. Detection is not delayed, since
+                # one of them always sweeps.
+                report = self.sweep(0.0 if woken else self._settings.sweep_seconds / 2)
+                for run_id, word in report:
+                    if word in LOGGED:
+                        logger.warning("run %s: %s", run_id, LOGGED[word], extra={"run_id": run_id})
+                if report and is_on():
+                    from perdure.worker.tracing.round_spans import tell_losses
+
+                    tell_losses(self._store, report)
+                if time.monotonic() >= next_announcement:
+                    next_announcement = time.monotonic() + self._settings.heartbeat_seconds
+                    self.announce()
+                self._store.outage.passed(NOT_SWEPT)
+            except StoreUnavailable as error:
+                self._store.outage.failed(NOT_SWEPT, error)
+            except BaseException:  # an announcement runs code of flows, too
+                # The thread must survive any error: it recovers the runs of the others.
+                logger.exception("a sweep failed, trying again")
+            woken = self._woken.wait(self._settings.sweep_seconds)

@@ -1,0 +1,122 @@
+"""The connection of a process to Perdure by a Celery app: its settings, its store, its publisher.
+
+``install`` puts one on a user's app. A client without an app makes one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from perdure.flows.flow import Flow
+from perdure.worker.errors import InvalidSettings
+from perdure.worker.messaging.app_flows import find_flows_of_app
+from perdure.worker.messaging.broker import is_fused, with_state_server
+from perdure.worker.messaging.outbox import OutboxPublisher
+from perdure.worker.messaging.publisher import MessageBuilder, Publisher, SameServerPublisher
+from perdure.worker.settings import Settings, find_flows
+from perdure.worker.store import Replication, Store
+from perdure.worker.store.keys import Keys
+from perdure.worker.urls import LOCALHOST
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+
+class AppConnection:
+    """Settings, store and publisher of a process, made when first used.
+
+    Args:
+        app: The Celery app with the round tasks.
+        settings: The settings of this process.
+        sources: Flows, or names of modules that register flows.
+        owns_app: Whether the app is Perdure's own. A user's app decides its own settings.
+    """
+
+    def __init__(
+        self,
+        app: Celery,
+        settings: Settings,
+        sources: Sequence[str | type[Flow] | Flow] = (),
+        owns_app: bool = False,
+    ) -> None:
+        self.app = app
+        self.owns_app = owns_app
+        self._sources = sources
+        #: The settings as passed in. `settings` also has the state server, which the app's
+        #: configuration may name.
+        self.given = settings
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings in force.
+
+        Raises:
+            InvalidSettings: Neither they nor the app's broker name a state server.
+        """
+        return self.given if self.owns_app else with_state_server(self.given, self.app)
+
+    @cached_property
+    def store(self) -> Store:
+        """The store of this process."""
+        replication = Replication(self.settings.wait_replicas, self.settings.wait_timeout_seconds)
+        return Store(
+            self._url,
+            self.settings.prefix,
+            outbox=self.publisher.outbox,
+            replication=replication,
+            leaves=self.is_leaving,
+        )
+
+    @cached_property
+    def publisher(self) -> Publisher:
+        """The publisher: fused if the app's broker is the database of the runs, else the outbox."""
+        kind = SameServerPublisher if is_fused(self.app, self._url) else OutboxPublisher
+        return kind(self.app, Keys(self.settings.prefix), _message_builder(self.settings))
+
+    def find_flows(self) -> None:
+        """Register the flows of this process and those of the app.
+
+        Raises:
+            InvalidFlow: A module cannot be imported, or a flow has no name.
+        """
+        find_flows(self.settings)
+        if not self.owns_app:
+            find_flows_of_app(self.app, self._sources)
+
+    def is_leaving(self) -> bool:
+        """Return whether the process is about to end, so that it waits for no outage to pass."""
+        return False
+
+    def close(self) -> None:
+        """Close the connections of store and publisher."""
+        self.store.close()
+        self.publisher.close()
+
+    @property
+    def _url(self) -> str:
+        return self.settings.redis_url or LOCALHOST
+
+
+def connection_of(app: Celery) -> AppConnection:
+    """Return the connection that ``install`` put on the app.
+
+    Raises:
+        InvalidSettings: ``install`` was not called.
+    """
+    connection = getattr(app, "perdure", None)
+    if not isinstance(connection, AppConnection):
+        raise InvalidSettings(
+            "this Celery app has no Perdure on it; call perdure.install(app) first"
+        )
+    return connection
+
+
+def _message_builder(settings: Settings) -> MessageBuilder | None:
+    """Return what builds messages faster than Celery; None without the fast path."""
+    if not settings.fetch:
+        return None
+    from perdure.worker.messaging.fast.template import MessageTemplates
+
+    return MessageTemplates()

@@ -1,0 +1,69 @@
+"""Finds the flows of a Celery app.
+
+They are the flows named to ``install``, and the modules ``perdure_flows`` of its packages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from perdure.flows import registry
+from perdure.flows.errors import InvalidFlow
+from perdure.flows.flow import Flow
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+#: The module to find in each package, as Celery finds ``tasks``.
+MODULE = "perdure_flows"
+
+
+def find_flows_of_app(app: Celery, sources: Sequence[str | type[Flow] | Flow]) -> None:
+    """Import the modules, and register the flows.
+
+    Raises:
+        InvalidFlow: A module cannot be imported, or a flow has no name.
+    """
+    registry.load_modules([source for source in sources if isinstance(source, str)])
+    for source in sources:
+        if not isinstance(source, str):
+            _register(source)
+    try:
+        app.autodiscover_tasks(related_name=MODULE, force=True)  # of installed Django apps
+        app.autodiscover_tasks(list(_packages(app)), related_name=MODULE, force=True)
+    except InvalidFlow:
+        raise
+    # A module may raise anything. The worker then runs no rounds, but the app's own tasks.
+    except Exception as error:
+        raise InvalidFlow(
+            f"a module {MODULE} of Celery app {app.main!r} cannot be imported: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _register(flow: type[Flow] | Flow) -> None:
+    if isinstance(flow, type) and registry.name_of(flow) is not None:
+        return
+    if not flow.name:
+        raise InvalidFlow(
+            f"{flow!r} has no name: register it with @register(NAME), "
+            "or name its module in install(app, flows=[...])"
+        )
+    registry.register(flow.name, flow)
+
+
+def _packages(app: Celery) -> Iterable[str]:
+    """Return the app's own package, and those of the modules that it imports."""
+    modules = [*(app.conf.imports or ()), *(app.conf.include or ())]
+    parents = (module.rpartition(".")[0] for module in modules if isinstance(module, str))
+    names = dict.fromkeys(name for name in (app.main, *parents) if name and name != "__main__")
+    return [name for name in names if _exists(name)]
+
+
+def _exists(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False

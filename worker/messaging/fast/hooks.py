@@ -1,0 +1,66 @@
+"""Detects whether signal receivers or tracers in this process can change outgoing messages.
+
+Replaces: nothing. It decides whether ``fast.template`` may be used. An app's settings cannot change
+a message (worker/messaging/builder.py). Without receivers and tracers, messages differ only in run,
+step and ids.
+
+Worth: see ``fast.template``.
+
+Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``).
+
+Private parts used: ``kombu.Producer._publish`` (compared, not called). Tracers replace it.
+"""
+
+from __future__ import annotations
+
+from types import FunctionType
+from typing import Any
+
+from celery import Celery, signals
+from kombu import Producer
+
+from perdure.worker.messaging.builder import RoundTask
+
+#: The signals of publishing. A receiver may change the message, and must see each.
+SIGNALS = (signals.before_task_publish, signals.after_task_publish, signals.task_sent)
+#: The modules that define the functions of ``publish_functions``, in its order.
+HOMES = ("celery.app.base", "kombu.messaging", "kombu.messaging")
+#: The functions that a message passes through, which tracers replace to add their headers.
+PublishFunctions = tuple[Any, ...]
+
+
+def has_receivers(task: str) -> bool:
+    """Return whether a signal receiver listens to the publishing of this task.
+
+    Receivers come and go at any time.
+    """
+    if not (
+        signals.before_task_publish.receivers
+        or signals.after_task_publish.receivers
+        or signals.task_sent.receivers
+    ):
+        return False  # the usual case, and checked for each round
+    return any(signal.has_listeners(task) for signal in SIGNALS)
+
+
+def publish_functions() -> PublishFunctions:
+    """Return the functions that a message passes through now."""
+    return Celery.send_task, Producer.publish, Producer._publish
+
+
+def is_plain(app: Celery, task: str, functions: PublishFunctions) -> bool:
+    """Return whether the task, and all functions on its messages' way, are unchanged.
+
+    The task must be Perdure's, the functions Celery's and kombu's own.
+    """
+    sending_task = app.tasks[task]
+    own = type(sending_task).apply_async is RoundTask.apply_async and "apply_async" not in vars(
+        sending_task
+    )
+    # A wrapper copies name, module and docstring of what it wraps, but not its globals. Or it is no
+    # function at all.
+    original = all(
+        type(each) is FunctionType and each.__globals__["__name__"] == home
+        for each, home in zip(functions, HOMES, strict=True)
+    )
+    return own and original and app.amqp.Producer is Producer

@@ -1,0 +1,206 @@
+"""The publishers: the only code that makes a broker message."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from kombu import Connection
+
+from perdure.worker.errors import InvalidSettings
+from perdure.worker.messaging.builder import InMemoryTransport, Sender, captured
+from perdure.worker.messaging.message import TASKS
+from perdure.worker.store.keys import Keys
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+
+class RoundMessage(NamedTuple):
+    """A round's message as the broker's list holds it, with its Celery task and queue."""
+
+    text: str
+    task: str
+    queue: str
+
+
+class LazyMessage(NamedTuple):
+    """A round's message that is serialized only on demand.
+
+    Attributes:
+        write: Serializes the message.
+        read: Returns the validated form without serializing, or None if the text has to be
+            validated.
+    """
+
+    task: str
+    queue: str
+    write: Callable[[], str]
+    read: Callable[[], dict[str, Any] | None]
+
+    @property
+    def message(self) -> RoundMessage:
+        """The message, serialized."""
+        return RoundMessage(self.write(), self.task, self.queue)
+
+
+#: Builds the text of the message of a run, epoch and step.
+Build = Callable[[str, int, int], str]
+
+
+class MessageBuilder(Protocol):
+    """Builds messages without Celery (``perdure.worker.messaging.fast.template``)."""
+
+    def draft(
+        self,
+        app: Celery,
+        build: Build,
+        task: str,
+        queue: str,
+        args: tuple[str, int, int],
+        origin: Sender | None,
+    ) -> LazyMessage | None:
+        """Return a message for these arguments of a task.
+
+        Args:
+            build: Builds such a message with Celery.
+            origin: The sender, if it is known already.
+
+        Returns:
+            None if Celery has to build it.
+        """
+
+
+class Publisher(ABC):
+    """Builds messages with Celery.
+
+    The subclasses differ in how a built message reaches the broker.
+
+    Args:
+        builder: Builds messages faster than Celery; None for Celery alone.
+    """
+
+    #: The name in announcements and metrics.
+    name: str
+    #: Whether the scripts leave pushing the message to ``publish``.
+    outbox: bool
+
+    def __init__(self, app: Celery, keys: Keys, builder: MessageBuilder | None = None) -> None:
+        self._app = app
+        self._keys = keys
+        self._builder = builder
+        self._local = threading.local()
+
+    @abstractmethod
+    def publish(self, messages: Iterable[tuple[str, str]]) -> None:
+        """Publish the messages (queue and text) that a script returned, if possible now.
+
+        It never raises. A message that could not be published counts as lost, and the sweep sends
+        it again.
+        """
+
+    @abstractmethod
+    def lengths(self) -> Mapping[str, int] | None:
+        """Return how many messages wait in each queue.
+
+        Returns:
+            None if the scripts read the lengths themselves, empty if the broker does not reply.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections."""
+
+    def message(self, role: str, run_id: str, epoch: int, step: int) -> RoundMessage:
+        """Return the message of round ``step`` of ``run_id`` in ``epoch``.
+
+        Args:
+            role: The role of the workers that it is for.
+        """
+        return self.message_for(TASKS[role], self._keys.queue(role), run_id, epoch, step)
+
+    def message_for(
+        self, task: str, queue: str, run_id: str, epoch: int, step: int
+    ) -> RoundMessage:
+        """Return the message for a task and queue as the run's hash names them."""
+        return self._draft(task, queue, run_id, epoch, step).message
+
+    def draft(
+        self, role: str, run_id: str, epoch: int, step: int, origin: Sender | None = None
+    ) -> LazyMessage:
+        """Return the message, to be serialized only if another thread or process has to read it.
+
+        Args:
+            origin: The sender, if it is known already.
+        """
+        return self._draft(TASKS[role], self._keys.queue(role), run_id, epoch, step, origin)
+
+    def _draft(
+        self,
+        task: str,
+        queue: str,
+        run_id: str,
+        epoch: int,
+        step: int,
+        origin: Sender | None = None,
+    ) -> LazyMessage:
+        build, args = partial(self._built, task, queue), (run_id, epoch, step)
+        if self._builder is not None:
+            draft = self._builder.draft(self._app, build, task, queue, args, origin)
+            if draft is not None:
+                return draft
+        text = build(*args)
+        return LazyMessage(task, queue, lambda: text, lambda: None)
+
+    def _built(self, task: str, queue: str, run_id: str, epoch: int, step: int) -> str:
+        """Return a message's text, built by Celery."""
+        captured.clear()
+        # What a user's app sets for its own tasks (time limits, a serializer) must not apply:
+        # validation would refuse the message.
+        plain = {
+            "serializer": "json",
+            "compression": None,
+            "time_limit": None,
+            "soft_time_limit": None,
+        }
+        self._app.tasks[task].apply_async(
+            (run_id, epoch, step), queue=queue, producer=self._producer(), **plain
+        )
+        reached, text = captured.take()
+        if reached != queue:
+            raise InvalidSettings(
+                f"the message of {task} was routed to {reached!r}; rounds must reach {queue!r}. "
+                "Exempt the tasks perdure.* from task_routes and router classes"
+            )
+        return text
+
+    def _producer(self) -> Any:
+        # Threads must not share a channel. Creating one costs as much as a message, so each thread
+        # keeps its own.
+        producer = getattr(self._local, "producer", None)
+        if producer is None:
+            channel = Connection(transport=InMemoryTransport).default_channel
+            producer = self._local.producer = self._app.amqp.Producer(channel, auto_declare=False)
+        return producer
+
+
+class SameServerPublisher(Publisher):
+    """The publisher for runs and messages in one database.
+
+    The store's scripts push a message in the same write as the state.
+    """
+
+    name = "fused"
+    outbox = False
+
+    def publish(self, messages: Iterable[tuple[str, str]]) -> None:
+        """Do nothing: the script has pushed the messages."""
+
+    def lengths(self) -> None:
+        """Return None: the scripts read the lists themselves."""
+
+    def close(self) -> None:
+        """Do nothing: it has no connections of its own."""

@@ -1,0 +1,138 @@
+"""The validating transport for RabbitMQ.
+
+It is kombu's ``pyamqp``, but validates each message that reaches a consumer of our queues. An
+invalid one is acknowledged, so that the broker drops it, and stored as a dead letter. A message
+whose properties cannot be parsed would end the connection and be redelivered for ever. It is read
+as one without properties.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from amqp import Message
+from amqp.method_framing import frame_handler
+from kombu.transport import pyamqp
+
+from perdure.worker.messaging.message import InvalidMessage, judge
+from perdure.worker.store.keys import Keys
+
+logger = logging.getLogger("perdure.guard")
+
+#: Properties with a meaning for Celery or for people. Others are removed.
+PROPERTIES = (
+    "content_type",
+    "content_encoding",
+    "delivery_mode",
+    "priority",
+    "correlation_id",
+    "reply_to",
+)
+#: The frame type that carries a message's properties, and the length of its fixed part: class and
+#: body size.
+HEADER, FIXED = 2, 12
+
+
+class AmqpChannel(pyamqp.Channel):  # type: ignore[misc]
+    """kombu's channel, validating what it consumes."""
+
+    def basic_consume(
+        self,
+        queue: str = "",
+        *args: Any,
+        callback: Callable[[Any], None] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Consume a queue; messages of the app's own queues are not validated."""
+        prefix = self._option("guard_prefix") or "perdure"
+        if callback is not None and Keys(prefix).is_of_rounds(queue):
+            callback = partial(self._validate, queue, callback, bool(options.get("no_ack")))
+        return super().basic_consume(queue, *args, callback=callback, **options)
+
+    def _validate(
+        self, queue: str, callback: Callable[[Any], None], no_ack: bool, message: Any
+    ) -> None:
+        properties = message.properties
+        try:
+            headers = judge(
+                properties.get("content_type"),
+                properties.get("content_encoding"),
+                properties.get("application_headers"),
+                message.body,
+            )
+        except InvalidMessage as error:
+            logger.error("a message on %s was refused and put aside: %s", queue, error)
+            self._put_aside(queue, message.body, str(error))
+            if not no_ack:
+                self.basic_ack(message.delivery_tag)
+            return
+        message.properties = {
+            name: properties[name] for name in PROPERTIES if name in properties
+        } | {"application_headers": headers}
+        callback(message)
+
+    def _put_aside(self, queue: str, body: Any, why: str) -> None:
+        put_aside = self._option("guard_letters")
+        if put_aside is None:
+            return
+        try:
+            put_aside(queue, body if isinstance(body, str) else bytes(body), why)
+        except Exception as error:
+            # A server that is away or full stores no dead letter, nor does a key of another type.
+            logger.error(
+                "a refused message on %s could not be put aside and is lost: %s: %s",
+                queue,
+                type(error).__name__,
+                error,
+            )
+
+    def _option(self, name: str) -> Any:
+        return (self.connection.client.transport_options or {}).get(name)
+
+
+def readable(connection: Any, callback: Callable[..., None]) -> Callable[[Any], Any]:
+    """Return py-amqp's frame handler, changed to ignore properties that it cannot parse."""
+    handle = frame_handler(connection, callback)
+
+    def on_frame(frame: tuple[int, int, Any]) -> Any:
+        kind, channel, content = frame
+        if kind == HEADER:
+            try:
+                Message().inbound_header(content)
+            except Exception as error:
+                # Untrusted content can be wrong in any way: a year 50,000, a table a thousand
+                # levels deep, a truncated character.
+                logger.error(
+                    "a message came with properties that cannot be read: %s: %s",
+                    type(error).__name__,
+                    error,
+                )
+                content = bytes(content[:FIXED]) + b"\0\0"
+        return handle((kind, channel, content))
+
+    return on_frame
+
+
+class AmqpConnection(pyamqp.Connection):  # type: ignore[misc]
+    """kombu's connection, with validating channels."""
+
+    Channel = AmqpChannel
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, frame_handler=readable, **options)
+
+
+class AmqpTransport(pyamqp.Transport):  # type: ignore[misc]
+    """``pyamqp`` with validation.
+
+    Transport options:
+
+    - ``guard_prefix``: the prefix of our queues (default ``perdure``).
+    - ``guard_letters``: called with the queue, the body and the reason of each refused message,
+      like ``DeadLetters.put_aside``. Without it they are only logged.
+    """
+
+    Connection = AmqpConnection

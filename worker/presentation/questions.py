@@ -1,0 +1,51 @@
+"""Texts about what a run asks a person."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.presentation.text import duration, exact, moment, plain
+from perdure.worker.presentation.usage import budget
+
+KINDS = {
+    "approval": "approval",
+    "in_doubt": "in doubt",
+    "budget": "budget",
+    "question": "question",
+    "pause": "pause",
+}
+
+
+def what(waiting: PendingInterrupt) -> str:
+    """Return what is asked.
+
+    For a command, that is exactly the command with all its arguments, uncut.
+    """
+    if waiting.command is not None:
+        return f"{plain(waiting.command)} {exact(dict(waiting.args))}"
+    data = waiting.data or {}
+    if waiting.kind == "budget":
+        return f"its budget is spent: {budget(str(data['budget']), data['limit'], data['spent'])}"
+    return plain(waiting.question)
+
+
+def attempt(waiting: PendingInterrupt) -> list[tuple[str, str]]:
+    """Return names and values that help to find out whether a command in doubt has happened."""
+    by = f" by {plain(waiting.worker)}" if waiting.worker else ""
+    began = (
+        [("began", f"{moment(waiting.began)}{by}")]
+        if waiting.began
+        else [("worker", plain(waiting.worker))]
+        if waiting.worker
+        else []
+    )
+    return [*([("key", plain(waiting.key))] if waiting.key else []), *began]
+
+
+def or_else(waiting: PendingInterrupt, now: datetime | None = None) -> str:
+    """Return what happens at the deadline and when, or '' without a deadline."""
+    if waiting.deadline is None:
+        return ""
+    left = (waiting.deadline - (now or datetime.now(UTC))).total_seconds()
+    return f"{exact(waiting.default)} {f'in {duration(left)}' if left > 0 else 'at the next sweep'}"

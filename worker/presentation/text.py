@@ -1,0 +1,133 @@
+"""Formatting for people: times, counts, and foreign texts made harmless and short.
+
+Numbers as texts: any number that a run can hold prints, however large or small.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from perdure.flows.durations import duration as duration  # noqa: PLC0414  words for people are found here
+
+#: Largest share that is drawn or shown. A run may spend any multiple of a tiny budget.
+MOST_SHARE = 1000.0
+#: Numbers from here on are shown in powers of ten. Floats are exact up to here.
+EXACT = 10**15
+
+
+def figure(value: float) -> str:
+    """Return a number in a few characters: ``3``, ``0.25``, ``1e+400``."""
+    return f"{value:g}" if abs(value) < EXACT else f"{Decimal(value).normalize():.6g}"
+
+
+def share(part: float, whole: float) -> float:
+    """Return ``part / whole``, from 0 to ``MOST_SHARE``. It is 0 if the whole is 0 or less."""
+    if whole <= 0 or part <= 0:
+        return 0.0
+    try:
+        return min(part / whole, MOST_SHARE)
+    except OverflowError:
+        return MOST_SHARE if part > whole else 0.0
+
+
+def percent(part: float, whole: float) -> str:
+    """Return the share in percent: ``82 %``, or ``over 100,000 %``."""
+    fraction = share(part, whole)
+    return (
+        f"over {100 * MOST_SHARE:,.0f} %" if fraction >= MOST_SHARE else f"{100 * fraction:.0f} %"
+    )
+
+
+def progress_of(progress: object) -> str:
+    """Return ``3 of 5`` for a round's progress, or '' if it names no total."""
+    if not isinstance(progress, dict):
+        return ""
+    done, total = progress.get("done"), progress.get("total")
+    if not isinstance(done, int | float) or not isinstance(total, int | float) or not total:
+        return ""
+    return f"{figure(done)} of {figure(total)}"
+
+
+def plain(text: str, limit: int | None = None) -> str:
+    """Return ``text`` on one line without control characters, cut to ``limit``.
+
+    A goal, for example, must not move the terminal's cursor.
+    """
+    flat = " ".join(text.split())
+    if not flat.isprintable():
+        flat = "".join(letter if letter.isprintable() else "�" for letter in flat)
+    return flat if limit is None or len(flat) <= limit else flat[: max(1, limit - 1)] + "…"
+
+
+def lines(text: str) -> str:
+    """Return ``text`` with its line breaks, but without other control characters."""
+    return "\n".join(
+        "".join(letter if letter.isprintable() else "�" for letter in line.expandtabs())
+        for line in text.splitlines()
+    )
+
+
+def value_text(value: Any) -> str:
+    """Return an answer for people: a text, the ``text`` of an object that has one, or else JSON."""
+    if isinstance(value, dict) and isinstance(value.get("text"), str):
+        value = value["text"]
+    return lines(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
+def since(moment: datetime | str, now: datetime | None = None) -> float:
+    """Return the seconds since ``moment``, never negative."""
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment)
+    return max(0.0, ((now or datetime.now(UTC)) - moment).total_seconds())
+
+
+def clock(moment: datetime) -> str:
+    """Return the local time of day."""
+    return moment.astimezone().strftime("%H:%M:%S")
+
+
+def waits_for_provider(since: float | None, until: float | None) -> str:
+    """Return a text like ``waits for the provider since 12:03, next try 12:09``.
+
+    The arguments are in ms. The text shows the local time of day.
+    """
+    began, again = (
+        None
+        if at is None
+        else datetime.fromtimestamp(at / 1000, UTC).astimezone().strftime("%H:%M")
+        for at in (since, until)
+    )
+    return (
+        "waits for the provider"
+        + (f" since {began}" if began else "")
+        + (f", next try {again}" if again else "")
+    )
+
+
+def moment(at: datetime | str) -> str:
+    """Return the local date and time."""
+    return (
+        (datetime.fromisoformat(at) if isinstance(at, str) else at)
+        .astimezone()
+        .isoformat(sep=" ", timespec="seconds")
+    )
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 round``, ``2 rounds``."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def exact(value: Any) -> str:
+    """Return a value as JSON on one line, with unprintable characters as their escapes."""
+    text = json.dumps(value, ensure_ascii=False)
+    return (
+        text
+        if text.isprintable()
+        else "".join(
+            letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text
+        )
+    )

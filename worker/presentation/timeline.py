@@ -1,0 +1,228 @@
+"""Rows for people who watch a run: each event as one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from perdure.worker.presentation.text import duration, plain, waits_for_provider
+from perdure.worker.presentation.usage import amount, budget
+
+if TYPE_CHECKING:
+    from perdure.worker.domain.event import Event
+
+#: Object ids of git, which are cut to this many digits for people.
+GIT_ID = re.compile(r"\b([0-9a-f]{12})(?:[0-9a-f]{28}|[0-9a-f]{52})\b")
+#: Fields of a committed event's data that the row shows in their own form.
+FRAME = (
+    "took", "command", "args", "observation", "answer", "thought", "reasoning", "plan",
+    "criticism", "speak",
+    "digest", "model", "tokens", "input_tokens", "output_tokens", "money", "requests", "spent",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the story.
+
+    Attributes:
+        step, node, attempt: Of the round it is about.
+        text: What happened, on one line.
+        thought: What a controller thought when it decided that.
+        took: Duration in seconds. None if it has no duration.
+        tone: How it is coloured: round, good, bad, or wait.
+        is_round: Whether it is a committed round. False for anything that happened in between.
+    """
+
+    step: int
+    node: str
+    attempt: int
+    text: str
+    took: float | None = None
+    tone: str = "round"
+    is_round: bool = False
+    thought: str = ""
+
+    @property
+    def said(self) -> str:
+        """The thought and its result."""
+        return f"{self.thought} · {self.text}" if self.thought else self.text
+
+
+def row_of(event: Event) -> Row:
+    """Return the row of an event."""
+    if event.type == "committed":
+        took = event.data.get("took")
+        seconds = int(took) / 1000 if took else None
+        thought = "" if "observation" in event.data else plain(str(event.data.get("thought", "")))
+        return Row(
+            event.step,
+            event.node,
+            event.attempt,
+            round_text(event.data),
+            seconds,
+            is_round=True,
+            thought=thought,
+        )
+    text, tone = _between(event)
+    return Row(event.step, event.node, event.attempt, plain(text), tone=tone)
+
+
+def round_text(data: Mapping[str, Any]) -> str:
+    """Return the result of a round: the command decided on, or the observation of its execution."""
+    if "observation" in data:
+        return _short(value_short(data["observation"]))
+    if data.get("command") == "finish":
+        return _short(f"finish: {value_short(data['answer'])}" if "answer" in data else "finish")
+    more = [_named(name, value) for name, value in data.items() if name not in FRAME]
+    parts = [command_text(data)] if "command" in data else []
+    parts += [value_short(data["answer"])] if "answer" in data else []
+    return _short(" · ".join(part for part in (*parts, *more) if part)) or "done"
+
+
+def command_text(data: Mapping[str, Any]) -> str:
+    """Return a command and its arguments, without the name of a single argument."""
+    args = _read(data.get("args"))
+    if not isinstance(args, dict):
+        return f"{data['command']} {data.get('args', '')}".strip()
+    shown = [
+        _word(value) if len(args) == 1 else f"{name}={_word(value)}" for name, value in args.items()
+    ]
+    return " ".join([str(data["command"]), *shown])
+
+
+def value_short(value: Any) -> str:
+    """Return a value from a summary as text, with objects as ``name value`` pairs.
+
+    The summary may have been cut off.
+    """
+    parsed = _read(value)
+    if isinstance(parsed, dict):
+        # Bisect's verdicts get a sentence of their own.
+        if "outcome" in parsed and "commit" in parsed:
+            code = "" if parsed.get("exit") is None else f" (exit {parsed['exit']})"
+            return f"{parsed['commit']} is {parsed['outcome']}{code}"
+        if isinstance(parsed.get("text"), str):
+            return str(parsed["text"])
+        return ", ".join(f"{name} {_word(each)}" for name, each in parsed.items())
+    return _word(parsed)
+
+
+def _between(event: Event) -> tuple[str, str]:
+    data = event.data
+    match event.type:
+        case "submitted":
+            return "submitted", "wait"
+        case "lost":
+            return (
+                f"worker {data.get('owner', '?')} was lost; the round goes to another worker",
+                "bad",
+            )
+        case "failed":
+            wait = int(float(data.get("retry_in", 0))) / 1000
+            return f"failed, retrying in {duration(wait)}: {_cause(data)}", "bad"
+        case "waits":
+            since, until = (int(float(data.get(name, 0))) for name in ("since", "until"))
+            return (
+                f"{waits_for_provider(since, until)}: {_cause({'error': data.get('reason', '')})}",
+                "wait",
+            )
+        case "interrupted":
+            return _asked(data), "wait"
+        case "resumed":
+            parts = [] if data.get("answer") is None else [value_short(data["answer"])]
+            parts += [
+                f"{amount(name, more)} more {name}"
+                for name, more in (data.get("added") or {}).items()
+            ]
+            answer = f" with {', '.join(parts)}" if parts else ""
+            return f"resumed{answer}" + _by_whom(data.get("by")), "good"
+        case "stop_requested" | "stopped":
+            word = "stop requested" if event.type == "stop_requested" else "stopped"
+            more = "".join(
+                f", {name} {data[key]}"
+                for name, key in (("by", "by"), ("because", "reason"), ("in doubt", "in_doubt"))
+                if data.get(key)
+            )
+            return word + more, "wait"
+        case "completed" if "unfinished" in data:
+            return f"unfinished after {data['unfinished']} of {data['unfinished']} cycles", "wait"
+        case "completed":
+            return "completed", "good"
+        case "errored":
+            return f"errored: {_cause(data)}", "bad"
+        case "retried":
+            return "retried", "good"
+        case "resent":
+            return "its message was lost or late and was sent again", "wait"
+        case "handed_on":
+            return (
+                (
+                    f"worker {data.get('by', '?')} does not run this flow; "
+                    f"passed to {data.get('to', '?')}"
+                ),
+                "wait",
+            )
+        case "given_back":
+            return "released: its worker could not begin it", "wait"
+        case other:
+            return " ".join(
+                [other, *(f"{name} {_word(value)}" for name, value in data.items())]
+            ), "wait"
+
+
+def _by_whom(name: Any) -> str:
+    """Return who answered, or '' if that is unknown."""
+    return "" if not name else " (its deadline passed)" if name == "deadline" else f" by {name}"
+
+
+def _asked(data: Mapping[str, Any]) -> str:
+    """Return what an interrupt asks. For a command, name the command."""
+    for label, name in (("asks for approval", "approval"), ("in doubt", "in_doubt")):
+        about = data.get(name)
+        if isinstance(about, dict) and "command" in about:
+            return f"{label}: {command_text(about)}"
+    limit, spent = data.get("limit"), data.get("spent")
+    if (
+        "budget" in data
+        and isinstance(limit, int | float)
+        and isinstance(spent, int | float)
+        and limit > 0
+    ):
+        return f"budget exhausted: {budget(str(data['budget']), limit, spent)}"
+    return f"interrupted: {data.get('reason', '')}"
+
+
+def _cause(data: Mapping[str, Any]) -> str:
+    """Return the error without the run, step and node, which the row shows already."""
+    return re.sub(r"^run \S+, step \d+, node \S+: ", "", str(data.get("error", "")))
+
+
+def _read(text: Any) -> Any:
+    """Return the JSON value of a summary's text.
+
+    If the text was cut off, return its intact part.
+    """
+    if not isinstance(text, str) or not text.startswith(("{", "[")):
+        return text
+    for attempt in (text, text.rpartition(',"')[0] + "}"):
+        try:
+            return json.loads(attempt)
+        except (ValueError, RecursionError):
+            continue
+    return text
+
+
+def _named(name: str, value: Any) -> str:
+    return f"{_word(value)} left" if name == "left" else f"{name} {_word(value)}"
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _short(text: str) -> str:
+    return plain(GIT_ID.sub(r"\1", text))

@@ -1,0 +1,143 @@
+"""Texts about what a run or a round has used, and may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from perdure.flows.durations import duration
+from perdure.worker.presentation.text import EXACT, figure, percent, share
+
+if TYPE_CHECKING:
+    from perdure.worker.domain.run import Run
+
+#: Shares of a limit from which the spent amount is shown in another tone. From the first on, the
+#: controller is asked to finish.
+LOW, EXHAUSTED = 0.8, 1.0
+
+
+def money(dollars: float) -> str:
+    """Return dollars, like ``$1.20``.
+
+    Amounts below ten cents have more digits, because a request may cost next to nothing.
+    """
+    if dollars >= EXACT:
+        return f"${figure(dollars)}"
+    if dollars >= 0.1 or dollars == 0:
+        return f"${dollars:,.2f}"
+    return f"${dollars:.4f}" if dollars >= 0.0001 else "<$0.0001"
+
+
+def amount(name: str, value: float) -> str:
+    """Return an amount of the budget ``name`` in its unit."""
+    if name == "money":
+        return money(value)
+    if abs(value) >= EXACT:
+        return figure(value)
+    if name == "seconds":
+        return duration(value)
+    if 0 < value < 0.01:
+        return figure(value)
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+
+
+def used(spent: Mapping[str, Any]) -> str:
+    """Return the tokens and money used, like ``12,345 tokens · $0.12``.
+
+    Returns:
+        The text. It is '' if nothing was used or the amounts are not numbers.
+    """
+    tokens, dollars = (
+        spent.get(name) if isinstance(spent.get(name), int | float) else None
+        for name in ("tokens", "money")
+    )
+    return " · ".join(
+        [
+            *([f"{amount('tokens', tokens)} tokens"] if tokens else []),
+            *([money(dollars)] if dollars else []),
+        ]
+    )
+
+
+def used_in_all(spent: Mapping[str, Any]) -> str:
+    """Return everything that was used: tokens read and written, money, requests, commands."""
+    read, written = (spent.get(f"{way}_tokens") for way in ("input", "output"))
+    halves = (
+        f" ({amount('tokens', read)} read, {amount('tokens', written)} written)"
+        if read is not None and written is not None
+        else ""
+    )
+    parts = [f"{amount('tokens', spent['tokens'])} tokens{halves}"] if spent.get("tokens") else []
+    parts += [money(spent["money"])] if spent.get("money") else []
+    parts += (
+        [f"{amount('requests', spent['requests'])} request{'' if spent['requests'] == 1 else 's'}"]
+        if spent.get("requests")
+        else []
+    )
+    for name, times in spent.items():
+        if name.startswith("commands."):
+            often = "once" if times == 1 else f"{figure(times)} times"
+            parts.append(f"{name.removeprefix('commands.')} {often}")
+    return ", ".join(parts)
+
+
+def budget(name: str, limit: float, spent: float) -> str:
+    """Return the state of a budget, like ``tokens 8,200 of 10,000 (82 %)``."""
+    return f"{name} {amount(name, spent)} of {amount(name, limit)} ({percent(spent, limit)})"
+
+
+def budgets(run: Run) -> list[str]:
+    """Return the budgets of a run, each as a text."""
+    return [budget(name, limit, have) for name, limit, have in accounts(run)]
+
+
+def totals(run: Run) -> list[tuple[str, float]]:
+    """Return brief texts of used or limited amounts of a run, each with its share of the limit."""
+    spent = run.details.get("spent", {})
+    limited = {name: (limit, spent_amount) for name, limit, spent_amount in accounts(run)}
+    parts = []
+    for name in dict.fromkeys(("tokens", "money", *limited)):
+        limit, spent_amount = limited.get(name, (None, spent.get(name, 0)))
+        if limit is None and not spent_amount:
+            continue
+        of = "" if limit is None else f" of {amount(name, limit)}"
+        unit = "" if name in ("money", "seconds") else f" {name.removeprefix('commands.')}"
+        parts.append((f"{amount(name, spent_amount)}{of}{unit}", share(spent_amount, limit or 0)))
+    return parts
+
+
+def accounts(run: Run) -> list[tuple[str, float, float]]:
+    """Return name, limit and spent amount of each budget."""
+    spent = {
+        "cycles": run.details.get("cycles", 0),
+        "seconds": _seconds(run),
+        **run.details.get("spent", {}),
+    }
+    return [
+        (name, limit, spent.get(name, 0))
+        for name, limit in run.details.get("budgets", {}).items()
+        if limit > 0
+    ]
+
+
+def _seconds(run: Run) -> float:
+    """Return the seconds that the run has been going, without its waits for people."""
+    begun = run.details.get("started_at")
+    if begun is None:
+        return 0.0
+    now = (
+        run.updated_at
+        if run.status.ended or run.status.value == "interrupted"
+        else datetime.now(UTC)
+    )
+    idle: float = run.details.get("idle_seconds", 0.0)
+    return max(0.0, (now - datetime.fromisoformat(begun)).total_seconds() - idle)
+
+
+def facts(data: Mapping[str, Any]) -> list[str]:
+    """Return what a committed round's event says of its cost: model, tokens, money."""
+    return [
+        *([str(data["model"])] if data.get("model") else []),
+        *([used(data)] if used(data) else []),
+    ]

@@ -1,0 +1,1 @@
+"""The parts of a worker process inside Celery: assembled once per process, installed on an app."""

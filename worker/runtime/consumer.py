@@ -1,0 +1,69 @@
+"""Celery's consumer, for an app that has rounds and nothing else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from celery.concurrency import solo
+from celery.worker import consumer
+
+from perdure.worker.store.outage import Outage
+from perdure.worker.urls import LOCALHOST, place_of
+
+#: Seconds between two attempts to reach the broker: first wait, increment, maximum. Celery's own
+#: waits grow to 30 s.
+RECONNECT = {"interval_start": 0.5, "interval_step": 0.5, "interval_max": 2.0}
+
+
+class Consumer(consumer.Consumer):  # type: ignore[misc]
+    """Reconnects soon after an outage of the broker, and limits prefetch from RabbitMQ."""
+
+    class Blueprint(consumer.Consumer.Blueprint):  # type: ignore[misc]
+        """Celery's steps without DelayedDelivery.
+
+        For quorum queues Celery would declare 28 more queues, and as many exchanges, to delay tasks
+        with a countdown. A round that has to wait is in the due set, so Celery never delays one.
+        """
+
+        default_steps = [  # noqa: RUF012 -- as Celery declares it
+            step
+            for step in consumer.Consumer.Blueprint.default_steps
+            if not step.endswith(":DelayedDelivery")
+        ]
+
+    def __init__(
+        self, *args: Any, pool: Any = None, initial_prefetch_count: int = 2, **options: Any
+    ) -> None:
+        # A solo worker runs one round at a time, whatever its concurrency. Other messages would
+        # wait behind it in vain.
+        count = 1 if isinstance(pool, solo.TaskPool) else initial_prefetch_count
+        super().__init__(*args, pool=pool, initial_prefetch_count=count, **options)
+        self._outage = Outage("the broker")
+
+    def ensure_connected(self, conn: Any) -> Any:
+        """Return the connection once it is established; log the outage, not each attempt."""
+        connect = conn.ensure_connection
+        settings = self.app.perdure.settings
+        url = settings.broker_url or settings.redis_url or LOCALHOST
+        what = f"the broker at {place_of(url)} cannot be reached"
+
+        def ensure_connection(_: Callable[..., Any], *args: Any, **options: Any) -> Any:
+            # Replaces Celery's callback, which logs each attempt.
+            return connect(
+                lambda error, _: self._outage.failed(what, error), *args, **{**options, **RECONNECT}
+            )
+
+        conn.ensure_connection = ensure_connection
+        connected = super().ensure_connected(conn)
+        self._outage.passed(what)
+        return connected
+
+    def on_connection_error_before_connected(self, exc: Exception) -> None:
+        """Wait if the broker refuses us: a wrong password, or no such virtual host.
+
+        Celery would try again five times a second.
+        """
+        super().on_connection_error_before_connected(exc)
+        time.sleep(RECONNECT["interval_max"])

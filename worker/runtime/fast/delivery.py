@@ -1,0 +1,180 @@
+"""Delivers prefetched messages to Celery's consumer, as if the broker had.
+
+Replaces: the pop of a message by kombu's event loop.
+
+Worth and switch off: see ``perdure.worker.engine.fast.prefetch``. ``unfit`` leaves prefetch off if
+the worker takes more messages than it has slots, on a Python without GIL, and if kombu differs.
+
+Private parts used, of kombu: ``virtual.Transport._deliver`` and ``_callbacks``, and ``append``,
+``ack`` and ``can_consume`` of ``virtual.QoS``. ``changed_kombu`` compares the signatures. Workers
+do not prefetch if one differs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from kombu.transport import virtual
+
+from perdure.worker.engine.fast.handoff import FastRounds, Handoff
+from perdure.worker.messaging.message import InvalidMessage, Validator
+from perdure.worker.messaging.transports.redis import QoS, ValidatingChannel
+from perdure.worker.store import Claim, Prefetched
+
+logger = logging.getLogger("perdure.fetching")
+
+
+class Delivery:
+    """Delivers what the commits of one process prefetched.
+
+    Args:
+        rounds: The fast path of the process.
+        release: Releases a claim whose round cannot begin here.
+        validate: Validates a message that was popped.
+        inline: Whether the pool runs a round in the very call that submits it (solo).
+    """
+
+    def __init__(
+        self,
+        rounds: FastRounds,
+        release: Callable[[Claim], None],
+        validate: Validator,
+        inline: bool = False,
+    ) -> None:
+        self._rounds = rounds
+        self._release = release
+        self._validate = validate
+        self._inline = inline
+        #: Handoffs with a claim on their way through Celery's consumer, by delivery tag.
+        self._claimed: dict[str, Handoff] = {}
+        self._inline_queue: deque[tuple[Prefetched, Handoff, Any]] = deque()
+        self._is_delivering = False
+        self._fit: dict[int, bool] = {}
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the commit of a round prefetches the next message."""
+        return self._rounds.prefetcher.is_on
+
+    def end(self) -> None:
+        """Stop prefetching."""
+        self._rounds.prefetcher.end()
+
+    def handoff(self, message: Any) -> Handoff | None:
+        """Return the fast path of a message that this process received.
+
+        Returns:
+            None if its round takes the plain path.
+        """
+        if not self.is_on:
+            return None
+        channel = message.channel
+        fits = self._fit.get(id(channel))
+        if fits is None:
+            why = unfit(channel, self._rounds.prefetcher.slots)
+            fits = self._fit[id(channel)] = why is None
+            if why is not None:
+                logger.info("commits do not prefetch, each message is popped by itself: %s", why)
+        if not fits:
+            return None
+        headers = message.headers
+        handoff = self._claimed.get(message.delivery_tag) or self._rounds.handoff()
+        handoff.task = headers["id"], headers.get("root_id")
+        return handoff
+
+    def deliver_next(self, handoff: Handoff, channel: Any) -> bool:
+        """Deliver what the handoff's round prefetched.
+
+        Returns:
+            False if there is nothing, or no consumer to take it any more.
+        """
+        following = handoff.take_prefetched()
+        if following is None:
+            return False
+        if not self._inline:
+            return self._deliver(*following, channel)
+        # The pool runs a round in the call that delivers it, and its commit prefetches again. A
+        # queue keeps the stack from growing with each round.
+        self._inline_queue.append((*following, channel))
+        if not self._is_delivering:
+            self._is_delivering = True
+            try:
+                while self._inline_queue:
+                    self._deliver(*self._inline_queue.popleft())
+            finally:
+                self._is_delivering = False
+        return True
+
+    def _deliver(self, prefetched: Prefetched, handoff: Handoff, channel: Any) -> bool:
+        queue = prefetched.list
+        try:
+            message = prefetched.content or self._validate(prefetched.text, queue)
+        except InvalidMessage as error:
+            channel.put_aside(queue, prefetched.text, error)
+            return self._not_here(prefetched)
+        transport = channel.connection
+        if transport is None or queue not in transport._callbacks:
+            return self._not_here(prefetched)  # the worker shuts down, or its connection was lost
+        tag = message["properties"]["delivery_tag"]
+        if handoff.claim is not None:
+            self._claimed[tag] = handoff
+        try:
+            transport._deliver(message, queue)
+        except Exception as error:
+            logger.warning(
+                "a prefetched message could not be delivered, its round is requeued: %s: %s",
+                type(error).__name__,
+                error,
+            )
+            return self._not_here(prefetched)
+        finally:
+            self._claimed.pop(tag, None)
+        return True
+
+    def _not_here(self, prefetched: Prefetched) -> bool:
+        """Release the claim, if there is one; the sweep sends an unclaimed message again."""
+        if prefetched.claim is not None:
+            self._release(prefetched.claim)
+        return False
+
+
+def unfit(channel: Any, slots: int) -> str | None:
+    """Return why this channel's consumer cannot take prefetched messages, or None if it can."""
+    if (
+        not isinstance(channel, ValidatingChannel)
+        or channel.ack_emulation
+        or type(channel.qos) is not QoS
+    ):
+        return (
+            "messages do not come by the validating Redis channel, "
+            "without kombu's records of unacknowledged ones"
+        )
+    if not 0 < channel.qos.prefetch_count <= slots:
+        taken = channel.qos.prefetch_count or "any number of"
+        return (
+            f"the worker takes {taken} messages at once, and has {slots} slots; "
+            "some would wait, claimed"
+        )
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return "this Python has no GIL; kombu counts messages without a lock"
+    return changed_kombu()
+
+
+def changed_kombu() -> str | None:
+    """Return which part of kombu differs from the one this module expects, or None if none does."""
+    expected = {
+        (virtual.Transport, "_deliver"): ["self", "message", "queue"],
+        (virtual.QoS, "append"): ["self", "message", "delivery_tag"],
+        (virtual.QoS, "ack"): ["self", "delivery_tag"],
+        (virtual.QoS, "can_consume"): ["self"],
+    }
+    for (owner, name), parameters in expected.items():
+        method = getattr(owner, name, None)
+        if method is None or list(inspect.signature(method).parameters) != parameters:
+            return f"this version of kombu has another {owner.__name__}.{name}"
+    return None

@@ -1,0 +1,50 @@
+"""Installs the fast path in a worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from perdure.worker.engine.fast.handoff import FastRounds
+from perdure.worker.messaging.fast.shape import Shapes
+from perdure.worker.messaging.message import TASKS
+from perdure.worker.runtime.fast.delivery import Delivery
+from perdure.worker.runtime.fast.request import FastRequest
+from perdure.worker.runtime.fast.thread_pool import RoundThreadPool
+from perdure.worker.runtime.runtime import Runtime
+
+
+def fast_rounds(engine: Runtime) -> FastRounds:
+    """Return the fast path of this process; its prefetch has not begun."""
+    return FastRounds(
+        engine.store,
+        engine.rounds.committer,
+        engine.flows,
+        engine.name,
+        engine.settings.lease_seconds,
+        engine.drain,
+        lambda: len(engine.heartbeat),
+    )
+
+
+def install_fast_path(
+    engine: Runtime, parent: Any, queues: Sequence[str], own: Sequence[str], inline: bool
+) -> None:
+    """Prefetch in the commits of this worker; called before its consumer starts.
+
+    Args:
+        parent: Celery's worker.
+        queues: The queues of rounds that it consumes.
+        own: The queues of its set of flows.
+        inline: Whether the pool runs a round in the very call that submits it (solo).
+    """
+    rounds = fast_rounds(engine)
+    for name in TASKS.values():
+        engine.app.tasks[name].Request = FastRequest
+    # Celery's executor, which has no thread yet.
+    if type(getattr(parent.pool, "executor", None)) is ThreadPoolExecutor:
+        parent.pool.executor.shutdown()
+        parent.pool.executor = RoundThreadPool(parent.pool.limit, rounds.cpu_limiter.leave)
+    engine.fast = Delivery(rounds, engine.rounds.release, Shapes().validate, inline)
+    rounds.prefetcher.begin(queues, parent.pool.limit, inline, own)

@@ -1,0 +1,77 @@
+"""FastRequest: the request of a round on the fast path.
+
+Replaces: ``perdure.worker.runtime.request.RoundRequest`` in a worker whose commits prefetch. The
+acknowledgement of a round's message delivers what its commit prefetched, and so starts the next
+round in the same slot of the pool.
+
+Worth and switch off: see ``perdure.worker.engine.fast.prefetch``.
+
+Private parts used: Celery's ``Request._request_dict``, ``_body``, ``_content_type``,
+``_content_encoding`` and ``_decoded``, which its tracer reads; the ``qos`` of kombu's channel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import signals
+
+from perdure.worker.engine.fast.handoff import Handoff
+from perdure.worker.engine.fast_path import REQUEST_ATTRIBUTE
+from perdure.worker.messaging.message import TRACING
+from perdure.worker.runtime.request import RoundRequest
+
+#: Headers that are not Celery's.
+TRACERS = frozenset(TRACING)
+
+
+class FastRequest(RoundRequest):
+    """A request that hands its round's fast path to the task, and delivers what follows it."""
+
+    _handoff: Handoff | None
+
+    def __init__(self, message: Any, **options: Any) -> None:
+        super().__init__(message, **options)
+        self._handoff = self.app.perdure.fast.handoff(message)
+        if self._handoff is not None:
+            # Celery makes it an attribute of the task's request (worker/runtime/worker_step.py).
+            self._request_dict[REQUEST_ATTRIBUTE] = self._handoff
+            if TRACERS.isdisjoint(message.headers):
+                # Celery would come to the same after a search: the message has only Celery's own
+                # headers.
+                self._request_dict["headers"] = {}
+            if not signals.task_received.receivers:
+                # Without a receiver only the tracer reads the body, and it would decode it once
+                # more.
+                self._body, self._content_type, self._content_encoding, self._decoded = (
+                    message.payload,
+                    None,
+                    None,
+                    True,
+                )
+
+    def acknowledge(self) -> None:
+        """Acknowledge the message, and deliver what its round's commit prefetched.
+
+        Delivering it starts the next round: Celery submits it to the pool.
+        """
+        channel = self.message.channel
+        if (
+            self._handoff is None
+            or self.acknowledged
+            or not self.app.perdure.fast.deliver_next(self._handoff, channel)
+        ):
+            super().acknowledge()
+            return
+        # As kombu acknowledges, but here and now: the event loop need not wake, as the slot is
+        # taken already.
+        self.acknowledged = True
+        channel.qos.ack(self.message.delivery_tag)
+
+    def give_back(self) -> None:
+        """Return a round that has not begun; release its claim if it has one."""
+        if self._handoff is None or self._handoff.claim is None:
+            super().give_back()
+        else:
+            self.acknowledge()
+            self.app.perdure.rounds.release(self._handoff.claim)

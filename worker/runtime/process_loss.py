@@ -1,0 +1,72 @@
+"""Recovery after the death of a worker process, by another process of its machine."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from perdure.worker.engine.sweeper import BATCH, Sweeper
+from perdure.worker.ids import process_name
+from perdure.worker.runtime.runtime import Runtime
+from perdure.worker.store import StoreUnavailable
+
+logger = logging.getLogger("perdure.processes")
+
+#: Seconds in which a live worker claims a message that it has received: a hundred times what it
+#: takes on an idle processor.
+CLAIM_SECONDS = 0.25
+#: Runs at most whose messages are checked. A process receives no more messages than it has threads.
+MOST = 200
+
+
+def release_after_death(engine: Runtime, pid: int) -> list[str]:
+    """Release the leases of a dead process of this machine and requeue their rounds.
+
+    If the server is away, the sweep does this once the leases have lapsed.
+
+    Returns:
+        The ids of the runs that the process held.
+    """
+    store = engine.store
+    name = process_name(pid)
+    held: list[str] = []
+    try:
+        for run_id, epoch, step in store.held_by(name):
+            if store.release_dead_lease(run_id, epoch=epoch, step=step, process=name)[0] == "ok":
+                held.append(run_id)
+        store.withdraw(name)
+        if held:
+            sweeper = engine.new_sweeper("none", "threads", 0)
+            sweeper.sweep()
+            # Again, with the messages of runs that kept the worker: they were never written.
+            sweeper.sweep()
+        if not engine.publisher.outbox:  # the messages of another broker cannot be seen from here
+            _send_again(engine)
+    except StoreUnavailable as error:
+        logger.warning(
+            "the leases of process %d could not be released and will lapse: %s", pid, error
+        )
+    return held
+
+
+def _send_again(engine: Runtime) -> None:
+    """Send the messages again that the dead process had received but not claimed.
+
+    No lease names it there. Live workers claim what they have received meanwhile. If one takes
+    longer, its message is sent twice.
+    """
+    before = engine.store.passed()
+    if not before:
+        return
+    sweeper = engine.new_sweeper("none", "threads", 0)
+    # The sweep marks a missing message, and sends it again when it checks the run the next time.
+    _check(sweeper, list(before))
+    time.sleep(CLAIM_SECONDS)
+    now = engine.store.passed()
+    _check(sweeper, [run_id for run_id, round_ in before.items() if now.get(run_id) == round_])
+
+
+def _check(sweeper: Sweeper, run_ids: Sequence[str]) -> None:
+    for start in range(0, min(len(run_ids), MOST), BATCH):
+        sweeper.sweep(soon=run_ids[start : start + BATCH])

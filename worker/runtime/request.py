@@ -1,0 +1,84 @@
+"""RoundRequest: the worker's main process's view of a round that its pool runs."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from billiard.einfo import ExceptionWithTraceback
+from celery.exceptions import Terminated, WorkerLostError
+from celery.worker import state
+from celery.worker.request import Request
+
+logger = logging.getLogger("perdure.rounds")
+
+#: Errors that Celery reports for a round whose process has ended, or (the last two) is ending.
+DEATHS = (WorkerLostError, Terminated, SystemExit, KeyboardInterrupt)
+
+
+class RoundRequest(Request):  # type: ignore[misc]
+    """A Celery request of one of the two tasks.
+
+    If its child process dies, the lease is released at once.
+    """
+
+    acknowledged: bool
+
+    def revoked(self) -> bool:
+        """Return False: Celery must not discard a round.
+
+        The sweep of another worker would send it again with the same id, and Celery would discard
+        it again. So its run would never continue.
+        """
+        return False
+
+    def on_failure(
+        self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False
+    ) -> None:
+        """Handle a round whose task raised or whose process died.
+
+        For a dead process one line is logged.
+        """
+        error = exc_info.exception
+        error = error.exc if isinstance(error, ExceptionWithTraceback) else error
+        if not isinstance(error, DEATHS):
+            super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+            return
+        state.task_ready(self)
+        self.send_event("task-failed", exception=repr(error), traceback=None)
+        # Not returned to the broker: the sweep sends the round's message again, and counts how
+        # often it costs a process.
+        self.acknowledge()
+        run_id, epoch, step = self.args
+        logger.warning(
+            "run %s, step %d: its process %s died under it",
+            run_id,
+            step,
+            self.worker_pid,
+            extra={"run_id": run_id, "step": step},
+        )
+        sweeper = self.app.perdure.sweeper
+        if self.worker_pid is not None and sweeper is not None:
+            sweeper.release_dead_lease(run_id, epoch, step, self.worker_pid)
+
+    def give_back(self) -> None:
+        """Return a round that has not begun, and will not begin here, to another worker."""
+        self.reject(requeue=True)
+
+
+def in_flight() -> list[RoundRequest]:
+    """Return the rounds that the pool of this process is running."""
+    # A copy, made in one step: the worker's main thread keeps changing the original.
+    requests = list(state.requests.values())
+    return [
+        request
+        for request in requests
+        if isinstance(request, RoundRequest) and request.time_start is not None
+    ]
+
+
+def give_back_not_begun() -> None:
+    """Return the messages that no process or thread of the pool has taken up."""
+    for request in list(state.reserved_requests):
+        if isinstance(request, RoundRequest) and request.time_start is None:
+            request.give_back()

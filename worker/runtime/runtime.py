@@ -1,0 +1,259 @@
+"""The runtime: what one process needs to run rounds, built once per Celery app with Perdure.
+
+It also ends the pool's child processes when their worker is gone. Linux ends them itself; elsewhere
+they would wait for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from perdure.flows import registry
+from perdure.flows.flow import Flow
+from perdure.worker.domain.fleet import describe
+from perdure.worker.domain.record import SCHEMA
+from perdure.worker.engine.drain import Drain
+from perdure.worker.engine.heartbeat import Heartbeat, Lease
+from perdure.worker.engine.round_stats import RoundStats
+from perdure.worker.engine.rounds import RoundRunner
+from perdure.worker.engine.sweeper import Sweeper
+from perdure.worker.errors import InvalidSettings
+from perdure.worker.ids import process_name
+from perdure.worker.messaging.app_connection import AppConnection
+from perdure.worker.messaging.callbacks import Callbacks
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store, StoreUnavailable
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from perdure.worker.runtime.fast.delivery import Delivery
+
+logger = logging.getLogger("perdure.worker")
+
+#: The exit code of a child that ended in good order and is to be replaced, for Celery's pool
+#: (billiard.pool.EX_RECYCLE).
+EX_RECYCLE = 0x9B
+
+
+class Runtime(AppConnection):
+    """The parts of a worker, built when first used; its arguments are those of `AppConnection`."""
+
+    def __init__(
+        self,
+        app: Celery,
+        settings: Settings,
+        sources: Sequence[str | type[Flow] | Flow] = (),
+        owns_app: bool = False,
+    ) -> None:
+        super().__init__(app, settings, sources, owns_app)
+        self.name = process_name()
+        self.drain = Drain()
+        #: The process that receives the messages, once this is a worker. Its children recognize by
+        #: it that they are children.
+        self.worker_pid: int | None = None
+        #: In a worker: the queues of its set of flows, which it consumes beside the common ones.
+        self.own_queues: list[str] = []
+        #: In a worker: its sweeper.
+        self.sweeper: Sweeper | None = None
+        #: In a worker whose commits prefetch: what delivers the prefetched messages.
+        self.fast: Delivery | None = None
+
+    def is_leaving(self) -> bool:
+        """Return whether this worker drains."""
+        return self.drain.is_on()
+
+    @cached_property
+    def flows(self) -> Mapping[str, Callable[[], Flow]]:
+        """The flows that this worker can and may run.
+
+        Flows that run the submitter's shell commands are included only if they are enabled.
+        """
+        self.find_flows()
+        return {
+            name: factory
+            for name, factory in registry.registered().items()
+            if name not in self.disabled and registry.make(name).missing is None
+        }
+
+    @cached_property
+    def disabled(self) -> list[str]:
+        """The flows that run the submitter's shell commands and are not enabled."""
+        self.find_flows()
+        return [
+            name
+            for name in registry.registered()
+            if registry.make(name).runs_shell and name not in self.settings.enabled_flows
+        ]
+
+    @cached_property
+    def heartbeat(self) -> Heartbeat:
+        """The heartbeat of this process."""
+        return Heartbeat(
+            self._hasty_store, self.settings.heartbeat_seconds, self._lingers, self.stats.flush
+        )
+
+    @cached_property
+    def _hasty_store(self) -> Store:
+        """A store with a connection of its own and a short timeout.
+
+        A stalled connection must cost a heartbeat and not the leases.
+        """
+        patience = min(self.settings.heartbeat_seconds, self.settings.lease_seconds / 4)
+        return Store(
+            self.store.url,
+            self.settings.prefix,
+            timeout=patience,
+            resends=1,
+            outage=self.store.outage,
+        )
+
+    @cached_property
+    def stats(self) -> RoundStats:
+        """The statistics of this process's rounds; the heartbeat writes them."""
+        return RoundStats()
+
+    def write_stats(self) -> None:
+        """Write the statistics that the heartbeat has not written, before the process ends."""
+        self.stats.flush(self._hasty_store)
+
+    @cached_property
+    def rounds(self) -> RoundRunner:
+        """The round runner of this process."""
+        return RoundRunner(
+            self.store,
+            self.publisher,
+            self.heartbeat,
+            self.settings,
+            self.flows,
+            self.name,
+            self.drain,
+            self.stats,
+            self.callbacks,
+        )
+
+    @cached_property
+    def callbacks(self) -> Callbacks:
+        """The callbacks at the end of a run."""
+        return Callbacks(self.app, self.store, self.owns_app)
+
+    def _lingers(self, lease: Lease) -> None:
+        """Handle a round that is not wanted any more but does not return.
+
+        If it has a process of its own, that process ends, so that its slot becomes free.
+        """
+        alone = self.worker_pid not in (None, os.getpid())
+        what = (
+            "its process ends, so that its slot becomes free"
+            if alone
+            else "it keeps its slot until it returns"
+        )
+        logger.warning(
+            "run %s: its round is not wanted any more and does not check context.cancelled; %s",
+            lease.run_id,
+            what,
+        )
+        if alone:
+            os._exit(EX_RECYCLE)
+
+    def abandon(self) -> None:
+        """Release the leases of this worker, which ends now; others requeue its rounds at once."""
+        from perdure.worker.runtime.request import in_flight
+
+        # A connection of its own: this may run in a signal handler, in the middle of anything.
+        store = Store(self.store.url, self.settings.prefix, timeout=1.0, resends=0)
+        try:
+            for request in in_flight():
+                run_id, epoch, step = request.args
+                store.release_dead_lease(
+                    run_id, epoch=epoch, step=step, process=process_name(request.worker_pid)
+                )
+            if self.sweeper is not None:
+                self.sweeper.silence(patience=1.0)
+            store.withdraw(self.name)
+        except StoreUnavailable as error:
+            logger.warning(
+                "the leases of this worker could not be released and will lapse: %s", error
+            )
+
+    def new_sweeper(self, role: str, pool: str, concurrency: int) -> Sweeper:
+        """Return a sweeper that announces this worker with ``role`` and ``concurrency`` slots."""
+
+        # Only workers import this much of Celery.
+        from perdure.worker.runtime.request import in_flight
+
+        def announcement() -> Mapping[str, Any]:
+            return {
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "role": role,
+                "pool": pool,
+                "concurrency": concurrency,
+                "handover": self.publisher.name,
+                "rounds": len(in_flight()),
+                "draining": self.drain.is_on(),
+                "fetching": self.fast is not None and self.fast.is_on,
+                "schema": SCHEMA,
+                "lists": [] if self.drain.is_on() else self.own_queues,
+                "flows": {name: describe(factory()) for name, factory in self.flows.items()},
+                "disabled": self.disabled,
+                "durability": self.settings.durability,
+            }
+
+        return Sweeper(
+            self.store, self.publisher, self.settings, self.name, announcement, self.callbacks
+        )
+
+    def close(self) -> None:
+        """Write the statistics, and close the connections of store and publisher."""
+        if "stats" in vars(self):
+            self.write_stats()
+        super().close()
+
+
+def engine_of(celery_app: Celery) -> Runtime:
+    """Return the runtime that ``install`` put on the app.
+
+    Raises:
+        InvalidSettings: ``install`` was not called.
+    """
+    engine = getattr(celery_app, "perdure", None)
+    if not isinstance(engine, Runtime):
+        raise InvalidSettings(
+            "this Celery app has no Perdure on it; call perdure.install(app) first"
+        )
+    return engine
+
+
+#: Seconds between two checks whether the parent is alive.
+LOOK_EVERY_SECONDS = 1.0
+
+
+def watch_parent(engine: Runtime) -> Any:
+    """Return a receiver for ``worker_process_init`` that ends the process after its parent.
+
+    Each process of a pool sends this signal, and so does solo's, which is no child.
+    """
+
+    def started(**_: Any) -> None:
+        # The processes of a user's app may be running other tasks, so they are left alone.
+        if engine.owns_app and engine.worker_pid not in (None, os.getpid()):
+            threading.Thread(
+                target=_end_after_parent, args=(engine,), name="perdure-parent", daemon=True
+            ).start()
+
+    return started
+
+
+def _end_after_parent(engine: Runtime) -> None:
+    # A round in progress may finish: its lease and its commit are still valid.
+    while os.getppid() == engine.worker_pid or engine.heartbeat.leases:
+        time.sleep(LOOK_EVERY_SECONDS)
+    os._exit(0)

@@ -1,0 +1,76 @@
+"""The worker's checks of the doctor's findings before it runs a round."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from perdure.flows.errors import PerdureError
+from perdure.worker.doctor import examine, refusals
+from perdure.worker.doctor.server_checks import VOIDING, refusal
+from perdure.worker.domain.verdict import Level
+from perdure.worker.store import StoreUnavailable
+
+if TYPE_CHECKING:
+    from perdure.worker.runtime.runtime import Runtime
+
+logger = logging.getLogger("perdure.doctor")
+
+LOGGED = {
+    Level.REFUSED: logging.CRITICAL,
+    Level.WARNING: logging.WARNING,
+    Level.UNKNOWN: logging.INFO,
+}
+#: Not logged by workers: most servers have this on purpose. `perdure doctor` reports it.
+QUIET = {"fsync"}
+
+
+def why_no_rounds(engine: Runtime) -> str | None:
+    """Return why a worker of another app runs no rounds, or None if it runs them.
+
+    The app's own tasks run in either case. A server that does not answer is not judged.
+    """
+    try:
+        findings = examine(engine)
+    except StoreUnavailable as error:
+        logger.warning("the state server's settings were not checked: %s", error)
+        return None
+    except PerdureError as error:
+        return str(error)
+    refused = refusals(findings)
+    for finding in findings:
+        if (
+            finding.level in LOGGED
+            and finding.level is not Level.REFUSED
+            and finding.check not in QUIET
+        ):
+            logger.log(LOGGED[finding.level], "%s", finding)
+    about_server = [finding for finding in refused if finding.check in VOIDING]
+    others = [str(finding) for finding in refused if finding not in about_server]
+    return (
+        "; ".join([*([refusal(engine.store.url, about_server)] if about_server else []), *others])
+        or None
+    )
+
+
+def check_before_start(engine: Runtime) -> None:
+    """Log the findings, and end the process if the guarantees do not hold.
+
+    A server that does not answer is not judged. The worker then waits for it as usual.
+
+    Raises:
+        SystemExit: exit code 1, as a finding is ``refused``.
+    """
+    try:
+        findings = examine(engine)
+    except StoreUnavailable as error:
+        logger.warning("the state server's settings were not checked: %s", error)
+        return
+    for finding in findings:
+        if finding.level in LOGGED and (
+            finding.level is Level.REFUSED or finding.check not in QUIET
+        ):
+            logger.log(LOGGED[finding.level], "%s", finding)
+    if any(finding.level is Level.REFUSED for finding in findings):
+        logger.critical("this worker does not start: see the findings above, and perdure doctor")
+        raise SystemExit(1)

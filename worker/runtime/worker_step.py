@@ -1,0 +1,266 @@
+"""Rounds in a Celery worker: the round tasks, and the step that starts and ends the sweeper.
+
+Nothing is read when they are installed: neither the app's configuration nor a server. Only worker
+processes declare the queues of rounds, so a publisher with the app sees what it always saw.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from celery import Celery, bootsteps, signals
+
+from perdure.flows.errors import ends_process
+from perdure.worker.engine.fast_path import NO_FAST_PATH, REQUEST_ATTRIBUTE
+from perdure.worker.engine.redirect import flow_set
+from perdure.worker.errors import InvalidSettings
+from perdure.worker.messaging.broker import may_consume, queue_of_set, queues_of
+from perdure.worker.messaging.builder import NEVER, RoundFailed, RoundTask
+from perdure.worker.messaging.message import TASKS
+from perdure.worker.runtime.runtime import Runtime, watch_parent
+from perdure.worker.store import StoreUnavailable
+from perdure.worker.store.keys import Keys
+from perdure.worker.tracing.export import flush, set_up
+from perdure.worker.urls import is_amqp
+
+if TYPE_CHECKING:
+    from celery import Task
+
+rounds_logger = logging.getLogger("perdure.rounds")
+
+
+def add_tasks(app: Celery, engine: Runtime) -> None:
+    """Register ``perdure.controller_round`` and ``perdure.executor_round`` on ``app``."""
+
+    def play_round(task: Task, run_id: str, epoch: int, step: int) -> None:
+        # worker/runtime/fast/request.py sets it, if this worker has a fast path.
+        fast = getattr(task.request, REQUEST_ATTRIBUTE, NO_FAST_PATH)
+        try:
+            attempt = engine.rounds.run(run_id, epoch, step, fast)
+        except StoreUnavailable as error:
+            # Nothing to undo: the run's hash still says what is due, and the sweep sends the
+            # message again.
+            rounds_logger.error(
+                "run %s, step %d: the server is away, the sweep requeues the round: %s",
+                run_id,
+                step,
+                error,
+                extra={"run_id": run_id, "step": step},
+            )
+            return
+        except BaseException as error:
+            if isinstance(error, Exception) or ends_process(error):
+                raise
+            # Celery's pools would not notice such an end, and the round's slot would never become
+            # free.
+            raise RuntimeError(
+                f"run {run_id}, step {step}: {type(error).__name__} outside of the round's node: "
+                f"{error}"
+            ) from error
+        if attempt.failure is not None:
+            # For task events, Flower and error trackers. The engine has committed the failure, and
+            # retries the round.
+            raise RoundFailed(attempt.failure)
+
+    for name in TASKS.values():
+        app.task(play_round, name=name, base=RoundTask, bind=True, shared=False)
+
+
+def exempt_from_time_limits(app: Celery) -> None:
+    """Exempt rounds from a worker's time limits for all tasks.
+
+    Rounds have limits of their own (``round_timeout_seconds``).
+    """
+    for name in TASKS.values():
+        app.tasks[name].time_limit = app.tasks[name].soft_time_limit = NEVER
+
+
+logger = logging.getLogger("perdure.install")
+
+#: Seconds between two checks for dead child processes. Celery learns of a death at once, but mostly
+#: a moment before the process can be waited for. It then checks again only after 5 seconds, in
+#: which neither its round nor its slot is free.
+CHECK_CHILDREN_SECONDS = 0.2
+
+
+def install_rounds(engine: Runtime) -> None:
+    """Add the round tasks, the worker's step and the receivers of its signals to the app."""
+    app = engine.app
+    add_tasks(app, engine)
+    app.steps["worker"].add(_step(engine))
+    signals.worker_process_init.connect(watch_parent(engine), weak=False)
+    signals.worker_process_shutdown.connect(_flush_spans, weak=False, dispatch_uid="perdure-spans")
+    signals.worker_process_shutdown.connect(lambda **_: engine.write_stats(), weak=False)
+    signals.celeryd_init.connect(_declare_queues, weak=False, dispatch_uid="perdure")
+
+
+def _declare_queues(instance: Any, **_: Any) -> None:
+    """Declare the queues of rounds in a worker process, before it reads ``-Q`` and ``-X``.
+
+    Both options may name these queues. Without the options the worker consumes all of them.
+    """
+    engine = getattr(instance.app, "perdure", None)
+    if not isinstance(engine, Runtime):
+        return  # another app of this process
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # Celery found the app here; its flow modules are here too
+    queues = instance.app.amqp.queues
+    for queue in queues_of(Keys(engine.given.prefix), is_amqp(instance.app.conf.broker_read_url)):
+        if queue.name not in queues.consume_from:
+            queues.select_add(queue)
+
+
+def _flush_spans(**_: Any) -> None:
+    """Send the last spans of a pool process that ends; nothing else would."""
+    flush()
+
+
+def _roles(app: Celery, engine: Runtime) -> list[str]:
+    keys = Keys(engine.given.prefix)
+    return [
+        role
+        for role in ("controller", "executor")
+        if keys.queue(role) in app.amqp.queues.consume_from
+    ]
+
+
+def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
+    class PerdureStep(bootsteps.StartStopStep):  # type: ignore[misc]
+        """Starts the sweep with the worker.
+
+        A worker that shuts down remains announced, as draining, until its last round is over.
+        """
+
+        requires = ("celery.worker.components:Pool",)
+        look: Any = None
+
+        def include_if(self, parent: Any) -> bool:
+            """Return whether this worker consumes queues of rounds.
+
+            If not, they are removed from the app, since Celery acts on the quorum queues that it
+            knows.
+            """
+            if _roles(parent.app, engine) and self._may_play():
+                return True
+            names = Keys(engine.given.prefix).queue_names
+            parent.app.amqp.queues.deselect(names)
+            for name in names:
+                parent.app.amqp.queues.pop(name, None)
+            return False
+
+        def _may_play(self) -> bool:
+            """Return whether the worker runs rounds.
+
+            If it cannot, a worker of Perdure's own app ends, and another runs its own tasks.
+            """
+            from perdure.worker.runtime.startup_checks import check_before_start, why_no_rounds
+
+            if engine.owns_app:
+                try:
+                    check_before_start(engine)
+                except InvalidSettings as error:
+                    logger.critical("this worker does not start: %s", error)
+                    raise SystemExit(1) from error
+                return True
+            why = why_no_rounds(engine)
+            if why is not None:
+                logger.error(
+                    "this worker plays no rounds of Perdure, the app's own tasks run: %s", why
+                )
+            return why is None
+
+        def create(self, parent: Any) -> None:
+            """Prepare the worker before its pool starts."""
+            engine.worker_pid = os.getpid()  # before the pool forks
+            if engine.owns_app:
+                set_up()
+            self._consume_own(parent)
+            if parent.time_limit or parent.soft_time_limit:
+                exempt_from_time_limits(parent.app)
+
+        def _consume_own(self, parent: Any) -> None:
+            """Consume the queues of this worker's set of flows too, if the broker's user may."""
+            amqp, keys = is_amqp(parent.app.conf.broker_read_url), Keys(engine.given.prefix)
+            own = [
+                keys.queue_of_set(role, flow_set(engine.flows))
+                for role in _roles(parent.app, engine)
+            ]
+            if not amqp and not may_consume(parent.app, own):
+                logger.info(
+                    "this worker does not get messages for flows that other workers lack: "
+                    "its login may not use %s",
+                    own[0],
+                )
+                return
+            for name in own:
+                parent.app.amqp.queues.select_add(queue_of_set(name, amqp))
+            engine.own_queues = own
+
+        def start(self, parent: Any) -> None:
+            """Start the sweeper and, if possible, prefetch."""
+            signals.worker_shutting_down.connect(self._drain)
+            # Sent when the pool has ended, after `stop`.
+            signals.worker_shutdown.connect(self._leave, sender=parent)
+            roles = _roles(parent.app, engine)
+            engine.sweeper = engine.new_sweeper(
+                roles[0] if len(roles) == 1 else "all", _pool_name(parent), parent.concurrency
+            )
+            engine.sweeper.start()
+            self._begin_prefetch(parent, [Keys(engine.given.prefix).queue(role) for role in roles])
+
+        def _begin_prefetch(self, parent: Any, lists: list[str]) -> None:
+            """Prefetch if rounds run in this process, and if it consumes only queues of rounds.
+
+            Prefetched rounds would delay messages of other queues.
+            """
+            own = engine.own_queues
+            pool, alone = (
+                _pool_name(parent),
+                set(parent.app.amqp.queues.consume_from) == {*lists, *own},
+            )
+            if (
+                engine.settings.fetch
+                and pool in ("threads", "solo")
+                and alone
+                and not engine.publisher.outbox
+            ):
+                from perdure.worker.runtime.fast.installation import install_fast_path
+
+                install_fast_path(engine, parent, lists, own, inline=pool == "solo")
+
+        def register_with_event_loop(self, parent: Any, hub: Any) -> None:
+            """Check for dead child processes more often than Celery does."""
+            if _pool_name(parent) == "prefork":
+                if self.look is not None:  # the event loop restarts after each loss of the broker
+                    self.look.cancel()
+                self.look = hub.call_repeatedly(CHECK_CHILDREN_SECONDS, parent.pool.maintain_pool)
+
+        def close(self, parent: Any) -> None:
+            """Stop prefetching and return what has not begun.
+
+            The event loop has ended, but the consumer still knows what it received. After this
+            Celery waits for the last round.
+            """
+            from perdure.worker.runtime.request import give_back_not_begun
+
+            if engine.fast is not None:
+                engine.fast.end()
+            give_back_not_begun()
+
+        def _leave(self, **_: Any) -> None:
+            engine.write_stats()
+            if engine.sweeper is not None:
+                engine.sweeper.stop()
+            flush()
+
+        def _drain(self, **_: Any) -> None:
+            engine.drain.begin()
+
+    return PerdureStep
+
+
+def _pool_name(parent: Any) -> str:
+    return type(parent.pool).__module__.rpartition(".")[2].replace("thread", "threads")

@@ -1,0 +1,186 @@
+"""Reads for diagnosis: one run with its surroundings, the broker queues, and the keys of one run.
+
+The queues come with the runs that are due next. The keys of a run are found even if it is damaged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from perdure.worker.domain.fleet import RunSnapshot, WorkerInfo
+from perdure.worker.errors import DamagedRun
+from perdure.worker.store.keys import ROLES
+from perdure.worker.store.transitions import Store
+
+
+@dataclass(frozen=True)
+class QueueLength:
+    """One queue.
+
+    Attributes:
+        length: number of messages; None if the queue is on another broker and its length unknown.
+        next: the message that is consumed next; None if the list on the state server is empty.
+        pushed: number of the newest message that was pushed.
+        taken: number of the newest message that was claimed.
+    """
+
+    role: str
+    queue: str
+    length: int | None
+    next: str | None
+    pushed: str | None
+    taken: str | None
+
+
+def lines(store: Store, lengths: Mapping[str, int] | None = None) -> list[QueueLength]:
+    """Return the queues, read in one exchange.
+
+    Args:
+        lengths: the queue lengths on another broker. Empty: the broker does not answer.
+    """
+    keys = store.keys
+    names = {role: keys.queue(role) for role in ROLES}
+    with store._answered(), store.redis.pipeline(transaction=False) as pipe:
+        for queue in names.values():
+            pipe.hmget(keys.queues, [f"{queue}:pushed", f"{queue}:cursor"])
+            pipe.llen(queue)
+            pipe.lindex(queue, -1)
+        replies = pipe.execute()
+    queues = []
+    for position, (role, queue) in enumerate(names.items()):
+        (pushed, taken), length, text = replies[3 * position : 3 * position + 3]
+        queues.append(
+            QueueLength(
+                role, queue, length if lengths is None else lengths.get(queue), text, pushed, taken
+            )
+        )
+    return queues
+
+
+def due_first(store: Store, limit: int) -> list[str]:
+    """Return the first runs in the due set, the longest overdue first."""
+    with store._answered():
+        return cast(list[str], store.redis.zrange(store.keys.due, 0, limit - 1))
+
+
+def oldest(store: Store, index: str, limit: int) -> list[str]:
+    """Return the runs that have been in an index longest."""
+    with store._answered():
+        return cast(list[str], store.redis.zrange(store.keys.index(index), 0, limit - 1))
+
+
+def is_there(store: Store, run_id: str) -> bool:
+    """Return whether any key of the run exists, of whatever type."""
+    keys = store.keys
+    with store._answered():
+        return (
+            store.redis.exists(
+                keys.run(run_id), keys.memory(run_id), keys.events(run_id), keys.artifacts(run_id)
+            )
+            > 0
+        )
+
+
+def idempotency_key(store: Store, run_id: str) -> str | None:
+    """Return the idempotency key that the run was submitted with, or None.
+
+    If the hash is damaged and does not have it, all idempotency keys are searched.
+
+    Raises:
+        AccessDenied: the search needs SCAN, which shows a user the names of all keys on the server.
+    """
+    with store._answered("SCAN, to find the idempotency key of a damaged run"):
+        stored = (
+            store.redis.hget(store.keys.run(run_id), "idem")
+            if store.redis.type(store.keys.run(run_id)) == "hash"
+            else None
+        )
+        if store.examine(run_id) == ["ok"]:
+            return cast("str | None", stored)
+        if stored is not None and _is_of(store, store.keys.idempotency(str(stored)), run_id):
+            return str(stored)
+        prefix = store.keys.idempotency("")
+        for key in store.redis.scan_iter(match=f"{prefix}*", count=1000, _type="string"):
+            if _is_of(store, str(key), run_id):
+                return str(key).removeprefix(prefix)
+    return None
+
+
+def _is_of(store: Store, key: str, run_id: str) -> bool:
+    """Return whether this idempotency key names this run."""
+    return store.redis.type(key) == "string" and str(store.redis.get(key)).endswith(f" {run_id}")
+
+
+#: How many messages, from the consuming end, are searched for the run's own. The sweep searches the
+#: same number.
+SEARCHED = 256
+#: How often a run is read again if it changes during the read.
+LOOKS = 5
+
+
+def look(store: Store, run_id: str, lengths: Mapping[str, int] | None = None) -> RunSnapshot | None:
+    """Return the run and its surroundings, or None if there is no such run.
+
+    The run's hash names its queue. So the hash is read first, and again with the rest.
+
+    Args:
+        lengths: the queue lengths on another broker. Empty: the broker does not answer.
+
+    Raises:
+        StoreUnavailable: the server does not answer.
+    """
+    reply = store.examine(run_id)
+    if reply[0] == "missing":
+        return None
+    keys = store.keys
+    if reply[0] == "damaged":
+        try:
+            fields = store.fields(run_id) or {}
+        except DamagedRun:  # The key is not a hash.
+            fields = {}
+        return RunSnapshot(fields={**fields, "id": run_id}, now=store.time(), damage=reply[1])
+    first_read = store.fields(run_id)
+    if first_read is None:
+        return None
+    queue = first_read.get("queue", "")
+    if queue not in keys.queue_names:
+        # The run is damaged. The verdict reports that before its queue.
+        queue = keys.queue_names[0]
+    for _ in range(LOOKS):
+        # Not a transaction, since a full server refuses transactions even for reads. Instead, a run
+        # that changed during the read is read again.
+        with store._answered(), store.redis.pipeline(transaction=False) as pipe:
+            pipe.hgetall(keys.run(run_id))
+            pipe.time()
+            pipe.zscore(keys.due, run_id)
+            pipe.hgetall(keys.queues)
+            pipe.llen(queue)
+            pipe.lpos(queue, first_read.get("message", ""), rank=-1, maxlen=SEARCHED)
+            pipe.zrange(keys.workers, 0, -1, withscores=True)
+            pipe.hgetall(keys.announcements)
+            pipe.hget(keys.paused, first_read.get("flow", ""))
+            pipe.hgetall(keys.run(run_id))
+            before, (seconds, micros), due, queues, length, index, beats, infos, paused, fields = (
+                pipe.execute()
+            )
+        if before == fields:
+            break
+    if not fields:
+        return None
+    return RunSnapshot(
+        fields=fields,
+        now=store.now if store.now is not None else seconds * 1000 + micros // 1000,
+        due=due,
+        queues=queues,
+        length=length if lengths is None else lengths.get(queue),
+        place=None if index is None else length - index,
+        workers=[
+            WorkerInfo(name, float(beat), json.loads(infos[name]))
+            for name, beat in beats
+            if name in infos
+        ],
+        paused=paused,
+    )

@@ -1,0 +1,32 @@
+#!lua flags=allow-oom
+-- record_result: record a result of a round before its commit. The first of a name is kept in a step.
+--
+-- KEYS  as in parts/run.lua
+-- ARGV  nonce (of the submission that the round's claim found), step, name (without line breaks),
+--       value (opaque)
+-- Returns
+--   ok VALUE      The recorded result of this name.
+--   stale         The run has left the step, or is another run under the same id.
+--   full          The step has as many results as it may have.
+--   missing       There is no such run.
+--   damaged WHAT  A key or field is damaged: nothing is written.
+--
+-- Neither token nor epoch fences it. What a worker did before it lost its round is done, and the
+-- next worker of the step must know it. Every later claim of the step gets the results. The commit
+-- of the step deletes them (commit_round.lua).
+--@ parts/run.lua
+-- Results per step, since claims read the whole hash and each result is a field of it.
+local MOST = 64
+local k = keys_of_one_run()
+local run, refusal = read_run(k)
+if not run then return refusal end
+
+if run.nonce ~= arg.nonce or run.step ~= arg.step then return { 'stale' } end
+local field = 'o:' .. arg.name
+if run[field] then return { 'ok', run[field] } end
+local names = {}
+for name in string.gmatch(run.once or '', '[^\n]+') do names[#names + 1] = name end
+if #names >= MOST then return { 'full' } end
+names[#names + 1] = arg.name
+call('HSET', k.run, 'once', table.concat(names, '\n'), field, arg.value)
+return { 'ok', arg.value }

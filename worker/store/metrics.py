@@ -1,0 +1,130 @@
+"""Metrics on the server: the totals that workers add up, and one read of everything a scrape needs.
+
+The cost of a read does not depend on the number of runs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import redis
+
+from perdure.worker.store.connection import is_denied
+from perdure.worker.store.keys import INDEXES
+
+if TYPE_CHECKING:
+    from perdure.worker.store.queries import Queries
+
+logger = logging.getLogger("perdure.metrics")
+
+
+@dataclass(frozen=True)
+class MetricsRead:
+    """A reading of the server's metrics, with times in ms of its clock.
+
+    Attributes:
+        queues: the hash of that name, with the transitions' counts (parts/counters.lua).
+        rounds: the totals of the workers, by field.
+        listed: the number of runs in each index.
+        due: the number of runs in the due set.
+        first_due: when the first of them is due; None if the set is empty.
+        lengths: the length of each broker list.
+        heads: for each list that is not empty, the message that is consumed next.
+        workers: name, last heartbeat and announcement (JSON) of each worker.
+        dead: the number of dead letters.
+        paused: the names of the paused flows.
+    """
+
+    now: int
+    queues: Mapping[str, str]
+    rounds: Mapping[str, str]
+    listed: Mapping[str, int]
+    due: int
+    first_due: float | None
+    lengths: Mapping[str, int]
+    heads: Mapping[str, str]
+    workers: list[tuple[str, float, str]]
+    dead: int
+    paused: list[str]
+
+
+class MetricRecords:
+    """The metrics in a store."""
+
+    def __init__(self, store: Queries) -> None:
+        self._store = store
+
+    def add(self, amounts: Mapping[str, float]) -> None:
+        """Add the amounts to the totals, by field, in one exchange.
+
+        A total that is not a number any more is left unchanged, and the log says so at debug level.
+
+        Raises:
+            StoreUnavailable: the server does not answer.
+            AccessDenied: this user may not write the totals (config/redis.acl).
+        """
+        key = self._store.keys.metrics
+        with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
+            for name, amount in amounts.items():
+                if isinstance(amount, int):
+                    pipe.hincrby(key, name, amount)
+                else:
+                    pipe.hincrbyfloat(key, name, amount)
+            answers = pipe.execute(raise_on_error=False) if amounts else []
+            refused = [answer for answer in answers if isinstance(answer, redis.ResponseError)]
+            for error in refused:
+                if is_denied(error):
+                    raise error
+            if refused:
+                logger.debug(
+                    "the server refused %d of %d totals under %s: %s",
+                    len(refused),
+                    len(amounts),
+                    key,
+                    refused[0],
+                )
+
+    def look(self) -> MetricsRead:
+        """Return everything that a scrape needs, read in one exchange.
+
+        Raises:
+            StoreUnavailable: the server does not answer.
+            DamagedRun: a key is of a wrong type.
+        """
+        keys, lists = self._store.keys, self._store.keys.queue_names
+        with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
+            pipe.time()
+            pipe.hgetall(keys.queues)
+            pipe.hgetall(keys.metrics)
+            pipe.zcard(keys.due)
+            pipe.zrange(keys.due, 0, 0, withscores=True)
+            pipe.zrange(keys.workers, 0, -1, withscores=True)
+            pipe.hgetall(keys.announcements)
+            pipe.llen(keys.dead_letters)
+            pipe.hkeys(keys.paused)
+            for index in INDEXES:
+                pipe.zcard(keys.index(index))
+            for name in lists:
+                pipe.llen(name)
+                pipe.lrange(name, -1, -1)
+            replies: list[Any] = pipe.execute()
+        (seconds, micros), queues, rounds, due, first, beats, infos, dead, paused, *rest = replies
+        listed, of_lists = rest[: len(INDEXES)], rest[len(INDEXES) :]
+        return MetricsRead(
+            now=self._store.now if self._store.now is not None else seconds * 1000 + micros // 1000,
+            queues=queues,
+            rounds=rounds,
+            listed=dict(zip(INDEXES, listed, strict=True)),
+            due=due,
+            first_due=float(first[0][1]) if first else None,
+            lengths=dict(zip(lists, of_lists[::2], strict=True)),
+            heads={
+                name: texts[0] for name, texts in zip(lists, of_lists[1::2], strict=True) if texts
+            },
+            workers=[(name, float(beat), infos[name]) for name, beat in beats if name in infos],
+            dead=dead,
+            paused=sorted(paused),
+        )

@@ -1,0 +1,332 @@
+"""Reads that need no transition, and the announcements of workers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+import redis
+
+from perdure.worker.errors import AccessDenied
+from perdure.worker.store.connection import StoreConnection, is_denied
+from perdure.worker.store.keys import INDEXES
+
+#: Bounds of the search for a process's leases in the due set. It begins at runs that were due 5,000
+#: ms ago, and reads 1,000 runs per exchange. Pages overlap by 50, since runs that moved meanwhile
+#: shift the positions.
+LATE_MS, HELD_PAGE, HELD_MOVED = 5_000, 1_000, 50
+
+
+class Queries(StoreConnection):
+    """Reads of runs, queues and workers.
+
+    Its only writes are the announcements of workers and the removal of index entries that are no
+    longer needed.
+    """
+
+    def fields(self, run_id: str) -> dict[str, str] | None:
+        """Return the run's hash, or None if there is no such run."""
+        with self._answered():
+            return cast(dict[str, str], self.redis.hgetall(self.keys.run(run_id))) or None
+
+    def holds(self, run_id: str, token: str, claim: str) -> bool:
+        """Return whether this token and claim hold the run's lease, and no stop was requested."""
+        names = ("phase", "token", "claim_id", "stop_current_execution")
+        with self._answered():
+            phase, *held, stop = cast(
+                "list[str | None]", self.redis.hmget(self.keys.run(run_id), names)
+            )
+        return phase == "leased" and held == [token, claim] and stop != "stop_requested"
+
+    def memory(self, run_id: str, start: int = 0, stop: int | None = None) -> list[str]:
+        """Return the memory entries ``[start, stop)``, packed.
+
+        The default is all entries.
+        """
+        with self._answered():
+            return cast(
+                list[str],
+                self.redis.lrange(
+                    self.keys.memory(run_id), start, -1 if stop is None else stop - 1
+                ),
+            )
+
+    def artifact(self, run_id: str, name: str) -> str | None:
+        """Return the text of one artifact, or None."""
+        with self._answered():
+            return cast("str | None", self.redis.hget(self.keys.artifacts(run_id), name))
+
+    def artifacts(self, run_id: str) -> dict[str, int]:
+        """Return the names of the run's artifacts, each with its size in bytes."""
+        key = self.keys.artifacts(run_id)
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            names = sorted(cast(list[str], self.redis.hkeys(key)))
+            for name in names:
+                pipe.hstrlen(key, name)
+            return dict(zip(names, pipe.execute(), strict=True))
+
+    def events(
+        self, run_id: str, after: str | None = None, block: int | None = None, count: int = 500
+    ) -> list[tuple[str, dict[str, str]]]:
+        """Return the events after the id ``after``, oldest first.
+
+        Args:
+            after: None: from the first event.
+            block: wait up to this many ms for an event.
+        """
+        return self.events_of({run_id: after or "0"}, block, count).get(run_id, [])
+
+    def events_of(
+        self, after: Mapping[str, str], block: int | None = None, count: int = 500
+    ) -> dict[str, list[tuple[str, dict[str, str]]]]:
+        """Return the events of several runs, by run id, as ``events`` does for one.
+
+        One command reads up to ``count`` events per run. A run without new events is left out.
+        """
+        keys = {self.keys.events(run_id): run_id for run_id in after}
+        with self._answered():
+            streams: Any = self.redis.xread(
+                {key: after[run_id] for key, run_id in keys.items()}, count=count, block=block
+            )
+        pairs = streams.items() if isinstance(streams, dict) else streams
+        return {keys[key]: _flat(entries) for key, entries in pairs}
+
+    def newest_events(
+        self, run_id: str, count: int, names: Sequence[str]
+    ) -> tuple[list[tuple[str, dict[str, str]]], dict[str, str]]:
+        """Return the newest ``count`` events, newest first, and these fields of the run.
+
+        Fields that the run does not have are left out.
+        """
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            pipe.xrevrange(self.keys.events(run_id), count=count)
+            pipe.hmget(self.keys.run(run_id), names)
+            entries, texts = pipe.execute()
+        return entries, {
+            name: text for name, text in zip(names, texts, strict=True) if text is not None
+        }
+
+    def latest_events(
+        self, run_id: str, count: int, before: str | None = None
+    ) -> list[tuple[str, dict[str, str]]]:
+        """Return the last ``count`` events (before the id ``before``), oldest first."""
+        with self._answered():
+            entries: Any = self.redis.xrevrange(
+                self.keys.events(run_id), f"({before}" if before else "+", "-", count
+            )
+        return [(event, data) for event, data in reversed(entries)]
+
+    def listed(self, index: str, limit: int, before: str | None = None) -> list[tuple[str, float]]:
+        """Return ids of an index with their times (ms), newest first.
+
+        Args:
+            before: a cursor ``score:id``; the listing begins just after it.
+        """
+        return self._listed(self.keys.index(index), limit, before)
+
+    def submitted(
+        self, name: str, limit: int, before: str | None = None
+    ) -> list[tuple[str, float]]:
+        """Return ids of one submitter's runs, as ``listed`` does.
+
+        Some of the runs may be deleted.
+        """
+        return self._listed(self.keys.submitted(name), limit, before)
+
+    def forget_submitted(self, name: str, run_ids: Sequence[str]) -> None:
+        """Remove deleted runs from their submitter's index.
+
+        A user who may only read leaves that to others.
+        """
+        with suppress(AccessDenied), self._answered():
+            self.redis.zrem(self.keys.submitted(name), *run_ids)
+
+    def _listed(self, key: str, limit: int, before: str | None) -> list[tuple[str, float]]:
+        if before is None:
+            return self._newest(key, 0, limit)
+        score, _, last = before.partition(":")
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            pipe.zrevrank(key, last)
+            pipe.zscore(key, last)
+            pipe.zcount(key, f"({score}", "+inf")
+            rank, score_now, newer = pipe.execute()
+        cursor = (float(score), last)
+        # If the cursor's run is not in this index (any more), continue after its time. Within the
+        # same time, continue after its id.
+        start = rank + 1 if rank is not None and score_now == cursor[0] else newer
+        while True:
+            entries = self._newest(key, start, limit)
+            later = [(run_id, at) for run_id, at in entries if (at, run_id) < cursor]
+            if later or len(entries) < limit:
+                return later
+            start += limit
+
+    def _newest(self, key: str, start: int, limit: int) -> list[tuple[str, float]]:
+        with self._answered():
+            entries = self.redis.zrange(key, start, start + limit - 1, desc=True, withscores=True)
+        return [(pair[0], float(pair[1])) for pair in cast(list[Any], entries)]
+
+    def records(self, run_ids: Sequence[str]) -> list[dict[str, str] | None]:
+        """Return the hashes of several runs, read in one exchange.
+
+        Returns:
+            None for a run that does not exist, an empty dict if its key is not a hash.
+        """
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            for run_id in run_ids:
+                pipe.hgetall(self.keys.run(run_id))
+            replies = pipe.execute(raise_on_error=False)
+            for reply in replies:
+                if isinstance(reply, redis.ResponseError) and is_denied(reply):
+                    raise reply
+            return [(reply or None) if isinstance(reply, dict) else {} for reply in replies]
+
+    def some_fields(self, run_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
+        """Return these fields of several runs, read in one exchange.
+
+        Fields that a run does not have are left out. A run whose key is not a hash has none.
+        """
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            for run_id in run_ids:
+                pipe.hmget(self.keys.run(run_id), names)
+            replies = pipe.execute(raise_on_error=False) if run_ids else []
+        fields_by_run = [
+            dict(zip(names, reply, strict=True)) if isinstance(reply, list) else {}
+            for reply in replies
+        ]
+        return [
+            {name: text for name, text in fields.items() if text is not None}
+            for fields in fields_by_run
+        ]
+
+    def held_by(self, process: str) -> Iterator[tuple[str, int, int]]:
+        """Yield run, epoch and step of each round that this process (``HOST:PID``) has leased.
+
+        Leases that ended more than ``LATE_MS`` ago are left out.
+        """
+        for run_id, fields in self._due_lately(("phase", "claim_id", "epoch", "step")):
+            if fields.get("phase") == "leased" and fields.get("claim_id", "").startswith(
+                f"{process}."
+            ):
+                yield run_id, int(fields["epoch"]), int(fields["step"])
+
+    def passed(self) -> dict[str, tuple[str, ...]]:
+        """Return the queued runs whose message is no longer in line, or is again at its head.
+
+        Within milliseconds a worker claims such a round, or its message is lost.
+
+        Returns:
+            The epoch, step and message number of each run, by id.
+        """
+        cursors = {queue: self._cursor(queue) for queue in self.keys.queue_names}
+        passed: dict[str, tuple[str, ...]] = {}
+        for run_id, fields in self._due_lately(
+            ("phase", "queue", "epoch", "step", "number", "handed_to")
+        ):
+            cursor = cursors.get(fields.get("queue", ""))
+            number = fields.get("number", "")
+            is_passed = cursor is not None and number.isdecimal() and int(number) <= cursor
+            if is_passed and fields.get("phase") == "queued" and "handed_to" not in fields:
+                passed[run_id] = fields.get("epoch", ""), fields.get("step", ""), number
+        return passed
+
+    def _cursor(self, queue: str) -> float:
+        """Return the number of the newest claimed message; infinity if the list is empty."""
+        with self._answered():
+            if not self.redis.llen(queue):
+                return math.inf
+            cursor = cast("str | None", self.redis.hget(self.keys.queues, f"{queue}:cursor")) or "0"
+            return int(cursor) if cursor.isdecimal() else 0
+
+    def _due_lately(self, names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield these fields of each run that is due, or will be.
+
+        Runs that were due more than ``LATE_MS`` ago are left out.
+        """
+        newest = self.time() - LATE_MS
+        offset = 0
+        while True:
+            with self._answered():
+                ids = cast(
+                    list[str],
+                    self.redis.zrange(
+                        self.keys.due, newest, "+inf", byscore=True, offset=offset, num=HELD_PAGE
+                    ),
+                )
+            yield from zip(ids, self.some_fields(ids, names), strict=True)
+            if len(ids) < HELD_PAGE:
+                return
+            offset += HELD_PAGE - HELD_MOVED
+
+    def counts(self) -> dict[str, int]:
+        """Return the number of runs in each index and in the due set, and in each broker list."""
+        names = [self.keys.index(name) for name in INDEXES]
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            for key in (*names, self.keys.due):
+                pipe.zcard(key)
+            for key in self.keys.queue_names:
+                pipe.llen(key)
+            counts = pipe.execute()
+        return dict(zip((*INDEXES, "due", *self.keys.queue_names), counts, strict=True))
+
+    def announce(self, worker: str, info: Mapping[str, Any], at: int, forget_before: int) -> None:
+        """Record that ``worker`` is alive and what it plays.
+
+        Workers without an announcement since ``forget_before`` (ms) are removed.
+        """
+        with self._answered(), self.redis.pipeline() as pipe:
+            pipe.zadd(self.keys.workers, {worker: at})
+            pipe.hset(self.keys.announcements, worker, json.dumps(info))
+            pipe.zrangebyscore(self.keys.workers, "-inf", forget_before)
+            gone = cast(list[str], pipe.execute()[-1])
+            if gone:
+                pipe.zrem(self.keys.workers, *gone)
+                pipe.hdel(self.keys.announcements, *gone)
+                pipe.execute()
+
+    def called(self, run_id: str, epoch: int) -> None:
+        """Record that a run's ``on_end`` was called for its end in ``epoch``, or is not needed."""
+        with self._answered():
+            self.redis.zrem(self.keys.endings, f"{run_id} {epoch}")
+
+    def withdraw(self, worker: str) -> None:
+        """Remove the announcement of a worker that shuts down."""
+        with self._answered(), self.redis.pipeline() as pipe:
+            pipe.zrem(self.keys.workers, worker)
+            pipe.hdel(self.keys.announcements, worker)
+            pipe.execute()
+
+    def workers(self) -> list[tuple[str, float, dict[str, Any]]]:
+        """Return name, last heartbeat (ms) and announcement of each worker."""
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            pipe.zrange(self.keys.workers, 0, -1, withscores=True)
+            pipe.hgetall(self.keys.announcements)
+            heartbeats, infos = pipe.execute()
+        return [
+            (name, float(beat), json.loads(infos[name]))
+            for name, beat in heartbeats
+            if name in infos
+        ]
+
+    def dead_letters(self, limit: int = 20) -> list[dict[str, Any]]:
+        """Return the newest messages that the guard refused."""
+        with self._answered():
+            return [
+                json.loads(text)
+                for text in cast(list[str], self.redis.lrange(self.keys.dead_letters, 0, limit - 1))
+            ]
+
+
+def _flat(entries: list[Any]) -> list[tuple[str, dict[str, str]]]:
+    """Return a stream's entries as one list.
+
+    With RESP3 they come as lists in a list.
+    """
+    return [
+        (event, data)
+        for batch in entries
+        for event, data in (batch if isinstance(batch, list) else [batch])
+    ]

@@ -1,0 +1,121 @@
+"""Replies of the transitions, and a commit's request to prefetch a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+#: Number of the newest turns that come with a claim.
+NEWEST_TURNS = 8
+
+
+class Claim(NamedTuple):
+    """A claim that was granted: the lease's token, and everything that the round needs.
+
+    Times are in ms of the server's clock. ``carried_over`` marks a claim that a commit renewed for
+    a run with affinity to this worker. Its ``fields`` are those that the caller itself committed a
+    moment ago. They were not read again.
+    """
+
+    token: str
+    attempt: int
+    lease_until: int
+    now: int
+    turns: int
+    fields: dict[str, str]
+    newest: list[str]
+    id: str = ""
+    carried_over: bool = False
+
+    @property
+    def waited(self) -> int | None:
+        """How long the round waited in its queue, in ms; None if it was not queued."""
+        queued_at = self.fields.get("queued_at")
+        if self.carried_over or not queued_at:
+            return None
+        return max(0, self.now - int(queued_at))
+
+
+class PrefetchRequest(NamedTuple):
+    """What a commit shall prefetch: the next message, from the first of these lists that has one.
+
+    The same script claims the message's round, as ``Store.claim`` would. ``claim`` is an id made
+    for this commit alone. A commit that is sent again must send the same id.
+    """
+
+    lists: Sequence[str]
+    claim: str
+    owner: str
+    lease: int
+    known: Iterable[str]
+    schema: str | None = None
+
+    def named(self) -> dict[str, str | int | None]:
+        """Return the named arguments of commit_round.lua."""
+        named: dict[str, str | int | None] = {
+            "fetch": "\n".join(self.lists),
+            "fetch_claim": self.claim,
+            "owner": self.owner,
+            "lease": self.lease,
+        }
+        return {
+            **named,
+            "known": known_flows(self.known),
+            "newest": NEWEST_TURNS,
+            "schema": self.schema,
+        }
+
+
+class Prefetched(NamedTuple):
+    """A message that a commit prefetched, and the claim of its round.
+
+    ``claim`` is None if the round could not be claimed here: the message's delivery must claim it.
+    ``content`` is the parsed message if this process built it. ``text`` may then be empty.
+    """
+
+    list: str
+    text: str
+    claim: Claim | None
+    content: dict[str, Any] | None = None
+
+
+class ClaimRefused(NamedTuple):
+    """A claim that was refused: the reply's first word, and what it concerns."""
+
+    word: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class SweepReply:
+    """What one sweep did.
+
+    Attributes:
+        report: ``(run_id, word)`` of each run that was examined.
+        handed: ``(list, message)`` of each message that the caller must publish. Empty without an
+            outbox.
+        calls: run and epoch of each end whose ``on_end`` call is late.
+    """
+
+    report: list[tuple[str, str]]
+    handed: list[tuple[str, str]]
+    calls: list[tuple[str, int]] = field(default_factory=list)
+
+
+class Continuation(NamedTuple):
+    """The lease of the next round of a run with affinity to this worker.
+
+    Its token, when it was claimed (ms), and three fields of the run as they are stored.
+    """
+
+    token: str
+    now: int
+    lease_until: str
+    number: str
+    round_until: str | None = None
+
+
+def known_flows(flows: Iterable[str]) -> str:
+    """Return the flow names as one text in which parts/grant.lua searches for a name."""
+    return f",{','.join(flows)},"

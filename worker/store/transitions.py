@@ -1,0 +1,524 @@
+"""The transitions as methods. Nothing else talks to the state server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from perdure.worker.store.metrics import MetricRecords
+from perdure.worker.store.queries import Queries
+from perdure.worker.store.replies import (
+    NEWEST_TURNS,
+    Claim,
+    ClaimRefused,
+    Continuation,
+    Prefetched,
+    PrefetchRequest,
+    SweepReply,
+    known_flows,
+)
+from perdure.worker.store.tables import Pauses
+
+#: Separates the texts in a reply that is one long text (parts/grant.lua).
+BETWEEN = "\x1f"
+#: Milliseconds until the sweep examines a run of a paused flow. Usually `Pauses.remove` makes it
+#: due earlier. This covers the death of the process that unpauses the flow.
+PAUSED_LOOK = 30_000
+
+
+class Store(Queries):
+    """The state server, for the keys under one prefix.
+
+    Args:
+        url: redis://, rediss://, unix:// or redis+sentinel://.
+        prefix: begins every key.
+        outbox: whether the broker is another server, so that the caller publishes the scripts'
+            messages.
+        replication: how many replicas must have a submit, stop, resume, retry or delete before it
+            returns. None of them by default.
+
+    Raises:
+        StoreUnavailable: from every method, if the server does not answer.
+        NotReplicated: the operation was done, but the replicas did not have it in time.
+    """
+
+    @cached_property
+    def pauses(self) -> Pauses:
+        """The paused flows."""
+        return Pauses(self)
+
+    @cached_property
+    def figures(self) -> MetricRecords:
+        """The metrics on the server."""
+        return MetricRecords(self)
+
+    def submit(self, run_id: str, fields: Mapping[str, str], **options: Any) -> tuple[str, str]:
+        """Make a run as ``submit_and_tell`` does, and return only the reply's word and id."""
+        return self.submit_and_tell(run_id, fields, **options)[:2]
+
+    def submit_and_tell(
+        self,
+        run_id: str,
+        fields: Mapping[str, str],
+        *,
+        nonce: str,
+        message: str,
+        phase: str = "queued",
+        delay: int | None = None,
+        deadline: int | None = None,
+        idempotency_key: str | None = None,
+        content: str | None = None,
+        submitted_by: str | None = None,
+    ) -> tuple[str, str, dict[str, str] | None]:
+        """Make a run.
+
+        Durations are in ms.
+
+        Args:
+            submitted_by: lists the run in this submitter's index.
+
+        Returns:
+            The word of submit_run.lua, the id that it concerns, and the run's hash. The hash is
+            None if the caller must read it, for example because this call did not make the run.
+        """
+        named = {
+            "id": run_id,
+            "nonce": nonce,
+            "message": message,
+            "phase": phase,
+            "delay": delay,
+            "deadline": deadline,
+        }
+        named |= {"content": content, "idempotency_key": idempotency_key}
+        named["submitted_by"] = submitted_by
+        keys = self.keys.of_run(run_id, idempotency_key)
+        keys += [self.keys.submitted(submitted_by)] if submitted_by is not None else []
+        reply = self._call("submit_run", keys, named, fields, run_id=run_id)
+        return reply[0], reply[1], _written(reply[2]) if len(reply) > 2 else None
+
+    def claim(
+        self,
+        run_id: str,
+        *,
+        epoch: int,
+        step: int,
+        claim: str,
+        owner: str,
+        lease: int,
+        known: Iterable[str],
+        schema: str | None = None,
+        back: int = 1000,
+        back_max: int = 30_000,
+    ) -> Claim | ClaimRefused:
+        """Ask for the right to play a round (claim_round.lua).
+
+        Durations are in ms.
+        """
+        named = {
+            "epoch": epoch,
+            "step": step,
+            "claim": claim,
+            "owner": owner,
+            "lease": lease,
+            "back": back,
+            "back_max": back_max,
+        }
+        named |= {
+            "known": known_flows(known),
+            "newest": NEWEST_TURNS,
+            "schema": schema,
+            "hold": PAUSED_LOOK,
+        }
+        reply = self._run("claim_round", run_id, named)
+        if reply[0] != "ok":
+            return ClaimRefused(reply[0], reply[1] if len(reply) > 1 else "")
+        return self._granted(reply[1], claim) or ClaimRefused("missing")
+
+    def commit(self, run_id: str, **options: Any) -> tuple[str, str]:
+        """Commit a round without a prefetch, and return the reply's word and detail."""
+        return self.commit_and_fetch(run_id, **options)[:2]
+
+    def commit_and_fetch(
+        self,
+        run_id: str,
+        *,
+        epoch: int,
+        step: int,
+        token: str,
+        kind: str,
+        fields: Mapping[str, str] | None = None,
+        additions: Iterable[str] = (),
+        artifacts: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+        fetch: PrefetchRequest | None = None,
+        **named: str | int | None,
+    ) -> tuple[str, str, Prefetched | None]:
+        """Commit a round, or learn that it is fenced (commit_round.lua).
+
+        Args:
+            fetch: which message to prefetch in the same script.
+            named: further arguments of commit_round.lua.
+
+        Returns:
+            The reply's word, its detail, and the prefetched message.
+        """
+        named = {"epoch": epoch, "step": step, "token": token, "kind": kind, **named}
+        if fetch is not None:
+            named |= fetch.named()
+        other_fields = dict(fields or {})
+        # The remaining intents are a script argument. The script does not write them as an ordinary
+        # field.
+        named |= {
+            "intent": other_fields.pop("intent", None),
+            "artifacts": 2 * len(artifacts) if artifacts else None,
+        }
+        rest = [*(text for pair in (artifacts or {}).items() for text in pair), *additions]
+        keys = self.keys.of_run(run_id, idempotency_key)
+        # The lists of a flow set come first, and are not among the shared keys.
+        if fetch is not None and fetch.lists[0] not in self.keys.queue_names:
+            keys += [name for name in fetch.lists if name not in self.keys.queue_names]
+        reply = self._call("commit_round", keys, named, other_fields, rest, run_id)
+        fetched = self._fetched(reply[2], fetch) if fetch is not None and len(reply) > 2 else None
+        return reply[0], reply[1] if len(reply) > 1 else "", fetched
+
+    def commit_and_continue(
+        self,
+        run_id: str,
+        *,
+        epoch: int,
+        step: int,
+        token: str,
+        claim: str,
+        next_claim: str,
+        queue: str,
+        message: str = "",
+        fields: Mapping[str, str],
+        additions: Sequence[str] = (),
+        artifacts: Mapping[str, str] | None = None,
+        took: int | None = None,
+        data: str | int | None = None,
+    ) -> Continuation | None:
+        """Commit a round and lease the next one to the same caller (commit_and_continue.lua).
+
+        Returns:
+            The lease of the next round. None: nothing was written, since the case needs
+            ``commit_and_fetch``.
+        """
+        named = {
+            "epoch": epoch,
+            "step": step,
+            "token": token,
+            "claim": claim,
+            "next_claim": next_claim,
+            "list": queue,
+            "message": message,
+        }
+        named |= {
+            "took": took,
+            "data": data,
+            "artifacts": 2 * len(artifacts) if artifacts else None,
+        }
+        rest = (
+            [*(text for pair in artifacts.items() for text in pair), *additions]
+            if artifacts
+            else additions
+        )
+        reply: Any = self._call(
+            "commit_and_continue", self.keys.of_stay(run_id), named, fields, rest, run_id
+        )
+        word, *details = reply.split(" ")
+        if word != "ok":
+            return None
+        token, now, lease_until, number, *round_until = details
+        return Continuation(token, int(now), lease_until, number, *round_until)
+
+    def _fetched(self, reply: str, fetch: PrefetchRequest) -> Prefetched | None:
+        """Return the message that a commit prefetched, or None if its run is gone by now."""
+        head, _, rest = reply.partition(BETWEEN)
+        word, _, name = head.partition(" ")
+        if word == "message":
+            return Prefetched(name, rest, None)
+        claim = self._granted(rest, fetch.claim)
+        return None if claim is None else Prefetched(name, claim.fields["message"], claim)
+
+    def _granted(self, grant: str, claim: str) -> Claim | None:
+        """Return the claim in a GRANT of parts/grant.lua, or None if its run is gone by now."""
+        head, *texts = grant.split(BETWEEN)
+        now, turns, count, run_id = head.split(" ", 3)
+        field_texts = int(count)
+        newest = texts[field_texts:]
+        fields: dict[str, str] | None = dict(
+            zip(texts[:field_texts:2], texts[1:field_texts:2], strict=False)
+        )
+        if len(newest) != min(int(turns), NEWEST_TURNS):
+            # A text contains the separator: a goal that was pasted in, or a damaged value. So read
+            # the fields.
+            fields, newest = self.fields(run_id), self.memory(run_id, -NEWEST_TURNS)
+        if not fields:
+            return None
+        attempt, lease_until = int(fields["attempt"]), int(fields["lease_until"])
+        return Claim(
+            fields["token"], attempt, lease_until, int(now), int(turns), fields, newest, claim
+        )
+
+    def intend(
+        self, run_id: str, *, epoch: int, step: int, token: str, claim: str | None, key: str
+    ) -> str:
+        """Record the commands that are about to be carried out, and return the reply's word.
+
+        ``key`` has one line per command. ``ok`` allows them; see record_intent.lua.
+        """
+        return str(
+            self._run(
+                "record_intent",
+                run_id,
+                {"epoch": epoch, "step": step, "token": token, "claim": claim, "key": key},
+            )[0]
+        )
+
+    def record_result(
+        self, run_id: str, *, nonce: str, step: int, name: str, value: str
+    ) -> tuple[str, str]:
+        """Record a result of this step, unless it has one of this name.
+
+        Returns:
+            The word of record_result.lua, and with ``ok`` the recorded value.
+        """
+        reply = self._run(
+            "record_result", run_id, {"nonce": nonce, "step": step, "name": name, "value": value}
+        )
+        return reply[0], reply[1] if len(reply) > 1 else ""
+
+    def set_trace(self, run_id: str, *, nonce: str, trace: str) -> tuple[str, str]:
+        """Record a run's trace, unless it has one.
+
+        Returns:
+            The word of set_trace.lua, and with ``ok`` the recorded trace.
+        """
+        reply = self._run("set_trace", run_id, {"nonce": nonce, "trace": trace})
+        return reply[0], reply[1] if len(reply) > 1 else ""
+
+    def ask_provider(
+        self, what: str, name: str, holder: str, **named: int | None
+    ) -> tuple[str, int]:
+        """Ask whether a round may send a request to a provider, or record how its request ended.
+
+        Returns:
+            The word of ask_provider.lua, and with ``wait`` the delay in ms.
+        """
+        reply = self._call(
+            "ask_provider",
+            [self.keys.queues],
+            {"what": what, "name": name, "holder": holder, **named},
+        )
+        return reply[0], int(reply[1]) if reply[0] == "wait" else 0
+
+    def extend(
+        self,
+        leases: Sequence[tuple[str, str, str]],
+        limits: Sequence[int | None] = (),
+        claims: Sequence[str] = (),
+    ) -> list[str]:
+        """Extend leases (the heartbeat), and return one word per lease, in order.
+
+        Args:
+            leases: ``(run_id, token, progress JSON or "")`` of each.
+            limits: in how many ms the round's own time is over; None for a round without a limit.
+            claims: the id of each one's claim.
+        """
+        if not leases:
+            return []
+        keys = [self.keys.due, *(self.keys.run(run_id) for run_id, _, _ in leases)]
+        rest = [text for _, token, progress in leases for text in (token, progress)]
+        named: dict[str, str | int] = {
+            f"limit:{position}": limit
+            for position, limit in enumerate(limits, 1)
+            if limit is not None
+        }
+        named |= {f"claim:{position}": claim for position, claim in enumerate(claims, 1)}
+        return list(self._call("extend_leases", keys, named, None, rest))
+
+    def release_dead_lease(self, run_id: str, *, epoch: int, step: int, process: str) -> list[str]:
+        """End the lease of a dead process's round, and return release_dead_lease.lua's reply."""
+        return self._run(
+            "release_dead_lease", run_id, {"epoch": epoch, "step": step, "process": process}
+        )
+
+    def request_stop(
+        self, run_id: str, *, op: str, mode: str, by: str | None = None, reason: str | None = None
+    ) -> list[str]:
+        """Ask a run to stop, and return the reply of request_stop.lua."""
+        return self._run(
+            "request_stop", run_id, {"op": op, "mode": mode, "by": by, "reason": reason}
+        )
+
+    def resume(
+        self,
+        run_id: str,
+        *,
+        op: str,
+        epoch: int,
+        step: int,
+        message: str,
+        after: str,
+        interrupt: str | None = None,
+        answer: str | None = None,
+        fields: Mapping[str, str] | None = None,
+        digest: str | None = None,
+        data: str | None = None,
+        more: bool = False,
+        idempotency_key: str | None = None,
+        by: str | None = None,
+    ) -> list[str]:
+        """Continue an interrupted or stopped run, and return the reply of resume_run.lua.
+
+        Args:
+            fields: written in the same script.
+            digest: digest of the content from which the caller made ``fields``.
+            data: JSON for the event.
+            more: give more cycles to a run that has used up its cycles.
+        """
+        named = {
+            "op": op,
+            "epoch": epoch,
+            "step": step,
+            "message": message,
+            "after": after,
+            "interrupt": interrupt,
+            "answer": answer,
+        }
+        named |= {"digest": digest, "data": data, "more": 1 if more else None, "by": by}
+        return self._run("resume_run", run_id, named, fields, idempotency_key=idempotency_key)
+
+    def retry(
+        self,
+        run_id: str,
+        *,
+        op: str,
+        epoch: int,
+        step: int,
+        message: str,
+        after: str,
+        idempotency_key: str | None = None,
+        fields: Mapping[str, str] | None = None,
+        digest: str | None = None,
+    ) -> list[str]:
+        """Retry an errored run, and return the reply of retry_run.lua.
+
+        ``fields`` and ``digest`` are as in ``resume``.
+        """
+        named = {
+            "op": op,
+            "epoch": epoch,
+            "step": step,
+            "message": message,
+            "after": after,
+            "digest": digest,
+        }
+        return self._run("retry_run", run_id, named, fields, idempotency_key=idempotency_key)
+
+    def redirect_round(
+        self, run_id: str, *, queue: str, to: str, by: str
+    ) -> tuple[str, list[tuple[str, str]]]:
+        """Move a run's message to the workers that consume ``queue``.
+
+        Returns:
+            The word of redirect_round.lua, and with an outbox the (queue, message) that the caller
+            must publish.
+        """
+        word, *to_publish = self._call(
+            "redirect_round",
+            [*self.keys.of_run(run_id), queue],
+            {"list": queue, "to": to, "by": by},
+            run_id=run_id,
+        )
+        return word, [(to_publish[0], to_publish[1])] if word == "ok" and to_publish else []
+
+    def quarantine(
+        self,
+        run_id: str,
+        *,
+        epoch: str,
+        step: str,
+        message: str,
+        error: str,
+        idempotency_key: str | None = None,
+    ) -> list[str]:
+        """End a queued run whose stored message is wrong, and return quarantine_run.lua's reply."""
+        named = {"epoch": epoch, "step": step, "message": message, "error": error}
+        return self._run("quarantine_run", run_id, named, idempotency_key=idempotency_key)
+
+    def delete(
+        self, run_id: str, idempotency_key: str | None = None, schema: str | None = None
+    ) -> list[str]:
+        """Delete an ended or damaged run, and return the reply of delete_run.lua."""
+        return self._run(
+            "delete_run", run_id, {"id": run_id, "schema": schema}, idempotency_key=idempotency_key
+        )
+
+    def examine(self, run_id: str) -> list[str]:
+        """Return the reply of check_run.lua: whether the transitions can read the run."""
+        return self._run("check_run", run_id, {})
+
+    def sweep(
+        self,
+        *,
+        lease: int,
+        max_losses: int,
+        max_failures: int = 3,
+        jitter: float,
+        batch: int = 25,
+        loss_delay: int = 1000,
+        loss_delay_max: int = 30_000,
+        lengths: Mapping[str, int] | None = None,
+        schema: str | None = None,
+        every: int | None = None,
+        alive: int = 10_000,
+        made: Mapping[str, tuple[str, str, str]] | None = None,
+        soon: Sequence[str] = (),
+    ) -> SweepReply:
+        """Examine the runs that are due, and requeue what is overdue.
+
+        Durations are in ms.
+
+        Args:
+            every: do nothing if the last sweep was less than this time ago.
+            alive: a worker whose last announcement is younger counts as alive.
+            lengths: the messages on each list of another broker. Empty: the broker does not answer.
+            made: epoch, step and message of each run that an earlier sweep reported as ``unmade``,
+                by id.
+            soon: runs to examine before they are due.
+        """
+        named: dict[str, str | int | None] = {
+            "prefix": self.keys.prefix,
+            "batch": batch,
+            "lease": lease,
+            "max_losses": max_losses,
+            "max_failures": max_failures,
+            "jitter": f"{jitter:.6f}",
+        }
+        named |= {
+            "loss_delay": loss_delay,
+            "loss_delay_max": loss_delay_max,
+            "hold": PAUSED_LOOK,
+            "schema": schema,
+            "every": every,
+            "alive": alive,
+        }
+        named |= {f"length:{queue}": length for queue, length in (lengths or {}).items()}
+        named |= {f"made:{run_id}": " ".join(message) for run_id, message in (made or {}).items()}
+        named |= {f"soon:{run_id}": "1" for run_id in soon}
+        *flat, late = self._call("sweep_due", self.keys.of_sweep(), named)
+        report, to_publish = (list(zip(each[::2], each[1::2], strict=True)) for each in flat)
+        return SweepReply(
+            report,
+            to_publish,
+            [(run_id, int(epoch)) for run_id, _, epoch in (call.partition(" ") for call in late)],
+        )
+
+
+def _written(reply: str) -> dict[str, str] | None:
+    """Return the run's fields in a reply of submit_run.lua, or None if a text has the separator."""
+    count, *texts = reply.split(BETWEEN)
+    return dict(zip(texts[::2], texts[1::2], strict=True)) if len(texts) == int(count) else None

@@ -1,0 +1,80 @@
+"""The checks of a state server's URL before it is used, and of whether the server replies."""
+
+from __future__ import annotations
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from perdure.worker.errors import InvalidSettings, StoreUnavailable
+from perdure.worker.store.connection import (
+    SOCKET_TIMEOUT,
+    denied,
+    hint,
+    is_denied,
+)
+from perdure.worker.store.sentinel import client_of, close
+from perdure.worker.urls import LOCALHOST, place_of, state_fault
+
+
+def check_url(url: object) -> None:
+    """Raise InvalidSettings unless `url` can be a state server's URL.
+
+    The error never repeats a password in it.
+    """
+    if not isinstance(url, str):
+        raise InvalidSettings(
+            f"the server URL must be a string like {LOCALHOST}, not {type(url).__name__}"
+        )
+    fault = state_fault(url) or _refused(url)
+    if fault:
+        raise InvalidSettings(
+            f"invalid server URL {place_of(url)!r}: {fault}; expected something like {LOCALHOST}"
+        )
+
+
+def _refused(url: str) -> str | None:
+    """Return what redis-py has against the URL's query parameters, or None.
+
+    Nothing connects.
+    """
+    try:
+        client = client_of(url)
+    except ValueError:
+        return "a query parameter has an invalid value"
+    except TypeError:
+        return "a query parameter is unknown"
+    try:
+        client.connection_pool.make_connection()
+    except (TypeError, ValueError, redis.RedisError):
+        return "a query parameter is unknown"
+    finally:
+        close(client)
+    return None
+
+
+def check_answers(url: str) -> None:
+    """Ask the server once, without retries.
+
+    Raises:
+        StoreUnavailable: the server at ``url`` does not answer commands.
+        AccessDenied: the server does not let this user in.
+    """
+    client = client_of(
+        url,
+        decode_responses=True,
+        socket_timeout=SOCKET_TIMEOUT,
+        socket_connect_timeout=SOCKET_TIMEOUT,
+        retry=Retry(NoBackoff(), 0),
+    )
+    try:
+        client.ping()
+    except (redis.RedisError, OSError, ValueError) as error:
+        if is_denied(error):
+            raise denied(url, error) from error
+        advice = hint(url, error) or ". Is it running? `perdure up` starts one"
+        raise StoreUnavailable(
+            f"no server answers at {place_of(url)}: {str(error).rstrip('.')}{advice}"
+        ) from error
+    finally:
+        close(client)

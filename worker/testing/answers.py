@@ -1,0 +1,61 @@
+"""Answers to the interrupts of a story."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from perdure.worker.testing.errors import LabError
+from perdure.worker.testing.story import Question, short
+
+
+class Unset:
+    """Marker for an omitted value, because None is a valid answer."""
+
+
+UNSET: Final = Unset()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Answer to one interrupt. ``given`` is False if the deadline shall answer."""
+
+    value: Any = None
+    given: bool = True
+    told: str = "a person lets it go on"
+
+
+@dataclass(frozen=True)
+class Answers:
+    """One answer for all interrupts, or a function of the ``Question``."""
+
+    source: Any | Callable[[Question], Any] | Unset = UNSET
+
+    def to(self, fields: Mapping[str, str]) -> Answer:
+        """Return the answer to the open interrupt of a run.
+
+        Raises:
+            LabError: A node asks, and there is no answer for it.
+        """
+        question = Question(
+            fields["i_node"],
+            int(fields["step"]),
+            fields["i_reason"],
+            json.loads(fields.get("i_data", "null")),
+        )
+        if not isinstance(self.source, Unset):
+            value = self.source(question) if callable(self.source) else self.source
+            # A pause after a node asks nothing: the run is only resumed.
+            if fields["i_kind"] == "after":
+                return Answer()
+            return Answer(value, told=f"a person answers {short(value)}")
+        if fields["i_kind"] != "node":
+            return Answer()
+        if "i_until" in fields:
+            return Answer(given=False)
+        raise LabError(
+            f"node {question.node} asks at step {question.step}: {question.reason!r}, "
+            "and there is no answer. Pass answers=..., a value or a function of the question"
+        )

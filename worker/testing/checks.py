@@ -1,0 +1,186 @@
+"""Rules that every story must satisfy, whatever the flow, and the advice if one does not."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure.worker.testing.story import Story, short
+
+Check = Callable[[Story], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """What is wrong with a story, as a sentence.
+
+    ``ours`` says that no flow can cause it, only Perdure itself.
+    """
+
+    text: str
+    ours: bool = False
+
+
+def faults_of(
+    story: Story, undisturbed: Story, same_answer: bool, heeds_stop: bool
+) -> Iterator[Violation]:
+    """Yield what the lab itself finds wrong."""
+    if "quarantined" in story.run.details:
+        yield Violation(f"what Perdure stored of the run is damaged: {story.run.error}", ours=True)
+    if story.status is not undisturbed.status:
+        error = f": {story.run.error}" if story.run.error else ""
+        yield Violation(
+            f"the run ended {story.status.value}, but undisturbed it ends "
+            f"{undisturbed.status.value}{error}"
+        )
+    elif same_answer and story.answer != undisturbed.answer:
+        yield Violation(
+            f"the run's answer is {short(story.answer)}, but undisturbed it is "
+            f"{short(undisturbed.answer)}"
+        )
+    steps = [event.step for event in story.events if event.type == "committed"]
+    if steps != list(range(story.run.state.step)):
+        yield Violation(
+            f"the steps committed are {steps}, expected each of 0 to "
+            f"{story.run.state.step - 1} once, in order",
+            ours=True,
+        )
+    for before, after in zip(story.events, story.events[1:], strict=False):
+        if before.type == "stopped" and after.type != "resumed":
+            yield Violation(
+                f"the event {after.type} followed although the run was stopped", ours=True
+            )
+    usual = attempts_of(undisturbed)
+    for step, attempts in attempts_of(story).items():
+        if attempts > usual.get(step, 1) + 1:
+            yield Violation(
+                f"step {step} took {attempts} attempts; undisturbed it takes "
+                f"{usual.get(step, 1)}, and one fault may cost one more",
+                ours=True,
+            )
+    for (step, attempt, name, worker), count in Counter(
+        (c.step, c.attempt, c.name, c.worker) for c in story.calls
+    ).items():
+        if count > max(
+            1, sum(c.step == step and c.attempt == 1 and c.name == name for c in undisturbed.calls)
+        ):
+            yield Violation(
+                f"{name} was called {count} times in attempt {attempt} of step {step} by "
+                f"worker {worker}",
+                ours=True,
+            )
+    keys = defaultdict(set)
+    for call in story.calls:
+        keys[(call.step, str(call))].add(call.key)
+    for (step, call_text), different_keys in keys.items():
+        if len(different_keys) > 1:
+            yield Violation(
+                f"step {step}: {call_text} got different idempotency keys: "
+                f"{', '.join(sorted(different_keys))}",
+                ours=True,
+            )
+    if heeds_stop and story.went_on:
+        yield Violation(
+            "a command continued after the run was stopped (mode now): "
+            f"it passed {', '.join(map(repr, story.went_on))}"
+        )
+
+
+def attempts_of(story: Story) -> dict[int, int]:
+    """Return the number of attempts of each step, according to its commands and events."""
+    attempts: dict[int, int] = {}
+    for step, attempt in [
+        *((c.step, c.attempt) for c in story.calls),
+        *((e.step, e.attempt) for e in story.events),
+    ]:
+        attempts[step] = max(attempts.get(step, 0), attempt)
+    return attempts
+
+
+def fault_of_check(story: Story, check: Check | None) -> Violation | None:
+    """Return what the user's check reports, or None.
+
+    The check fails if it raises, or returns False or a text.
+    """
+    if check is None:
+        return None
+    try:
+        verdict = check(story)
+    except AssertionError as error:
+        return Violation(
+            f"the check failed: {str(error) or f'an assertion without a text{_place(check)}'}"
+        )
+    except Exception as error:
+        return Violation(f"the check raised {type(error).__name__}: {error}{_place(check)}")
+    if isinstance(verdict, str):
+        return Violation(f"the check failed: {verdict}") if verdict else None
+    return (
+        None
+        if verdict is None or verdict
+        else Violation(f"the check returned {verdict!r}{_place(check)}")
+    )
+
+
+def _place(check: Check) -> str:
+    code = getattr(check, "__code__", None)
+    return (
+        f" ({Path(code.co_filename).name}, line {code.co_firstlineno})" if code is not None else ""
+    )
+
+
+def advice(story: Story, wrong: Violation) -> str:
+    """Return what is probably to be done about a story that went wrong."""
+    if wrong.ours:
+        return (
+            "This is a bug in Perdure, not in the flow. Please report it, "
+            "with this text and the flow."
+        )
+    lost = next((line.text for line in story.trace.lines if "it does not have" in line.text), None)
+    if lost is not None:
+        what = lost.partition("it does not have ")[2].partition(" = ")[0]
+        return (
+            f"{what} exists only in the process, so another worker does not have it. "
+            "Return it from the node, or call "
+            "context.remember(name, value): a run's data belongs in its context."
+        )
+    if story.went_on:
+        return (
+            "Check context.stop_requested, or call context.raise_if_stopped(), "
+            "before each further effect."
+        )
+    repeated = [
+        call
+        for call in story.calls
+        if sum(c.name == call.name and c.step == call.step for c in story.calls) > 1
+    ]
+    if repeated:
+        name = repeated[0].name
+        if repeated[-1].worker < repeated[0].worker:
+            return (
+                f"A worker whose lease had expired executed {name} after other workers had "
+                "continued the run. Its commit is refused, "
+                "but its effect is not: only the receiver can detect the repetition. "
+                "Pass context.idempotency_key to it."
+            )
+        if not any(call.key_read for call in repeated):
+            return (
+                f"{name} was called more than once for one step, "
+                "and never read context.idempotency_key. A worker can always die "
+                "between an effect and its commit. Pass that key to the receiver (every "
+                "attempt has the same key), or first ask "
+                "the receiver whether the effect has happened."
+            )
+        return (
+            f"{name} was called more than once for one step. It did read "
+            "context.idempotency_key. Check that this key, and nothing "
+            "created per attempt, reaches the receiver, and that the receiver (or its fake) "
+            "does nothing the second time."
+        )
+    return (
+        "No command was called twice. Check whether the flow depends on anything outside its "
+        "context (a clock, randomness, a global, "
+        "a file), or whether the round has effects outside of a command."
+    )

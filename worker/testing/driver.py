@@ -1,0 +1,253 @@
+"""Progress of a run in a story, with real workers, clients and sweeps in one thread."""
+
+from __future__ import annotations
+
+import base64
+import json
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.flows.flow import Flow
+from perdure.worker.engine.rounds import RoundRunner
+from perdure.worker.engine.sweeper import Sweeper
+from perdure.worker.errors import InvalidInput
+from perdure.worker.runtime.runtime import Runtime
+from perdure.worker.testing.answers import Answers
+from perdure.worker.testing.errors import Abandoned, LabError, ProcessGone, Stuck
+from perdure.worker.testing.faults import Place
+from perdure.worker.testing.instrument import LabHeartbeat, WatchedStore
+from perdure.worker.testing.process_state import ProcessMemory
+from perdure.worker.testing.server import LabClient
+from perdure.worker.testing.story import Call, Story, swept
+
+
+@dataclass(frozen=True)
+class LabSubmission:
+    """Arguments of the submission, equal in every story.
+
+    ``options`` are those of ``Client.submit``.
+    """
+
+    run_id: str
+    name: str
+    goal: str
+    inputs: Mapping[str, Any]
+    options: Mapping[str, Any]
+    answers: Answers
+
+
+@dataclass(eq=False)
+class Round:
+    """A delivered message that a worker handles."""
+
+    worker: int
+    text: str
+    step: int
+    attempt: int
+    pulse: LabHeartbeat
+    node: str = ""
+    dead: bool = False
+    told_to_stop: bool = False
+    calls: list[Call] = field(default_factory=list)
+
+
+class Driver(ABC):
+    """Moves one run from submission to end. A subclass injects the faults.
+
+    Args:
+        make: Creates a fresh flow object for a round.
+        story: Records what happens.
+        moved: Whether each round runs in another process.
+        patience: Rounds and waits after which a run that has not ended is aborted.
+    """
+
+    def __init__(
+        self,
+        engine: Runtime,
+        store: WatchedStore,
+        client: LabClient,
+        submission: LabSubmission,
+        make: Callable[[], Flow],
+        story: Story,
+        *,
+        moved: bool,
+        patience: int,
+    ) -> None:
+        self._engine, self._store, self._client = engine, store, client
+        self._submission, self._make, self._story, self._moved = submission, make, story, moved
+        self._memory = ProcessMemory(make())
+        self._sweeper = Sweeper(store, engine.publisher, engine.settings, "lab", dict)
+        self._worker = self._workers = 1
+        self._round: Round | None = None
+        self._attempts: Counter[int] = Counter()
+        self._patience = patience
+        #: Number of rounds and of waits so far.
+        self.moves = 0
+
+    @abstractmethod
+    def passed(self, place: Place, label: str = "") -> None:
+        """Record that the run is at a boundary."""
+
+    @abstractmethod
+    def _watched(self) -> Flow:
+        """Return a fresh, watched flow for a round."""
+
+    def _play_out(self) -> None:
+        """Run the story from submission to end."""
+        self._store.now = None
+        self._store.now = self._store.time()
+        self._sweeper.sweep()  # Without a first sweep, the past would count as an outage.
+        try:
+            self._client.submit(
+                self._submission.name,
+                self._submission.goal,
+                self._submission.inputs,
+                run_id=self._submission.run_id,
+                **self._submission.options,
+            )
+            self._go_on(lambda: False)
+            self._story.ended = self._client.get(self._submission.run_id)
+            self._story.events = list(self._client.events(self._submission.run_id, follow=False))
+        finally:
+            self._store.forget(self._submission.run_id)
+            self._memory.restore()
+
+    def _go_on(self, enough: Callable[[], bool]) -> None:
+        """Move the run until ``enough``, or until it has ended and no message is left.
+
+        Deliver, answer, resume and sweep, as the run's phase requires.
+        """
+        while not enough():
+            self.moves += 1
+            if self.moves > self._patience:
+                raise Abandoned(
+                    Stuck(
+                        f"the run has not ended after {self._patience} rounds and waits; "
+                        f"it is at step {self._at()[0]}"
+                    )
+                )
+            text = self._store.take()
+            if text is not None:
+                self._deliver(text)
+                continue
+            fields = self._fields()
+            match fields["phase"]:
+                case "completed" | "errored":
+                    return
+                case "interrupted":
+                    self._answer(fields)
+                case "stopped":
+                    self._story.trace.tell("the run is resumed")
+                    self._client.resume(self._submission.run_id)
+                case phase:
+                    self._wait(phase)
+
+    def _deliver(self, text: str) -> str:
+        """Deliver a message to the current worker.
+
+        Returns:
+            The reply that its round ended with, or ``gone`` if the worker died.
+        """
+        (run_id, epoch, step), *_ = json.loads(base64.b64decode(json.loads(text)["body"]))
+        if self._moved:
+            self._another_worker()
+        pulse = LabHeartbeat(self._store, self._engine.settings.heartbeat_seconds)
+        current = Round(self._worker, text, step, self._attempts[step] + 1, pulse)
+        rounds = RoundRunner(
+            self._store,
+            self._engine.publisher,
+            pulse,
+            self._engine.settings,
+            {self._submission.name: self._watched},
+            owner=f"worker {current.worker}",
+        )
+        outer, self._round = self._round, current
+        try:
+            self.passed("received")
+            return rounds.run(run_id, epoch, step).word
+        except ProcessGone:
+            self._another_worker()
+            return "gone"
+        finally:
+            self._round = outer
+
+    def _answer(self, fields: Mapping[str, str]) -> None:
+        self.passed("asked")
+        if self._fields()["phase"] != "interrupted":
+            return  # stopped meanwhile by the fault
+        try:
+            answer = self._submission.answers.to(fields)
+        except LabError as error:
+            raise Abandoned(error) from error
+        if not answer.given:
+            self._wait("interrupted")
+            return
+        self._story.trace.tell(answer.told)
+        self._client.resume(self._submission.run_id, answer.value)
+
+    def _wait(self, phase: str) -> None:
+        """Advance the clock until the run is due, and sweep."""
+        assert self._store.now is not None
+        due = self._store.due(self._submission.run_id)
+        if due is None:
+            raise Abandoned(Stuck(f"the run is {phase} and not due, so nothing will ever move it"))
+        if phase == "leased":
+            # Advance no faster than real sweepers sweep: after a longer silence the sweep would
+            # extend the lease, as after an outage.
+            self._store.now += min(
+                round(self._engine.settings.lease_seconds * 500), max(1, due - self._store.now)
+            )
+        else:
+            self._store.now = max(self._store.now, due)
+        for _, word in self._sweeper.sweep():
+            if word in swept:
+                self._story.trace.tell(swept[word])
+
+    @contextmanager
+    def _elsewhere(self) -> Iterator[None]:
+        """Switch to another process while this one stands still."""
+        here, mine, memory = self._worker, self._round, self._memory.capture()
+        self._another_worker()
+        self._round = None
+        try:
+            yield
+        finally:
+            self._worker, self._round = here, mine
+            self._memory.restore(memory)
+
+    def _another_worker(self) -> None:
+        """Continue in a fresh process."""
+        for lost in self._memory.changes():
+            self._story.trace.tell(f"another process plays on; it does not have {lost}")
+        self._memory.restore()
+        self._workers += 1
+        self._worker = self._workers
+
+    @property
+    def _in_hand(self) -> Round:
+        assert self._round is not None, "no round is in hand"
+        return self._round
+
+    def _tell(self, text: str) -> None:
+        round_ = self._in_hand
+        self._story.trace.tell(text, round_.step, round_.node, round_.attempt)
+
+    def _fields(self) -> dict[str, str]:
+        fields = self._store.fields(self._submission.run_id)
+        if fields is None:
+            raise Abandoned(
+                InvalidInput(
+                    f"run {self._submission.run_id} is gone from the lab's server; "
+                    "does another program use its prefix?"
+                )
+            )
+        return fields
+
+    def _at(self) -> tuple[int, int, str]:
+        """Return step, attempts and node of the run between its rounds."""
+        fields = self._fields()
+        return int(fields["step"]), int(fields["attempt"]), fields["current_node"]

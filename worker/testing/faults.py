@@ -1,0 +1,105 @@
+"""The boundaries of a run, and the faults that are injected there.
+
+``point`` marks a boundary inside a command that has more than one effect on the outside world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Literal
+
+Place = Literal["received", "loaded", "point", "played", "committing", "committed", "asked"]
+Kind = Literal["crash", "delivered twice", "stop", "stop now", "overtaken", "moved"]
+
+#: Moments at which each fault can strike. Between "played" and "committing" nothing leaves the
+#: process, so only a crash tries both.
+PLACES: dict[Kind, tuple[Place, ...]] = {
+    "crash": ("received", "loaded", "point", "played", "committing", "committed"),
+    "delivered twice": ("loaded", "committed"),
+    "stop": ("received", "loaded", "point", "played", "committed", "asked"),
+    "stop now": ("received", "loaded", "point", "played", "committed", "asked"),
+    # At other moments the worker would wake inside a command, where its locks and transactions
+    # would block the other worker's.
+    "overtaken": ("loaded", "played"),
+}
+
+WORDS: dict[Place, str] = {
+    "received": "before the claim",
+    "loaded": "after loading",
+    "point": 'at point "{}"',
+    "played": "after {}",
+    "committing": "before the commit",
+    "committed": "after the commit",
+    "asked": "while a person is asked",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A moment of a run between two of its parts.
+
+    Attributes:
+        step, attempt, node: Of the round.
+        place: The kind of moment.
+        label: The point's name, or what ran.
+    """
+
+    step: int
+    attempt: int
+    node: str
+    place: Place
+    label: str = ""
+
+    def __str__(self) -> str:
+        return WORDS[self.place].format(self.label)
+
+    @property
+    def round(self) -> str:
+        """The round, as stories name it."""
+        return (
+            f"step {self.step}" if self.attempt < 2 else f"step {self.step}, attempt {self.attempt}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What happens at one boundary.
+
+    ``index`` is the boundary's position among those of the undisturbed run. None means that the
+    fault lasts through the whole run.
+    """
+
+    kind: Kind
+    index: int | None = None
+    boundary: Boundary | None = None
+
+    def __str__(self) -> str:
+        if self.boundary is None:
+            return "each round on another worker"
+        return f"{self.boundary.round}: {self.kind} {self.boundary}"
+
+
+def faults_at(boundaries: Sequence[Boundary]) -> Iterator[Fault]:
+    """Yield every fault that can strike a run with these boundaries, the most common first."""
+    yield Fault("moved")
+    for kind, places in PLACES.items():
+        for index, boundary in enumerate(boundaries):
+            if boundary.place in places:
+                yield Fault(kind, index, boundary)
+
+
+#: Function that is called at each point: the current story's. None outside of a lab.
+watching: ContextVar[Callable[[str], None] | None] = ContextVar("perdure_lab", default=None)
+
+
+def point(name: str) -> None:
+    """Mark a moment inside a command at which the lab injects its faults too.
+
+    Outside of a lab it does nothing. Call it from the fake outside world, after each effect:
+    ``point("charged")``.
+    """
+    notify = watching.get()
+    if notify is not None:
+        notify(name)

@@ -1,0 +1,131 @@
+"""Watched flow, contexts and store: the real ones, which report the boundaries of a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, Self
+
+from perdure.flows.context import RoundContext
+from perdure.flows.flow import Flow
+from perdure.flows.outcomes import Command, Outcome
+from perdure.worker.engine.heartbeat import Heartbeat, Lease
+from perdure.worker.store import Prefetched, Store
+from perdure.worker.testing.faults import Place
+
+
+class Observer(Protocol):
+    """Receiver of the reports.
+
+    An exception from it ends the round there, like the process's death.
+    """
+
+    def passed(self, place: Place, label: str = "") -> None:
+        """Handle that the current round passed a boundary."""
+
+    def began(self, context: RoundContext) -> None:
+        """Handle that the flow is about to run a node."""
+
+    def called(self, command: Command, key: str) -> None:
+        """Handle that a command is about to be called."""
+
+    def key_read(self) -> None:
+        """Handle that the current command read its idempotency key."""
+
+    def played(self, node: str, outcome: Outcome) -> None:
+        """Handle that the flow has run a node."""
+
+    def settled(self, kind: str, word: str, detail: str, named: dict[str, Any]) -> None:
+        """Handle the reply to a commit."""
+
+
+@dataclass(frozen=True)
+class WatchedContext(RoundContext):
+    """A round's context that reports the commands executed with it."""
+
+    watcher: Observer | None = None
+
+    @classmethod
+    def of(cls, context: RoundContext, watcher: Observer) -> Self:
+        """Return the context, watched. It shares what the round remembers."""
+        return cls(
+            **{each.name: getattr(context, each.name) for each in fields(RoundContext)},
+            watcher=watcher,
+        )
+
+    @property
+    def idempotency_key(self) -> str:
+        """The idempotency key, whose reading is reported; see RoundContext."""
+        if self.watcher is not None:
+            self.watcher.key_read()
+        return super().idempotency_key
+
+    def carrying_out(self, command: Command) -> RoundContext:
+        """Report the command and return its context; see RoundContext."""
+        inside = super().carrying_out(command)
+        if self.watcher is not None:
+            self.watcher.called(command, RoundContext.idempotency_key.fget(inside))  # type: ignore[attr-defined]
+        return inside
+
+
+def watched(flow: Flow, watcher: Observer) -> Flow:
+    """Make ``flow``, a fresh object, report the begin and end of its rounds, and return it."""
+    play = flow.play
+
+    def watched_play(node: str, context: RoundContext) -> Outcome:
+        """Run a node, and report its begin and end."""
+        watcher.began(context)
+        outcome = play(node, WatchedContext.of(context, watcher))
+        watcher.played(node, outcome)
+        return outcome
+
+    flow.play = watched_play  # type: ignore[method-assign]
+    return flow
+
+
+class WatchedStore(Store):
+    """A store on the lab's clock that reports commits and lets the lab take messages."""
+
+    watcher: Observer | None = None
+
+    def commit_and_fetch(
+        self, run_id: str, *, kind: str, **named: Any
+    ) -> tuple[str, str, Prefetched | None]:
+        """Commit a round and report it; see Store."""
+        if self.watcher is None:
+            return super().commit_and_fetch(run_id, kind=kind, **named)
+        self.watcher.passed("committing")
+        word, detail, fetched = super().commit_and_fetch(run_id, kind=kind, **named)
+        self.watcher.settled(kind, word, detail, named)
+        self.watcher.passed("committed")
+        return word, detail, fetched
+
+    def take(self) -> str | None:
+        """Return the next message as a worker receives it, or None if the queues are empty."""
+        with self._answered():
+            popped: Any = self.redis.lmpop(2, *self.keys.queue_names, direction="RIGHT")
+        return None if popped is None else str(popped[1][0])
+
+    def due(self, run_id: str) -> int | None:
+        """Return when the run is due (ms), or None if it is not in the due set."""
+        with self._answered():
+            score: Any = self.redis.zscore(self.keys.due, run_id)
+        return None if score is None else int(score)
+
+    def forget(self, run_id: str) -> None:
+        """Remove the run and everything else under the prefix."""
+        with self._answered():
+            self.redis.delete(*self.keys.of_run(run_id), *self.keys.of_sweep())
+
+
+class LabHeartbeat(Heartbeat):
+    """A heartbeat without a thread: it sends one only when ``beat`` is called."""
+
+    def hold(self, run_id: str, token: str, claim: str, time_limit: float | None) -> Lease:
+        """Register a lease; see Heartbeat.
+
+        Time stands still in a lab, so no round exceeds its limit.
+        """
+        lease = Lease(run_id, token, claim)
+        with self._changed:
+            self._leases.add(lease)
+        return lease

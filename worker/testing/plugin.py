@@ -1,0 +1,27 @@
+"""The pytest plugin: the fixture ``crash_lab``.
+
+pytest imports this module in every project of an environment that has Perdure installed. It
+therefore imports nothing else of Perdure until a test asks for the fixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from perdure.worker.testing.lab import Lab
+
+
+@pytest.fixture(scope="session")
+def crash_lab() -> Iterator[Lab]:
+    """Run a flow through every fault: ``crash_lab(flow, goal, ...)``.
+
+    One server serves the session.
+    """
+    from perdure.worker.testing.lab import Lab
+
+    with Lab() as lab:
+        yield lab

@@ -1,0 +1,89 @@
+"""The data that a flow wrongly keeps in its process, so that a dying worker can lose it.
+
+A flow must hold no state of a run. A flow that does (in a class attribute, in a controller, in a
+registered object) works as long as one process runs all rounds. The lab has only one process too,
+so it restores what another worker would have. That is the plain data (lists, dicts, sets, numbers,
+texts) that the flow's classes and controllers had before the story. Modules are left alone: in
+tests they often hold the outside world.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from perdure.flows.controllers import Controller
+from perdure.flows.flow import Flow
+from perdure.worker.testing.story import short
+
+#: Packages whose classes hold no data of a run.
+OURS = ("perdure", "builtins", "abc", "typing")
+SCALARS = (str, int, float, bool, type(None))
+#: For each owner and attribute: its object, and a copy of that object's content.
+Kept = dict[tuple[int, str], tuple[Any, Any]]
+
+
+class ProcessMemory:
+    """The plain attributes of a flow's classes and controllers."""
+
+    def __init__(self, flow: Flow) -> None:
+        classes = [
+            each for each in type(flow).__mro__ if each.__module__.partition(".")[0] not in OURS
+        ]
+        owners: list[Any] = [*classes, flow]
+        for owner in list(owners):
+            owners += [value for value in vars(owner).values() if isinstance(value, Controller)]
+        self._owners = {id(owner): owner for owner in owners if hasattr(owner, "__dict__")}
+        self._start = self.capture()
+
+    def capture(self) -> Kept:
+        """Return the current attributes."""
+        return {place: (value, copy.deepcopy(value)) for place, value in self._attributes()}
+
+    def changes(self) -> list[str]:
+        """Return the changes since the start, like ``Shop.seen = ['book']``."""
+        changes = []
+        for (owner, name), value in self._attributes():
+            before = self._start.get((owner, name))
+            if before is None or before[1] != value:
+                changes.append(f"{_title(self._owners[owner])}.{name} = {short(value)}")
+        return changes
+
+    def restore(self, captured: Kept | None = None) -> None:
+        """Restore the attributes as they were at the start, or as ``captured``."""
+        target = self._start if captured is None else captured
+        for (owner, name), _ in list(self._attributes()):
+            if (owner, name) not in target:
+                delattr(self._owners[owner], name)
+        for (owner, name), (value, held) in target.items():
+            _refill(value, copy.deepcopy(held))
+            if vars(self._owners[owner]).get(name) is not value:
+                setattr(self._owners[owner], name, value)
+
+    def _attributes(self) -> Iterator[tuple[tuple[int, str], Any]]:
+        for place, owner in self._owners.items():
+            for name, value in list(vars(owner).items()):
+                if not name.startswith("__") and _is_plain(value):
+                    yield (place, name), value
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_plain, value)) and all(map(_is_plain, value.values()))
+    if isinstance(value, list | set | tuple | frozenset):
+        return all(map(_is_plain, value))
+    return type(value) in SCALARS
+
+
+def _refill(container: Any, held: Any) -> None:
+    """Replace the content in place, because copies of a registered flow share the container."""
+    if isinstance(container, list):
+        container[:] = held
+    elif isinstance(container, dict | set):
+        container.clear()
+        container.update(held)
+
+
+def _title(owner: Any) -> str:
+    return str(getattr(owner, "__name__", type(owner).__name__))

@@ -1,0 +1,124 @@
+"""The lab's server: a real one with a unique prefix, and a client and an app for a lab's runs."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from perdure.flows.flow import Flow
+from perdure.worker.app import engine_of, make_app
+from perdure.worker.client import Client
+from perdure.worker.domain.fleet import describe
+from perdure.worker.embedded import EmbeddedServer
+from perdure.worker.settings import find_flows, load_settings
+from perdure.worker.testing.instrument import WatchedStore
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+    from perdure.worker.runtime.runtime import Runtime
+
+#: Environment variable with the server for labs without a URL.
+VARIABLE = "PERDURE_TEST_URL"
+#: Prefix of the embedded servers' directories, inside the directory for temporary files.
+DIRECTORY = "perdure-lab-"
+#: Age in seconds from which a directory without an owner is left over. A younger one may be just
+#: being created.
+LEFT_OVER = 600.0
+
+
+class LabServer:
+    """The server of one lab. Nothing is started before it is needed.
+
+    Args:
+        url: Of a server. None means that of ``PERDURE_TEST_URL``, else an embedded one in a
+            temporary directory.
+    """
+
+    def __init__(self, url: str | None = None) -> None:
+        self._url = url or os.environ.get(VARIABLE) or None
+        self._server: EmbeddedServer | None = None
+        self._directory: Path | None = None
+
+    @cached_property
+    def engine(self) -> Runtime:
+        """The engine on the lab's server, with the project's settings except for URL and prefix."""
+        prefix = f"lab-{uuid.uuid4().hex[:12]}"
+        settings = load_settings().model_copy(
+            update={"redis_url": self._url or self._start(), "broker_url": None, "prefix": prefix}
+        )
+        find_flows(settings)
+        engine = engine_of(make_app(settings))
+        engine.store = WatchedStore(settings.redis_url or "", prefix)
+        return engine
+
+    @property
+    def store(self) -> WatchedStore:
+        """The store, whose clock the stories control."""
+        assert isinstance(self.engine.store, WatchedStore)
+        return self.engine.store
+
+    def client(self, flow: Flow) -> LabClient:
+        """Return a client that submits ``flow``, registered or not."""
+        return LabClient(self.engine.app, flow)
+
+    def close(self) -> None:
+        """Close the connections, and stop the server if the lab started it."""
+        if "engine" in self.__dict__:
+            self.engine.close()
+            del self.engine
+        if self._server is not None and self._directory is not None:
+            self._server.stop()
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._server = None
+            atexit.unregister(self.close)
+
+    def _start(self) -> str:
+        _clear_up()
+        self._directory = Path(tempfile.mkdtemp(prefix=DIRECTORY))
+        # Nothing has to survive a power failure.
+        self._server = EmbeddedServer(self._directory, appendfsync="no")
+        atexit.register(self.close)
+        self._server.start()
+        return self._server.url
+
+
+def _clear_up() -> None:
+    """Stop the servers of labs that were killed, and delete their directories."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{DIRECTORY}*"):
+        try:
+            status = directory.stat()
+        except FileNotFoundError:
+            continue  # its lab has just deleted it
+        if status.st_uid != os.geteuid() or time.time() - status.st_mtime < LEFT_OVER:
+            continue
+        server = EmbeddedServer(directory)
+        if server.alive():
+            # The server runs already. This takes ownership, unless a living process owns it.
+            server.start()
+            if not server.owned:
+                continue
+            server.stop()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+class LabClient(Client):
+    """A client for one flow, whatever the registry contains."""
+
+    def __init__(self, app: Celery, flow: Flow) -> None:
+        super().__init__(app=app)
+        self._flow = flow
+
+    def _checked(
+        self, name: str, inputs: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any], bool]:
+        checked: Mapping[str, Any] = self._flow.check_inputs(inputs)
+        return describe(self._flow), dict(checked), True

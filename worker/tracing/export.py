@@ -1,0 +1,197 @@
+"""Export of spans by OpenTelemetry's SDK.
+
+Perdure's own programs set it up if OpenTelemetry's environment variables ask for it. An app's own
+provider is kept. Spans are sent in the background. A collector that is down, slow or wrong costs
+log lines and at most the spans.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from perdure.worker.tracing.switch import is_on
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+logger = logging.getLogger("perdure.telemetry")
+
+#: Seconds that a process which ends waits for a collector to take its last spans.
+PATIENCE = 3.0
+#: Seconds between two prompt exports. Requests made meanwhile are combined.
+APART = 0.05
+
+
+def flush(seconds: float = PATIENCE) -> None:
+    """Send the last spans of a process that ends, and wait for that at most ``seconds``."""
+    force = _force()
+    if force is None:
+        return
+    # In a thread, as the SDK waits for a silent collector without limit.
+    thread = threading.Thread(target=_send, args=(force,), name="perdure-flush", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        logger.warning(
+            "the collector has not taken the last spans within %g s; they are given up", seconds
+        )
+
+
+class PromptExport:
+    """Sends spans in the background, once for all requests within ``APART``.
+
+    It is for spans that others refer to, in case this process is killed.
+    """
+
+    def __init__(self) -> None:
+        self._requested = threading.Event()
+        self._pid: int | None = None
+
+    def ask(self) -> None:
+        """Send the spans that have ended so far; return at once."""
+        if self._pid != os.getpid():  # the first call, or a fork, which copies no thread
+            self._pid, self._requested = os.getpid(), threading.Event()
+            threading.Thread(
+                target=self._send_forever,
+                args=(self._requested,),
+                name="perdure-spans",
+                daemon=True,
+            ).start()
+        self._requested.set()
+
+    def _send_forever(self, requested: threading.Event) -> None:
+        pause = threading.Event()  # never set, so that wait() only pauses
+        while requested.wait():
+            requested.clear()
+            if (force := _force()) is not None:
+                _send(force)
+            pause.wait(APART)
+
+
+soon = PromptExport()
+
+
+def _force() -> Callable[[], Any] | None:
+    """Return the provider's ``force_flush``, or None if it has none."""
+    if not is_on():
+        return None
+    from opentelemetry import trace
+
+    return getattr(trace.get_tracer_provider(), "force_flush", None)
+
+
+def _send(force: Callable[[], Any]) -> None:
+    try:
+        force()
+    except Exception as error:
+        logger.warning("spans could not be sent: %s: %s", type(error).__name__, error)
+
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+SPOKEN = "http/protobuf"
+#: Milliseconds between two exports unless OTEL_BSP_SCHEDULE_DELAY is set. A killed process loses
+#: what it has not sent, so it is shorter than the SDK's five seconds. With a shorter one, requests
+#: would cost more than their content.
+EVERY = 250
+
+
+def set_up() -> None:
+    """Export this process's traces if its environment asks for it and no provider is set."""
+    if not _requested() or is_on():
+        return
+    try:
+        _set_up()
+    except ImportError as error:
+        logger.warning(
+            "traces are configured (%s), but cannot be made: %s; pip install 'perdure[otel]'",
+            " or ".join(ENDPOINTS),
+            error,
+        )
+    except Exception as error:
+        # For example a setting that OpenTelemetry cannot read. Rounds then run without traces.
+        logger.error("traces are configured, but are not made: %s: %s", type(error).__name__, error)
+
+
+@contextmanager
+def exporting() -> Iterator[None]:
+    """Export what is traced inside the block, as far as ``set_up`` and ``flush`` can."""
+    set_up()
+    try:
+        yield
+    finally:
+        flush()
+
+
+def _requested() -> bool:
+    environment = os.environ.get
+    if (
+        not any(environment(name) for name in ENDPOINTS)
+        or environment("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    ):
+        return False
+    if "otlp" not in environment("OTEL_TRACES_EXPORTER", "otlp"):
+        return False
+    protocol = next((text for name in PROTOCOLS if (text := environment(name))), SPOKEN)
+    if protocol != SPOKEN:
+        logger.warning(
+            "no traces: %s asks for %s, and %s is what Perdure speaks; "
+            "collectors listen for it on port 4318",
+            PROTOCOLS[1],
+            protocol,
+            SPOKEN,
+        )
+    return protocol == SPOKEN
+
+
+def _set_up() -> None:
+    from opentelemetry import trace
+    from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    resource = (
+        Resource.create()
+        .merge(Resource({SERVICE_NAME: "perdure"}))
+        .merge(OTELResourceDetector().detect())
+    )
+    every = None if os.environ.get("OTEL_BSP_SCHEDULE_DELAY") else EVERY
+    # Not shut down at exit: for a collector that does not respond the SDK would wait half a minute.
+    # See flush.
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(_exporter(), schedule_delay_millis=every))
+    trace.set_tracer_provider(provider)
+
+
+def _exporter() -> SpanExporter:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+    class ForkedExporter(SpanExporter):
+        """The SDK's exporter, created again in a forked process.
+
+        Two processes over one connection would write into each other's requests.
+        """
+
+        def __init__(self) -> None:
+            self._exporter, self._pid = OTLPSpanExporter(), os.getpid()
+
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            """Export the spans, with an exporter of this process."""
+            if self._pid != os.getpid():
+                self._exporter, self._pid = OTLPSpanExporter(), os.getpid()
+            return self._exporter.export(spans)
+
+        def shutdown(self) -> None:
+            """Shut the exporter down."""
+            self._exporter.shutdown()  # type: ignore[no-untyped-call]
+
+    return ForkedExporter()

@@ -1,0 +1,207 @@
+"""Spans of rounds: one for each attempt.
+
+The span of an attempt is a child of the run's root and never of another round, and linked to the
+round before it. A worker that was killed cannot end its span. The worker that released its lease
+writes one for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from perdure.flows.context import RoundContext
+from perdure.worker.domain.settlement import Settlement
+from perdure.worker.errors import type_of
+from perdure.worker.store import Claim, Store
+from perdure.worker.tracing import attributes
+from perdure.worker.tracing.run_spans import FIELD, NS, parent_of, tracer
+from perdure.worker.tracing.switch import RoundSpan, SuppressTracingErrors
+
+#: The hash field with the span of the last committed round: ``STEP:SPAN ID``.
+SPAN = "span"
+
+
+class AttemptSpan(RoundSpan):
+    """A real span, which a sampler may still drop."""
+
+    def __init__(self, span: Span, step: int) -> None:
+        self._span = span
+        self._step = step
+        self._ended = False
+
+    def played(self, context: RoundContext) -> None:
+        """Record what the node reported and spent."""
+        with SuppressTracingErrors("what a round used"):
+            self._span.set_attributes(context.traced)
+            if "money" in context.spent:
+                self._span.set_attribute(attributes.MONEY, context.spent["money"])
+
+    def fields(self, settlement: Settlement) -> Mapping[str, str]:
+        """Record a failure, or return the field with this span's id."""
+        with SuppressTracingErrors("a round's commit"):
+            if settlement.cause:
+                self._fail(settlement.cause)
+            if settlement.is_done and self._span.is_recording():
+                return {SPAN: f"{self._step}:{self._span.get_span_context().span_id:016x}"}
+        return {}
+
+    def outcome(self, word: str) -> None:
+        """Record the outcome of the commit."""
+        with SuppressTracingErrors("what a round came to"):
+            self._span.set_attribute(attributes.OUTCOME, word)
+
+    def raised(self, error: BaseException) -> None:
+        """Record that the round ended without a commit."""
+        with SuppressTracingErrors("how a round was left"):
+            self._fail(type_of(error))
+
+    def end(self) -> None:
+        """End the span."""
+        with SuppressTracingErrors("the end of a round"):
+            self._span.end()
+
+    def _fail(self, cause: str) -> None:
+        self._span.set_attribute(attributes.ERROR, cause)
+        self._span.set_status(Status(StatusCode.ERROR))
+
+
+@contextmanager
+def traced(store: Store, claim: Claim, owner: str) -> Iterator[RoundSpan]:
+    """Make the attempt's span the current one inside the block.
+
+    What a node traces itself is within it.
+    """
+    attempt: AttemptSpan | None = None
+    with SuppressTracingErrors("a round"):
+        attempt = _start_attempt(store, claim, owner)
+    if attempt is None:
+        yield RoundSpan()
+        return
+    with trace.use_span(attempt._span, record_exception=False, set_status_on_exception=False):
+        try:
+            yield attempt
+        except BaseException as error:
+            attempt.raised(error)
+            raise
+        finally:
+            attempt.end()
+
+
+def _start_attempt(store: Store, claim: Claim, owner: str) -> AttemptSpan:
+    fields = claim.fields
+    step = int(fields["step"])
+    span_attributes: dict[str, Any] = {
+        **facts(fields, step, fields["current_node"], claim.attempt),
+        attributes.WORKER: owner,
+        attributes.LOSSES: int(fields.get("losses") or 0),
+    }
+    if fields.get("i_by"):
+        span_attributes[attributes.ANSWERED_BY] = fields["i_by"]
+    span_attributes[attributes.QUEUE_WAIT] = (claim.waited or 0) / 1000
+    return AttemptSpan(start(parent_of(store, fields), fields, step, span_attributes), step)
+
+
+def facts(fields: Mapping[str, str], step: int, node: str, attempt: int) -> dict[str, Any]:
+    """Return the attributes that identify an attempt."""
+    return {
+        attributes.RUN: fields["id"],
+        attributes.FLOW: fields["flow"],
+        attributes.NODE: node,
+        attributes.STEP: step,
+        attributes.EPOCH: int(fields["epoch"]),
+        attributes.ATTEMPT: attempt,
+    }
+
+
+def start(
+    parent: Context,
+    fields: Mapping[str, str],
+    step: int,
+    span_attributes: Mapping[str, Any],
+    at: int | None = None,
+) -> Span:
+    """Start the span of an attempt of ``step``.
+
+    Args:
+        at: When it began, in ms since 1970; None for now.
+    """
+    begun = None if at is None else at * NS
+    return tracer().start_span(
+        f"round {span_attributes[attributes.NODE]}",
+        parent,
+        SpanKind.CONSUMER,
+        span_attributes,
+        _before(parent, fields, step),
+        begun,
+    )
+
+
+def _before(parent: Context, fields: Mapping[str, str], step: int) -> list[Link]:
+    """Return a link to the round committed just before; empty if that one was not traced."""
+    number, _, span_id = fields.get(SPAN, "").partition(":")
+    root = trace.get_current_span(parent).get_span_context()
+    if number != str(step - 1) or not root.is_valid:
+        return []
+    before = SpanContext(
+        root.trace_id, int(span_id, 16), is_remote=True, trace_flags=TraceFlags(root.trace_flags)
+    )
+    return [Link(before, {attributes.STEP: step - 1})]
+
+
+#: The fields that are read of the run.
+FIELDS = ("id", "flow", "epoch", "nonce", "created_at", FIELD, SPAN)
+#: Newest events that are read. Another worker may have continued the run since the sweep.
+EVENTS_READ = 50
+
+
+def tell_losses(store: Store, report: Sequence[tuple[str, str]]) -> None:
+    """Write a span for each attempt that was lost in a sweep.
+
+    Args:
+        report: The sweep's run ids, with an outcome each. ``freed`` and ``delayed`` are losses,
+            ``errored`` may be one.
+    """
+    for run_id, word in report:
+        if word in ("freed", "delayed", "errored"):
+            with SuppressTracingErrors(f"the loss of a worker under run {run_id}"):
+                _write_loss(store, run_id, word)
+
+
+def _write_loss(store: Store, run_id: str, word: str) -> None:
+    entries, fields = store.newest_events(run_id, EVENTS_READ, FIELDS)
+    event = _lost(entries, word)
+    if event is None or "id" not in fields:
+        return
+    step, at = int(event["step"]), int(event["at"])
+    span_attributes = {
+        **facts(fields, step, event["node"], int(event["attempt"])),
+        attributes.WORKER: event["owner"],
+        attributes.LOSSES: int(event["losses"]),
+        attributes.OUTCOME: "lost",
+        attributes.ERROR: "worker_lost",
+    }
+    span = start(
+        parent_of(store, fields), fields, step, span_attributes, int(event.get("claimed_at") or at)
+    )
+    span.set_status(Status(StatusCode.ERROR, "worker lost"))
+    span.end(at * NS)
+
+
+def _lost(entries: Sequence[tuple[str, Mapping[str, str]]], word: str) -> Mapping[str, str] | None:
+    """Return the event of the loss that the sweep recorded.
+
+    If the sweep ended the run, it is a loss only if the end followed at once.
+    """
+    after: Mapping[str, str] = {}
+    for _, entry in entries:
+        if entry["type"] == "lost":
+            ended = after.get("type") == "errored" and after["at"] == entry["at"]
+            return entry if word != "errored" or ended else None
+        after = entry
+    return None

@@ -1,0 +1,115 @@
+"""The root span of a run, of which the span of every attempt is a child.
+
+It begins and ends at the submission, as no process sees a whole run. Its ids are in the run's hash
+(``trace``, a W3C traceparent). A run without one gets it from the first worker that traces it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from perdure.worker.errors import type_of
+from perdure.worker.store import Store
+from perdure.worker.tracing.attributes import ERROR, FLOW, RUN
+from perdure.worker.tracing.export import soon
+from perdure.worker.tracing.switch import RunSpan, SuppressTracingErrors
+
+#: The hash field that holds the root span's traceparent.
+FIELD = "trace"
+HEADER = "traceparent"
+W3C = TraceContextTextMapPropagator()
+#: Nanoseconds in one ms: spans use the former, the store the latter.
+NS = 1_000_000
+
+
+def tracer() -> Tracer:
+    """Return the tracer of the provider that this process has now."""
+    return _tracer(trace.get_tracer_provider())
+
+
+@lru_cache(maxsize=1)
+def _tracer(provider: TracerProvider) -> Tracer:
+    return provider.get_tracer("perdure")
+
+
+class TracedRunSpan(RunSpan):
+    """A root span that is recorded."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+        text = traceparent(span)
+        self.fields = {FIELD: text} if text else {}
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End the span if the run exists, or may exist."""
+        if not (self.made or error):
+            return
+        with SuppressTracingErrors("a run's submission"):
+            if error is not None:
+                self._span.set_attribute(ERROR, type_of(error))
+                self._span.set_status(Status(StatusCode.ERROR))
+            self._span.end()
+
+
+@contextmanager
+def submission(flow: str, run_id: str) -> Iterator[RunSpan]:
+    """Start the root span of a run that is submitted inside the block.
+
+    It is a child of the caller's current span, if there is one.
+    """
+    root: TracedRunSpan | None = None
+    with SuppressTracingErrors("a run's submission"):
+        root = TracedRunSpan(_start(flow, run_id))
+    if root is None:
+        yield RunSpan()
+        return
+    try:
+        yield root
+    except BaseException as error:
+        root.end(error)
+        raise
+    root.end()
+
+
+def parent_of(store: Store, fields: dict[str, str]) -> Context:
+    """Return the context with the run's root span as parent.
+
+    A run without a root gets one from its first caller. It is written to the store and added to
+    ``fields``.
+    """
+    text = fields.get(FIELD)
+    if text is None:
+        begun = int(fields["created_at"]) * NS
+        span = _start(fields["flow"], fields["id"], Context(), begun)
+        own = traceparent(span)
+        if own is None:  # made by a provider that traces nothing
+            return Context()
+        word, text = store.set_trace(fields["id"], nonce=fields["nonce"], trace=own)
+        if word != "ok":
+            return Context()  # the run has gone meanwhile
+        fields[FIELD] = text
+        if text == own:
+            span.end(begun)
+            soon.ask()
+    return W3C.extract({HEADER: text}, Context())
+
+
+def traceparent(span: Span) -> str | None:
+    """Return the ids of a span as a header, or None if it has none."""
+    carrier: dict[str, str] = {}
+    W3C.inject(carrier, trace.set_span_in_context(span, Context()))
+    return carrier.get(HEADER)
+
+
+def _start(flow: str, run_id: str, context: Context | None = None, at: int | None = None) -> Span:
+    span_attributes = {RUN: run_id, FLOW: flow}
+    return tracer().start_span(
+        f"run {flow}", context, SpanKind.PRODUCER, span_attributes, start_time=at
+    )

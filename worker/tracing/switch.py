@@ -1,0 +1,95 @@
+"""Whether this process traces, what it uses if it does not, and a guard against tracing errors.
+
+The spans here record nothing and import no OpenTelemetry.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from types import MappingProxyType, TracebackType
+
+from perdure.flows.context import RoundContext
+from perdure.worker.domain.settlement import Settlement
+
+logger = logging.getLogger("perdure.telemetry")
+
+#: Seconds after a tracing error in which no second one is logged: what breaks one span breaks all.
+QUIET_SECONDS = 60.0
+
+
+def is_on() -> bool:
+    """Return whether a tracer provider is configured, without importing OpenTelemetry."""
+    trace = sys.modules.get("opentelemetry.trace")
+    provider = getattr(
+        trace, "get_tracer_provider", None
+    )  # missing while another thread imports the module
+    return (
+        trace is not None
+        and provider is not None
+        and type(provider()) is not trace.ProxyTracerProvider
+    )
+
+
+class SuppressTracingErrors:
+    """A block in which an error is logged and not raised: tracing must not fail a round.
+
+    Args:
+        what: The subject of the log line, e.g. "a request".
+    """
+
+    _quiet_until = 0.0
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        now = time.monotonic()
+        if now >= SuppressTracingErrors._quiet_until:
+            SuppressTracingErrors._quiet_until = now + QUIET_SECONDS
+            logger.warning(
+                "%s could not be traced; the work continues: %s: %s",
+                self._what,
+                type(error).__name__,
+                error,
+                exc_info=error,
+            )
+        return True
+
+
+class RunSpan:
+    """The span of a run that is being submitted. This base class records nothing.
+
+    Attributes:
+        fields: The fields that the run stores about it.
+        made: Whether this submission created the run; a repeated one does not.
+    """
+
+    fields: Mapping[str, str] = MappingProxyType({})
+    made = False
+
+
+class RoundSpan:
+    """The span of one attempt of a round. This base class records nothing."""
+
+    def played(self, context: RoundContext) -> None:
+        """Record what the node reported in its context."""
+
+    def fields(self, settlement: Settlement) -> Mapping[str, str]:
+        """Return further fields for the commit to write."""
+        return {}
+
+    def outcome(self, word: str) -> None:
+        """Record the outcome of the commit."""

@@ -1,0 +1,458 @@
+"""URLs of servers: what they say, whether they can be right, and how they are shown and spelled.
+
+The state server's URL begins with redis://, rediss:// or unix://, as redis-py spells it. A service
+of Sentinels has a URL too. Most Python programs that accept such a URL use this spelling:
+
+    redis+sentinel://user:password@host:port,host:port/MASTER/DATABASE
+
+``rediss+sentinel://`` encrypts the connections, those to the Sentinels as well. User and password
+are the server's. The Sentinels' own are the arguments ``sentinel_username`` and
+``sentinel_password``. After the ``?``, only these and redis-py's ``ssl_...`` arguments are
+accepted.
+
+A broker's URL is one of these, or amqp:// or amqps:// for RabbitMQ. kombu spells a Redis in its own
+way (``broker_url``, ``redis_url``). An HTTP server's URL begins with http:// or https://.
+
+A redacted URL is the address of a server without the secrets in its URL (``place_of``). Nothing
+here connects, and nothing here raises with a secret in the message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+#: Schemes for a service of Sentinels, each with the scheme of the server behind them.
+SENTINEL_SCHEMES = {"redis+sentinel": "redis", "rediss+sentinel": "rediss"}
+#: Schemes of a state server.
+STATE_SCHEMES = ("redis", "rediss", "unix", *SENTINEL_SCHEMES)
+#: Schemes that kombu uses for RabbitMQ.
+AMQP_SCHEMES = ("amqp", "amqps", "pyamqp")
+#: kombu's schemes of a Redis, and redis-py's.
+KOMBU_SCHEMES = {
+    "redis": "redis",
+    "rediss": "rediss",
+    "valkey": "redis",
+    "valkeys": "rediss",
+    "redis+socket": "unix",
+    "perdure+socket": "unix",
+}
+#: Query parameters that kombu and redis-py spell differently.
+KOMBU_PARAMETERS = {"virtual_host": "db"}
+
+#: The state server's URL if the settings name none.
+LOCALHOST = "redis://localhost:6379/0"
+#: Default port of a Sentinel.
+SENTINEL_PORT = 26379
+SENTINEL_EXAMPLE = "redis+sentinel://host1:26379,host2:26379,host3:26379/mymaster/0"
+#: Fault of a URL that ``is_torn``, as the end of a sentence.
+TORN = "its host or port cannot be parsed (in a password, write # as %23, / as %2F, ? as %3F)"
+
+
+# What any URL says.
+
+
+def scheme_of(url: str) -> str:
+    """Return the URL's scheme, or an empty text if it has none."""
+    return urlsplit(url).scheme
+
+
+def host_of(url: str) -> str | None:
+    """Return the host that the URL names, or None if it names none."""
+    return urlsplit(url).hostname
+
+
+def query_of(url: str) -> dict[str, str]:
+    """Return the arguments after the ``?``, without the empty ones."""
+    return dict(parse_qsl(urlsplit(url).query))
+
+
+def is_sentinel(url: str) -> bool:
+    """Return whether this is the URL of a service of Sentinels."""
+    return url.partition("://")[0] in SENTINEL_SCHEMES
+
+
+def is_amqp(urls: str | Sequence[str] | None) -> bool:
+    """Return whether the broker is RabbitMQ.
+
+    Celery's settings may name several brokers to fail over between, all of one kind.
+    """
+    first = urls.partition(";")[0] if isinstance(urls, str) else next(iter(urls or ()), "")
+    return first.partition("://")[0] in AMQP_SCHEMES
+
+
+def is_http(url: str | None) -> bool:
+    """Return whether this is the URL of an HTTP server, and not of a state server."""
+    return url is not None and url.partition("://")[0].lower() in ("http", "https")
+
+
+def hosts_of(url: str) -> list[str]:
+    """Return the hosts that a Redis or broker URL names. Without one it is ``localhost``."""
+    if is_sentinel(url):
+        return [host for host, _ in parse_sentinels(url).sentinels]
+    return [host_of(url) or "localhost"]
+
+
+# What may be shown.
+
+
+def is_torn(url: str) -> bool:
+    """Return whether an unescaped ``#``, ``?`` or ``/`` in the password broke the URL's parsing.
+
+    What looks like the port or the path is then part of the password, and must not be shown.
+    """
+    if is_sentinel(url):
+        return _is_torn_list(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises ValueError if it is not a number
+    except ValueError:
+        return True
+    return bool(parts.netloc) and "@" in parts.path + parts.fragment
+
+
+def place_of(url: str) -> str:
+    """Return the URL without user, password and all query arguments except the database."""
+    if is_torn(url) or ("://" not in url and "@" in url):
+        return "a malformed URL"
+    if is_sentinel(url):
+        scheme, _, rest = url.partition("://")
+        return f"{scheme}://{_host_list(url)}/{rest.partition('/')[2].partition('?')[0]}"
+    parts = urlsplit(url)
+    where = parts.netloc.rpartition("@")[2]
+    database = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name == "db"])
+    return f"{parts.scheme}://{where}{parts.path}{'?' + database if database else ''}"
+
+
+def user_of(url: str) -> str:
+    """Return the user that the URL logs in as, or ``default`` if it names none."""
+    if is_torn(url):
+        return "default"
+    if is_sentinel(url):
+        return parse_sentinels(url).username or "default"
+    return unquote(urlsplit(url).username or "") or query_of(url).get("username", "default")
+
+
+# The state server.
+
+
+def state_fault(url: str) -> str | None:
+    """Return why this cannot be a state server's URL, or None if its form is right.
+
+    The text repeats no part of the URL, because it may hold secrets.
+    """
+    if is_torn(url):
+        return TORN
+    if is_sentinel(url):
+        try:
+            parse_sentinels(url)
+        except ValueError as error:
+            return str(error)
+        return None
+    parts = urlsplit(url)
+    database = parts.path.strip("/")
+    if parts.scheme not in STATE_SCHEMES:
+        return "it must begin with redis://, rediss://, unix:// or redis+sentinel://"
+    if parts.scheme == "unix" and not parts.path:
+        return "a unix URL needs the path of the socket: unix:///path/to/server.sock?db=0"
+    if parts.scheme != "unix" and database and not database.isdecimal():
+        return "the database after the host must be a number"
+    if parts.scheme != "unix" and parts.port == 0:
+        return "port 0 is not a port"
+    return None
+
+
+@dataclass(frozen=True)
+class SentinelUrl:
+    """The parts of the URL of a service of Sentinels. Its ``repr`` leaves out the secrets."""
+
+    sentinels: tuple[tuple[str, int], ...]
+    master: str
+    database: int = 0
+    encrypted: bool = False
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    sentinel_username: str | None = None
+    sentinel_password: str | None = field(default=None, repr=False)
+    #: Arguments for redis-py's encrypted connection, as texts.
+    ssl: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Return the URL again, including its secrets."""
+        hosts = ",".join(f"{_bracketed(host)}:{port}" for host, port in self.sentinels)
+        own = {
+            "sentinel_username": self.sentinel_username,
+            "sentinel_password": self.sentinel_password,
+        }
+        query = urlencode({**{name: value for name, value in own.items() if value}, **self.ssl})
+        scheme = "rediss+sentinel" if self.encrypted else "redis+sentinel"
+        arguments = f"?{query}" if query else ""
+        return f"{scheme}://{self._user}{hosts}/{quote(self.master, '')}/{self.database}{arguments}"
+
+    @property
+    def kombu_url(self) -> str:
+        """The URL as kombu spells it, with the first Sentinel only."""
+        host, port = self.sentinels[0]
+        arguments = "?" + urlencode(self.ssl) if self.ssl else ""
+        return f"sentinel://{self._user}{_bracketed(host)}:{port}/{self.database}{arguments}"
+
+    @property
+    def _user(self) -> str:
+        if self.password is None:
+            return ""
+        return f"{quote(self.username or '', '')}:{quote(self.password, '')}@"
+
+
+def parse_sentinels(url: str) -> SentinelUrl:
+    """Return the parts of the URL of a service of Sentinels.
+
+    Raises:
+        ValueError: The URL is malformed. The message repeats no part of it, because it may hold
+            secrets.
+    """
+    path, _, query = url.partition("://")[2].partition("/")[2].partition("?")
+    master, _, database = path.strip("/").partition("/")
+    if not master:
+        raise ValueError(
+            "the name of the master is missing after the Sentinels; expected for example "
+            f"{SENTINEL_EXAMPLE}"
+        )
+    if database and not database.isdecimal():
+        raise ValueError("the database, after the name of the master, should be a number")
+    sentinels = _addresses(_host_list(url))
+    arguments = dict(parse_qsl(query))
+    ssl = {name: value for name, value in arguments.items() if name.startswith("ssl_")}
+    if set(arguments) - set(ssl) - {"sentinel_username", "sentinel_password"}:
+        raise ValueError(
+            "unknown argument after the ?; expected sentinel_username, sentinel_password or ssl_..."
+        )
+    scheme = url.partition("://")[0]
+    user, colon, password = _netloc(url).rpartition("@")[0].partition(":")
+    return SentinelUrl(
+        sentinels=sentinels,
+        master=unquote(master),
+        database=int(database or 0),
+        encrypted=SENTINEL_SCHEMES[scheme] == "rediss",
+        username=unquote(user) or None,
+        password=unquote(password) if colon else None,
+        sentinel_username=arguments.get("sentinel_username"),
+        sentinel_password=arguments.get("sentinel_password"),
+        ssl=ssl,
+    )
+
+
+# The broker, in kombu's spelling.
+
+
+def broker_url(url: str) -> str:
+    """Return the state server's URL as kombu spells it.
+
+    In the URL of a unix socket, kombu expects user and password only before the path. Of several
+    Sentinels the URL names the first. Our transport gets the others as an option
+    (worker/messaging/transports/sentinel.py).
+    """
+    if is_sentinel(url):
+        return parse_sentinels(url).kombu_url
+    parts = urlsplit(url)
+    if parts.scheme == "amqps":
+        # kombu passes a URL's ssl_... on under names that py-amqp does not know. broker_ssl sets
+        # them instead.
+        arguments = [
+            (name, value)
+            for name, value in parse_qsl(parts.query, keep_blank_values=True)
+            if not name.startswith("ssl_")
+        ]
+        return parts._replace(query=urlencode(arguments)).geturl()
+    if parts.scheme != "unix":
+        return url
+    query = query_of(url)
+    query["virtual_host"] = query.pop("db", "0")
+    user, password = query.pop("username", ""), query.pop("password", "")
+    netloc = f"{quote(user, '')}:{quote(password, '')}@" if user or password else parts.netloc
+    return f"perdure+socket://{netloc}{parts.path}?{urlencode(query)}"
+
+
+def redis_url(broker: str) -> str:
+    """Return a Redis broker's URL, in kombu's spelling, as redis-py spells it."""
+    parts = urlsplit(broker)
+    query = {KOMBU_PARAMETERS.get(name, name): value for name, value in parse_qsl(parts.query)}
+    if "ssl_cert_reqs" in query:
+        query["ssl_cert_reqs"] = query["ssl_cert_reqs"].removeprefix("CERT_").lower()
+    return f"{KOMBU_SCHEMES[parts.scheme]}://{parts.netloc}{parts.path}" + (
+        f"?{urlencode(query)}" if query else ""
+    )
+
+
+def sentinels_of_broker(urls: str, options: Mapping[str, Any]) -> SentinelUrl | None:
+    """Return the Sentinel service that a broker URL of kombu's names, or None if it names none.
+
+    That is ``sentinel://host;sentinel://host/DATABASE`` with kombu's transport options.
+    """
+    try:
+        parts = [urlsplit(url) for url in urls.split(";")]
+        first, master = parts[0], options.get("master_name")
+        if not isinstance(master, str) or any(part.scheme != "sentinel" for part in parts):
+            return None
+        own = options.get("sentinel_kwargs")
+        own = own if isinstance(own, Mapping) else {}
+        service = SentinelUrl(
+            sentinels=tuple(
+                (part.hostname or "localhost", part.port or SENTINEL_PORT) for part in parts
+            ),
+            master=master,
+            database=int(first.path.strip("/") or 0),
+            username=unquote(first.username or "") or None,
+            password=unquote(first.password) if first.password is not None else None,
+            sentinel_username=own.get("username"),
+            sentinel_password=own.get("password"),
+        )
+    except ValueError:
+        return None
+    own_sentinels = options.get("guard_sentinels")
+    return replace(service, sentinels=tuple(own_sentinels)) if own_sentinels else service
+
+
+def is_same_database(state_url: str, urls: str, options: Mapping[str, Any]) -> bool:
+    """Return whether a state server's URL and a broker's, in kombu's spelling, name one database.
+
+    Args:
+        state_url: The state server's URL, as redis-py spells it.
+        urls: The broker's URL, or several with semicolons between them.
+        options: kombu's transport options.
+    """
+    state = (
+        _identities(parse_sentinels(state_url))
+        if is_sentinel(state_url)
+        else _databases(broker_url(state_url), {})
+    )
+    return not state.isdisjoint(_databases(urls, options))
+
+
+# HTTP servers.
+
+
+class HttpAddress(NamedTuple):
+    """Address of an HTTP server.
+
+    Attributes:
+        api: URL of its API, without user and password.
+        shown: The URL without its password.
+        login: User and password for a proxy, or None.
+    """
+
+    api: str
+    shown: str
+    login: tuple[str, str] | None
+
+
+def parse_http(url: object, path: str) -> HttpAddress | None:
+    """Return the address in the URL of an HTTP server, or None if it is no such URL.
+
+    Args:
+        url: The URL.
+        path: Where the API is if the URL names no path.
+    """
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        _ = parts and parts.port  # raises ValueError if it is not a number
+    except ValueError:
+        return None
+    if (
+        parts is None
+        or parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.query
+        or parts.fragment
+    ):
+        return None
+    return HttpAddress(
+        f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/') or path}",
+        place_of(str(url)),
+        None
+        if parts.username is None
+        else (unquote(parts.username), unquote(parts.password or "")),
+    )
+
+
+def _netloc(url: str) -> str:
+    return url.partition("://")[2].partition("/")[0].partition("?")[0]
+
+
+def _host_list(url: str) -> str:
+    """Return the part of a Sentinel URL with the hosts, without user and password."""
+    return _netloc(url).rpartition("@")[2]
+
+
+def _addresses(hosts: str) -> tuple[tuple[str, int], ...]:
+    """Return the hosts and ports in a text like ``host:port,host:port``.
+
+    Raises:
+        ValueError: One of them is not an address.
+    """
+    pairs = []
+    for text in hosts.split(","):
+        parts = urlsplit(f"//{text}")
+        if not parts.hostname or parts.port == 0:  # `port` raises ValueError if it is not a number.
+            raise ValueError("the host or port of a Sentinel cannot be parsed")
+        pairs.append((parts.hostname, parts.port or SENTINEL_PORT))
+    return tuple(pairs)
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _is_torn_list(url: str) -> bool:
+    """Return whether a list of Sentinels is torn.
+
+    ``urlsplit`` would reject any such list, because it takes the hosts for a port.
+    """
+    try:
+        _addresses(_host_list(url))
+    except ValueError:
+        return True
+    after_hosts = url.partition("://")[2].partition("/")[2]
+    return "@" in after_hosts or "#" in url or "@" in url.partition("?")[2]
+
+
+def _identities(service: SentinelUrl) -> set[tuple[str, ...]]:
+    """Return what identifies the service's database, for comparison with other services.
+
+    Each Sentinel gives one of them, because any Sentinel knows only one master of a name.
+    """
+    return {
+        ("sentinel", _one_name(host), str(port), service.master, str(service.database))
+        for host, port in service.sentinels
+    }
+
+
+def _databases(urls: str, options: Mapping[str, Any]) -> set[tuple[str, ...]]:
+    """Return what identifies the Redis databases of these kombu URLs; empty if they name none."""
+    if urls.startswith("sentinel://"):
+        service = sentinels_of_broker(urls, options)
+        return set() if service is None else _identities(service)
+    database = _database(urls)
+    return set() if database is None else {database}
+
+
+def _database(url: str) -> tuple[str, ...] | None:
+    try:
+        parts = urlsplit(url)
+        transport, _, kind = parts.scheme.rpartition("+")
+        query = query_of(url)
+        if kind == "socket" and transport in ("redis", "perdure"):
+            return "socket", parts.path, query.get("virtual_host", "0")
+        if kind in ("redis", "rediss", "valkey", "valkeys"):
+            database = query.get("db") or query.get("virtual_host") or parts.path.strip("/") or "0"
+            host = _one_name(parts.hostname or "localhost")
+            return "tcp", host, str(parts.port or 6379), database
+    except ValueError:
+        return None
+    return None
+
+
+def _one_name(host: str) -> str:
+    """Return the host, with one name for this machine."""
+    return "127.0.0.1" if host == "localhost" else host

@@ -1,0 +1,277 @@
+"""Request bodies and parameters of the API, as OpenAPI describes them.
+
+The base class of the responses and the problem of an error are here too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from perdure.flows.budgets import MOST as MOST_OF_A_BUDGET
+from perdure.flows.durations import as_seconds, is_duration, seconds_of
+from perdure.flows.names import suggest
+from perdure.worker.client.validation import NONCE
+from perdure.worker.domain.run import RunStatus
+from perdure.worker.domain.settlement import LONGEST
+from perdure.worker.domain.submission import RUN_ID
+from perdure.worker.web.auth.permissions import MAX_PAGE_SIZE
+
+
+class ResponseBody(BaseModel):
+    """A response body: exactly these fields, no others."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+
+class Known(BaseModel):
+    """A request's fields.
+
+    An unknown field is refused, and the error names the nearest known one.
+    """
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _only_known(cls, fields: Any) -> Any:
+        unknown = (
+            [name for name in fields if name not in cls.model_fields]
+            if isinstance(fields, Mapping)
+            else []
+        )
+        if unknown:
+            raise ValueError(
+                f"unknown field {unknown[0]!r:.100}; {suggest(unknown[0], cls.model_fields)}"
+            )
+        return fields
+
+
+class Asked(Known):
+    """A request body. Values are not converted: a string is not accepted as a number."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class PerdureProblem(BaseModel):
+    """An error, as problem details (RFC 9457).
+
+    It has Perdure's name because an app that mounts the router may have problems of its own.
+    """
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    type: str = Field(examples=["urn:perdure:run-not-found"])
+    """The kind of error, for programs."""
+    title: str
+    """The kind of error, for people."""
+    status: int = Field(ge=400, le=599)
+    """The HTTP status of the response."""
+    detail: str
+    """What was expected, what was sent, and what to do."""
+    run: str = ""
+    """The run's id, if the path names a run."""
+    faults: list[dict[str, str]] = Field(default_factory=list)
+    """For `invalid-request`: each fault (`problem`) and its location (`at`)."""
+
+
+#: Largest limit of cycles: practically no limit, and every JSON parser reads the number exactly.
+MOST_ROUNDS = 10**9
+
+
+def moment(value: object) -> object:
+    """Return a time as sent: ISO 8601 text with a time zone, or seconds from now.
+
+    A duration such as ``10m`` is accepted too, as seconds from now.
+    """
+    if isinstance(value, str) and is_duration(value):
+        value = seconds_of(value)
+    if isinstance(value, str):
+        try:
+            moment_sent = datetime.fromisoformat(value)
+        except ValueError as error:
+            raise ValueError(
+                "expected a time such as 2026-11-22T08:00:00+01:00, a duration such as 10m, "
+                f"or seconds from now; got {value[:40]!r}"
+            ) from error
+        if moment_sent.tzinfo is None:
+            raise ValueError(
+                f"expected a time zone, such as {value}Z or {value}+01:00; got {value!r}"
+            )
+        return moment_sent
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST
+    ):
+        raise ValueError(
+            f"expected an ISO 8601 time, or seconds from now: from 0 to {LONGEST:.0f} (ten years)"
+        )
+    return value
+
+
+def whole(value: object) -> object:
+    """Return 3.0 as 3: JSON does not distinguish them. Return other values unchanged."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+When = Annotated[
+    datetime | float | None,
+    BeforeValidator(moment),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "format": "date-time"},
+                {"type": "string", "pattern": "^[1-9][0-9]{0,2}[smhd]$"},
+                {"type": "number", "minimum": 0, "maximum": LONGEST},
+                {"type": "null"},
+            ]
+        }
+    ),
+]
+Amounts = dict[str, Annotated[float, Field(gt=0, le=MOST_OF_A_BUDGET)]]
+Mode = Literal["graceful", "now"]
+FlowName = Annotated[
+    str, Field(max_length=100, description="The name of a flow.", examples=["countdown"])
+]
+Reason = Annotated[str, Field(max_length=4000, description="The reason, stored with the run.")]
+
+
+class Submit(Asked):
+    """A run to submit."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "flow": "countdown",
+                    "goal": "count down",
+                    "inputs": {"rounds": 3},
+                    "labels": {"team": "search"},
+                    "deadline": 3600,
+                }
+            ]
+        }
+    )
+
+    flow: FlowName
+    goal: str
+    """What the run should achieve, in words."""
+    inputs: dict[str, Any] | None = None
+    """The flow's inputs. `GET /flows/{name}` returns their schema."""
+    run_id: Annotated[str, Field(pattern=f"^{RUN_ID.pattern}$")] | None = None
+    """An id of your own."""
+    nonce: Annotated[str, Field(pattern=f"^{NONCE.pattern}$")] | None = None
+    """A random text for this call alone.
+
+    If the response was lost, repeat the call with the same nonce and run_id: it returns the run
+    that the first call created.
+    """
+    interrupt_before: list[str] | None = None
+    """Nodes before which the run pauses for a person. null: those of the flow."""
+    interrupt_after: list[str] | None = None
+    """Nodes after which the run pauses for a person. null: those of the flow."""
+    max_rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS), BeforeValidator(whole)] | None = None
+    """Maximum number of cycles. null: the flow's limit."""
+    not_before: When = None
+    """Earliest start: a time, or seconds from now."""
+    deadline: When = None
+    """Time by which the run must have ended: a time, or seconds from now."""
+    thread_id: str | None = None
+    """Your name for the conversation that the run belongs to."""
+    labels: dict[str, str] | None = None
+    budgets: Amounts | None = None
+    """Limits on `tokens`, `money`, `seconds`, `cycles` and `commands.NAME`."""
+    retry: dict[str, int | float | str | list[str]] | None = None
+    """Stricter limits for the flow's retry policies.
+
+    Keys: `max_attempts`, `within` (seconds, `90s`, `10m`), `not_on` (error names).
+    """
+
+
+class Stop(Asked):
+    """How to stop, and why."""
+
+    mode: Mode = "graceful"
+    """`graceful`: the round in flight may finish.
+
+    `now`: the run is stopped when the call returns.
+    """
+    reason: Reason | None = None
+
+
+class Resume(Asked):
+    """The answer to what the run asks. Omit it to resume a stopped or paused run."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"answer": "approve", "interrupt": "3:1"}, {"add": {"tokens": 50000}}]
+        }
+    )
+
+    answer: Any = None
+    """The answer, as any JSON.
+
+    An approval takes `"approve"`, `"refuse"`, `{"refuse": "why"}` or `{"edit": {the arguments}}`.
+    """
+    add: Amounts | None = None
+    """Amounts to add to the limits of the run's budgets, by name."""
+    interrupt: Annotated[str, Field(max_length=100)] | None = None
+    """The id of the question that is answered.
+
+    With it, the answer never applies to a newer question.
+    """
+
+
+class StopMany(Stop):
+    """The runs to stop: those of a flow, of a status, or of both. At least one is required."""
+
+    flow: FlowName | None = None
+    status: Literal["queued", "running", "interrupted"] | None = None
+
+
+class RetryMany(Asked):
+    """The errored runs to retry."""
+
+    flow: FlowName | None
+    """The flow whose errored runs are retried. null: all flows. It must be given."""
+
+
+class DeleteMany(Asked):
+    """The ended runs to delete."""
+
+    status: Literal["completed", "errored", "stopped"]
+    flow: FlowName | None = None
+    older_than_seconds: (
+        Annotated[float, Field(ge=0, le=LONGEST), BeforeValidator(as_seconds)] | None
+    ) = None
+    """Only runs that have not changed for this many seconds."""
+
+
+class PauseFlow(Asked):
+    """The reason for pausing a flow."""
+
+    reason: Reason | None = None
+
+
+class Place(Known):
+    """A page's start and size."""
+
+    limit: Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)] = 50
+    """Maximum number of items on the page."""
+    cursor: str | None = None
+    """The cursor that the previous page returned."""
+
+
+class Listing(Place):
+    """Filters of the list of runs."""
+
+    status: RunStatus | None = None
+    """Only runs of this status."""
+    flow: FlowName | None = None
+    """Only runs of this flow."""
+    label: list[Annotated[str, Field(pattern="=", examples=["team=search"])]] = Field(
+        default_factory=list
+    )
+    """`NAME=TEXT`: only runs with this label. Repeat it for more labels."""

@@ -1,0 +1,68 @@
+"""Response bodies of the API, as OpenAPI describes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from pydantic import with_config
+
+from perdure.worker.domain.document import CLOSED
+from perdure.worker.domain.event import Event
+from perdure.worker.domain.fleet import FlowPause
+from perdure.worker.domain.run import Page
+from perdure.worker.web.api.requests import ResponseBody
+
+
+@dataclass(frozen=True)
+class RunPage(Page):
+    """One page of runs, with the counts of all runs."""
+
+    counts: dict[str, int] | None = None
+    """Only on the first page: the number of runs of each status, whatever the filter.
+
+    Callers who see only their own runs get the counts of their newest 1,000 runs.
+    """
+
+    _later: ClassVar[tuple[str, ...]] = ("counts",)
+
+
+class Events(ResponseBody):
+    """Some events of a run, oldest first."""
+
+    events: list[Event]
+    more: bool
+    """Whether more events may follow. Ask again with the last event's id as `after`."""
+
+
+@with_config(CLOSED)
+class Paused(FlowPause):
+    """The result of pausing a flow."""
+
+    flow: str
+    paused: Literal[True]
+    new: bool
+    """Whether this request paused the flow. false: it was already paused."""
+
+
+class Unpaused(ResponseBody):
+    """The result of unpausing a flow."""
+
+    flow: str
+    paused: Literal[False]
+    offered: int
+    """Number of held runs that were queued again."""
+
+
+class Up(ResponseBody):
+    """The process is up."""
+
+    status: Literal["up"]
+
+
+class Ready(ResponseBody):
+    """The state server answers."""
+
+    status: Literal["ready"]
+    workers: int
+    """Number of live workers."""

@@ -1,0 +1,276 @@
+"""Callers with their scopes, and the authentication of requests that names them.
+
+A request is authenticated by token, by the dashboard's cookie, or by loopback.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from fastapi import Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from perdure.worker.client import Client
+from perdure.worker.client.tokens import Tokens
+from perdure.worker.domain.token import AccessToken
+from perdure.worker.domain.token import Scope as Scope  # noqa: PLC0414  part of this module's names
+from perdure.worker.errors import DamagedToken, UnknownCaller
+from perdure.worker.errors import Forbidden as Forbidden  # noqa: PLC0414  clients raise it too
+from perdure.worker.web.auth.origin import (
+    FORM_TYPES,
+    SAFE_METHODS,
+    is_from_browser,
+    is_from_elsewhere,
+    is_this_machine,
+    names_this_machine,
+)
+from perdure.worker.web.auth.security_headers import COOKIE_KEY
+from perdure.worker.web.auth.sessions import AGE, WebSession, WebSessions
+
+Unknown = UnknownCaller
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The user or program that makes a request.
+
+    Attributes:
+        name: Owner of the runs that the caller submits and may see.
+        scopes: What the caller may do.
+    """
+
+    name: str
+    scopes: frozenset[Scope]
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether the caller may do everything, on the runs of all owners."""
+        return Scope.ADMIN in self.scopes
+
+    @property
+    def sees_only(self) -> str | None:
+        """The owner whose runs the caller may see, or None for the runs of all owners."""
+        return None if self.is_admin else self.name
+
+    def may(self, scope: Scope) -> bool:
+        """Return whether the caller has a scope. An admin has all of them."""
+        return self.is_admin or scope in self.scopes
+
+    def require(self, scope: Scope) -> None:
+        """Raise Forbidden unless the caller has the scope."""
+        if not self.may(scope):
+            raise Forbidden(
+                f"{self.name} may not do this: it requires the scope {scope.value!r}, "
+                f"and the scopes of {self.name} are: {_listed(self.scopes)}"
+            )
+
+
+def _listed(scopes: Iterable[Scope]) -> str:
+    return ", ".join(sorted(scope.value for scope in scopes)) or "none"
+
+
+#: The caller of every request to a server without tokens. Such a server listens on loopback only.
+LOCAL = Caller("local", frozenset({Scope.ADMIN}))
+
+
+logger = logging.getLogger("perdure.web")
+
+#: The form field and the request header that carry the CSRF token.
+CSRF_FIELD, CSRF_HEADER = "csrf", "x-csrf-token"
+#: Names of the session cookie for http and https. With the prefix `__Host-`, browsers accept the
+#: cookie only over https and only from this exact host.
+COOKIE_NAME, SECURE_COOKIE_NAME = "perdure", "__Host-perdure"
+
+
+class Authenticator:
+    """The authentication of requests, and the browser sessions of the dashboard.
+
+    Args:
+        identify: Returns the caller of a request by other means than tokens. It raises Unknown.
+        open_on_loopback: Whether requests over loopback need no token as long as no token exists.
+        clock: Returns seconds since 1970. The age of cookies is measured with it.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        identify: Callable[[Request], Caller] | None = None,
+        open_on_loopback: bool = True,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.tokens = Tokens(client)
+        self._identify = identify
+        self._open_on_loopback = open_on_loopback
+        self._clock = clock
+
+    def caller(self, request: Request) -> Caller:
+        """Return the caller of a request. It reads from the store, so call it in a thread.
+
+        Raises:
+            Unknown: The request has no valid token and no valid session.
+            Forbidden: The server has no tokens, and the request names a host that is not this
+                machine.
+        """
+        if self._identify is not None:
+            return self._identify(request)
+        text = bearer(request)
+        if text is not None:
+            return _caller(self._valid_token(lambda: self.tokens.find(text)))
+        session = self.session(request)
+        if session is not None and session.token_id:
+            token = self._valid_token(lambda: self.tokens.get(session.token_id))
+            if token is not None:
+                return _caller(token)
+        if self.is_open(request):
+            return LOCAL
+        raise Unknown(
+            "no valid token was sent: send the header `Authorization: Bearer hf_...`, "
+            "or sign in at /login"
+        )
+
+    def is_open(self, request: Request) -> bool:
+        """Return whether the request may do everything without a token.
+
+        It may if no token exists and it comes from this machine.
+
+        Raises:
+            Forbidden: It names another host. A malicious page may have led a browser here (DNS
+                rebinding).
+        """
+        if not self._open_on_loopback or not is_this_machine(request) or self.tokens.any():
+            return False
+        if not names_this_machine(request):
+            raise Forbidden(
+                "this server has no tokens, so it answers only requests to localhost or a loopback "
+                "address. Use http://localhost, or create a token: perdure token create"
+            )
+        return True
+
+    async def guard(self, request: Request) -> None:
+        """Refuse requests that another site made a browser send.
+
+        A browser never adds a bearer token by itself, so a request with one needs no further check.
+        Any other request that changes something must not come from another site. If a browser may
+        have sent it, it must also carry the CSRF token that only our own pages know. The cookie's
+        ``SameSite`` attribute is a third protection.
+
+        Raises:
+            Forbidden: The request comes from another site, or has no valid CSRF token.
+            Unknown: The CSRF token is not valid, and the caller is not signed in.
+        """
+        if request.method in SAFE_METHODS or bearer(request) is not None:
+            return
+        if is_from_elsewhere(request):
+            raise Forbidden("the request was sent by a page of another site")
+        if is_from_browser(request) and not await self._has_csrf_token(request):
+            await run_in_threadpool(self.caller, request)
+            raise Forbidden(
+                "the page's CSRF token is missing or no longer valid: reload the page and try again"
+            )
+
+    async def _has_csrf_token(self, request: Request) -> bool:
+        sent_token: object = request.headers.get(CSRF_HEADER)
+        if sent_token is None and request.headers.get("content-type", "").startswith(FORM_TYPES):
+            sent_token = (await request.form()).get(CSRF_FIELD)
+        expected_token = await run_in_threadpool(self._csrf_token, request)
+        return (
+            isinstance(sent_token, str)
+            and expected_token is not None
+            and hmac.compare_digest(sent_token.encode(), expected_token.encode())
+        )
+
+    def _csrf_token(self, request: Request) -> str | None:
+        session = self.session(request)
+        return None if session is None else self._sessions.csrf(session)
+
+    def prepare_page(self, request: Request) -> None:
+        """Prepare ``request.state`` for a page: ``csrf`` for its forms, and ``signed_in``.
+
+        A browser without a session gets a new one.
+        """
+        session = self.session(request)
+        if session is None:
+            session = WebSession.new(self._clock())
+            self.set_session_cookie(request, session)
+        request.state.csrf = self._sessions.csrf(session)
+        request.state.signed_in = session.token_id != ""
+
+    # sessions
+
+    def session(self, request: Request) -> WebSession | None:
+        """Return the session of the request's cookie, or None if there is no valid one."""
+        cookie = request.cookies.get(_name(request))
+        return None if cookie is None else self._sessions.read(cookie, self._clock())
+
+    def set_session_cookie(self, request: Request, session: WebSession | None) -> None:
+        """Set the session's cookie with the response, or remove it if `session` is None."""
+        cookie_writer = Response()
+        cookie_writer.set_cookie(
+            _name(request),
+            "" if session is None else self._sessions.signed(session),
+            max_age=0 if session is None else AGE,
+            path="/",
+            secure=request.url.scheme == "https",
+            httponly=True,
+            # Not "strict": with it, a user who follows a link from a chat or an alert would seem
+            # signed out. "lax" lets other sites only open our pages, which changes nothing.
+            samesite="lax",
+        )
+        request.scope.setdefault("state", {})[COOKIE_KEY] = cookie_writer.headers["set-cookie"]
+
+    def sign_in(self, request: Request, text: str) -> bool:
+        """Begin a session for a token.
+
+        Returns:
+            Whether the token is valid. If not, no session begins.
+        """
+        token = self._valid_token(lambda: self.tokens.find(text))
+        if token is None:
+            return False
+        self.set_session_cookie(request, WebSession.new(self._clock(), token.id))
+        return True
+
+    @property
+    def _sessions(self) -> WebSessions:
+        """The sessions, signed with the current key.
+
+        The key is read each time. After it was replaced, all cookies are invalid on every server.
+        """
+        return WebSessions(self.tokens.signing_key())
+
+    @staticmethod
+    def _valid_token(find: Callable[[], AccessToken | None]) -> AccessToken | None:
+        try:
+            return find()
+        except DamagedToken as error:
+            logger.error("request refused: the stored token cannot be read: %s", error)
+            return None
+
+
+def bearer(request: Request) -> str | None:
+    """Return the bearer token of a request, valid or not.
+
+    Other schemes in the header ``Authorization`` are ignored: a proxy may use them for itself.
+
+    Returns:
+        None if the request has no bearer token.
+    """
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else None
+
+
+def _caller(token: AccessToken | None) -> Caller:
+    if token is None:
+        raise Unknown(
+            "the token is unknown, revoked or expired. "
+            "See `perdure token list`, or create one with `perdure token create`"
+        )
+    return Caller(token.name, token.scopes)
+
+
+def _name(request: Request) -> str:
+    return SECURE_COOKIE_NAME if request.url.scheme == "https" else COOKIE_NAME

@@ -1,0 +1,310 @@
+"""The client as a caller may use it, and ``Runs``, which gives it to a route.
+
+A route takes it as a parameter: ``def get(run_id: str, runs: Runs)``. The router must come from
+``bound``.
+
+Scopes and owners are enforced here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+
+from perdure.worker.client import Client, validation
+from perdure.worker.client.bulk import LIVE
+from perdure.worker.client.connection import not_found
+from perdure.worker.client.tokens import SavedFilters
+from perdure.worker.doctor import Finding
+from perdure.worker.domain.event import Event
+from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
+from perdure.worker.domain.interrupt import Inbox
+from perdure.worker.domain.run import Done, Page, Run, RunStatus
+from perdure.worker.domain.stop import StopMode, StopReceipt
+from perdure.worker.domain.transcript import Transcript
+from perdure.worker.domain.verdict import Verdict
+from perdure.worker.errors import RunExists
+from perdure.worker.metrics import exposition
+from perdure.worker.web.auth.authenticate import Caller, Scope
+
+#: Runs that are read for one page at most, about 70 ms. So the cost of a page does not depend on
+#: how many runs exist or how few of them match.
+RUNS_READ_PER_PAGE = 500
+#: Largest page size that a request may ask for.
+MAX_PAGE_SIZE = 1000
+
+
+class AuthorizedClient:
+    """A client that does only what its caller may do.
+
+    Every method raises these, in addition to what Client raises.
+
+    Raises:
+        Forbidden: The caller lacks the scope.
+        RunNotFound: The run belongs to another owner. The caller cannot tell that it exists.
+    """
+
+    def __init__(self, client: Client, caller: Caller) -> None:
+        self.client = client
+        self.caller = caller
+
+    # read
+
+    def metrics(self, accept: str = "") -> tuple[bytes, str]:
+        """Return the metrics for Prometheus, over the runs of all owners.
+
+        They name flows but no runs. For ``accept`` see perdure.worker.metrics.
+        """
+        self.caller.require(Scope.READ)
+        return exposition(self.client, accept)
+
+    def get(self, run_id: str) -> Run:
+        """Return the current state of a run."""
+        self._owned(run_id, Scope.READ)
+        return self.client.get(run_id)
+
+    def runs(
+        self,
+        status: RunStatus | str | None = None,
+        flow: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Page:
+        """Return a page of the caller's runs.
+
+        It may hold fewer than ``limit`` runs and yet have a cursor.
+        """
+        self.caller.require(Scope.READ)
+        only = self.caller.sees_only
+        return self.client.runs(
+            status,
+            flow,
+            limit,
+            cursor,
+            labels=labels,
+            submitted_by=only,
+            look=max(RUNS_READ_PER_PAGE, limit),
+        )
+
+    def status_counts(self) -> dict[str, int]:
+        """Return the number of the caller's runs by status."""
+        self.caller.require(Scope.READ)
+        return self.client.status_counts(self.caller.sees_only)
+
+    def live(self, status: RunStatus | str | None = None, flow: str | None = None) -> list[str]:
+        """Return the ids of the caller's live runs of this status and flow.
+
+        These are the runs that request_stop_many would stop.
+        """
+        self.caller.require(Scope.READ)
+        wanted = validation.status(status)
+        only = self.caller.sees_only
+        return [
+            run_id
+            for each in LIVE
+            if wanted in (None, each)
+            for run_id in self.client.matching(each, flow, submitted_by=only)
+        ]
+
+    def events(self, run_id: str, after: str | None = None) -> Iterator[Event]:
+        """Return the run's events up to now."""
+        self._owned(run_id, Scope.READ)
+        return self.client.events(run_id, after, follow=False)
+
+    def latest_events(
+        self, run_id: str, limit: int = 100, before: str | None = None
+    ) -> list[Event]:
+        """Return the run's newest events."""
+        self._owned(run_id, Scope.READ)
+        return self.client.latest_events(run_id, limit, before)
+
+    def transcript(self, run_id: str) -> Transcript:
+        """Return the whole run: its record, history and events."""
+        self._owned(run_id, Scope.READ)
+        return self.client.transcript(run_id)
+
+    def artifacts(self, run_id: str) -> dict[str, int]:
+        """Return the sizes of the run's artifacts in bytes, by name."""
+        self._owned(run_id, Scope.READ)
+        return self.client.artifacts(run_id)
+
+    def artifact(self, run_id: str, name: str) -> str:
+        """Return the text of one artifact."""
+        self._owned(run_id, Scope.READ)
+        return self.client.artifact(run_id, name)
+
+    def why(self, run_id: str) -> Verdict:
+        """Return why the run is in its current state."""
+        self._owned(run_id, Scope.READ)
+        return self.client.why(run_id)
+
+    def inbox(self, limit: int = 50, cursor: str | None = None) -> Inbox:
+        """Return the caller's runs that wait for a person."""
+        self.caller.require(Scope.READ)
+        return self.client.inbox(limit, cursor, self.caller.sees_only)
+
+    def stuck(self, limit: int = 50) -> list[Verdict]:
+        """Return why runs make no progress, except for runs that wait on purpose."""
+        self.caller.require(Scope.READ)
+        return self.client.stuck(limit, self.caller.sees_only)
+
+    def queues(self) -> list[QueueInfo]:
+        """Return the broker's queues."""
+        self.caller.require(Scope.READ)
+        return self.client.queues()
+
+    def dead_letters(self, limit: int = 20) -> list[DeadLetter]:
+        """Return the newest messages that workers refused. They may belong to any owner."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.dead_letters(limit)
+
+    def workers(self) -> list[WorkerStatus]:
+        """Return the workers that registered recently."""
+        self.caller.require(Scope.READ)
+        return self.client.workers()
+
+    def flows(self) -> dict[str, FlowInfo]:
+        """Return the flows that this server or a live worker knows."""
+        self.caller.require(Scope.READ)
+        return self.client.flows()
+
+    def paused_flows(self) -> dict[str, FlowPause]:
+        """Return the paused flows."""
+        self.caller.require(Scope.READ)
+        return self.client.paused_flows()
+
+    def saved_filters(self) -> dict[str, str]:
+        """Return the caller's saved filters for the table of runs."""
+        self.caller.require(Scope.READ)
+        return SavedFilters(self.client, self.caller.name).all()
+
+    def save_filter(self, name: str, query: str) -> None:
+        """Save a filter under a name."""
+        self.caller.require(Scope.READ)
+        SavedFilters(self.client, self.caller.name).save(name, query)
+
+    def forget_filter(self, name: str) -> None:
+        """Delete a saved filter."""
+        self.caller.require(Scope.READ)
+        SavedFilters(self.client, self.caller.name).forget(name)
+
+    # submit
+
+    def submit(
+        self, flow: str, goal: str, inputs: Mapping[str, Any] | None = None, **options: Any
+    ) -> Run:
+        """Submit a run that belongs to the caller.
+
+        The idempotency key belongs to the caller too: it never matches a run of another owner.
+
+        Raises:
+            RunExists: A run of another owner has the same id.
+        """
+        self.caller.require(Scope.SUBMIT)
+        if options.get("idempotency_key"):
+            options["idempotency_key"] = f"{self.caller.name}/{options['idempotency_key']}"
+        run = self.client.submit(flow, goal, inputs, **options, submitted_by=self.caller.name)
+        if run.details.get("submitted_by") != self.caller.name:
+            # The submission matched an existing run of another owner, by its id and a guessable
+            # nonce. Returning it would show that run to the caller.
+            raise RunExists(
+                f"run {run.id} already exists, from another submission. Choose another id"
+            )
+        return run
+
+    def retry(self, run_id: str) -> Run:
+        """Retry an errored run."""
+        self._owned(run_id, Scope.SUBMIT)
+        return self.client.retry(run_id)
+
+    def retry_many(self, flow: str | None = None) -> list[Done]:
+        """Retry all errored runs, or those of one flow."""
+        self.caller.require(Scope.SUBMIT)
+        return self.client.retry_many(flow, self.caller.sees_only)
+
+    # answer
+
+    def resume(
+        self,
+        run_id: str,
+        answer: Any = None,
+        add: Mapping[str, float] | None = None,
+        interrupt: str | None = None,
+    ) -> Run:
+        """Resume a stopped run, or an interrupted one with the answer, in the caller's name."""
+        self._owned(run_id, Scope.ANSWER)
+        return self.client.resume(run_id, answer, add, interrupt, self.caller.name)
+
+    # stop
+
+    def request_stop(
+        self, run_id: str, mode: StopMode = "graceful", reason: str | None = None
+    ) -> StopReceipt:
+        """Stop a run, in the caller's name."""
+        self._owned(run_id, Scope.STOP)
+        return self.client.request_stop(run_id, mode, reason, self.caller.name)
+
+    def request_stop_many(
+        self,
+        flow: str | None = None,
+        status: RunStatus | str | None = None,
+        mode: StopMode = "graceful",
+        reason: str | None = None,
+    ) -> list[StopReceipt]:
+        """Stop all live runs of a flow, a status, or both."""
+        self.caller.require(Scope.STOP)
+        return self.client.request_stop_many(
+            flow, status, mode, reason, self.caller.name, self.caller.sees_only
+        )
+
+    # admin
+
+    def delete(self, run_id: str) -> None:
+        """Delete a run that has ended."""
+        self.caller.require(Scope.ADMIN)
+        self.client.delete(run_id)
+
+    def delete_many(
+        self, status: RunStatus | str, flow: str | None = None, older_than: timedelta | None = None
+    ) -> list[Done]:
+        """Delete all runs of an ended status."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.delete_many(status, flow, older_than)
+
+    def pause_flow(self, flow: str, reason: str | None = None) -> bool:
+        """Pause a flow, in the caller's name."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.pause_flow(flow, reason, self.caller.name)
+
+    def unpause_flow(self, flow: str) -> int:
+        """Unpause a flow."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.unpause_flow(flow)
+
+    def doctor(self) -> list[Finding]:
+        """Return what breaks or endangers the guarantees."""
+        self.caller.require(Scope.ADMIN)
+        return self.client.doctor()
+
+    def _owned(self, run_id: str, scope: Scope) -> None:
+        """Raise unless the caller has the scope and may see the run.
+
+        A run of another owner is reported as not found. A damaged run is checked as well, since
+        only its owner is read.
+        """
+        self.caller.require(scope)
+        if self.caller.sees_only not in (None, self.client._submitter(run_id)):
+            raise not_found(run_id)
+
+
+def _authorized_client(request: Request) -> AuthorizedClient:
+    authorized_client = request.state.authorized_client
+    assert isinstance(authorized_client, AuthorizedClient)
+    return authorized_client
+
+
+Runs = Annotated[AuthorizedClient, Depends(_authorized_client)]

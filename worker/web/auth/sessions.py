@@ -1,0 +1,78 @@
+"""Signed session cookies of the dashboard.
+
+A cookie names the user by a token's id. It never holds the token's secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+
+from itsdangerous import BadSignature, URLSafeSerializer
+
+#: Seconds until a user has to sign in again: a working day.
+AGE = 12 * 3600
+
+
+@dataclass(frozen=True)
+class WebSession:
+    """A session of one browser.
+
+    Attributes:
+        id: A random text, new at each sign-in.
+        token_id: Id of the token that the user signed in with. It is empty before the sign-in: such
+            a session only protects the forms.
+        begun: When the session began, in seconds since 1970.
+    """
+
+    id: str
+    token_id: str
+    begun: int
+
+    @classmethod
+    def new(cls, now: float, token_id: str = "") -> WebSession:
+        """Return a session that begins now."""
+        return cls(secrets.token_urlsafe(16), token_id, int(now))
+
+
+class WebSessions:
+    """Signing and reading of session cookies.
+
+    Args:
+        key: The same on every server, so that each server accepts the cookies of the others.
+    """
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+        self._serializer = URLSafeSerializer(
+            key,
+            salt="perdure.session",
+            signer_kwargs={"key_derivation": "hmac", "digest_method": hashlib.sha256},
+        )
+
+    def signed(self, session: WebSession) -> str:
+        """Return the cookie's value for a session."""
+        text = self._serializer.dumps([session.id, session.token_id, session.begun])
+        assert isinstance(text, str)
+        return text
+
+    def read(self, cookie: str, now: float) -> WebSession | None:
+        """Return the session of a cookie.
+
+        Returns:
+            None if the session has expired or its signature is not valid.
+        """
+        try:
+            session_fields = self._serializer.loads(cookie)
+        except BadSignature:
+            return None
+        session = WebSession(*session_fields)
+        return session if 0 <= now - session.begun < AGE else None
+
+    def csrf(self, session: WebSession) -> str:
+        """Return the CSRF token of a session. No other site can know it."""
+        return hmac.new(
+            self._key.encode(), f"csrf {session.id}".encode(), hashlib.sha256
+        ).hexdigest()

@@ -1,0 +1,104 @@
+"""Buttons of the pages: each performs one action and redirects to a page that confirms it."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from perdure.flows.errors import InvalidInput
+from perdure.worker.domain.stop import StopMode, StopReceipt
+from perdure.worker.presentation.text import count
+from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.dashboard.page import Filled, PageRoute, back_from
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.post("/runs/{run_id}/stop")
+def stop(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
+    """Stop a run, after the current round or at once."""
+    receipt = runs.request_stop(run_id, _mode(filled), _reason(filled))
+    return back_from(request, filled, ("runs", run_id), _notice_of(receipt))
+
+
+@router.post("/stops")
+def stop_many(request: Request, runs: Runs, filled: Filled) -> Response:
+    """Stop all live runs of a flow, a status, or both."""
+    receipts = runs.request_stop_many(
+        filled.get("flow") or None, filled.get("status") or None, _mode(filled), _reason(filled)
+    )
+    stopped = sum(receipt.stopped for receipt in receipts)
+    later = len(receipts) - stopped
+    notice = f"{count(stopped, 'run')} stopped." + (
+        f" {later} more will stop after the current round." if later else ""
+    )
+    return back_from(request, filled, ("runs",), notice)
+
+
+@router.post("/runs/{run_id}/resume")
+def resume(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
+    """Resume a stopped run, or an unfinished one with more cycles."""
+    runs.resume(
+        run_id,
+        add={"cycles": int(filled["cycles"])} if filled.get("cycles", "").isdecimal() else None,
+    )
+    return back_from(request, filled, ("runs", run_id), f"Run {run_id} was resumed.")
+
+
+@router.post("/runs/{run_id}/retry")
+def retry(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
+    """Retry an errored run."""
+    runs.retry(run_id)
+    return back_from(
+        request, filled, ("runs", run_id), f"Run {run_id} will be retried from the failed step."
+    )
+
+
+@router.post("/runs/{run_id}/delete")
+def delete(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
+    """Delete a run that has ended or is damaged."""
+    runs.delete(run_id)
+    return back_from(request, filled, ("runs",), f"Run {run_id} was deleted.")
+
+
+@router.post("/flows/{name}/pause")
+def pause(request: Request, name: str, runs: Runs, filled: Filled) -> Response:
+    """Pause a flow."""
+    runs.pause_flow(name, _reason(filled))
+    return back_from(
+        request, filled, ("fleet",), f"Flow {name} is paused. Its runs wait until you unpause it."
+    )
+
+
+@router.post("/flows/{name}/unpause")
+def unpause(request: Request, name: str, runs: Runs, filled: Filled) -> Response:
+    """Unpause a flow."""
+    queued = runs.unpause_flow(name)
+    return back_from(
+        request,
+        filled,
+        ("fleet",),
+        f"Flow {name} was unpaused. {count(queued, 'waiting run')} queued again.",
+    )
+
+
+def _mode(filled: Filled) -> StopMode:
+    mode = filled.get("mode", "graceful")
+    if mode not in ("graceful", "now"):
+        raise InvalidInput(f"expected mode 'graceful' or 'now', got {mode[:60]!r}")
+    return "now" if mode == "now" else "graceful"
+
+
+def _reason(filled: Filled) -> str | None:
+    return filled.get("reason", "").strip() or None
+
+
+def _notice_of(receipt: StopReceipt) -> str:
+    if not receipt.known:
+        return f"Run {receipt.run_id} does not exist, or was deleted."
+    if receipt.why_not == "not-running":
+        return f"Run {receipt.run_id} had already ended or was already stopped."
+    if receipt.stopped:
+        return f"Run {receipt.run_id} is stopped." + (
+            f" In doubt: {receipt.in_doubt}." if receipt.in_doubt else ""
+        )
+    return f"Run {receipt.run_id} will stop after the current round."

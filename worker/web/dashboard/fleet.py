@@ -1,0 +1,108 @@
+"""Pages of the inbox, the fleet, stuck runs and refused messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from perdure.worker.domain.fleet import shown
+from perdure.worker.domain.verdict import Verdict, VerdictCode
+from perdure.worker.web.auth import AuthorizedClient
+from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.dashboard.page import PageRoute, page
+
+#: Number of the newest refused messages on the page of stuck runs.
+REFUSED_MESSAGES_SHOWN = 20
+
+
+def refused_messages_for(runs: AuthorizedClient) -> list[dict[str, Any]]:
+    """Return the newest refused messages.
+
+    Returns:
+        An empty list if the caller is no admin: a message may belong to any owner.
+    """
+    if not runs.caller.is_admin:
+        return []
+    return [
+        {**message, "at": datetime.fromtimestamp(message["at"], UTC)}
+        for message in runs.dead_letters(REFUSED_MESSAGES_SHOWN)
+    ]
+
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/fleet")
+def fleet(request: Request, runs: Runs, every: Annotated[str, Query(alias="all")] = "") -> Response:
+    """Show the queues, the workers, and the flows with their pauses."""
+    workers = sorted(runs.workers(), key=lambda worker: (not worker["alive"], worker["name"]))
+    flows, paused = runs.flows(), runs.paused_flows()
+    listed_flows = (
+        flows
+        if every
+        else {
+            **shown(flows, runs.client.settings.enabled_flows),
+            **{name: flows[name] for name in paused if name in flows},
+        }
+    )
+    alive = [worker for worker in workers if worker["alive"]]
+    return page(
+        request,
+        "fleet.html",
+        queues=runs.queues(),
+        workers=workers,
+        rounds=sum(worker["rounds"] for worker in alive),
+        slots=sum(worker["concurrency"] for worker in alive),
+        flows=listed_flows,
+        more=len(flows) - len(listed_flows),
+        paused=paused,
+    )
+
+
+#: Heading of each kind. Problems that only a person can repair come first.
+HEADS: Mapping[VerdictCode, str] = {
+    VerdictCode.QUARANTINED: "Damaged",
+    VerdictCode.LOSSES: "Workers lost repeatedly",
+    VerdictCode.NO_WORKER: "No worker for the role",
+    VerdictCode.UNKNOWN_FLOW: "No worker knows the flow",
+    VerdictCode.FLOW_NOT_ENABLED: "Flow not enabled",
+    VerdictCode.SERVER_SILENT: "Server or broker not responding",
+    VerdictCode.ENDED: "Errored",
+    VerdictCode.FLOW_PAUSED: "Flow paused",
+    VerdictCode.WAITING_FOR_A_PROVIDER: "Waiting for a provider",
+    VerdictCode.BACKING_OFF: "Failing, will be retried",
+}
+
+
+@router.get("/stuck")
+def stuck(request: Request, runs: Runs) -> Response:
+    """Show the runs that make no progress, by reason, and the refused messages."""
+    refused = refused_messages_for(runs)
+    return page(request, "stuck.html", groups=grouped(runs.stuck()), refused=refused)
+
+
+def grouped(verdicts: Iterable[Verdict]) -> list[tuple[VerdictCode, str, dict[str, list[Verdict]]]]:
+    """Return the verdicts grouped by code, and within a code by sentence.
+
+    Codes come in the order of HEADS, then those without a heading.
+    """
+    groups: dict[VerdictCode, dict[str, list[Verdict]]] = {}
+    for verdict in verdicts:
+        # Sentences that differ only in the run's id form one group. The page lists the runs below.
+        sentence = verdict.sentence.replace(str(verdict.details["run"]), "RUN")
+        groups.setdefault(verdict.code, {}).setdefault(sentence, []).append(verdict)
+    order = [*HEADS, *(code for code in groups if code not in HEADS)]
+    return [(code, HEADS.get(code, code.value), groups[code]) for code in order if code in groups]
+
+
+#: Questions on one page: people answer them one by one.
+QUESTIONS_SHOWN = 25
+
+
+@router.get("/inbox")
+def inbox(request: Request, runs: Runs, cursor: str | None = None) -> Response:
+    """Show the questions that wait for a person, the longest wait first, each with its form."""
+    return page(request, "inbox.html", inbox=runs.inbox(QUESTIONS_SHOWN, cursor or None))

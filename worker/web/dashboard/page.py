@@ -1,0 +1,234 @@
+"""Pages of the dashboard: rendering, redirects with a notice, error pages, sign-in and the theme.
+
+It also has the route of the home page. Wrong tokens cause no lockout: 256 random bits cannot be
+guessed, and a lockout would let strangers keep users out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Annotated, Any
+from urllib.parse import quote, unquote, urlencode
+
+from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.routing import APIRoute
+from jinja2 import Environment, PackageLoader
+
+from perdure.flows.errors import PerdureError
+from perdure.worker.web.auth import Caller, Scope, Unknown
+from perdure.worker.web.auth.authenticate import Authenticator
+from perdure.worker.web.dashboard.template_filters import FILTERS, GLOBALS, harmless
+from perdure.worker.web.problems import invalid, problem
+
+#: The cookie with the notice for the next page: the result of the last action.
+NOTICE = "perdure_notice"
+#: The cookie with the theme, if the user prefers another than the system's.
+THEME = "perdure_theme"
+THEMES = ("light", "dark")
+#: Maximum length of a notice in characters. A cookie holds 4 KiB, and one character may take nine
+#: bytes in it.
+NOTICE_CHARACTERS = 400
+
+environment = Environment(
+    loader=PackageLoader("perdure.worker.web", "templates"),
+    autoescape=True,
+    finalize=harmless,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+environment.filters.update(FILTERS)
+environment.globals.update(GLOBALS)
+
+
+def page(request: Request, template: str, code: int = 200, /, **context: Any) -> HTMLResponse:
+    """Render a template for the caller.
+
+    Besides ``context``, the template gets ``request``, ``who`` (the caller, or None if not signed
+    in), ``may`` (a flag for each scope), ``csrf``, ``theme`` and ``notice``.
+    """
+    authorized_client = getattr(request.state, "authorized_client", None)
+    caller: Caller | None = authorized_client.caller if authorized_client is not None else None
+    theme = request.cookies.get(THEME, "")
+    text = environment.get_template(template).render(
+        request=request,
+        who=caller,
+        may={scope.value: caller is not None and caller.may(scope) for scope in Scope},
+        csrf=getattr(request.state, "csrf", ""),
+        theme=theme if theme in THEMES else "",
+        notice=unquote(request.cookies.get(NOTICE, "")),
+        **context,
+    )
+    response = HTMLResponse(text, code)
+    response.headers["Cache-Control"] = "no-store"
+    if NOTICE in request.cookies:
+        response.delete_cookie(NOTICE)
+    return response
+
+
+def back(request: Request, *parts: str, notice: str = "", **query: str) -> RedirectResponse:
+    """Redirect to another page after a form was handled, and show a notice there.
+
+    With a redirect, reloading that page repeats nothing.
+    """
+    root = request.scope.get("root_path", "").rstrip("/")
+    address = f"{root}/{'/'.join(quote(part, safe='@:') for part in parts)}"
+    response = RedirectResponse(address + (f"?{urlencode(query)}" if query else ""), 303)
+    if notice:
+        text = notice if len(notice) <= NOTICE_CHARACTERS else notice[: NOTICE_CHARACTERS - 1] + "…"
+        response.set_cookie(
+            NOTICE, quote(harmless(text)), max_age=60, httponly=True, samesite="lax"
+        )
+    return response
+
+
+#: Pages to which the form field ``back`` may lead. An arbitrary address could lead to another site.
+BACK_PAGES = ("runs", "inbox", "fleet", "stuck")
+
+
+async def _filled(request: Request) -> dict[str, str]:
+    form = await request.form()
+    return {name: value for name, value in form.items() if isinstance(value, str)}
+
+
+Filled = Annotated[dict[str, str], Depends(_filled)]
+
+
+def back_from(
+    request: Request, filled: Mapping[str, str], otherwise: tuple[str, ...], notice: str
+) -> Response:
+    """Redirect to the page that the form's field ``back`` names, and show a notice there.
+
+    Without a valid ``back``, redirect to ``otherwise``.
+    """
+    back_page = filled.get("back", "")
+    return back(request, *((back_page,) if back_page in BACK_PAGES else otherwise), notice=notice)
+
+
+class PageRoute(APIRoute):
+    """A route whose errors are pages with the text of the API's problems.
+
+    Users who are not signed in are redirected to the sign-in page.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler, with errors turned into pages."""
+        handle = super().get_route_handler()
+
+        async def respond(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Unknown:
+                return to_login(request)
+            except RequestValidationError as error:
+                return error_page(request, invalid(error))
+            except PerdureError as error:
+                return error_page(request, problem(error))
+
+        return respond
+
+
+def error_page(request: Request, problem_response: Response) -> Response:
+    """Return the error page for a problem response of the API.
+
+    If the state server does not answer, the page reloads itself.
+    """
+    response = page(
+        request,
+        "error.html",
+        problem_response.status_code,
+        problem=json.loads(bytes(problem_response.body)),
+    )
+    if "Retry-After" in problem_response.headers:
+        response.headers["Retry-After"] = problem_response.headers["Retry-After"]
+        if request.method == "GET":
+            response.headers["Refresh"] = problem_response.headers["Retry-After"]
+    return response
+
+
+def to_login(request: Request) -> Response:
+    """Redirect to the sign-in page, and from there back to the requested page.
+
+    A form that was sent is not repeated after the sign-in.
+    """
+    root = request.scope.get("root_path", "").rstrip("/")
+    here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    address = f"{root}/login" + (f"?{urlencode({'next': here})}" if request.method == "GET" else "")
+    # A live page requested only a part of itself: this header redirects the whole page.
+    if request.headers.get("HX-Request"):
+        return Response(status_code=204, headers={"HX-Redirect": address})
+    return RedirectResponse(address, 303)
+
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+#: Seconds that a browser remembers the theme: a year.
+THEME_SECONDS = 31_536_000
+
+
+@router.get("/")
+def home(request: Request) -> Response:
+    """Redirect to the runs."""
+    return back(request, "runs")
+
+
+@router.post("/theme")
+def theme(
+    request: Request, theme: Annotated[str, Form()] = "", here: Annotated[str, Form()] = "/"
+) -> Response:
+    """Set the theme, then return to the page where it was chosen.
+
+    A value other than light or dark follows the system.
+    """
+    response = back(request)
+    # The address must not lead to another host.
+    if here.startswith("/") and not here.startswith(("//", "/\\")):
+        response.headers["Location"] = here
+    if theme in THEMES:
+        response.set_cookie(THEME, theme, max_age=THEME_SECONDS, samesite="lax", httponly=True)
+    else:
+        response.delete_cookie(THEME)
+    return response
+
+
+def login_router(authenticator: Authenticator) -> APIRouter:
+    """Return the router of ``/login`` and ``/logout``."""
+    router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+    @router.get("/login")
+    def show(request: Request, next: str = "") -> Response:  # noqa: A002  the query parameter's name
+        return page(request, "login.html", next=next, fault="")
+
+    @router.post("/login")
+    def sign_in(
+        request: Request,
+        token: Annotated[str, Form()] = "",
+        next: Annotated[str, Form()] = "",  # noqa: A002  the form field's name
+    ) -> Response:
+        if not authenticator.sign_in(request, token.strip()):
+            return page(
+                request,
+                "login.html",
+                401,
+                next=next,
+                fault="This token is unknown, revoked or expired.",
+            )
+        return RedirectResponse(next, 303) if is_local(next) else back(request)
+
+    @router.post("/logout")
+    def sign_out(request: Request) -> Response:
+        authenticator.set_session_cookie(request, None)
+        return back(request, "login")
+
+    return router
+
+
+def is_local(address: str) -> bool:
+    """Return whether an address is a path of this server.
+
+    Otherwise a link to the login page could redirect users to another site.
+    """
+    return (
+        address.startswith("/") and not address.startswith(("//", "/\\")) and address.isprintable()
+    )

@@ -1,0 +1,86 @@
+"""Pages of one run: its state and timeline, a turn of its history, and an artifact."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from perdure.worker.domain.event import Event
+from perdure.worker.domain.interrupt import PendingInterrupt
+from perdure.worker.domain.run import Run
+from perdure.worker.errors import ArtifactNotFound, DamagedRun
+from perdure.worker.presentation.usage import accounts
+from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.dashboard.page import PageRoute, page
+from perdure.worker.web.dashboard.timeline import Timeline, timeline
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+#: Rows on one page. The browser redraws them up to twice a second.
+ROWS = 100
+#: Types of events that are listed under stops and answers.
+STEERING = ("interrupted", "resumed", "stop_requested", "stopped", "retried")
+#: Characters of an artifact that a page shows. The API returns all of it.
+ARTIFACT_CHARACTERS = 500_000
+
+
+@router.get("/runs/{run_id}")
+def one(request: Request, run_id: str, runs: Runs, before: str | None = None) -> Response:
+    """Show the run with its question and its timeline.
+
+    With ``before``, only events before that one are shown.
+    """
+    try:
+        run = runs.get(run_id)
+        rows = _timeline(runs, run, before)
+    except DamagedRun as error:
+        return page(
+            request, "damaged.html", 409, run_id=run_id, error=str(error), verdict=runs.why(run_id)
+        )
+    waiting = PendingInterrupt.of(run)
+    return page(
+        request,
+        "run.html",
+        run=run,
+        timeline=rows,
+        before=before,
+        waiting=waiting,
+        verdict=None if run.status.ended else runs.why(run_id),
+        accounts=accounts(run),
+        artifacts=runs.artifacts(run_id),
+        steering=[entry for entry in rows.entries if entry.event.type in STEERING],
+    )
+
+
+@router.get("/runs/{run_id}/turns/{digest}")
+def turn(request: Request, run_id: str, digest: str, runs: Runs) -> Response:
+    """Show a whole turn of the history, found by the digest of its observation.
+
+    Events hold only the beginning of an observation.
+    """
+    from perdure.flows.summaries import digest as digest_of
+
+    history = runs.transcript(run_id)["history"]
+    for number, each in reversed(list(enumerate(history, 1))):
+        if digest_of(each["observation"]) == digest:
+            return page(request, "turn.html", run_id=run_id, number=number, turn=each)
+    raise ArtifactNotFound(f"run {run_id} has no observation {digest[:40]!r} in its history")
+
+
+@router.get("/runs/{run_id}/artifacts/{name:path}")
+def artifact(request: Request, run_id: str, name: str, runs: Runs) -> Response:
+    """Show an artifact of the run."""
+    text = runs.artifact(run_id, name)
+    return page(
+        request,
+        "artifact.html",
+        run_id=run_id,
+        name=name,
+        text=text[:ARTIFACT_CHARACTERS],
+        left_out=len(text) - ARTIFACT_CHARACTERS,
+    )
+
+
+def _timeline(runs: Runs, run: Run, before: str | None) -> Timeline:
+    events: list[Event] = runs.latest_events(run.id, ROWS + 1, before)
+    flow = runs.flows().get(run.flow)
+    return timeline(run, events, flow.get("nodes", {}) if flow else {}, ROWS)

@@ -1,0 +1,281 @@
+"""Form fields for the inputs of a flow, made from the flow's JSON schema.
+
+It also turns what a user entered back into values. It has no side effects.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from perdure.worker.presentation.text import figure
+
+Kind = Literal[
+    "text", "long", "number", "integer", "flag", "choice", "lines", "line_or_lines", "json"
+]
+
+#: Maximum length of a text field on one line. Longer texts get an area of several lines.
+ONE_LINE = 200
+#: Kind of field by the type that a schema names.
+KINDS: Mapping[str, Kind] = {
+    "string": "text",
+    "integer": "integer",
+    "number": "number",
+    "boolean": "flag",
+}
+#: Name of the only field if the flow has no schema: all inputs as one JSON object.
+EVERYTHING = "inputs"
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of the form.
+
+    Attributes:
+        kind: ``lines`` is a list of texts, one per line. ``line_or_lines`` is that, or a text for a
+            single line. ``json`` is used if no other kind fits.
+        required: Whether an empty field is an error. Otherwise it is left out, and the flow's
+            default applies.
+        filled: The field's initial text.
+        choices: The possible values, as JSON text and label.
+    """
+
+    name: str
+    kind: Kind
+    label: str
+    required: bool = False
+    description: str = ""
+    filled: str = ""
+    choices: tuple[tuple[str, str], ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+
+
+class MissingField(ValueError):
+    """A field's text is missing or invalid. The message says what was expected."""
+
+
+def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
+    """Return the fields of a flow's inputs.
+
+    A flow without a schema gets a single JSON field. So does a schema that only allows arbitrary
+    names.
+    """
+    if schema is None or (schema.get("additionalProperties") and not schema.get("properties")):
+        return [
+            Field(
+                EVERYTHING,
+                "json",
+                "Inputs",
+                filled="{}",
+                description="The inputs as a JSON object.",
+            )
+        ]
+    required = set(schema.get("required", ()))
+    return [
+        _field(name, _resolved(each, schema), name in required)
+        for name, each in schema.get("properties", {}).items()
+    ]
+
+
+def values_of(
+    fields: Sequence[Field], texts: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the values that were entered, and the fault of each invalid field.
+
+    Args:
+        texts: The form's texts by field. Boxes that are not ticked are left out.
+    """
+    values: dict[str, Any] = {}
+    faults: dict[str, str] = {}
+    for field in fields:
+        text = texts.get(field.name, "")
+        try:
+            if field.kind == "flag":
+                values[field.name] = bool(text)
+            elif text.strip():
+                values[field.name] = read(field, text)
+            elif field.required:
+                raise MissingField("expected a value, but the field is empty")
+        except MissingField as error:
+            faults[field.name] = str(error)
+    if (
+        [field.name for field in fields] == [EVERYTHING]
+        and fields[0].kind == "json"
+        and EVERYTHING in values
+    ):
+        everything = values[EVERYTHING]
+        if not isinstance(everything, dict):
+            return {}, {EVERYTHING: f"expected a JSON object, got {_short(texts[EVERYTHING])}"}
+        return everything, faults
+    return values, faults
+
+
+def read(field: Field, text: str) -> Any:
+    """Return the value of a field's text.
+
+    Raises:
+        MissingField: The text is not a valid value.
+    """
+    match field.kind:
+        case "text" | "choice":
+            text = text.strip()
+            return _chosen(field, text) if field.kind == "choice" else text
+        case "long":
+            return text.replace("\r\n", "\n")
+        case "lines" | "line_or_lines":
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            return lines[0] if field.kind == "line_or_lines" and len(lines) == 1 else lines
+        case "integer" | "number":
+            return _bounded(field, _number(field, text.strip()))
+        case _:
+            return _json(text)
+
+
+def write(field: Field, value: Any) -> str:
+    """Return the field's text for a value: '' for None, and for a flag that is off."""
+    if value is None or (value is False and field.kind == "flag"):
+        return ""
+    match field.kind:
+        case "flag":
+            return "on"
+        case "text" | "long":
+            return str(value)
+        case "lines" | "line_or_lines":
+            return value if isinstance(value, str) else "\n".join(map(str, value))
+        case _:
+            return json.dumps(
+                value, ensure_ascii=False, indent=2 if isinstance(value, dict | list) else None
+            )
+
+
+def _field(name: str, schema: Mapping[str, Any], required: bool) -> Field:
+    kind = _kind(schema)
+    choices = (
+        tuple((json.dumps(value, ensure_ascii=False), _label(value)) for value in _values(schema))
+        if kind == "choice"
+        else ()
+    )
+    bare = Field(
+        name=name,
+        kind=kind,
+        label=str(schema.get("title") or name.replace("_", " ")),
+        required=required and kind != "flag",
+        description=str(schema.get("description") or ""),
+        choices=choices,
+        minimum=_bound(schema, "minimum", "exclusiveMinimum"),
+        maximum=_bound(schema, "maximum", "exclusiveMaximum"),
+    )
+    default = schema.get("default")
+    return Field(**{**vars(bare), "filled": write(bare, default)})
+
+
+def _kind(schema: Mapping[str, Any]) -> Kind:
+    if _values(schema):
+        return "choice"
+    if schema.get("type") == "boolean" and schema.get("nullable"):
+        return "choice"
+    if _is_texts(schema):
+        return "lines"
+    either = schema.get("anyOf", ())
+    if len(either) == 2 and either[0].get("type") == "string" and _is_texts(either[1]):
+        return "line_or_lines"
+    kind = KINDS.get(str(schema.get("type")), "json")
+    long = schema.get("maxLength", 0) > ONE_LINE or "\n" in str(schema.get("default", ""))
+    return "long" if kind == "text" and long else kind
+
+
+def _is_texts(schema: Mapping[str, Any]) -> bool:
+    return schema.get("type") == "array" and schema.get("items", {}).get("type") == "string"
+
+
+def _values(schema: Mapping[str, Any]) -> list[Any]:
+    """Return the possible values if the schema lists them, else an empty list."""
+    if "const" in schema:
+        return [schema["const"]]
+    if schema.get("type") == "boolean" and schema.get("nullable"):
+        return [True, False]
+    return list(schema.get("enum", ()))
+
+
+def _resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema with its references followed.
+
+    "This or null" becomes ``nullable``. A more complicated schema becomes a JSON field.
+    """
+    resolved = dict(schema)
+    # References may be nested. The limit ends a reference to itself, which no input could match.
+    for _ in range(10):
+        if "$ref" in resolved:
+            target = whole.get("$defs", {}).get(str(resolved.pop("$ref")).rpartition("/")[2], {})
+            resolved = {**target, **resolved}
+        elif len(resolved.get("allOf", ())) == 1:
+            resolved = {**resolved.pop("allOf")[0], **resolved}
+        else:
+            break
+    others = [each for each in resolved.get("anyOf", ()) if each.get("type") != "null"]
+    if "anyOf" in resolved and len(others) == 1 and len(others) < len(resolved["anyOf"]):
+        del resolved["anyOf"]
+        resolved = {**_resolved(others[0], whole), **resolved, "nullable": True}
+    return resolved
+
+
+def _number(field: Field, text: str) -> Any:
+    expected = "a whole number" if field.kind == "integer" else "a number"
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    fits = isinstance(value, int if field.kind == "integer" else int | float) and not isinstance(
+        value, bool
+    )
+    if not fits or not -math.inf < value < math.inf:
+        raise MissingField(f"expected {expected}, got {_short(text)}")
+    return value
+
+
+def _bounded(field: Field, value: float) -> float:
+    if field.minimum is not None and value < field.minimum:
+        raise MissingField(f"expected at least {figure(field.minimum)}, got {value}")
+    if field.maximum is not None and value > field.maximum:
+        raise MissingField(f"expected at most {figure(field.maximum)}, got {value}")
+    return value
+
+
+def _chosen(field: Field, text: str) -> Any:
+    if text not in {value for value, _ in field.choices}:
+        raise MissingField(
+            f"expected one of {', '.join(label for _, label in field.choices)}, got {_short(text)}"
+        )
+    return json.loads(text)
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MissingField(f"expected JSON: {error}") from error
+
+
+def _bound(schema: Mapping[str, Any], *names: str) -> float | None:
+    """Return the bound that a field shows.
+
+    The flow itself enforces whether the bound is inclusive or exclusive.
+    """
+    bounds = [
+        schema[name]
+        for name in names
+        if isinstance(schema.get(name), int | float) and not isinstance(schema[name], bool)
+    ]
+    return bounds[0] if bounds else None
+
+
+def _label(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:60] + "…")

@@ -1,0 +1,160 @@
+"""The page that submits a run, with a form made from the flow's schema."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from perdure.worker.domain.fleet import shown
+from perdure.worker.errors import Conflict, InvalidInput, RunExists, UnknownFlow
+from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.dashboard.page import Filled, PageRoute, back, page
+from perdure.worker.web.dashboard.schema_form import Field, MissingField, fields_of, values_of
+
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+#: Prefix of the inputs' field names, so that none clashes with the goal or an option.
+INPUT = "input."
+
+
+@dataclass
+class Started:
+    """A form for a new run: what the user entered, and the faults by field."""
+
+    filled: Mapping[str, str] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+
+    def text(self, name: str, at_first: str = "") -> str:
+        """Return the text of a field, or ``at_first`` if nothing was sent yet."""
+        return self.filled.get(name, "") if self.filled else at_first
+
+    def fault(self, name: str) -> str:
+        """Return the fault of a field, or ''."""
+        return self.faults.get(name, "")
+
+
+@router.get("/start")
+def choose(request: Request, runs: Runs, flow: str = "") -> Response:
+    """Show the flows, and the form of the chosen flow."""
+    return _page(request, runs, flow, Started())
+
+
+@router.post("/start")
+def start(request: Request, runs: Runs, filled: Filled) -> Response:
+    """Submit the run. A form that is sent twice creates one run.
+
+    If a field is invalid, show the form again with the fault at the field and all entered texts.
+    """
+    name = filled.get("flow", "")
+    flow_info = runs.flows().get(name)
+    if flow_info is None:
+        raise UnknownFlow(
+            f"unknown flow {name[:100]!r}. Perhaps the last worker that knows it has shut down"
+        )
+    form = Started(filled)
+    inputs, faults = values_of(fields_of(flow_info["inputs"]), _inputs(filled))
+    form.faults |= {INPUT + each: text for each, text in faults.items()}
+    options = _options(flow_info, form)
+    if not filled.get("goal", "").strip():
+        form.faults["goal"] = "expected a goal, but the field is empty"
+    if form.faults:
+        return _page(request, runs, name, form, 422)
+    try:
+        run = runs.submit(
+            name,
+            filled["goal"].strip(),
+            inputs,
+            idempotency_key=filled.get("key") or None,
+            **options,
+        )
+    except (InvalidInput, RunExists, Conflict) as error:
+        form.faults["form"] = str(error)
+        # The same form was sent again with changes.
+        if isinstance(error, Conflict):
+            form.faults["form"] = (
+                "This form has already submitted a run. Send it again to submit another one."
+            )
+            form.filled = {**filled, "key": uuid.uuid4().hex}
+        return _page(request, runs, name, form, 422)
+    return back(request, "runs", run.id, notice=f"Run {run.id} was submitted.")
+
+
+def _page(request: Request, runs: Runs, name: str, form: Started, status: int = 200) -> Response:
+    flows = runs.flows()
+    chosen = flows.get(name)
+    fields: list[Field] = fields_of(chosen["inputs"]) if chosen is not None else []
+    key = form.text("key") or uuid.uuid4().hex
+    context = {
+        "flows": shown(flows, runs.client.settings.enabled_flows, name),
+        "flow_name": name,
+        "chosen": chosen,
+        "fields": fields,
+        "form": form,
+        "key": key,
+        "INPUT": INPUT,
+    }
+    return page(request, "start.html", status, **context)
+
+
+def _inputs(filled: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name.removeprefix(INPUT): text for name, text in filled.items() if name.startswith(INPUT)
+    }
+
+
+def _options(flow_info: Mapping[str, Any], form: Started) -> dict[str, Any]:
+    """Return the options besides goal and inputs. Faults are added to the form."""
+    options: dict[str, Any] = {}
+    for name, read in (
+        ("labels", _pairs),
+        ("budgets", _amounts),
+        ("max_rounds", _count),
+        ("run_id", str.strip),
+    ):
+        text = form.filled.get(name, "")
+        if text.strip():
+            try:
+                options[name] = read(text)
+            except MissingField as error:
+                form.faults[name] = str(error)
+    for when in ("before", "after"):
+        # The boxes state the complete list, including the nodes that the flow itself interrupts at.
+        # Without boxes in the form, the flow's own list applies.
+        if f"{when}?" in form.filled:
+            options[f"interrupt_{when}"] = [
+                node for node in flow_info["nodes"] if form.filled.get(f"{when}:{node}")
+            ]
+    return options
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Return the pairs of a text with one ``name=text`` per line."""
+    pairs = {}
+    for line in text.splitlines():
+        name, equals, value = line.partition("=")
+        if line.strip() and not (equals and name.strip()):
+            raise MissingField(f"expected name=text, one per line, got {line[:60]!r}")
+        if line.strip():
+            pairs[name.strip()] = value.strip()
+    return pairs
+
+
+def _amounts(text: str) -> dict[str, float]:
+    """Return the amounts of a text with one ``name=number`` per line."""
+    amounts: dict[str, float] = {}
+    for name, amount in _pairs(text).items():
+        try:
+            amounts[name] = int(amount) if amount.isdecimal() else float(amount)
+        except ValueError as error:
+            raise MissingField(f"expected a number for {name}, got {amount[:60]!r}") from error
+    return amounts
+
+
+def _count(text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise MissingField(f"expected a whole number of at least 1, got {text.strip()[:60]!r}")
+    return int(text)

@@ -1,0 +1,144 @@
+"""Filters and functions of the templates. They also remove harmful characters from texts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from jinja2 import pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
+
+from perdure.flows.durations import coarse, duration
+from perdure.worker.presentation.questions import KINDS, or_else, what
+from perdure.worker.presentation.text import (
+    clock,
+    count,
+    exact,
+    lines,
+    moment,
+    percent,
+    plain,
+    progress_of,
+    share,
+    since,
+    value_text,
+)
+from perdure.worker.presentation.usage import amount, money, used
+from perdure.worker.web.dashboard.assets import ASSETS
+
+#: Characters that no page may contain. HTML forbids some, UTF-8 cannot encode surrogates, and
+#: others reverse the direction of text.
+HARMFUL = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+
+
+def harmless(value: Any) -> Any:
+    """Return a value for a page: harmful characters are replaced, None becomes ''.
+
+    Every expression of a template goes through this function.
+    """
+    if value is None:
+        return ""
+    return (
+        HARMFUL.sub("\ufffd", value)
+        if isinstance(value, str) and not isinstance(value, Markup)
+        else value
+    )
+
+
+def cut(text: str, limit: int = 100) -> str:
+    """Return a text on one line, cut to ``limit`` characters.
+
+    A huge text is cut before it is processed.
+    """
+    return plain(text[: limit * 4], limit)
+
+
+def pretty(value: Any) -> str:
+    """Return a value as indented JSON."""
+    return json.dumps(value, ensure_ascii=False, indent=2, default=str)
+
+
+def progress(reported: Any) -> str:
+    """Return a round's progress, such as ``3 of 5 · testing a commit``."""
+    if not isinstance(reported, dict):
+        return ""
+    text = reported.get("text")
+    return " · ".join(
+        part for part in (progress_of(reported), cut(text) if isinstance(text, str) else "") if part
+    )
+
+
+def time_tag(at: datetime | str | None, form: str = "age") -> Markup | str:
+    """Return a ``<time>`` element with the full date as its title.
+
+    Args:
+        form: ``age``, ``clock`` (time of day) or ``moment`` (date and time).
+    """
+    if at is None:
+        return ""
+    when = datetime.fromisoformat(at) if isinstance(at, str) else at
+    shown_time = {
+        "age": lambda: coarse(since(when)),
+        "clock": lambda: clock(when),
+        "moment": lambda: moment(when),
+    }[form]()
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        when.astimezone(UTC).isoformat(), moment(when), shown_time
+    )
+
+
+@pass_context
+def at(context: Context, *parts: str, **query: str | int | None) -> str:
+    """Return the address of a page of this server.
+
+    For example ``at("runs", run.id)`` or ``at("runs", status="errored")``. Query values that are
+    None or '' are left out.
+    """
+    root = context["request"].scope.get("root_path", "").rstrip("/")
+    query_string = urlencode(
+        {name: value for name, value in query.items() if value not in (None, "")}
+    )
+    return f"{root}/{'/'.join(quote(part, safe='@:') for part in parts)}" + (
+        f"?{query_string}" if query_string else ""
+    )
+
+
+@pass_context
+def asset(context: Context, name: str) -> str:
+    """Return the address of a static file. It changes with the file's content."""
+    root = context["request"].scope.get("root_path", "").rstrip("/")
+    return f"{root}/static/{name}?v={ASSETS[name]}"
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "amount": lambda value, name: amount(name, value),
+    "cut": cut,
+    "duration": duration,
+    "exact": exact,
+    "lines": lines,
+    "money": money,
+    "or_else": or_else,
+    "plain": plain,
+    "pretty": pretty,
+    "progress": progress,
+    "since": since,
+    "time": time_tag,
+    "used": used,
+    "value_text": value_text,
+    "what": what,
+}
+GLOBALS: dict[str, Any] = {
+    "at": at,
+    "asset": asset,
+    "count": count,
+    "percent": percent,
+    "share": share,
+    "KINDS": KINDS,
+}

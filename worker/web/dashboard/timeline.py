@@ -1,0 +1,215 @@
+"""The timeline of a run.
+
+Each round is a row with its time in the queue and its duration. Other events are rows between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from perdure.flows.summaries import SHOWN_CHARACTERS
+from perdure.worker.domain.event import Event
+from perdure.worker.domain.run import Run
+from perdure.worker.presentation.timeline import Row, command_text, row_of
+from perdure.worker.presentation.usage import used
+
+#: Types of events after which the run's next round is ready for a worker.
+MAKES_READY = ("submitted", "committed", "resumed", "retried", "given_back", "lost", "resent")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row.
+
+    Attributes:
+        role: ``controller`` or ``executor``, the role of the round's node.
+        wait: Seconds from when the round was ready until a worker took it. None if unknown.
+    """
+
+    event: Event
+    row: Row
+    role: str
+    wait: float | None = None
+
+    @property
+    def id(self) -> str:
+        """The id of the row on the page, and of the event in the run."""
+        return self.event.id
+
+    @property
+    def began(self) -> datetime:
+        """When the work began. For an event without a duration, when it happened."""
+        return self.event.at - timedelta(seconds=self.row.took or 0.0)
+
+    @property
+    def command(self) -> str:
+        """The command that was chosen or executed, with its arguments."""
+        return (
+            command_text(self.event.data)
+            if self.row.is_round and "command" in self.event.data
+            else ""
+        )
+
+    @property
+    def cost(self) -> str:
+        """What the round used, as text."""
+        return used(self.event.data)
+
+    @property
+    def remarks(self) -> list[tuple[str, str]]:
+        """Names and texts of the controller's remarks besides its command."""
+        names = ("thought", "reasoning", "plan", "criticism", "speak")
+        return [(name, str(self.event.data[name])) for name in names if self.event.data.get(name)]
+
+    @property
+    def turn_digest(self) -> str:
+        """The digest of the observation if it is shown only in part, else ''."""
+        observation = self.event.data.get("observation")
+        return (
+            str(self.event.data.get("digest", ""))
+            if isinstance(observation, str) and len(observation) >= SHOWN_CHARACTERS
+            else ""
+        )
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Rows of a run, newest first.
+
+    Attributes:
+        before: Id of the event before which older rows begin. None if there are no older rows.
+        in_flight: The round in flight, or empty.
+    """
+
+    entries: Sequence[Entry]
+    before: str | None = None
+    in_flight: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def longest(self) -> float:
+        """Seconds of the longest round with its wait. The bars of the rows are relative to it."""
+        return (
+            max(
+                [
+                    (each.wait or 0.0) + (each.row.took or 0.0)
+                    for each in self.entries
+                    if each.row.is_round
+                ],
+                default=0.0,
+            )
+            or 1.0
+        )
+
+    @property
+    def rounds(self) -> int:
+        """Number of rows that are rounds."""
+        return sum(each.row.is_round for each in self.entries)
+
+    @cached_property
+    def marks(self) -> Strip:
+        """All rows on one time axis."""
+        return Strip(self.entries)
+
+    def bar(self, entry: Entry) -> tuple[float, float]:
+        """Return the widths of a row's wait and of its work, in percent."""
+        return 100 * (entry.wait or 0.0) / self.longest, max(
+            100 * (entry.row.took or 0.0) / self.longest, 0.75
+        )
+
+
+class Strip:
+    """All rows on one time axis from 0 to 1000, for a small picture."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = entries
+        moments = [each.event.at for each in entries] + [each.began for each in entries]
+        self.first = min(moments, default=datetime.now(UTC))
+        self.last = max(moments, default=self.first)
+
+    @property
+    def seconds(self) -> float:
+        """Duration that the axis covers."""
+        return (self.last - self.first).total_seconds()
+
+    def rounds(self) -> Iterable[tuple[Entry, float, float, float]]:
+        """Yield each round: start of its wait, start of its work, and width of its work."""
+        for each in self.entries:
+            if each.row.is_round:
+                begins = self._at(each.began)
+                waits = self._at(each.began - timedelta(seconds=each.wait or 0.0))
+                yield each, min(waits, begins), begins, max(self._at(each.event.at) - begins, 1.5)
+
+    def others(self) -> Iterable[tuple[Entry, float]]:
+        """Yield the other events with their positions.
+
+        Submission and end are left out because they are the ends of the axis.
+        """
+        for each in self.entries:
+            if not each.row.is_round and each.event.type not in (
+                "submitted",
+                "completed",
+                "resent",
+            ):
+                yield each, self._at(each.event.at)
+
+    def _at(self, moment: datetime) -> float:
+        return round(
+            max(0.0, 1000 * (moment - self.first).total_seconds() / (self.seconds or 1.0)), 2
+        )
+
+
+def timeline(run: Run, events: Sequence[Event], roles: Mapping[str, str], limit: int) -> Timeline:
+    """Return the timeline of these events, which must be ordered from oldest to newest.
+
+    If there are more than ``limit`` events, the first is not shown. It only tells when the next
+    round was ready.
+
+    Args:
+        roles: Role of each node by name. For a missing node, the name decides.
+    """
+    entries: list[Entry] = []
+    ready: datetime | None = None
+    for event in events:
+        row = row_of(event)
+        wait = None
+        if row.is_round and ready is not None:
+            wait = max(0.0, (event.at - timedelta(seconds=row.took or 0.0) - ready).total_seconds())
+        role = roles.get(event.node) or (
+            "controller" if "controller" in event.node.casefold() else "executor"
+        )
+        entries.append(Entry(event, row, role, wait))
+        if event.type in MAKES_READY:
+            ready = event.at if event.type != "resent" else ready
+        elif event.type == "failed":
+            ready = event.at + timedelta(milliseconds=_number(event.data.get("retry_in")))
+        else:
+            ready = None
+    shown = entries[-limit:]
+    before = shown[0].id if len(entries) > limit else None
+    return Timeline(shown[::-1], before, _in_flight(run))
+
+
+def _in_flight(run: Run) -> dict[str, Any]:
+    """Return the round that a worker runs now, or an empty dict."""
+    details = run.details
+    if run.phase != "leased" or not details.get("owner"):
+        return {}
+    node = run.state.current_node
+    return {
+        "node": node,
+        "owner": details["owner"],
+        "attempt": details["attempt"],
+        "since": details.get("claimed_at"),
+        "step": run.state.step,
+    }
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value or 0)
+    except (TypeError, ValueError):
+        return 0.0

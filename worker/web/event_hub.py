@@ -1,0 +1,248 @@
+"""The event hub: it distributes the events of watched runs to all subscribers of this process.
+
+It needs a single blocked read on the state server, however many subscribers there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Literal
+
+from perdure.worker.client import Client
+from perdure.worker.client.read import hear
+from perdure.worker.domain.event import Event
+from perdure.worker.store import StoreUnavailable
+
+logger = logging.getLogger("perdure.web")
+
+#: Duration of one blocked read in ms. A new subscription takes effect with the next read.
+BLOCK_MS = 250
+#: Seconds between two attempts while the state server is unavailable. Each attempt takes about 2 s
+#: itself.
+AWAY_SECONDS = 0.5
+#: Seconds that close waits for the read in progress. The read takes longer only while the state
+#: server is unavailable.
+CLOSE_SECONDS = 1.0
+#: Maximum number of events buffered for one subscriber. A subscriber that does not take them in
+#: time has to read the run's events itself.
+MOST_WAITING = 256
+
+Position = tuple[int, int]
+
+
+class Subscriber:
+    """A subscription to the events of one run.
+
+    ``EventHub.join`` makes it. It must be used in the event loop in which it was made.
+
+    Attributes:
+        over: Why no further event will come. ``behind``: the subscriber was too slow. ``damaged``:
+            the next event cannot be read. ``closed``: the hub is closed. None as long as it
+            continues.
+    """
+
+    def __init__(self, run_id: str, after: str | None) -> None:
+        self.run_id = run_id
+        #: Position of the last event that was delivered or need not be. Only the hub's thread
+        #: changes it.
+        self.position = _position_of(after or "0")
+        self.over: Literal["behind", "damaged", "closed"] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._lock = threading.Lock()
+        self._waiting: deque[Event] = deque()
+
+    async def heard(self, seconds: float) -> list[Event]:
+        """Return the new events, oldest first.
+
+        Returns:
+            An empty list if no event came within ``seconds``, or if the subscription is over.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            return []
+        with self._lock:
+            events = list(self._waiting)
+            self._waiting.clear()
+            if self.over is None:
+                self._woken.clear()
+        return events
+
+    def deliver(
+        self, events: Sequence[Event], over: Literal["behind", "damaged", "closed"] | None = None
+    ) -> None:
+        """Deliver events, and end the subscription if ``over`` is given. Only the hub calls this.
+
+        If the buffer would overflow, it is emptied, and the subscription ends as ``behind``.
+        """
+        with self._lock:
+            if self.over is not None:
+                return
+            if len(self._waiting) + len(events) > MOST_WAITING:
+                self._waiting.clear()
+                over = over or "behind"
+            else:
+                self._waiting.extend(events)
+            self.over = over
+        self._loop.call_soon_threadsafe(self._woken.set)
+
+
+class EventHub:
+    """A distributor of runs' events to their subscribers.
+
+    A single thread reads for all of them. It runs while there are any.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._lock = threading.Lock()
+        self._subscribers: dict[str, list[Subscriber]] = {}
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the hub is closed, so that no run can be watched any more."""
+        return self._closed.is_set()
+
+    def join(self, run_id: str, after: str | None) -> Subscriber:
+        """Subscribe to a run's events after the event ``after``.
+
+        The subscriber misses no event and gets none twice.
+        """
+        subscriber = Subscriber(run_id, after)
+        with self._lock:
+            if self._closed.is_set():
+                subscriber.deliver((), "closed")
+                return subscriber
+            self._subscribers.setdefault(run_id, []).append(subscriber)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._listen, name="perdure-hub", daemon=True
+                )
+                self._thread.start()
+        return subscriber
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """End a subscription. Repeating it changes nothing."""
+        with self._lock:
+            others = [
+                other
+                for other in self._subscribers.get(subscriber.run_id, ())
+                if other is not subscriber
+            ]
+            if others:
+                self._subscribers[subscriber.run_id] = others
+            else:
+                self._subscribers.pop(subscriber.run_id, None)
+
+    def close(self) -> None:
+        """End all subscriptions for good.
+
+        It may be called from any thread, and repeatedly. It waits up to ``CLOSE_SECONDS`` for the
+        read in progress.
+        """
+        self._closed.set()
+        self._end_all()
+        thread = self._thread
+        if thread is not None:
+            thread.join(CLOSE_SECONDS)
+
+    def _listen(self) -> None:
+        away = False
+        try:
+            while (positions := self._positions()) is not None:
+                try:
+                    batches = hear(
+                        self._client,
+                        {run_id: f"{ms}-{number}" for run_id, (ms, number) in positions.items()},
+                        BLOCK_MS,
+                    )
+                except StoreUnavailable as error:
+                    if not away:
+                        logger.warning("event streams are delayed and stay connected: %s", error)
+                    away = True
+                    self._closed.wait(AWAY_SECONDS)
+                    continue
+                away = False
+                for run_id, batch in batches.items():
+                    self._distribute(run_id, positions[run_id], batch.events, batch.damaged)
+        except BaseException:
+            with self._lock:
+                self._thread = None
+            # Closing the streams is better than leaving them silent: the clients reconnect, and the
+            # first new subscription starts another thread.
+            self._end_all()
+            # After close(), the error is expected: the client may be closed during the read.
+            if not self.closed:
+                raise
+
+    def _positions(self) -> dict[str, Position] | None:
+        """Return from where to read each run: the lowest position of its subscribers.
+
+        Returns:
+            None if there are no subscribers. The thread then ends.
+        """
+        with self._lock:
+            if not self._subscribers:
+                self._thread = None
+                return None
+            return {
+                run_id: min(subscriber.position for subscriber in subscribers)
+                for run_id, subscribers in self._subscribers.items()
+            }
+
+    def _distribute(
+        self, run_id: str, start: Position, events: Sequence[Event], damaged: bool
+    ) -> None:
+        """Deliver the events that were read from ``start`` on.
+
+        A subscriber that joined meanwhile at an earlier position is skipped: it would miss events.
+        """
+        with self._lock:
+            subscribers = [
+                subscriber
+                for subscriber in self._subscribers.get(run_id, ())
+                if start <= subscriber.position
+            ]
+        positioned = [(_position_of(event.id), event) for event in events]
+        for subscriber in subscribers:
+            new = [event for position, event in positioned if position > subscriber.position]
+            if new:
+                subscriber.position = positioned[-1][0]
+            if new or damaged:
+                self._deliver(subscriber, new, damaged)
+
+    def _deliver(self, subscriber: Subscriber, events: Sequence[Event], damaged: bool) -> None:
+        try:
+            subscriber.deliver(events, "damaged" if damaged else None)
+        except RuntimeError:
+            # Its event loop is closed, so the subscriber cannot leave by itself.
+            subscriber.over = "closed"
+        if subscriber.over is not None:
+            self.leave(subscriber)
+
+    def _end_all(self) -> None:
+        with self._lock:
+            subscribers = [
+                subscriber
+                for run_subscribers in self._subscribers.values()
+                for subscriber in run_subscribers
+            ]
+            self._subscribers.clear()
+        for subscriber in subscribers:
+            try:
+                subscriber.deliver((), "closed")
+            except RuntimeError:  # its event loop is closed
+                continue
+
+
+def _position_of(event_id: str) -> Position:
+    ms, _, number = event_id.partition("-")
+    return int(ms), int(number or 0)
