@@ -258,6 +258,8 @@ class Machine(RuleBasedStateMachine):
                     expected = ["retried", *expected[1:]]
                 elif answer == "asked leased" and not kinds:  # it was asked for before
                     expected = []
+            case ("resend_commit" | "resend_stay" | "resend_claim", *_):  # it was done before
+                expected = []
             case _:
                 expected = ["stopped"] if answer == "stopped" else []
         assert kinds == expected, f"{move}: answered {answer}, and logged {kinds}"
