@@ -11,7 +11,6 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 from benchmarks.measure import Measure
-from benchmarks.playing import Played, play
 from benchmarks.processes import process, python, until
 from benchmarks.redis_server import redis_server
 from benchmarks.report import Options, Report, number, table
@@ -24,6 +23,7 @@ from benchmarks.sides.perdure import (
 )
 from benchmarks.sides.side import Session, Side
 from benchmarks.tally import Tally
+from benchmarks.trial import Played, play
 from benchmarks.without import LEVERS
 from benchmarks.work import ROUNDS, SIZES, Work
 
