@@ -66,8 +66,11 @@ def let_a_line_wait(settings: Settings, runs: int) -> float:
         )  # the tail of the line: nothing behind it will ever move the cursor past it
         ids.append(lost)
         threading.Event().wait(10 * settings.resend_seconds)
-        lengths = client._connection.publisher.lengths() or {line: redis.llen(line)}
-        assert lengths[line] == runs - 1, "nothing may be sent again while nobody takes anything"
+        moved = [run_id for run_id in ids if pushed_again(client, run_id)]
+        assert moved == [], "nothing may be sent again while nobody takes anything"
+        # A broker that confirms too late gets the message a second time.
+        if not client._connection.publisher.outbox:
+            assert redis.llen(line) == runs - 1
         with workers(2, settings):
             until(
                 lambda: redis.zcard(client._store.keys.index("completed")) >= runs - 1,
@@ -87,10 +90,7 @@ def let_a_line_wait(settings: Settings, runs: int) -> float:
         assert redis.info("commandstats")["cmdstat_lpush"]["calls"] == runs, (
             "each round is pushed to the far end once"
         )
-    again = {
-        run_id: [entry["type"] for entry in log if entry["type"] in PUSHED_AGAIN]
-        for run_id, log in logs.items()
-    }
+    again = {run_id: pushed_again(client, run_id) for run_id in ids}
     messages = runs + sum(map(len, again.values()))
     print(f"{messages} messages for {runs} commits; pushed again: {messages - runs}")
     assert messages <= 1.1 * runs
@@ -106,6 +106,13 @@ def let_a_line_wait(settings: Settings, runs: int) -> float:
     print(f"the lost one was sent again {int(found) - int(passed)} ms after the line had passed it")
     client.close()
     return (int(found) - int(passed)) / 1000
+
+
+def pushed_again(client: Client, run_id: str) -> list[str]:
+    """The events of a run that go with a push of its stored message, beside the first."""
+    return [
+        entry["type"] for _, entry in client._store.events(run_id) if entry["type"] in PUSHED_AGAIN
+    ]
 
 
 def submit_and_lose(client: Client) -> str:
