@@ -11,7 +11,7 @@ from benchmarks.measure import Measure
 from benchmarks.redis_server import redis_server
 from benchmarks.report import Options, Report, number
 from perdure.worker.client import Client
-from perdure.worker.metrics import exposition
+from perdure.worker.metrics.exposition import exposition
 
 SMALL, LARGE = 1_000, 100_000
 QUICK_SMALL, QUICK_LARGE = 100, 1_000

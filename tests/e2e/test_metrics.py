@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure import Client
-from perdure.worker.metrics import exposition
+from perdure.worker.metrics.exposition import exposition
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 from perdure.worker.store.keys import INDEXES

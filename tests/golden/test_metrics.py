@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from perdure import Client
-from perdure.worker.metrics import exposition
+from perdure.worker.metrics.exposition import exposition
 from perdure.worker.settings import Settings
 from tests.golden import session
 from tests.golden.golden_files import PRODUCT, compare

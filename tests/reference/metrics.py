@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from prometheus_client import Metric
 
-from perdure.worker.metrics import _RequestCollector
+from perdure.worker.metrics.exposition import _RequestCollector
 from perdure.worker.metrics.gather import MetricsSnapshot
 from perdure.worker.store.metrics import MetricsRead
 from tests.reference.markdown import page, paragraph, table, text

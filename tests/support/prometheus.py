@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from perdure import Client
-from perdure.worker.metrics import exposition
+from perdure.worker.metrics.exposition import exposition
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.connection import ClientConnection, not_found
 from perdure.worker.client.listing import RunFilter, list_runs, status_counts
-from perdure.worker.diagnostics import verdict_of
+from perdure.worker.diagnostics.why import verdict_of
 from perdure.worker.domain.event import LAST, Event
 from perdure.worker.domain.record import Record, unpack_turns
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of

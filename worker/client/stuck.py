@@ -10,7 +10,7 @@ from typing import cast
 from perdure.flows.flow import Role
 from perdure.worker.client import validation
 from perdure.worker.client.read import RunReads
-from perdure.worker.diagnostics.case import number
+from perdure.worker.diagnostics.run_case import number
 from perdure.worker.domain.fleet import DeadLetter, QueueInfo
 from perdure.worker.domain.verdict import Verdict, VerdictCode
 from perdure.worker.errors import RunNotFound

@@ -18,7 +18,7 @@ from redis.exceptions import NoPermissionError
 
 from perdure import Client
 from perdure.worker.cli.main import Commands
-from perdure.worker.metrics import exposition
+from perdure.worker.metrics.exposition import exposition
 from perdure.worker.settings import load_settings
 from perdure.worker.store.keys import ROLES, Keys
 from perdure.worker.web import create_app

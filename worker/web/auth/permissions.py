@@ -27,7 +27,7 @@ from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import RunExists
-from perdure.worker.metrics import exposition
+from perdure.worker.metrics.exposition import exposition
 from perdure.worker.web.auth.authenticate import Caller, Scope
 
 #: Runs that are read for one page at most, about 70 ms. So the cost of a page does not depend on

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.flows.json_values import canonical
 from perdure.flows.summaries import safe_text
-from perdure.worker.diagnostics.case import RunCase, iso
+from perdure.worker.diagnostics.run_case import RunCase, iso
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.record import UNFINISHED, Record
 from perdure.worker.domain.run import Run

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 
 from perdure.flows.durations import duration
-from perdure.worker.diagnostics.case import RunCase, iso, names, number
+from perdure.worker.diagnostics.run_case import RunCase, iso, names, number
 from perdure.worker.domain.verdict import Verdict, VerdictCode
 from perdure.worker.presentation.text import waits_for_provider
 

@@ -1,0 +1,55 @@
+"""why: from one read of a run and its surroundings to a Verdict.
+
+Pure: it reads neither a server nor a clock.
+"""
+
+from __future__ import annotations
+
+from perdure.worker.diagnostics.live_runs import (
+    broker_silent,
+    flow_paused,
+    in_line,
+    leased,
+    message_lost,
+    no_worker_runs_it,
+    silent,
+    waiting,
+)
+from perdure.worker.diagnostics.resting_runs import ended, quarantined, waiting_for_a_person
+from perdure.worker.diagnostics.run_case import RunCase
+from perdure.worker.domain.fleet import RunSnapshot
+from perdure.worker.domain.verdict import Verdict
+from perdure.worker.settings import Settings
+
+
+def verdict_of(standing: RunSnapshot, settings: Settings) -> Verdict:
+    """Return why the run is in its current state.
+
+    Conditions that no worker can repair come first. Conditions that repair themselves come last.
+    """
+    case = RunCase(standing, settings)
+    damage = quarantined(case)
+    if damage:
+        return damage
+    match case.phase:
+        case "completed" | "errored" | "stopped":
+            return ended(case)
+        case "interrupted":
+            return waiting_for_a_person(case)
+        case "leased":
+            return silent(case) or leased(case)
+        case "waiting":
+            return (
+                (flow_paused(case) if case.fields.get("waiting_for") == "paused" else None)
+                or silent(case)
+                or waiting(case)
+            )
+        case _:
+            return (
+                flow_paused(case)
+                or silent(case)
+                or no_worker_runs_it(case)
+                or broker_silent(case)
+                or message_lost(case)
+                or in_line(case)
+            )

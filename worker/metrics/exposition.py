@@ -1,0 +1,50 @@
+"""The text of ``/metrics``: everything that Prometheus reads from a server process.
+
+docs/operations/metrics.md explains each metric. A request reads everything from the state server in
+two exchanges, whose cost does not grow with the number of runs. So every server process returns
+equal totals, and none has to live long for a total to grow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from prometheus_client import Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from perdure.worker.client import Client
+from perdure.worker.metrics import fleet, rounds, runs
+from perdure.worker.metrics.families import gauge
+from perdure.worker.metrics.gather import MetricsSnapshot, gather
+
+
+def exposition(client: Client, accept: str = "") -> tuple[bytes, str]:
+    """Return the metrics as text, and its content type.
+
+    Args:
+        accept: The header ``Accept`` of the request. Prometheus may prefer the OpenMetrics format.
+
+    Raises:
+        StoreUnavailable: The state server does not reply.
+    """
+    began = time.perf_counter()
+    encode, content_type = choose_encoder(accept)
+    return encode(_RequestCollector(gather(client), began)), content_type
+
+
+class _RequestCollector(Collector):
+    def __init__(self, gathered: MetricsSnapshot, began: float) -> None:
+        self._gathered = gathered
+        self._began = began
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics."""
+        for part in (runs, rounds, fleet):
+            yield from part.families(self._gathered)
+        yield gauge(
+            "perdure_scrape_duration_seconds",
+            "Time to read the data and to build the metrics above.",
+            value=time.perf_counter() - self._began,
+        )
