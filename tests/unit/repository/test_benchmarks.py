@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import latency, rounds, workers
 from benchmarks.measure import Measure, best, percentile, ratio
-from benchmarks.parts import PARTS
+from benchmarks.parts import PARTS, part
 from benchmarks.processes import cpu_seconds, family, process, python, until
 from benchmarks.report import Options, Report, matrix, number, table
 from benchmarks.sides.registry import BASE, sides
@@ -159,6 +159,11 @@ def test_a_side_whose_package_is_not_installed_says_what_to_install(
     others = [side for side in sides() if side.name.startswith(("DBOS", "LangGraph"))]
     assert len(others) == 4
     assert all("pip install 'perdure[bench]'" in (side.missing() or "") for side in others)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_part_that_is_listed_can_be_imported(name: str) -> None:
+    assert callable(part(name))
 
 
 def test_an_unknown_part_is_refused_and_the_known_ones_are_named() -> None:
