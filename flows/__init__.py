@@ -40,6 +40,7 @@ from perdure.flows.retry import Retry
 from perdure.flows.shapes.branching import BranchingFlow
 from perdure.flows.shapes.circular import CircularFlow, Node, interface
 from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
+from perdure.flows.waits import Mailbox, Parked, ReceivedSignal
 
 __all__ = [
     "NOT_DONE",
@@ -61,10 +62,13 @@ __all__ = [
     "Interrupt",
     "InvalidFlow",
     "InvalidInput",
+    "Mailbox",
     "Node",
     "Outcome",
     "OutcomeUnknown",
+    "Parked",
     "PerdureError",
+    "ReceivedSignal",
     "Retry",
     "RetryableError",
     "Role",

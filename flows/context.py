@@ -15,6 +15,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, overload
 
@@ -24,6 +25,7 @@ from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import is_name
 from perdure.flows.outcomes import Command, Turn
+from perdure.flows.waits import Mailbox, ReceivedSignal, seconds_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,7 @@ class RoundContext:
         traced: attributes of the round's span, named by OpenTelemetry's conventions. Never
             questions, answers or arguments.
         journal: what is stored before the commit. See ``once``.
+        mailbox: the signals that were sent to the run. See ``wait_for``.
         artifact: reads an artifact of the run by name. Raises KeyError for an unknown name.
         commands: in a controller's round, the commands to choose from (``finish`` included) as tool
             definitions with ``name``, ``description`` and ``parameters``.
@@ -224,6 +227,7 @@ class RoundContext:
     told: dict[str, Any] = field(default_factory=dict)
     traced: dict[str, str | int] = field(default_factory=dict)
     journal: Journal = field(default_factory=Journal)
+    mailbox: Mailbox = field(default_factory=Mailbox)
     artifact: Callable[[str], str] = _no_artifact
     commands: Sequence[Mapping[str, Any]] = ()
     node_goal: str = ""
@@ -373,6 +377,59 @@ class RoundContext:
                 name, canonical(storable(function(), f"the result recorded as {name!r}"))
             )
         return json.loads(text)
+
+    def sleep(self, seconds: float | timedelta | str, *, name: str | None = None) -> None:
+        """Wait, without a worker, until this time has passed.
+
+        The round ends here and the run is parked. When the time is over, this node runs again from
+        its beginning, in the same step, and gets past this line. Put what must not happen twice
+        into ``once``. What the node remembered before is not kept.
+
+        Args:
+            seconds: at most ten years; also a timedelta, or a text like ``7d``.
+            name: the wait's name. Without one it is numbered, in the order of the waits in this
+                step. Name waits that code may come to in another order.
+
+        Raises:
+            InvalidFlow: the duration or the name is not valid.
+            FatalError: this step has waited 64 times, or the command must not wait.
+        """
+        self.mailbox.sleep(seconds, name)
+
+    def until(self, when: datetime, *, name: str | None = None) -> None:
+        """Wait, as ``sleep`` does, until ``when``, which has a time zone."""
+        self.mailbox.sleep(seconds_until(when, datetime.now(UTC)), name)
+
+    def wait_for(
+        self,
+        *signals: str,
+        timeout: float | timedelta | str | None = None,
+        name: str | None = None,
+    ) -> ReceivedSignal | None:
+        """Wait, as ``sleep`` does, for the first of these signals.
+
+        A signal that came before is there at once. Each is used once: the commit of this round
+        takes it. Every attempt of the round gets the same one.
+
+        Args:
+            signals: up to 8 names.
+            timeout: how long to wait; None waits for ever.
+
+        Returns:
+            The signal, or None if the time is over.
+
+        Raises:
+            InvalidFlow: a name or the duration is not valid.
+            FatalError: this step has waited 64 times, or the command must not wait.
+        """
+        return self.mailbox.wait_for(signals, timeout, name)
+
+    def take(self, signal: str) -> ReceivedSignal | None:
+        """Return the next signal of this name without a wait; None if there is none now.
+
+        Another attempt of this round may find a signal where this attempt found none.
+        """
+        return self.mailbox.take(signal)
 
     def carrying_out(self, command: Command) -> RoundContext:
         """Return this context as ``command`` sees it: its idempotency key names the command."""

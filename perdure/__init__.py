@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from perdure.flows.shapes.branching import BranchingFlow
     from perdure.flows.shapes.circular import CircularFlow, Node, interface
     from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
+    from perdure.flows.waits import Mailbox, Parked, ReceivedSignal
     from perdure.worker.app import install
     from perdure.worker.client import Client, Inbox, Page
     from perdure.worker.client.async_client import AsyncClient
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     )
     from perdure.worker.domain.interrupt import PendingInterrupt, Waiting
     from perdure.worker.domain.run import Run, RunStatus
+    from perdure.worker.domain.signal import SignalReceipt
     from perdure.worker.domain.stop import StopReceipt
     from perdure.worker.domain.verdict import Verdict, VerdictCode
     from perdure.worker.errors import (
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
         Forbidden,
         InvalidSettings,
         InvalidTransition,
+        MailboxFull,
         NotReplicated,
         RunExists,
         RunNotFound,
@@ -115,14 +118,18 @@ _HOMES = {
     "InvalidInput": "perdure.flows.errors",
     "InvalidSettings": "perdure.worker.errors",
     "InvalidTransition": "perdure.worker.errors",
+    "Mailbox": "perdure.flows.waits",
+    "MailboxFull": "perdure.worker.errors",
     "NOT_DONE": "perdure.flows.commands.in_doubt",
     "Node": "perdure.flows.shapes.circular",
     "NotReplicated": "perdure.worker.errors",
     "Outcome": "perdure.flows.outcomes",
     "OutcomeUnknown": "perdure.flows.errors",
     "Page": "perdure.worker.client",
+    "Parked": "perdure.flows.waits",
     "PendingInterrupt": "perdure.worker.domain.interrupt",
     "PerdureError": "perdure.flows.errors",
+    "ReceivedSignal": "perdure.flows.waits",
     "RemoteClient": "perdure.worker.client.remote",
     "Retry": "perdure.flows.retry",
     "RetryableError": "perdure.flows.errors",
@@ -136,6 +143,7 @@ _HOMES = {
     "START": "perdure.worker.domain.execution_state",
     "ScriptedController": "perdure.flows.controllers.scripted",
     "Settings": "perdure.worker.settings",
+    "SignalReceipt": "perdure.worker.domain.signal",
     "Signals": "perdure.flows.context",
     "Stale": "perdure.worker.errors",
     "StopReceipt": "perdure.worker.domain.stop",
@@ -214,13 +222,17 @@ __all__ = [
     "InvalidInput",
     "InvalidSettings",
     "InvalidTransition",
+    "Mailbox",
+    "MailboxFull",
     "Node",
     "NotReplicated",
     "Outcome",
     "OutcomeUnknown",
     "Page",
+    "Parked",
     "PendingInterrupt",
     "PerdureError",
+    "ReceivedSignal",
     "RemoteClient",
     "Retry",
     "RetryableError",
@@ -233,6 +245,7 @@ __all__ = [
     "RunStatus",
     "ScriptedController",
     "Settings",
+    "SignalReceipt",
     "Signals",
     "Stale",
     "StopReceipt",

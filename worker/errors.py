@@ -53,6 +53,15 @@ class Conflict(PerdureError):
     exit_code = 8
 
 
+class MailboxFull(PerdureError):
+    """The run has as many unread signals as it may have. The signal was not stored."""
+
+    code = "mailbox-full"
+    title = "The run's mailbox is full"
+    http_status = 429
+    exit_code = 8
+
+
 class UnknownCaller(PerdureError):
     """The caller could not be authenticated: the token is missing, invalid or expired."""
 
@@ -181,6 +190,7 @@ __all__ = [
     "InvalidInput",
     "InvalidSettings",
     "InvalidTransition",
+    "MailboxFull",
     "NotReplicated",
     "PerdureError",
     "RunExists",

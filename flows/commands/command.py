@@ -43,6 +43,7 @@ class _Options:
     in_doubt: Any = None
     errors: Errors | None = None
     retry: Retry | None = None
+    waits: bool = False
 
 
 @overload
@@ -58,6 +59,7 @@ def command(
     in_doubt: Any = None,
     errors: Errors | None = None,
     retry: Retry | Mapping[str, Any] | None = None,
+    waits: bool = False,
 ) -> Callable[[_F], _F]: ...
 def command(
     function: _F | None = None,
@@ -71,6 +73,7 @@ def command(
     in_doubt: Any = None,
     errors: Errors | None = None,
     retry: Retry | Mapping[str, Any] | None = None,
+    waits: bool = False,
 ) -> _F | Callable[[_F], _F]:
     """Mark a method of a flow, or a plain function, as a command.
 
@@ -105,6 +108,8 @@ def command(
         retry: when its failed rounds are retried. The policies of node, flow and worker complete
             it. After an error named in its ``on``, even a command that is not idempotent is carried
             out again.
+        waits: it may wait (``context.sleep``, ``context.wait_for``), and is carried out from its
+            beginning again after each wait. An idempotent command may, too.
 
     Raises:
         InvalidFlow: the options or the signature are not valid.
@@ -129,6 +134,7 @@ def command(
         policy,
         errors,
         retry_of(retry, "@command"),
+        waits,
     )
 
     def mark(marked: _F) -> _F:
@@ -154,7 +160,8 @@ class CommandSpec:
         name: the exact name by which a controller chooses it.
         function: a plain or coroutine function, or a bound method.
         description: a sentence for the controller.
-        idempotent, timeout, runs_shell, approval, in_doubt, errors, retry: see ``command``.
+        idempotent, timeout, runs_shell, approval, in_doubt, errors, retry, waits: see
+            ``command``.
         takes: describes and validates the arguments. None reads the function's signature.
     """
 
@@ -169,6 +176,7 @@ class CommandSpec:
     in_doubt: Any = None
     errors: Errors | None = None
     retry: Retry | None = None
+    waits: bool = False
 
     @property
     def arguments(self) -> Signature:
@@ -277,6 +285,7 @@ def spec_of(
         in_doubt=chosen.in_doubt,
         errors=chosen.errors,
         retry=chosen.retry,
+        waits=chosen.waits,
     )
 
 

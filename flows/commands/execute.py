@@ -18,6 +18,7 @@ from perdure.flows.json_values import canonical, storable
 from perdure.flows.outcomes import Command, Finish, Interrupt
 from perdure.flows.retry import Retry
 from perdure.flows.summaries import safe_text
+from perdure.flows.waits import Parked
 
 
 class Executable(Protocol):
@@ -35,6 +36,8 @@ class Executable(Protocol):
     def in_doubt(self) -> Any: ...
     @property
     def retry(self) -> Retry | None: ...
+    @property
+    def waits(self) -> bool: ...
     @property
     def arguments(self) -> Signature: ...
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]: ...
@@ -97,14 +100,20 @@ def _run(spec: Executable, command: Command, inside: RoundContext, key: str) -> 
         named["context"] = inside
     inside.journal.carried_out = spec.name
     inside.journal.is_repeatable = spec.idempotent and inside.journal.is_repeatable is not False
+    inside.mailbox.refused = None if spec.idempotent or spec.waits else spec.name
     try:
         result = call(spec.function, inside, named=named)
+    except Parked:
+        _withdraw_intent(inside, key)  # It is written again behind the wait.
+        raise
     except RetryableError as error:
         # The command itself asks for a retry, so it did nothing, unless it was cut off or its
         # outcome is unknown.
         if not isinstance(error, OutcomeUnknown) and not inside.cancelled.is_set():
             _withdraw_intent(inside, key)
         raise
+    finally:
+        inside.mailbox.refused = None
     if isinstance(result, Interrupt):
         _withdraw_intent(inside, key)  # A command asks before it does anything.
     if isinstance(result, Interrupt | Finish):

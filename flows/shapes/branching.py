@@ -20,6 +20,7 @@ from perdure.flows.flow import Flow, Role
 from perdure.flows.names import suggest
 from perdure.flows.outcomes import End, Finish, Interrupt, Outcome
 from perdure.flows.summaries import safe_text
+from perdure.flows.waits import Parked
 
 #: Maximum characters of a command's exception in an observation.
 TOLD_CHARACTERS = 2000
@@ -104,7 +105,7 @@ class BranchingFlow(Flow):
             # its own policy.
             settles = self.tell_errors or spec.idempotent or spec.in_doubt is not None
             result = (spec if settles else replace(spec, in_doubt="ask")).carry_out(args, context)
-        except (RetryableError, FatalError, RoundStopped):
+        except (RetryableError, FatalError, RoundStopped, Parked):
             raise
         except BaseException as error:
             if ends_process(error):

@@ -23,7 +23,7 @@ from tests.support.in_process_server import Room, csrf_of, room_on
 from tests.support.runs import everything, fail_round, try_claim
 from tests.support.servers import CrashableServer
 
-READ, SUBMIT, ANSWER, STOP, ADMIN = Scope
+READ, SUBMIT, ANSWER, STOP, SIGNAL, ADMIN = Scope
 API = "/api/v1"
 #: What a route asks of its caller: nothing at all; that somebody knows them; or scopes.
 PUBLIC, KNOWN = None, ()
@@ -100,6 +100,7 @@ ROWS = [
     api("POST /runs/{run_id}/stop",            STOP,             "queued",  200, 200),
     api("POST /runs/{run_id}/resume",          ANSWER,           "asks",    200),
     api("POST /runs/{run_id}/retry",           SUBMIT,           "errored", 200),
+    api("POST /runs/{run_id}/signals/{name}",  SIGNAL,           "queued",  202),
     api("GET /runs/{run_id}/artifacts",        READ,             "queued",  200),
     api("GET /runs/{run_id}/artifacts/{name:rest}", READ,        "queued",  200),
     api("POST /stops",                         STOP,             "",        200, json={"status": "queued"}),

@@ -7,6 +7,7 @@ from typing import Any
 
 from perdure.worker.store import Store
 from perdure.worker.store.keys import OF_SET
+from tests.model.laws import LIVELY
 from tests.model.state import ENDED, LIVE, MOST_ATTEMPTS, STALE, UNMADE, Run, World
 from tests.support import runs
 
@@ -79,11 +80,15 @@ def _model(w: World, place: int, run: Run) -> dict[str, Any]:
     seen["in line"] = run.phase == "queued" and run.number > w.cursor[run.queue]
     seen["passed"] = run.phase == "leased" and 0 < run.number <= w.cursor[run.queue]
     seen["limit"] = run.round_until
-    seen["grace"] = run.grace if run.phase in LIVE else None
+    seen["grace"] = run.grace if run.phase in LIVELY else None
     seen["patience"] = run.patience
     seen["listed"] = (run.number, place) in w.lines[run.queue]
     seen["last answer"] = run.last_answer if run.last_token else None
     seen["intent"], seen["result"] = bool(run.intent), bool(run.result)
+    seen["mail"] = (run.taken, run.arrived)
+    seen["wait"] = run.wait
+    seen["wait until"] = None if run.wait in run.over else run.wait_until
+    seen["over"] = run.over
     if w.config.stays:
         seen["erred"] = run.erred
     seen["handed on"] = run.phase == "queued" and run.handed_on == (run.epoch, run.step)
@@ -133,7 +138,7 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     seen["in line"] = phase == "queued" and int(found["number"]) > cursor
     seen["passed"] = phase == "leased" and 0 < int(found["number"]) <= cursor
     seen["limit"] = ticks(found.get("round_until"))
-    seen["grace"] = int(found["grace"]) // w.config.tick if phase in LIVE else None
+    seen["grace"] = int(found.get("grace", 0)) // w.config.tick if phase in LIVELY else None
     seen["patience"] = _patience(w, found, now)
     seen["listed"] = bool(line)
     seen["last answer"] = found.get("last_answer") if model.last_token else None
@@ -142,6 +147,10 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
         "o:charge" in found,
         "last_error" in found,
     )
+    seen["mail"] = store.signal_counts(f"r{place}", ["paid"])["paid"]
+    seen["wait"] = int(found.get("wait", -1))
+    seen["over"] = tuple(sorted(int(name[3:]) for name in found if name.startswith("o:~")))
+    seen["wait until"] = None if seen["wait"] in seen["over"] else ticks(found.get("wait_until"))
     seen["handed on"] = phase == "queued" and found.get("handed_to", "").startswith(
         f"{found['epoch']} {found['step']} "
     )

@@ -45,6 +45,11 @@ class Config:
     ignorant: bool = False  # workers that do not know the flow
     hands_on: bool = False  # what they are brought they may hand on to a list of workers that know it, who come and go
     pauses: bool = False
+    waits: tuple[
+        tuple[str, int | None], ...
+    ] = ()  # of each node, one behind the other: signal or sleep, and the ticks that it lasts
+    waits_from: int = 0  # the first step whose node waits
+    signals: int = 0  # that a run is sent at most
     grown: bool = False  # the first round's message was sent again, in a line too long to be searched: it is looked at less often
     deletes: bool = False
     kept: int = 0  # so many runs, the first ones, are never deleted, and there from the beginning
@@ -89,7 +94,15 @@ class Config:
         object.__setattr__(
             self,
             "farthest",
-            max(self.lease, self.oldest, 2 * self.delay, self.hold, self.start, self.answer_within),
+            max(
+                self.lease,
+                self.oldest,
+                2 * self.delay,
+                self.hold,
+                self.start,
+                self.answer_within,
+                *(ticks or 0 for _, ticks in self.waits),
+            ),
         )
 
     def initial(self, rules: Rules) -> list[tuple[Any, ...]]:
@@ -108,6 +121,7 @@ class Config:
             (),
             (),
             True,
+            (),
         )
         if self.deletes:
             world = World(empty, self, rules)
@@ -486,6 +500,40 @@ CONFIGURATIONS: dict[str, Config] = {
         deletes=True,
         max_losses=0,
         operations=("stop:now",),
+    ),
+    "waits": Config(
+        "signals to a node that waits twice, the first time not for long; deaths, both stops, resumes",
+        waits=(("signal", 2), ("signal", None)),
+        signals=2,
+        operations=(*BOTH_STOPS, "resume"),
+        slots=1,
+    ),
+    "sleeps": Config(
+        "a node that sleeps, stopped and resumed meanwhile, messages twice and late, workers that come back",
+        waits=(("sleep", 2),),
+        again=True,
+        operations=("stop:graceful", "resume"),
+    ),
+    "waits that fail": Config(
+        "rounds that fail behind a wait, lost replies, a deadline, an end before the signal comes",
+        waits=(("signal", 1),),
+        signals=2,
+        kinds=("end", "failed", "give_back"),
+        operations=("retry",),
+        mute=True,
+        slots=1,
+        steps=1,
+        deadline=3,
+    ),
+    "waits behind a stay": Config(
+        "a run that stays and then waits: its hash has no message",
+        stays=True,
+        fetches=True,
+        waits=(("signal", 1),),
+        waits_from=1,
+        signals=1,
+        slots=1,
+        operations=("stop:graceful", "resume"),
     ),
     "stays with intents": Config(
         "commands begun and results recorded in rounds of a run that stays",

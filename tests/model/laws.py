@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.model.state import Run, World
 
-RUNNING = ("queued", "leased", "waiting")
+RUNNING = ("queued", "leased", "waiting", "parked")
 ENDED = ("completed", "errored")
+#: Of these each is due at some time.
+LIVELY = ("queued", "leased", "waiting")
 
 
 class Violation(Exception):
@@ -35,9 +37,12 @@ def lawful(w: World, place: int, run: Run) -> None:
         run.step,
         run.log,
     )
-    promised = phase in RUNNING or (
+    promised = phase in LIVELY or (
         phase == "interrupted" and (run.i_wait is not None or run.deadline is not None)
     )
+    if phase == "parked":
+        _lawfully_parked(w, run)
+        promised = is_over(run) or run.wait_until is not None or run.deadline is not None
     law("V2", (due is not None) == promised, "{}, and due at {}: an orphan, or a ghost", phase, due)
     law(
         "V2",
@@ -145,6 +150,28 @@ def lawful(w: World, place: int, run: Run) -> None:
         )
 
 
+def is_over(run: Run) -> bool:
+    """Whether the wait of a parked run is over."""
+    timed = run.wait_until is not None and run.wait_until <= 0
+    return run.wait in run.over or timed or 0 < run.need <= run.arrived - run.taken
+
+
+def _lawfully_parked(w: World, run: Run) -> None:
+    soon = run.due is not None and run.due <= w.config.unmade
+    law(
+        "C3",
+        not is_over(run) or soon,
+        "its wait is over, and it is due at {}",
+        run.due,
+    )
+    law(
+        "C9",
+        run.is_unmade and not run.number,
+        "parked, and it has a message for {}",
+        run.message,
+    )
+
+
 def timely(w: World) -> None:
     """Of every message: none is there before the commit that it follows from."""
     for line in (*w.lists, w.apart):
@@ -174,8 +201,10 @@ def moved(before: Run, after: Run, name: str, kind: str) -> None:
     law(
         "I16", after.attempt >= before.attempt or not same_step, "the attempts of a step began anew"
     )
+    parks = name in COMMITS and same_step and after.wait >= 0
     forgot = (
         same_step
+        and not parks
         and after.epoch == before.epoch
         and after.failures + after.losses < before.failures + before.losses
     )

@@ -33,6 +33,8 @@ GOOD = (
     "begin",
     "deliver",
     "take_apart",
+    "see",
+    "wake",
 )
 
 
@@ -42,11 +44,11 @@ def is_good(move: Move) -> bool:
         case ("take" | "deliver", _, how) | ("take_apart", how):
             return how == "heard"
         case ("fetch", _, kind, heard, how, _):
-            return kind in ("next", "end") and heard and how == "heard"
+            return kind in ("next", "end", "park") and heard and how == "heard"
         case ("stay", _, heard):
             return bool(heard)
         case ("commit", _, kind, heard):
-            return kind in ("next", "end") and heard
+            return kind in ("next", "end", "park") and heard
         case ("sweep", told):
             return told is None
         case ("sweep", _, _):  # somebody has seen a process die

@@ -153,6 +153,19 @@ MUTANTS = [
     Mutant("overdue_runs_end", "limits", "V1"),
     Mutant("default_begins_an_epoch", "questions", "I6"),
     Mutant("commit_pushes", "stops", "I6"),
+    Mutant("claim_is_early_while_parked", "sleeps", "V4"),
+    Mutant("park_asks_whether_the_wait_is_over", "waits", "C3"),
+    Mutant("park_keeps_the_time_of_its_wait", "sleeps", "C6"),
+    Mutant("park_rests", "sleeps", "C9"),
+    Mutant("signal_wakes", "waits", "C3"),
+    Mutant("time_outs_are_recorded", "sleeps", "C6"),
+    Mutant("time_outs_end_with_their_step", "sleeps", "C6"),
+    Mutant("wake_checks_phase", "waits", "C3"),
+    Mutant("wake_checks_epoch", "waits", "I6"),
+    Mutant("wake_checks_step", "waits", "I6"),
+    Mutant("wake_asks_whether_the_wait_is_over", "waits", "C3"),
+    Mutant("commit_takes_what_its_round_saw", "waits", "C5"),
+    Mutant("commit_ends_the_wait", "sleeps", "C6"),
 ]
 
 #: Rules without which nothing changes: where that is searched, and why it is so. A state in which they mattered would be news.

@@ -17,7 +17,7 @@ from tests.model.configurations import Config
 from tests.model.moves import Move, act, possible
 from tests.model.rules import Rules
 from tests.model.search import Found
-from tests.model.state import STALE, World
+from tests.model.state import OVER, STALE, World
 from tests.model.sweeping import NO_ANSWER
 from tests.support import runs
 
@@ -42,6 +42,8 @@ LIKELY = {
     "resend_stay": 4.0,
     "begin": 8.0,
     "hand_on": 2.0,
+    "see": 8.0,
+    "wake": 4.0,
     "take_apart": 4.0,
     "deliver": 4.0,
 }
@@ -186,7 +188,7 @@ class Replay:
 
     def _commit(self, w: World, place: int, kind: str, heard: bool) -> str:
         process = self.processes.pop(place)
-        call = self._settlement(process, kind)
+        call = self._settlement(process, kind, seen=w.slots[place].seen)
         answer = call()
         if not heard and answer not in ("fenced", "missing"):
             self.processes.append(Process(process.name, call))
@@ -200,7 +202,7 @@ class Replay:
             self.store,
             PrefetchRequest(lists, f"{name}.0", name, self.config.lease * self.config.tick, known),
         )
-        commit = self._settlement(process, kind, fetches)
+        commit = self._settlement(process, kind, fetches, w.slots[place].seen)
 
         def call() -> str:
             answer, fetched = commit(), fetches.fetched
@@ -278,8 +280,37 @@ class Replay:
             self.store.keys.queue(ROLES[run.queue]), runs.named(_id(place), *pair)
         )
 
+    def _see(self, w: World, place: int) -> str:
+        """What the node finds is read as a context reads it."""
+        slot, granted = w.slots[place], self.processes[place].granted
+        assert granted is not None
+        number = len(slot.seen)
+        if f"o:~{number}" in granted.fields:
+            return "passes"
+        taken, last = self.store.signal_counts(_id(slot.run), ["paid"])["paid"]
+        seen = sum(each != OVER for each in slot.seen)
+        there = self.config.waits[number][0] == "signal" and taken + seen < last
+        return "passes" if there else "parks"
+
+    def _signal(self, w: World, place: int, wakes: bool) -> str:
+        word, *details = runs.signal(self.store, run_id=_id(place))
+        return f"{word} {details[1] if word in ('ok', 'unmade') else details[0] if details else ''}".strip()
+
+    def _wake(self, w: World, number: int) -> str:
+        place, epoch, step = w.wakers[number]
+        word, _ = self.store.wake(
+            _id(place), epoch=epoch, step=step, message=runs.named(_id(place), epoch, step)
+        )
+        if word != "moved":
+            return word
+        return f"moved {runs.phase(self.store, _id(place))}"
+
     def _settlement(
-        self, process: Process, kind: str, fetches: runs.Fetches | None = None
+        self,
+        process: Process,
+        kind: str,
+        fetches: runs.Fetches | None = None,
+        seen: tuple[int, ...] = (),
     ) -> Callable[[], str]:
         granted, config, store, node = (
             process.granted,
@@ -292,9 +323,11 @@ class Replay:
         bounds = {"max_failures": config.max_failures, "delay": config.delay * config.tick}
         if config.within is not None:
             bounds["within"] = config.within * config.tick
+        numbers = [each for each in seen if each != OVER]
+        took = {"take": f"paid {max(numbers)}" if numbers else ""} if seen else {}
         calls: dict[str, Callable[[], tuple[str, str]]] = {
-            "next": lambda: runs.commit_next(store, granted, node),
-            "end": lambda: runs.commit_end(store, granted, ("turn",)),
+            "next": lambda: runs.commit_next(store, granted, node, options=took),
+            "end": lambda: runs.commit_end(store, granted, ("turn",), options=took),
             "end_unfinished": lambda: runs.commit_unfinished(store, granted, node),
             "pause_next": lambda: runs.pause_next(store, granted, node),
             "pause_end": lambda: runs.pause_end(store, granted),
@@ -306,6 +339,7 @@ class Replay:
             "busy": lambda: runs.fail_round(store, granted, uncounted=1, **bounds),
             "fatal": lambda: runs.fail_round(store, granted, fatal=1, **bounds),
             "give_back": lambda: runs.commit(store, granted, "give_back"),
+            "park": lambda: runs.park(store, granted, *self._wait(granted, seen)),
             "damaged": lambda: runs.commit(store, granted, "damaged", error="bad"),
         }
 
@@ -314,6 +348,19 @@ class Replay:
             return detail if word == "ok" else word
 
         return call
+
+    def _wait(
+        self, granted: Claim, seen: tuple[int, ...]
+    ) -> tuple[str, dict[str, int], int | None]:
+        """The name, the signals and the time of the wait behind those that the node has got past."""
+        number = len(seen)
+        kind, ticks = self.config.waits[number]
+        count = 1 + sum(each != OVER for each in seen)
+        return (
+            str(number),
+            {"paid": count} if kind == "signal" else {},
+            None if ticks is None else ticks * self.config.tick,
+        )
 
     def _node_after(self, process: Process) -> str:
         assert process.granted is not None

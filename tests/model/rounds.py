@@ -70,6 +70,11 @@ def committed(w: World, slot: Slot, before: Run, run: Run, kind: str, answer: st
             before.since_stop != 0,
             "a round was committed after the one that a graceful stop allows, or after a stop now",
         )
+        law(
+            "C6",
+            run.wait < 0 and run.wait_until is None and not run.over,
+            "what a step waited for is kept behind its end",
+        )
         run.since_stop = None if run.since_stop is None else 0
         law(
             "I16",

@@ -149,6 +149,20 @@ class Rules:
     retry_keeps_the_run: bool = True
     retry_takes_a_passed_deadline_down: bool = True
     start_waits_for_its_time: bool = True
+    # park, signals, decision 45
+    claim_is_early_while_parked: bool = True
+    park_asks_whether_the_wait_is_over: bool = True  # look > signal > park: it waits for ever
+    park_keeps_the_time_of_its_wait: bool = True  # a sleep that begins anew with each resume
+    park_rests: bool = True  # no message is kept for a run that may wait for weeks
+    signal_wakes: bool = True  # due at once: its sender may die before it brings the message
+    time_outs_are_recorded: bool = True  # time-out, death > the next attempt takes a signal
+    time_outs_end_with_their_step: bool = True
+    wake_checks_phase: bool = True
+    wake_checks_epoch: bool = True
+    wake_checks_step: bool = True
+    wake_asks_whether_the_wait_is_over: bool = True
+    commit_takes_what_its_round_saw: bool = True  # a signal that came meanwhile is gone unread
+    commit_ends_the_wait: bool = True
     # submit_run
     submit_knows_its_nonce: bool = True
     submit_never_overwrites: bool = True

@@ -10,9 +10,14 @@ from tests.model.configurations import Config
 from tests.model.laws import RUNNING, Violation
 from tests.model.moves import Move, act, is_good, possible
 from tests.model.rules import Rules
-from tests.model.state import World
+from tests.model.state import RUN, World
 
-PHASE = 0
+PHASE, DUE = RUN.index("phase"), RUN.index("due")
+
+
+def _waits(run: tuple[Any, ...]) -> bool:
+    """Whether it waits for a signal alone, and so for somebody outside."""
+    return run[PHASE] == "parked" and run[DUE] is None
 
 
 @dataclass
@@ -104,7 +109,7 @@ class Search:
         todo = [
             place
             for place, state in enumerate(self.states)
-            if all(run is None or run[PHASE] not in RUNNING for run in state[0])
+            if all(run is None or run[PHASE] not in RUNNING or _waits(run) for run in state[0])
         ]
         for place in todo:
             reached[place] = 1

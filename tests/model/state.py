@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 ENDED = ("completed", "errored")
-LIVE = ("queued", "leased", "waiting")
+LIVE = ("queued", "leased", "waiting", "parked")
 #: An attempt is counted to here: nothing but people reads it, and the laws only ask whether it fell.
 MOST_ATTEMPTS = 2
 #: A token of which only this is known still: it is none of a process that lives.
@@ -18,6 +18,8 @@ GONE = -1
 STALE = (-1, -1)
 #: The hash of a run that has stayed has no message: it is made when somebody is to push it.
 UNMADE = (-2, -2)
+#: What an attempt gets past a wait with whose time has passed; signals are numbered from 1.
+OVER = 0
 #: Of a commit: its fetch claimed nothing, or nothing that still stands.
 NOTHING = (-1, 0)
 
@@ -28,6 +30,7 @@ RUN = (
     "last_token", "last_answer", "last_fetched", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown",
     "expires", "nonce", "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
     "erred", "ending", "unfinished", "patience", "handed_on",
+    "wait", "need", "wait_until", "over", "arrived", "taken", "passed",
 )  # fmt: skip
 TIMES = (
     "due",
@@ -40,6 +43,7 @@ TIMES = (
     "deadline",
     "not_before",
     "patience",
+    "wait_until",
 )
 
 
@@ -100,6 +104,13 @@ class Run:
     handed_on: (
         tuple[int, int] | None
     )  # epoch and step of the message that was handed on to workers that play the flow
+    wait: int  # the step's newest wait, by its place in the node; -1 for none
+    need: int  # so many unread signals end it; 0: none does
+    wait_until: int | None
+    over: tuple[int, ...]  # the waits of this step of which it is recorded that their time passed
+    arrived: int  # the number of the newest signal
+    taken: int  # the number of the newest signal that a committed round has taken
+    passed: tuple[int, ...]  # with what attempts of this step got past each wait
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.__dict__ = dict(zip(RUN, values))  # noqa: B905 (strict takes time, and this is most of what a search does)
@@ -148,6 +159,7 @@ def new_run(**fields: Any) -> Run:
     }
     empty |= {"intent": 0, "result": 0, "begun": (), "returned": 0, "unknown": 0, "erred": False}
     empty |= {"ending": False, "unfinished": False}
+    empty |= {"wait": -1, "need": 0, "over": (), "arrived": 0, "taken": 0, "passed": ()}
     return Run(tuple((empty | fields).values()))
 
 
@@ -159,6 +171,8 @@ class Slot(NamedTuple):
     message, and it is not claimed yet).
     ``until`` is what it knows of its lease; ``own`` is false where its run was deleted meanwhile.
     ``fetched``: the run and the token that the commit whose reply was lost was granted under the claim that it brought.
+    ``seen``: with what it got past each wait of its node so far: the number of a signal, or OVER. ``parks``: the next one is not over,
+    and it is about to commit that its run waits.
     """
 
     run: int
@@ -169,6 +183,8 @@ class Slot(NamedTuple):
     until: int
     own: bool
     fetched: tuple[int, int] = NOTHING
+    seen: tuple[int, ...] = ()
+    parks: bool = False
 
 
 class Client(NamedTuple):
@@ -204,6 +220,7 @@ class World:
             made,
             apart,
             self.able,
+            wakers,
         ) = frozen
         self.config, self.rules, self.origin = config, rules, frozen
         self.runs: list[Run | None] = [None if run is None else Run(run) for run in runs]
@@ -221,6 +238,8 @@ class World:
         self.lines: list[frozenset[tuple[int, int]]] = list(lines)
         #: What the worker that swept last has made of what it was told: (run, epoch, step).
         self.made: list[tuple[int, int, int]] = list(made)
+        #: Senders of signals who were told that a run's wait is over, and have not yet brought its message: (run, epoch, step).
+        self.wakers: list[tuple[int, int, int]] = list(wakers)
         #: Whether something was cut that a real server would go on counting; a replay of the trace ends here.
         self.cut = False
 
@@ -252,6 +271,7 @@ class World:
             tuple(self.made),
             tuple([self._hint(*message) for message in self.apart]),
             self.able,
+            tuple(self.wakers),
         )
 
     def _forget(self, run: Run) -> None:
@@ -281,6 +301,10 @@ class World:
         )  # of the scripts, only that of a run that stays asks for it
         if run.not_before is not None and run.not_before <= 0:
             run.not_before = None
+        if phase != "parked":
+            run.need = 0
+        if run.wait in run.over:
+            run.wait_until = None
         if run.begun or run.result:
             self._forget_the_dead(run)
         if run.last_token and all(slot.token != run.last_token for slot in self.slots):

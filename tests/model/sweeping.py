@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.model import waiting
 from tests.model.laws import law
 from tests.model.moving import due_at, fail, free_lease, new_epoch, push, stop_here, wait
 from tests.model.state import ENDED, Run, World
@@ -153,6 +154,8 @@ def _look(w: World, place: int, run: Run, lengths: list[int]) -> str:
         run.held_token, run.held_until = 0, None
         push(w, place, run)
         return "woken"
+    if run.phase == "parked":
+        return waiting.sweep(w, place, run, _is_unmade)
     if run.i_until is None or run.i_until > 0:
         due_at(w, run, run.i_until)
         return "in_line"

@@ -60,6 +60,8 @@ def sentence(move: Move) -> str:
             return TOLD[told]
         case ("sweep", _, place):
             return f"a process has died, and a sweep looks at run {place} before its time"
+        case ("signal", run, wakes):
+            return f"a signal for run {run}{'' if wakes else ', whose sender dies'}"
         case ("publish", place, arrives):
             return (
                 f"handed-over message {place} is published"
@@ -85,6 +87,8 @@ WORDS = {
     "pause": "the flow is paused",
     "unpause": "the flow is unpaused",
     "offer": "run {} is offered again",
+    "see": "the node of worker {} comes to its next wait",
+    "wake": "sender {} brings the message of the run whose wait is over",
     "forget": "whoever swept dies, and another sweeps next",
 }
 

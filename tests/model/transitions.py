@@ -21,6 +21,7 @@ from tests.model.moving import (
     wait,
 )
 from tests.model.state import ENDED, LIVE, Run, World, new_run
+from tests.model.waiting import begin_wait, end_waits, park
 
 ENDS = ("end", "end_unfinished")
 DONE = ("next", *ENDS, "pause_next", "pause_end", "pause_unfinished")
@@ -72,6 +73,8 @@ def claim(
     if run.phase == "interrupted" and rules.claim_is_early_while_interrupted:
         return "early", run.phase
     if run.phase == "waiting" and rules.claim_is_early_while_waiting:
+        return "early", run.phase
+    if run.phase == "parked" and rules.claim_is_early_while_parked:
         return "early", run.phase
     if run.phase == "leased" and (
         rules.claim_never_judges_time or run.lease_until is None or run.lease_until > 0
@@ -149,8 +152,10 @@ def round_limit(w: World, run: Run) -> int | None:
     return min(limits) + w.config.lease if limits else None
 
 
-def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -> str:
-    """commit_round.lua: its answer where it is ok, fenced, missing."""
+def commit(
+    w: World, place: int, epoch: int, step: int, token: int, kind: str, seen: tuple[int, ...] = ()
+) -> str:
+    """commit_round.lua: its answer where it is ok, fenced, missing. ``seen``: what the round got past its waits with."""
     run, rules, config = w.runs[place], w.rules, w.config
     if run is None:
         return "missing"
@@ -182,7 +187,10 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
     free_lease(run)
     if done:
         run.log += 1
+        end_waits(w, run, seen)
         _step_done(w, run)
+    if kind == "park":
+        begin_wait(w, run, seen)
     if retracts or (kind in ("failed", "try_again") and not rules.intent_outlives_a_failure):
         run.intent = 0
     if kind == "try_again":
@@ -209,6 +217,8 @@ def commit(w: World, place: int, epoch: int, step: int, token: int, kind: str) -
     elif paused:
         pause(w, run)
         answer = "interrupted"
+    elif kind == "park":
+        answer = park(w, place, run)
     elif kind == "give_back":
         if not rules.give_back_counts_nothing:
             run.failures += 1

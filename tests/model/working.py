@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.model import fetching, staying
+from tests.model import fetching, staying, waiting
 from tests.model.fetching import REFUSED
 from tests.model.laws import law
 from tests.model.rounds import committed, granted
 from tests.model.state import NOTHING, Run, Slot, World, server_of
 from tests.model.transitions import (
+    DONE,
+    PAUSES,
     claim,
     commit,
     extend,
@@ -53,6 +55,8 @@ def possible(w: World) -> list[Move]:
                 ]
     for place, slot in enumerate(w.slots):
         moves += _of_slot(w, place, slot)
+    if config.waits:
+        moves += waiting.possible(w)
     if config.doubles:
         moves += fetching.doubles(w)
     if config.forfeits:
@@ -89,7 +93,14 @@ def _of_slot(w: World, place: int, slot: Slot) -> list[Move]:
         moves += [("intend", place), ("record", place)]
     if config.beats:
         moves.append(("beat", place))
-    for kind in config.kinds:
+    kinds = config.kinds
+    if config.waits:
+        moves += waiting.of_slot(w, place, slot)
+        if slot.parks:
+            kinds = ("park",)
+        elif waiting.is_waiting(w, slot):
+            kinds = tuple([kind for kind in kinds if kind not in DONE and kind not in PAUSES])
+    for kind in kinds:
         if (
             kind in ("next", "pause_next", "end_unfinished", "pause_unfinished")
             and slot.step + 1 >= config.steps
@@ -102,7 +113,7 @@ def _of_slot(w: World, place: int, slot: Slot) -> list[Move]:
             moves.append(("commit", place, kind, False))
         if config.fetches and kind != "give_back":
             moves += fetching.possible(w, place, kind)
-        if config.stays and kind == "next":
+        if config.stays and kind == "next" and not slot.seen:
             moves += staying.possible(w, place)
     return moves
 
@@ -198,7 +209,7 @@ def _settle(w: World, place: int, kind: str, heard: bool) -> tuple[str, bool]:
     slot = w.slots[place]
     run = w.runs[slot.run]
     before = w.before(slot.run)
-    answer = commit(w, slot.run, slot.epoch, slot.step, slot.token, kind)
+    answer = commit(w, slot.run, slot.epoch, slot.step, slot.token, kind, slot.seen)
     del w.slots[place]
     if before is None or run is None:
         return answer, True
@@ -227,7 +238,7 @@ def resend_commit(w: World, place: int) -> str:
     run = w.runs[slot.run]
     mine = (slot.token, slot.fetched[1]) if slot.fetched[0] == slot.run else (slot.token,)
     newest = run is not None and slot.own and run.token in mine
-    answer = commit(w, slot.run, slot.epoch, slot.step, slot.token, kind)
+    answer = commit(w, slot.run, slot.epoch, slot.step, slot.token, kind, slot.seen)
     fetched = fetching.fetched_again(w, slot, answer) if w.config.fetches else NOTHING
     law(
         "I13",
@@ -415,4 +426,5 @@ MOVES = {
     "beat": beat,
     "intend": intend,
     "record": record,
+    **waiting.MOVES,
 }

@@ -25,7 +25,7 @@ SUBJECTS = {
         "What clients return: runs, their state, their events, and what became of a request.",
         (
             "Run", "RunStatus", "Event", "Verdict", "VerdictCode", "PendingInterrupt", "StopReceipt",
-            "Finding", "ExecutionState", "ExecutionStatus", "StopRequestStatus", "START", "END",
+            "SignalReceipt", "Finding", "ExecutionState", "ExecutionStatus", "StopRequestStatus", "START", "END",
             "Waiting",
         ),
     ),
@@ -56,7 +56,7 @@ SUBJECTS = {
         "What a node reads during a round, and what it returns.",
         (
             "RoundContext", "History", "Signals", "Outcome", "Command", "Finish", "Interrupt",
-            "Advance", "End", "Turn",
+            "Advance", "End", "Turn", "Mailbox", "ReceivedSignal", "Parked",
         ),
     ),
     "errors": Subject(
@@ -67,7 +67,7 @@ SUBJECTS = {
             "PerdureError", "RetryableError", "OutcomeUnknown", "FatalError", "UnstorableValue",
             "RoundStopped", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
             "UnknownFlow", "RunNotFound", "ArtifactNotFound", "RunExists", "Conflict",
-            "InvalidTransition", "Stale", "DamagedRun", "UnknownCaller", "Forbidden",
+            "MailboxFull", "InvalidTransition", "Stale", "DamagedRun", "UnknownCaller", "Forbidden",
             "InvalidSettings", "StoreUnavailable", "NotReplicated", "AccessDenied",
         ),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import count
+from types import MappingProxyType
 from typing import Any
 
 from perdure.worker.domain.execution_state import ExecutionState
@@ -19,7 +20,7 @@ GRACE = 2_000
 RETENTION = 1_000_000
 #: The phase's index, as docs/operations/states.md has it.
 INDEX = {
-    "queued": "live", "leased": "live", "waiting": "live", "interrupted": "interrupted",
+    "queued": "live", "leased": "live", "waiting": "live", "parked": "live", "interrupted": "interrupted",
     "stopped": "stopped", "completed": "completed", "errored": "errored",
 }  # fmt: skip
 DIGEST_FREE = {
@@ -163,7 +164,7 @@ def by_token_alone(granted: Claim) -> Claim:
 def commit(store: Store | Fetches, granted: Claim, kind: str, **options: Any) -> tuple[str, str]:
     """Commit the round that was granted, whatever has become of the run meanwhile."""
     fields = granted.fields
-    if kind == "give_back" and not fields["message"]:
+    if kind in ("give_back", "park") and not fields["message"]:
         options["own"] = _message(granted, 0, 0)
     return store.commit(
         fields["id"], epoch=int(fields["epoch"]), step=int(fields["step"]), token=granted.token, claim=granted.id or None, kind=kind,
@@ -176,6 +177,7 @@ def commit_next(
     granted: Claim,
     node: str = "Executor",
     additions: tuple[str, ...] = ("turn",),
+    options: Mapping[str, Any] = MappingProxyType({}),
     **fields: str,
 ) -> tuple[str, str]:
     """The round is done, ``node`` is next."""
@@ -186,6 +188,7 @@ def commit_next(
         message=_message(granted, 0, 1),
         fields=_next(store, granted, node, additions, fields),
         additions=additions,
+        **options,
     )
 
 
@@ -208,7 +211,11 @@ def stay(
 
 
 def commit_end(
-    store: Store | Fetches, granted: Claim, additions: tuple[str, ...] = (), **fields: str
+    store: Store | Fetches,
+    granted: Claim,
+    additions: tuple[str, ...] = (),
+    options: Mapping[str, Any] = MappingProxyType({}),
+    **fields: str,
 ) -> tuple[str, str]:
     """The round is done, and so is the run."""
     return commit(
@@ -217,7 +224,31 @@ def commit_end(
         "end",
         fields={"answer": '"42"', "output": "{}", **fields},
         additions=additions,
+        **options,
     )
+
+
+def park(
+    store: Store | Fetches, granted: Claim, wait: str, signals: Mapping[str, int], ms: int | None
+) -> tuple[str, str]:
+    """The node waits for so many unread signals of one of these names, or for a time."""
+    lines = "\n".join(f"{name} {count}" for name, count in signals.items())
+    return commit(store, granted, "park", wait=wait, wait_for=lines, wait_ms=ms, wait_over="null")
+
+
+def signal(
+    store: Store, name: str = "paid", payload: str = "1", run_id: str = "r", **options: Any
+) -> list[str]:
+    """Somebody sends the run a signal."""
+    return store.signal(
+        run_id, name=name, payload=payload, **{"most": 1_000, "names": 64, **options}
+    )
+
+
+def wake(store: Store, run_id: str = "r") -> str:
+    """Its sender brings the message of the run that has waited for it."""
+    epoch, step, text = made(store, run_id)
+    return store.wake(run_id, epoch=int(epoch), step=int(step), message=text)[0]
 
 
 def pause_next(
@@ -434,6 +465,9 @@ def assert_lawful(store: Store, run_id: str = "r") -> None:
     promised = fields["phase"] in ("queued", "leased", "waiting")
     if fields["phase"] == "interrupted":  # by its own deadline, or by the run's
         promised = "i_wait" in fields or "deadline" in fields
+    if fields["phase"] == "parked":
+        promised = due(store, run_id) is not None  # tests/store/test_waits.py
+        assert "lease_until" not in fields and not fields["message"], where
     assert (due(store, run_id) is not None) == promised, f"due at {due(store, run_id)}, {where}"
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.control import RunControl
 from perdure.worker.client.inbox import InboxReads
+from perdure.worker.client.signal import RunSignals
 from perdure.worker.client.stuck import StuckRuns
 from perdure.worker.client.submit import Submitter
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Page
 
 
-class Client(Submitter, RunControl, InboxReads, StuckRuns, BulkOperations):
+class Client(Submitter, RunControl, RunSignals, InboxReads, StuckRuns, BulkOperations):
     """Client of the runs on one server.
 
     Args:
@@ -24,8 +25,8 @@ class Client(Submitter, RunControl, InboxReads, StuckRuns, BulkOperations):
 
     Raises:
         StoreUnavailable: From every method, if the server does not reply.
-        NotReplicated: From submit, request_stop, resume, retry and delete, if ``wait_replicas`` is
-            set. The operation was done, but not on enough replicas in time.
+        NotReplicated: From submit, request_stop, resume, retry, signal and delete, if
+            ``wait_replicas`` is set. The operation was done, but not on enough replicas in time.
     """
 
 

@@ -12,6 +12,7 @@ from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
+from perdure.worker.domain.signal import SignalReceipt
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.submission import When
 from perdure.worker.domain.transcript import Transcript
@@ -265,6 +266,35 @@ class ClientApi(metaclass=ABCMeta):
             RunNotFound: No run has this id.
             InvalidInput, UnstorableValue: The answer is too large, is not JSON, or does not fit the
                 question, or a name in ``add`` has no limit.
+        """
+
+    @abstractmethod
+    def signal(
+        self,
+        run_id: str,
+        name: str,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        by: str | None = None,
+    ) -> SignalReceipt:
+        """Send a signal to a run. Once this returns, the signal is stored.
+
+        A node waits for it with ``context.wait_for``. Signals of one name are taken in their
+        order, each by one committed round, also those that came before the node waited.
+
+        Args:
+            name: Letters, digits, ``_``, ``.`` or ``-``.
+            payload: JSON data.
+            key: Your own id of this signal. Sent again under it, the signal is stored once.
+            by: Who sends it.
+
+        Raises:
+            RunNotFound: No run has this id.
+            InvalidInput, UnstorableValue: The name or the payload is not acceptable.
+            InvalidTransition: The run has completed.
+            Conflict: The key is that of a signal with another payload.
+            MailboxFull: The run has 1,000 unread signals of this name, or signals of 64 names.
         """
 
     @abstractmethod

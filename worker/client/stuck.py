@@ -21,6 +21,7 @@ MOVING = (
     VerdictCode.IN_LINE,
     VerdictCode.LEASED,
     VerdictCode.SLEEPING,
+    VerdictCode.WAITING_FOR_A_SIGNAL,
     VerdictCode.WAITING_FOR_A_PERSON,
     VerdictCode.HELD_AFTER_STOP_NOW,
     VerdictCode.MESSAGE_LOST,

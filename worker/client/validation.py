@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 
 from perdure.flows.budgets import check_budgets
 from perdure.flows.json_values import storable
+from perdure.flows.names import is_name
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.submission import OWN_KEYS, RUN_ID
 from perdure.worker.errors import InvalidInput, InvalidSettings
@@ -108,21 +109,27 @@ def budgets(value: object, name: str) -> dict[str, float]:
     return check_budgets(value, name) if isinstance(value, Mapping) else {}
 
 
-def key(value: object) -> None:
+def key(value: object, name: str = "idempotency_key") -> None:
     """Check that the value is an idempotency key or None.
 
     An empty key is refused. It often comes from an unset variable, and would merge all submissions
     into one run.
     """
-    optional_texts(idempotency_key=value)
+    optional_texts(**{name: value})
     if value == "":
-        raise wrong("idempotency_key", "a text that is not empty, or None", value)
+        raise wrong(name, "a text that is not empty, or None", value)
     if isinstance(value, str) and len(value.encode()) > MOST_KEY_BYTES:
         raise wrong(
-            "idempotency_key",
+            name,
             f"at most {MOST_KEY_BYTES} bytes (a digest of what it stands for, say)",
             value,
         )
+
+
+def signal(name: object) -> None:
+    """Check that the value is the name of a signal."""
+    if not is_name(name):
+        raise wrong("name", "letters, digits, '_', '.' or '-', at most 100", name)
 
 
 def nonce(value: object) -> None:

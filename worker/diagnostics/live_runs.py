@@ -229,6 +229,32 @@ def flow_paused(case: RunCase) -> Verdict | None:
     )
 
 
+def parked(case: RunCase) -> Verdict:
+    """Return what a node of the run waits for: signals, a time, or both."""
+    until = case.time("wait_until")
+    signals = [line.partition(" ")[0] for line in case.fields.get("wait_for", "").splitlines()]
+    if until is not None and until <= case.now and not case.alive:
+        return case.no_worker("The time of its wait is over")
+    if not signals:
+        return case.say(
+            VerdictCode.SLEEPING,
+            f"Its node {case.node} sleeps and continues {case.soon(until)}. There is nothing to do",
+            case.since_phase,
+            until=iso(until),
+            waiting_for="time",
+        )
+    end = "" if until is None else f"; its time is over {case.soon(until)}"
+    return case.say(
+        VerdictCode.WAITING_FOR_A_SIGNAL,
+        f"Its node {case.node} waits for the signal {' or '.join(signals)}{end}. "
+        f"To send it: perdure signal {case.id} {signals[0]}",
+        case.since_phase,
+        until=iso(until),
+        waiting_for="signal",
+        signals=signals,
+    )
+
+
 def waiting(case: RunCase) -> Verdict:
     """Return what the run waits for, and until when."""
     reason, until = case.fields.get("waiting_for", ""), case.time("waiting_until")

@@ -12,6 +12,7 @@ from perdure.worker.diagnostics.live_runs import (
     leased,
     message_lost,
     no_worker_runs_it,
+    parked,
     silent,
     waiting,
 )
@@ -44,6 +45,8 @@ def verdict_of(standing: RunSnapshot, settings: Settings) -> Verdict:
                 or silent(case)
                 or waiting(case)
             )
+        case "parked":
+            return silent(case) or parked(case)
         case _:
             return (
                 flow_paused(case)

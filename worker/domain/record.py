@@ -67,11 +67,11 @@ class FieldPrefix:
 
 #: Newest schema version that this code reads. A worker leaves runs with a newer version to newer
 #: workers.
-SCHEMA = "2"
+SCHEMA = "3"
 #: Fields that a worker of schema version 1 would misread or refuse (everything added to CONTENT
 #: later), each with the first version that reads it. A run gets the lowest version that reads all
 #: its fields, so that older workers keep running the runs they understand.
-SINCE: Mapping[str, str] = {"ending": "2"}
+SINCE: Mapping[str, str] = {"ending": "2", "wait": "3"}
 #: Prefix of the fields that hold named values. Each value has its own field, so that a commit
 #: writes only the values that changed.
 VALUE = "v:"

@@ -258,7 +258,7 @@ def status_of(fields: Mapping[str, str]) -> RunStatus:
         DamagedRun: The phase is unknown.
     """
     phase = fields.get("phase", "")
-    if phase in ("queued", "leased", "waiting"):
+    if phase in ("queued", "leased", "waiting", "parked"):
         return RunStatus.RUNNING if "started_at" in fields else RunStatus.QUEUED
     try:
         return RunStatus(phase)
@@ -287,6 +287,7 @@ TIMES = (
     "lease_until",
     "beat_at",
     "waiting_until",
+    "wait_until",
     "not_before",
     "deadline",
     "ended_at",
@@ -310,6 +311,9 @@ def _details(record: Record) -> dict[str, Any]:
         name: record.fields[name] for name in DETAILS if record.fields.get(name)
     }
     details |= {name: _when(record, name).isoformat() for name in TIMES if record.fields.get(name)}
+    if record.fields.get("phase") == "parked":
+        lines = record.fields.get("wait_for", "").splitlines()
+        details["signals"] = [line.partition(" ")[0] for line in lines]
     details |= {
         name: record.count(name)
         for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")

@@ -19,6 +19,7 @@ from perdure.flows.flow import Flow
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.outcomes import Advance, End, Interrupt, Outcome, Turn
 from perdure.flows.retry import Retry
+from perdure.flows.waits import Wait
 from perdure.worker.domain.execution_state import ExecutionStatus
 from perdure.worker.domain.record import (
     ENDING,
@@ -117,7 +118,7 @@ def backoff(
 #: First and longest wait (s) for a provider that is busy or away and names no time itself.
 BUSY_WAITS = (1.0, 60.0)
 
-Kind = Literal["next", "end", "pause_next", "pause_here", "failed", "give_back", "damaged"]
+Kind = Literal["next", "end", "pause_next", "pause_here", "park", "failed", "give_back", "damaged"]
 
 #: Longest wait in seconds: ten years. Times must stay whole numbers that Lua counts exactly.
 LONGEST = 10 * 365.25 * 86_400
@@ -273,6 +274,35 @@ def quarantine(error: Exception) -> Settlement:
 
 
 GIVE_BACK = Settlement("give_back")
+
+
+def park(record: Record, wait: Wait, over: str) -> Settlement:
+    """Return the settlement of a round whose node waits.
+
+    Args:
+        over: What the sweep records if the time ends the wait.
+    """
+    lines = "\n".join(f"{name} {count}" for name, count in wait.signals.items())
+    options: dict[str, str | int] = {
+        "wait": wait.name,
+        "wait_for": lines,
+        "wait_over": over,
+    }
+    if wait.seconds is not None:
+        options["wait_ms"] = _ms(wait.seconds)
+    return Settlement("park", {"schema": version_of([*record.fields, "wait"])}, options=options)
+
+
+def taking(settlement: Settlement, used: Mapping[str, int]) -> Settlement:
+    """Return the settlement of a round that has waited. If it is done, it takes what it used.
+
+    Args:
+        used: The number of the newest signal that the round used, by name.
+    """
+    if not settlement.is_done:
+        return settlement
+    lines = "\n".join(f"{name} {number}" for name, number in used.items())
+    return replace(settlement, options={**settlement.options, "take": lines})
 
 
 def hold_up(record: Record, interrupt: Interrupt) -> Settlement:

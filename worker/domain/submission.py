@@ -22,7 +22,7 @@ from perdure.worker.settings import Settings
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,199}")
 #: Suffixes of the keys beside a run's hash. An id with such a suffix would be another run's key.
-OWN_KEYS = (":memory", ":events", ":artifacts")
+OWN_KEYS = (":memory", ":events", ":artifacts", ":mailbox")
 #: Limit in bytes for labels and thread id together. Every read of the run carries them.
 MAX_NAMES_BYTES = 16 * 1024
 #: Largest accepted number of seconds. Beyond it, a count of days is meaningless, and a whole number

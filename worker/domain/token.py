@@ -31,6 +31,7 @@ class Scope(Enum):
     SUBMIT = "submit"
     ANSWER = "answer"
     STOP = "stop"
+    SIGNAL = "signal"
     ADMIN = "admin"
 
 

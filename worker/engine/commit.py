@@ -104,7 +104,7 @@ class Committer:
             # The run kept its worker, so its message was never written. Now another worker has to
             # push it: at once, or when the retry is due. That worker may be an older version, which
             # cannot build it.
-            if settlement.kind in ("give_back", "failed") and not message.text:
+            if settlement.kind in ("give_back", "park", "failed") and not message.text:
                 message = self._publisher.message(
                     role_of(message.queue), record.id, record.epoch, record.step
                 )
@@ -170,7 +170,12 @@ class Committer:
     def _follow_up(self, commit: RoundCommit, result: CommitResult) -> None:
         """Publish the next round's message, or call what the run's end calls."""
         record = commit.record
-        if result.word == "fenced":
+        if result.word == "ok":
+            if result.detail in ENDS and ON_END in record.fields and self._callbacks is not None:
+                self._callbacks.make(record.id, record.epoch)
+            elif result.message is not None and result.detail in ("continued", "queued"):
+                self._publisher.publish([(result.message.queue, result.message.text)])
+        elif result.word == "fenced":
             logger.warning(
                 "run %s, step %d: the result came too late and was refused (%s); "
                 "the round belongs to another worker, or was stopped",
@@ -178,7 +183,7 @@ class Committer:
                 record.step,
                 commit.settlement.kind,
             )
-        elif result.word != "ok":
+        else:
             logger.error(
                 "run %s, step %d: the commit was refused: %s %s",
                 record.id,
@@ -186,10 +191,6 @@ class Committer:
                 result.word,
                 result.detail,
             )
-        elif result.detail in ENDS and ON_END in record.fields and self._callbacks is not None:
-            self._callbacks.make(record.id, record.epoch)
-        elif result.detail in ("continued", "queued") and result.message is not None:
-            self._publisher.publish([(result.message.queue, result.message.text)])
 
     def _patience_ends(self, began: float, is_result: bool) -> float:
         leaves = self._drain.since

@@ -100,10 +100,9 @@ class StoreJournal(Journal):
                 "(max_addition_bytes). Record less, or a reference to it"
             )
         nonce = self._claim.fields.get("nonce", "")
-        packed = f"{self._digest(name, text)} {text}"
         with self._reporting_broken():
             word, detail = self._store.record_result(
-                self._run_id, nonce=nonce, step=self._step, name=name, value=packed
+                self._run_id, nonce=nonce, step=self._step, name=name, value=self.packed(name, text)
             )
         if word == "full":
             raise FatalError(
@@ -113,6 +112,10 @@ class StoreJournal(Journal):
         if word != "ok":
             raise self._error(word, f"the result {name!r} was not recorded", detail)
         return super().record(name, self._unpacked(name, detail))
+
+    def packed(self, name: str, text: str) -> str:
+        """Return a result as the store holds it, with its digest."""
+        return f"{self._digest(name, text)} {text}"
 
     @contextmanager
     def _reporting_broken(self) -> Iterator[None]:

@@ -23,6 +23,7 @@ from perdure.flows.errors import (
 )
 from perdure.flows.flow import Flow, Role
 from perdure.flows.retry import tightening
+from perdure.flows.waits import TIMED_OUT, Parked
 from perdure.worker.domain.budget import BudgetAccount
 from perdure.worker.domain.record import ENDING, Record
 from perdure.worker.domain.settlement import (
@@ -31,8 +32,10 @@ from perdure.worker.domain.settlement import (
     end_of,
     failure,
     hold_up,
+    park,
     quarantine,
     settle,
+    taking,
     too_late,
     with_accounts,
 )
@@ -100,12 +103,12 @@ class NodeRunner:
             return quarantine(error), NO_NODES
         except InvalidInput as error:
             return failure(record, FatalError(str(error)), self._settings, 0.0), NO_NODES
-        flow, node = loaded.flow, loaded.context.node
+        flow, node, nodes = loaded.flow, loaded.context.node, loaded.flow.nodes
         if ENDING in record.fields:
-            return end_of(record), flow.nodes
+            return end_of(record), nodes
         # Read once: a drain that begins during the round does not change whether it was run.
         begin = begin and not self._drain.is_on()
-        if node not in flow.nodes:
+        if node not in nodes:
             fatal = failure(record, gone(record, flow), self._settings, 0.0)
             return fatal if begin else GIVE_BACK, NO_NODES
         try:
@@ -113,8 +116,8 @@ class NodeRunner:
         except BaseException as error:
             if ends_process(error):
                 raise
-            return self._failure(loaded, error), flow.nodes
-        return self._within_budgets(loaded, estimate, span, begin), flow.nodes
+            return self._failure(loaded, error), nodes
+        return self._within_budgets(loaded, estimate, nodes[node], span, begin), nodes
 
     def _load(self, record: Record, claim: Claim, lease: Lease) -> LoadedRound:
         """Check the record, and make the round's flow and context.
@@ -137,23 +140,27 @@ class NodeRunner:
         return LoadedRound(record, claim, lease, flow, context)
 
     def _within_budgets(
-        self, loaded: LoadedRound, estimate: Mapping[str, float], span: RoundSpan, begin: bool
+        self,
+        loaded: LoadedRound,
+        estimate: Mapping[str, float],
+        role: Role,
+        span: RoundSpan,
+        begin: bool,
     ) -> Settlement:
         """Run the node if the run's budgets allow it, and charge them with what it used.
 
         Args:
             estimate: What the round is expected to use of each budget.
+            role: The role of its node.
         """
-        record, claim, _, flow, context = loaded
+        record, claim, context = loaded.record, loaded.claim, loaded.context
         account = BudgetAccount(record, claim.attempt, claim.now)
         if record.budgets:
             context = altered(context, budgets=account.budgets(estimate))
             loaded = loaded._replace(context=context)
         # A round that a person has answered is under way already. Their answer must not be lost to
         # another question.
-        limit = (
-            None if is_answered(record) else account.exhausted(estimate, flow.nodes[context.node])
-        )
+        limit = None if is_answered(record) else account.exhausted(estimate, role)
         used: dict[str, float] = {}
         if not begin:
             settlement = GIVE_BACK
@@ -170,7 +177,8 @@ class NodeRunner:
                 accounts["intent"] = context.journal.text
             # A round that was not begun did nothing, so a stop leaves nothing of it in doubt,
             # unless an intent of an earlier attempt exists.
-            if context.journal.is_harmless or not (begin or context.journal.text):
+            unbegun = not begin or settlement.kind == "park"
+            if context.journal.is_harmless or (unbegun and not context.journal.text):
                 settlement = replace(settlement, options={**settlement.options, "harmless": 1})
         return with_accounts(record, settlement, accounts)
 
@@ -186,7 +194,9 @@ class NodeRunner:
             outcome = flow.play(context.node, context)
             if lease.broken is not None:
                 raise lease.broken
-            return settle(
+            if context.mailbox.parked is not None:
+                raise swallowed(record)
+            settlement = settle(
                 record,
                 flow,
                 outcome,
@@ -194,6 +204,13 @@ class NodeRunner:
                 self._settings,
                 {**context.told, **context.spent},
             )
+            if context.mailbox.used or "wait" in record.fields:
+                return taking(settlement, context.mailbox.used)
+            return settlement
+        except Parked as parked:
+            name = parked.wait.name
+            over = context.journal.packed(f"~{name}", TIMED_OUT)
+            return park(record, parked.wait, over)
         except DamagedRun as error:
             return quarantine(error)
         # asyncio.CancelledError, GeneratorExit and sys.exit are failures of the round too.
@@ -254,6 +271,15 @@ def _used(context: RoundContext, estimate: Mapping[str, float]) -> dict[str, flo
     carried_out = f"{COMMANDS}{context.journal.carried_out}"
     return sum_of(
         [context.spent, {name: each for name, each in estimate.items() if name == carried_out}]
+    )
+
+
+def swallowed(record: Record) -> FatalError:
+    """Return the error for a node that caught the end of its own round, and went on."""
+    return FatalError(
+        f"run {record.id}, step {record.step}: node {record.node!r} caught its own wait "
+        "(Parked, a BaseException) and went on. Catch Exception instead of everything, "
+        "or raise it again"
     )
 
 

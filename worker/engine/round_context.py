@@ -19,6 +19,7 @@ from perdure.worker.domain.budget import BudgetAccount
 from perdure.worker.domain.record import Record, unpack_turns
 from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal
+from perdure.worker.engine.mailbox import StoreMailbox
 from perdure.worker.errors import DamagedRun
 from perdure.worker.logs import round_logger
 from perdure.worker.settings import Settings
@@ -56,6 +57,7 @@ def context_of(
         lease.broken = error
 
     answered = is_answered(record)
+    journal = StoreJournal(store, claim, settings.max_addition_bytes, broken)
     return made(
         {
             "goal": record.fields.get("goal", ""),
@@ -82,7 +84,8 @@ def context_of(
             "budgets": BudgetAccount(record, claim.attempt, claim.now).budgets()
             if record.budgets
             else {},
-            "journal": StoreJournal(store, claim, settings.max_addition_bytes, broken),
+            "journal": journal,
+            "mailbox": StoreMailbox(store, record, journal, broken),
             "artifact": partial(_artifact, store, record.id),
             "logger": round_logger(),
             "providers": providers,

@@ -114,7 +114,7 @@ class RoundRunner:
                 )
                 span.outcome(word)
             self._count(record, claim, nodes, word, took)
-            return RoundAttempt(word, _failure_of(settlement, word))
+            return RoundAttempt(word, None if settlement.is_done else _failure_of(settlement, word))
         finally:
             self._heartbeat.release(lease)
 

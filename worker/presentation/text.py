@@ -6,6 +6,7 @@ Numbers as texts: any number that a run can hold prints, however large or small.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -105,6 +106,16 @@ def waits_for_provider(since: float | None, until: float | None) -> str:
         + (f" since {began}" if began else "")
         + (f", next try {again}" if again else "")
     )
+
+
+def parked_text(details: Mapping[str, Any]) -> str:
+    """Return what a parked run waits for: ``for paid or withdrawn until 2026-11-24 12:00:00``."""
+    signals, until = details.get("signals"), details.get("wait_until")
+    parts = [
+        f"for {' or '.join(signals)}" if signals else "",
+        f"until {moment(until)}" if until else "",
+    ]
+    return " ".join(filter(None, parts))
 
 
 def moment(at: datetime | str) -> str:

@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from perdure.worker.presentation.text import duration, plain, waits_for_provider
+from perdure.worker.presentation.text import duration, parked_text, plain, waits_for_provider
 from perdure.worker.presentation.usage import amount, budget
 
 if TYPE_CHECKING:
@@ -130,6 +131,14 @@ def _between(event: Event) -> tuple[str, str]:
                 f"{waits_for_provider(since, until)}: {_cause({'error': data.get('reason', '')})}",
                 "wait",
             )
+        case "parked":
+            return f"waits {parked_text(waited_for(data))}", "wait"
+        case "woken":
+            by = data.get("by", "time")
+            return f"woken by {'its time' if by == 'time' else f'signal {by}'}", "good"
+        case "signalled":
+            signal = f"signal {data.get('name', '?')} {data.get('number', '')}".rstrip()
+            return f"{signal}{_by_whom(data.get('by'))}", "good"
         case "interrupted":
             return _asked(data), "wait"
         case "resumed":
@@ -172,6 +181,14 @@ def _between(event: Event) -> tuple[str, str]:
             return " ".join(
                 [other, *(f"{name} {_word(value)}" for name, value in data.items())]
             ), "wait"
+
+
+def waited_for(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an event says that the run waits for, as ``parked_text`` reads it."""
+    until = str(data.get("until", ""))
+    signals = [line.partition(" ")[0] for line in str(data.get("for", "")).splitlines()]
+    at = datetime.fromtimestamp(int(until) / 1000, UTC).isoformat() if until.isdecimal() else None
+    return {"signals": signals, "wait_until": at}
 
 
 def _by_whom(name: Any) -> str:

@@ -42,6 +42,10 @@ class Keys:
         """Return the hash of the run's artifacts: whole texts of its rounds, by name."""
         return f"{self.prefix}:run:{run_id}:artifacts"
 
+    def mailbox(self, run_id: str) -> str:
+        """Return the hash of the signals that were sent to the run (parts/waits.lua)."""
+        return f"{self.prefix}:run:{run_id}:mailbox"
+
     def idempotency(self, key: str) -> str:
         """Return the string ``content-digest run-id`` of the submission with this key."""
         return f"{self.prefix}:idem:{key}"

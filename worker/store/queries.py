@@ -54,6 +54,31 @@ class Queries(StoreConnection):
                 ),
             )
 
+    def signal_counts(self, run_id: str, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Return the numbers of the newest taken and the newest signal of each name."""
+        wanted = [f"{name}:{which}" for name in names for which in ("taken", "last")]
+        with self._answered():
+            found = cast("list[str | None]", self.redis.hmget(self.keys.mailbox(run_id), wanted))
+        counts = [int(text or 0) for text in found]
+        return dict(zip(names, zip(counts[::2], counts[1::2], strict=True), strict=True))
+
+    def signals(
+        self, run_id: str, wanted: Sequence[tuple[str, int]]
+    ) -> list[tuple[int, int, str, str] | None]:
+        """Return signals by name and number, and None for a signal that is not there.
+
+        Returns:
+            Of each its place in the order of all names, its time (ms), its sender and its payload.
+        """
+        fields = [f"{name}:{number}" for name, number in wanted]
+        with self._answered():
+            found = cast("list[str | None]", self.redis.hmget(self.keys.mailbox(run_id), fields))
+        read: list[tuple[int, int, str, str] | None] = []
+        for text in found:
+            order, at, by, payload = text.split("\n", 3) if text else ("", "", "", "")
+            read.append((int(order), int(at), by, payload) if text else None)
+        return read
+
     def artifact(self, run_id: str, name: str) -> str | None:
         """Return the text of one artifact, or None."""
         with self._answered():

@@ -14,7 +14,15 @@ from perdure.worker.store.wire import Wire, told
 #: claim and commit do not wait. The next round's message leaves with the commit, so waiting would
 #: hold up nothing (docs/internals/decisions/0015).
 ACKNOWLEDGED = frozenset(
-    {"submit_run", "request_stop", "resume_run", "retry_run", "delete_run", "record_intent"}
+    {
+        "submit_run",
+        "request_stop",
+        "resume_run",
+        "retry_run",
+        "signal_run",
+        "delete_run",
+        "record_intent",
+    }
 )
 
 

@@ -28,6 +28,8 @@ TRANSITIONS = (
     "request_stop",
     "resume_run",
     "retry_run",
+    "signal_run",
+    "wake_run",
     "quarantine_run",
     "delete_run",
     "check_run",

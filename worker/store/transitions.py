@@ -418,6 +418,43 @@ class Store(Queries):
         }
         return self._run("retry_run", run_id, named, fields, idempotency_key=idempotency_key)
 
+    def signal(
+        self,
+        run_id: str,
+        *,
+        name: str,
+        payload: str,
+        most: int,
+        names: int,
+        by: str | None = None,
+        key: str | None = None,
+        content: str | None = None,
+    ) -> list[str]:
+        """Put a signal into a run's mailbox, and return the reply of signal_run.lua.
+
+        Args:
+            most: the unread signals of one name that a run may have.
+            names: the names that a run's signals may have.
+            key: the sender's own id of this signal; sent again under it, nothing changes.
+            content: digest of the payload, with a key.
+        """
+        named = {"name": name, "payload": payload, "most": most, "names": names, "by": by}
+        return self._run("signal_run", run_id, {**named, "key": key, "content": content})
+
+    def wake(
+        self, run_id: str, *, epoch: int, step: int, message: str
+    ) -> tuple[str, list[tuple[str, str]]]:
+        """Queue a parked run whose wait is over, with the message that it needs.
+
+        Returns:
+            The word of wake_run.lua, and with an outbox the (queue, message) that the caller must
+            publish.
+        """
+        word, *rest = self._run(
+            "wake_run", run_id, {"epoch": epoch, "step": step, "message": message}
+        )
+        return word, [(rest[0], rest[1])] if word == "queued" and rest else []
+
     def redirect_round(
         self, run_id: str, *, queue: str, to: str, by: str
     ) -> tuple[str, list[tuple[str, str]]]:

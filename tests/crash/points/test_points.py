@@ -21,6 +21,8 @@ ELSEWHERE = {
     "record_intent": "tests/store/test_intent.py",
     "record_result": "tests/store/test_once.py",
     "set_trace": "tests/store/test_trace.py",
+    "signal_run": "tests/store/test_waits.py",
+    "wake_run": "tests/store/test_waits.py",
     "ask_provider": "tests/store/test_providers.py",
     "release_dead_lease": "tests/store/test_forfeit.py",
     "delete_run": "tests/store/test_operations_repeat.py",

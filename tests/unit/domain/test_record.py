@@ -91,7 +91,7 @@ def test_what_the_scripts_write_is_not_under_the_digest(name: str) -> None:
     Record({**sound(), name: "changed"}).check()
 
 
-@pytest.mark.parametrize("schema", [None, "", "0", "3", "99"])
+@pytest.mark.parametrize("schema", [None, "", "0", "4", "99"])
 def test_another_schema_is_refused_with_both_versions_named(schema: str | None) -> None:
     fields = {
         name: text for name, text in {**sound(), "schema": schema}.items() if text is not None
@@ -218,7 +218,7 @@ def test_a_run_has_the_lowest_version_that_reads_all_its_fields(
     ] == ["1", "1", "2", "10"]
 
 
-@pytest.mark.parametrize("schema", ["1", "2", "3", "", "none"])
+@pytest.mark.parametrize("schema", ["1", "2", "3", "4", "", "none"])
 def test_runs_of_older_versions_are_read_and_those_of_newer_ones_are_not(
     monkeypatch: pytest.MonkeyPatch, schema: str
 ) -> None:

@@ -64,14 +64,14 @@ def test_it_stops_where_celery_delivers_nothing(caplog: pytest.LogCaptureFixture
     """What is prefetched is claimed: were it never delivered, its lease would lapse each time."""
     made = fetches(slots=2)
     for _ in range(3):
-        made.add_undelivered()
+        made.holds(object())
     assert not made.queues(1) and not made.is_on
     assert "commits fetch no more" in caplog.text
 
 
 def test_what_was_delivered_does_not_count() -> None:
     made = fetches(slots=2)
-    for _ in range(9):
-        made.add_undelivered()
-        made.remove_undelivered()
+    for number in range(9):
+        made.holds(number)
+        made.delivers(number)
     assert made.queues(1) and made.is_on

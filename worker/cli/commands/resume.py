@@ -121,11 +121,11 @@ def _answer(answer: str | None, approve: bool, refuse: str | None, edit: str | N
     if refuse is not None:
         return {"refuse": refuse} if refuse != NO_WORDS else "refuse"
     if edit is not None:
-        args = _read("--edit", edit)
+        args = read_json("--edit", edit)
         if not isinstance(args, dict):
             raise click.UsageError(f"--edit expects the arguments as a JSON object, got {edit!r}.")
         return {"edit": args}
-    return None if answer is None else _read("--answer", answer)
+    return None if answer is None else read_json("--answer", answer)
 
 
 def asked_for_approval(
@@ -160,7 +160,8 @@ def asked_for_approval(
     return interrupt or waiting.id
 
 
-def _read(option: str, text: str) -> Any:
+def read_json(option: str, text: str) -> Any:
+    """Return the JSON value of an option, or raise UsageError with how to write it."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -170,5 +171,5 @@ def _read(option: str, text: str) -> Any:
             ) from error
         quoted = shlex.quote(json.dumps(text, ensure_ascii=False))
         raise click.UsageError(
-            f"--answer expects JSON, got {text!r}. Put text in double quotes: --answer {quoted}"
+            f"{option} expects JSON, got {text!r}. Put text in double quotes: {option} {quoted}"
         ) from error

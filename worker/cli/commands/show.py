@@ -28,6 +28,7 @@ from perdure.worker.presentation.text import (
     duration,
     lines,
     moment,
+    parked_text,
     plain,
     progress_of,
     since,
@@ -152,6 +153,8 @@ def described(
             reason = waits_for_provider(began, again).removeprefix("waits ")
         unpause = f"the flow is paused; to continue: perdure flows unpause {run.flow}"
         pairs.append(("waits", unpause if is_paused else reason))
+    if run.phase == "parked":
+        pairs.append(("waits", parked_text(details)))
     reported = details.get("progress")
     text = reported.get("text") if isinstance(reported, dict) else None
     progress = " ".join(plain(str(part)) for part in (progress_of(reported), text) if part)

@@ -16,7 +16,14 @@ from rich.text import Text
 
 from perdure.worker.cli.output import colour_of
 from perdure.worker.cli.views.lines import last_words
-from perdure.worker.presentation.text import count, duration, plain, progress_of, since
+from perdure.worker.presentation.text import (
+    count,
+    duration,
+    parked_text,
+    plain,
+    progress_of,
+    since,
+)
 from perdure.worker.presentation.timeline import GIT_ID, Row, round_text, row_of
 from perdure.worker.presentation.usage import EXHAUSTED, LOW, totals
 
@@ -218,6 +225,9 @@ class LiveView:
                     tone="wait",
                 )
             ]
+        if run.phase == "parked":
+            text = f"waits {parked_text(details)}"
+            return [Row(run.state.step, node, 0, text, tone="wait")]
         if run.phase == "queued":
             return [Row(run.state.step, node, 0, "queued for a worker", tone="wait")]
         return []

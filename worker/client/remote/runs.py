@@ -18,6 +18,7 @@ from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.settlement import LONGEST
+from perdure.worker.domain.signal import SignalReceipt
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.submission import When, from_now
 from perdure.worker.domain.transcript import Transcript
@@ -209,6 +210,24 @@ class RemoteControl(RemoteConnection, ClientApi):
 
     def retry(self, run_id: str) -> Run:
         return Run.from_dict(self._tell("POST", path_of(run_id, "retry")))
+
+    def signal(
+        self,
+        run_id: str,
+        name: str,
+        payload: Any = None,
+        *,
+        key: str | None = None,
+        by: str | None = None,
+    ) -> SignalReceipt:
+        not_here(by=by)
+        validation.signal(name)
+        validation.key(key, "key")
+        path = path_of(run_id, "signals", name)
+        told = self._tell(
+            "POST", path, {"payload": payload}, repeat=key is not None, Idempotency_Key=key
+        )
+        return SignalReceipt.from_dict(told)
 
     def delete(self, run_id: str) -> None:
         self._tell("DELETE", path_of(run_id))

@@ -59,6 +59,7 @@ class FastRounds:
         self.store = store
         self.committer = committer
         self.lease = lease
+        self._lease_ms = round(lease * 1000)
         self.drain = drain
         self.prefetcher = Prefetcher()
         self.cpu_limiter = CpuLimiter()
@@ -98,13 +99,14 @@ class FastRounds:
         queues = self.prefetcher.queues(self._in_flight())
         if not queues:
             return None
-        lease = round(self.lease * 1000)
-        return PrefetchRequest(queues, new_claim(), self._owner, lease, self._flows, SCHEMA)
+        return PrefetchRequest(
+            queues, new_claim(), self._owner, self._lease_ms, self._flows, SCHEMA
+        )
 
     def keep(self, handoff: Handoff, prefetched: Prefetched) -> None:
         """Keep what a commit prefetched until its round's own message is acknowledged."""
         handoff.prefetched, handoff.since = prefetched, time.monotonic()
-        self.prefetcher.add_undelivered()
+        self.prefetcher.holds(handoff)
 
 
 @dataclass(slots=True, eq=False)
@@ -195,7 +197,8 @@ class Handoff:
         prefetched, self.prefetched = self.prefetched, None
         if prefetched is None:
             return None
-        self.rounds.prefetcher.remove_undelivered()
+        self.rounds.prefetcher.delivers(self)
         claim = prefetched.claim
-        until = self.until if claim is not None and claim.carried_over else None
-        return prefetched, self.rounds.handoff(claim, until=until, since=self.since)
+        if claim is not None and claim.carried_over:
+            return prefetched, Handoff(self.rounds, claim, self.until, self.since)
+        return prefetched, self.rounds.handoff(claim, since=self.since)

@@ -20,7 +20,6 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import threading
 import time
 from collections.abc import Sequence
 
@@ -43,9 +42,8 @@ class Prefetcher:
         self._turns = itertools.count(1)
         self._last_skipped = -math.inf
         self._inline = False
-        self._lock = threading.Lock()
-        #: Prefetched messages that have not been delivered yet.
-        self._undelivered = 0
+        #: Who holds a prefetched message that has not been delivered yet. A set needs no lock.
+        self._undelivered: set[object] = set()
         #: The number of rounds that the pool runs at once.
         self.slots = 0
 
@@ -90,7 +88,7 @@ class Prefetcher:
         ):
             self._last_skipped = now
             return ()
-        if self._undelivered > self.slots:
+        if len(self._undelivered) > self.slots:
             logger.error(
                 "commits fetch no more: prefetched messages are not delivered. "
                 "This version of Celery does not end a task as expected"
@@ -100,12 +98,10 @@ class Prefetcher:
         order = orders[turn % len(orders)]
         return [*self._own, *order] if self._own and turn % OWN_TURNS == OWN_TURNS // 2 else order
 
-    def add_undelivered(self) -> None:
-        """Count a prefetched message, which waits until its round's own is acknowledged."""
-        with self._lock:
-            self._undelivered += 1
+    def holds(self, holder: object) -> None:
+        """Note who holds a prefetched message until its round's own message is acknowledged."""
+        self._undelivered.add(holder)
 
-    def remove_undelivered(self) -> None:
-        """Count a prefetched message that is on its way to Celery's consumer."""
-        with self._lock:
-            self._undelivered -= 1
+    def delivers(self, holder: object) -> None:
+        """Note that the holder's prefetched message is on its way to Celery's consumer."""
+        self._undelivered.discard(holder)

@@ -13,7 +13,7 @@
 --   missing         There is no such run.
 --   stale           The run is in another epoch or step.
 --   finished PHASE  The run has ended or is stopped.
---   early PHASE     The run is interrupted or waiting.
+--   early PHASE     The run is interrupted, waiting or parked.
 --   leased          Another claim has the round.
 --   stopped         A stop was requested: this claim stopped the run.
 --   paused FLOW     The flow is paused: the run waits, without lease or attempt.
@@ -36,7 +36,7 @@ if not newest then return { 'damaged', k.memory } end
 if this_round and run.phase == 'leased' and run.claim_id == arg.claim then return { 'ok', told(now, run, flat, newest, turns) } end
 if not this_round then return { 'stale' } end
 if ENDED[run.phase] or run.phase == 'stopped' then return { 'finished', run.phase } end
-if run.phase == 'interrupted' or run.phase == 'waiting' then return { 'early', run.phase } end
+if run.phase == 'interrupted' or run.phase == 'waiting' or run.phase == 'parked' then return { 'early', run.phase } end
 if run.phase == 'leased' then return { 'leased' } end
 local stopping = run.stop_current_execution == 'stop_requested'
 -- Checked before the flow, so that a paused run does not wait for a worker that plays it.

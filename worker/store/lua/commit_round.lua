@@ -18,18 +18,21 @@
 --                     of this step and epoch at which the run ends), [spent] (the error then).
 --         give_back   The round is released to another worker, and nothing is counted. [own] is the
 --                     round's message, for a run whose hash has none.
+--         park        The node waits: wait (its name), wait_for (lines NAME COUNT), [wait_ms],
+--                     wait_over (parts/waits.lua), [own].
 --         damaged     error. The run as loaded is not what was stored: it is quarantined.
 --       With every kind: [field...], [harmless] (all that this attempt did can be repeated, so a
 --         stop leaves nothing in doubt), [intent] (the remaining intents of record_intent.lua, if
 --         this attempt takes its own back because its command did nothing).
---       If the round is done: [data] (JSON for the event), [took] (ms). After "--": the artifacts
+--       If the round is done: [take] (lines NAME NUMBER: the signals that it used; given if the step
+--         has waited), [data] (JSON for the event), [took] (ms). After "--": the artifacts
 --         as names and texts ([artifacts] is the number of both together), then the memory's
 --         additions.
 --       With every kind but give_back: [fetch] (lists, one per line), and with it fetch_claim (the
 --         id of the prefetch's claim), owner, lease, known, newest and [schema] as in
 --         claim_round.lua. The caller has a free slot and takes the next message of these lists.
 -- Returns
---   ok continued | completed | interrupted | stopped | errored | waiting | queued
+--   ok continued | completed | interrupted | stopped | errored | waiting | queued | parked
 --       After this word, if a message was prefetched: message LIST TEXT, or claimed LIST GRANT
 --       (parts/grant.lua).
 --   fenced              The caller no longer has the lease: nothing is committed. After a stop
@@ -55,10 +58,12 @@ local run, found = read_leased(k)
 if not run then return { 'damaged', k.run } end
 local plain, damaged = is_plain(run), nil
 if not plain then
+  if arg.take or arg.wait then k.mailbox = mailbox_of(k) end
   damaged = mistyped(k)
   if damaged then return { 'damaged', damaged } end
   local more = { 'last_node', 'idem', 'started_at', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_status',
-    'i_node', 'i_reason', 'intent_token', 'failing', 'traceback', 'handed_to', 'on_end' }
+    'i_node', 'i_reason', 'intent_token', 'failing', 'traceback', 'handed_to', 'on_end',
+    'mailbox', 'wait', 'wait_until', 'o:~' .. (arg.wait or '') }
   local texts = call('HMGET', k.run, unpack(more))
   for i = 1, #more do run[more[i]] = texts[i] or nil end
 end
@@ -91,6 +96,7 @@ if plain then
 end
 
 --@ parts/moves.lua
+--@ parts/waits.lua
 local kind = arg.kind
 local done = kind == 'next' or kind == 'end' or kind == 'pause_next'
 local paused = kind == 'pause_next' or kind == 'pause_here'
@@ -100,6 +106,7 @@ free_lease(k)
 if done then
   log(k, run, whole(now))
   if run.i_id then forget_interrupt(k) end
+  if arg.take then end_waits(k, run) end
   run.last_node, run.step, run.attempt = run.current_node, whole(run.step + 1), '0'
   set(k, 'step', run.step, 'last_node', run.last_node, 'attempt', '0', 'failures', '0', 'losses', '0')
   unset(k, 'traceback', 'last_error', 'intent', 'intent_token', 'intent_at', 'intent_by')
@@ -109,6 +116,7 @@ elseif arg.intent and run.intent_token == arg.token then
   if arg.intent == '' then unset(k, 'intent', 'intent_token', 'intent_at', 'intent_by') else set(k, 'intent', arg.intent) end
 end
 if paused then forget_interrupt(k) end
+if kind == 'park' then begin_wait(k, run, now) end
 set_fields(k)
 for i = fields, fields_end, 2 do run[ARGV[i]] = ARGV[i + 1] end
 if arg.message then
@@ -135,6 +143,8 @@ elseif kind == 'end' then
 elseif paused then
   pause(k, run, now)
   answer = 'interrupted'
+elseif kind == 'park' then
+  answer = park(k, run, now)
 elseif kind == 'give_back' then
   event(k, run, now, 'given_back', 'token', run.token)
   push(k, run, now)

@@ -21,7 +21,7 @@ if not run and call('TYPE', k.run).ok == 'hash' then -- by the readable fields o
   local flow, phase, started_at = unpack(call('HMGET', k.run, 'flow', 'phase', 'started_at'))
   counted = { flow = flow or '', phase = phase or nil, started_at = started_at or nil }
 end
-local own = { k.run, k.memory, k.events, k.artifacts }
+local own = { k.run, k.memory, k.events, k.artifacts, mailbox_of(k) }
 k.run, k.memory, k.events, k.artifacts = nil, nil, nil, nil
 local damaged = mistyped(k)
 if damaged then return { 'damaged', damaged } end

@@ -10,7 +10,7 @@
 -- Returns
 --   queued | waiting | interrupted | completed   The phase of the run now.
 --   stale               The run changed after the caller read it, or has another open interrupt.
---   running             The run is queued, leased or waiting, perhaps with a stop pending.
+--   running             The run is queued, leased, waiting or parked, perhaps with a stop pending.
 --   finished PHASE      The run has ended.
 --   missing             There is no such run.
 --   damaged KEY         A key or field is damaged: nothing is written.

@@ -36,6 +36,7 @@
 --@ parts/run.lua
 --@ parts/counters.lua
 --@ parts/moves.lua
+--@ parts/waits.lua
 --@ parts/recount.lua
 local now = clock()
 -- Every worker sweeps, so that any of them may die. One sweep per interval is enough for all of
@@ -205,7 +206,8 @@ end
 
 local function keys_of(id)
   local run = arg.prefix .. ':run:' .. id
-  return setmetatable({ run = run, memory = run .. ':memory', events = run .. ':events', artifacts = run .. ':artifacts', idem = run },
+  return setmetatable({ run = run, memory = run .. ':memory', events = run .. ':events', artifacts = run .. ':artifacts', mailbox = run .. ':mailbox',
+    idem = run },
     { __index = base })
 end
 
@@ -217,6 +219,13 @@ local function has_mistyped(k)
     local found = call('TYPE', k[name]).ok
     if found ~= 'none' and found ~= wanted then return true end
   end
+end
+
+-- Only the sweep of a parked run reads its mailbox.
+local function has_mistyped_mailbox(k, run)
+  if run.phase ~= 'parked' then return false end
+  local found = call('TYPE', k.mailbox).ok
+  return found ~= 'none' and found ~= 'hash'
 end
 
 local function too_late(k, run)
@@ -383,6 +392,17 @@ local function sweep_queued(k, run)
   return 'resent'
 end
 
+local function sweep_parked(k, run)
+  if not is_over(k, run, now) then
+    due_at(k, run, run.wait_until and number(run.wait_until))
+    return 'in_line'
+  end
+  record_time_out(k, run, now)
+  if is_unmade(k, run, now) then return 'unmade' end
+  wake(k, run, now)
+  return 'woken'
+end
+
 for order, id in ipairs(looked_at()) do
   local k = keys_of(id)
   local flat, word = pcall('HGETALL', k.run)
@@ -396,7 +416,7 @@ for order, id in ipairs(looked_at()) do
   elseif not run or ENDED[run.phase] or run.phase == 'stopped' or not PHASES[run.phase] then
     call('ZREM', base.due, id)
     word = (not run and call('EXISTS', k.run) == 0 or run and PHASES[run.phase]) and 'removed' or 'damaged'
-  elseif has_mistyped(k) or malformed(k, run) or not base.lists[run.queue] then
+  elseif has_mistyped(k) or malformed(k, run) or not base.lists[run.queue] or has_mistyped_mailbox(k, run) then
     call('ZREM', base.due, id)
     word = 'damaged'
   elseif run.phase == 'leased' then
@@ -421,6 +441,8 @@ for order, id in ipairs(looked_at()) do
       push(k, run, now)
       word = 'woken'
     end
+  elseif run.phase == 'parked' then
+    word = sweep_parked(k, run)
   elseif not run.i_until or number(run.i_until) > now then
     due_at(k, run, run.i_until and number(run.i_until))
     word = 'in_line'

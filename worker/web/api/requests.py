@@ -201,6 +201,15 @@ class Stop(Asked):
     reason: Reason | None = None
 
 
+class Signal(Asked):
+    """What a signal brings."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"payload": {"amount": 12}}]})
+
+    payload: Any = None
+    """Any JSON."""
+
+
 class Resume(Asked):
     """The answer to what the run asks. Omit it to resume a stopped or paused run."""
 

@@ -13,6 +13,7 @@ from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from perdure.worker.domain.run import Done, Run
+from perdure.worker.domain.signal import SignalReceipt
 from perdure.worker.domain.stop import StopReceipt
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
@@ -22,6 +23,7 @@ from perdure.worker.web.api.requests import (
     Listing,
     Resume,
     RetryMany,
+    Signal,
     Stop,
     StopMany,
     Submit,
@@ -199,6 +201,31 @@ def resume_run(run_id: RunId, runs: Runs, body: Resume | None = None) -> Respons
 def retry_run(run_id: RunId, runs: Runs) -> Response:
     """Retry an errored run from the step that failed."""
     return Json(runs.retry(run_id).to_dict())
+
+
+@router.post(
+    "/runs/{run_id}/signals/{name}",
+    operation_id="signal_run",
+    status_code=202,
+    response_model=SignalReceipt,
+    responses=problems(
+        *BODY_PROBLEMS, *CHANGE_PROBLEMS, *STATE_PROBLEMS, "invalid-input", "unstorable-value",
+        "conflict", "mailbox-full",
+    ),
+)  # fmt: skip
+def signal_run(
+    run_id: RunId,
+    name: Annotated[str, Path(description="Name of the signal.")],
+    runs: Runs,
+    body: Signal | None = None,
+    idempotency_key: Key = None,
+) -> Response:
+    """Send a signal to a run, in the caller's name. Once this call has returned, it is stored.
+
+    With an `Idempotency-Key`, the call can be repeated safely.
+    """
+    payload = None if body is None else body.payload
+    return Json(runs.signal(run_id, name, payload, idempotency_key).to_dict(), 202)
 
 
 bulk_router = resource_router("many runs")

@@ -23,6 +23,7 @@ from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
+from perdure.worker.domain.signal import SignalReceipt
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
@@ -260,6 +261,15 @@ class AuthorizedClient:
         return self.client.request_stop_many(
             flow, status, mode, reason, self.caller.name, self.caller.sees_only
         )
+
+    # signal
+
+    def signal(
+        self, run_id: str, name: str, payload: Any = None, key: str | None = None
+    ) -> SignalReceipt:
+        """Send a signal to a run, in the caller's name."""
+        self._owned(run_id, Scope.SIGNAL)
+        return self.client.signal(run_id, name, payload, key=key, by=self.caller.name)
 
     # admin
 

@@ -18,7 +18,16 @@ from perdure.worker.presentation.timeline import Row, command_text, row_of
 from perdure.worker.presentation.usage import used
 
 #: Types of events after which the run's next round is ready for a worker.
-MAKES_READY = ("submitted", "committed", "resumed", "retried", "given_back", "lost", "resent")
+MAKES_READY = (
+    "submitted",
+    "committed",
+    "resumed",
+    "retried",
+    "given_back",
+    "lost",
+    "resent",
+    "woken",
+)
 
 
 @dataclass(frozen=True)

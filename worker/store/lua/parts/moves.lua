@@ -86,11 +86,13 @@ local function has_key(k, run)
 end
 
 local function expire_at(k, run, time)
+  if run.mailbox then call('PEXPIREAT', mailbox_of(k), time) end
   for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do call('PEXPIREAT', key, time) end
   if has_key(k, run) then call('PEXPIREAT', k.idem, time) end
 end
 
 local function persist(k, run)
+  if run.mailbox then call('PERSIST', mailbox_of(k)) end
   for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do call('PERSIST', key) end
   if has_key(k, run) then call('PERSIST', k.idem) end
 end

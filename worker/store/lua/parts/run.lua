@@ -8,7 +8,7 @@
 -- Replies are arrays whose first element is a word.
 --@ parts/arguments.lua
 local PHASES = { -- phase -> the index it is listed in
-  queued = 'live', leased = 'live', waiting = 'live', interrupted = 'interrupted',
+  queued = 'live', leased = 'live', waiting = 'live', parked = 'live', interrupted = 'interrupted',
   stopped = 'stopped', completed = 'completed', errored = 'errored',
 }
 local ENDED = { completed = true, errored = true }
@@ -22,10 +22,14 @@ local function keys_of_one_run()
   return k
 end
 
+-- The hash of the signals that were sent to the run (parts/waits.lua). Few runs have one, so its name
+-- is derived.
+local function mailbox_of(k) return k.run .. ':mailbox' end
+
 -- Return the first key of a wrong type. A transition need not check a key that it first reads by
 -- pcall, nor a key that it does not use.
 local function mistyped(k)
-  local types = { run = 'hash', memory = 'list', events = 'stream', artifacts = 'hash', due = 'zset', queues = 'hash', live = 'zset',
+  local types = { run = 'hash', memory = 'list', events = 'stream', artifacts = 'hash', mailbox = 'hash', due = 'zset', queues = 'hash', live = 'zset',
     interrupted = 'zset', stopped = 'zset', completed = 'zset', errored = 'zset', paused = 'hash' }
   for name, wanted in pairs(types) do
     if k[name] then
@@ -39,10 +43,10 @@ local function mistyped(k)
   end
 end
 
--- Fields with counts and times. The first seven are required. The seventh to the 23rd are times.
-local REQUIRED, TIMES = 7, 23
+-- Fields with counts and times. The first seven are required. The seventh to the 24th are times.
+local REQUIRED, TIMES = 7, 24
 local NUMBERS = { 'epoch', 'step', 'token', 'attempt', 'resend', 'retention', 'created_at',
-  'updated_at', 'started_at', 'queued_at', 'not_before', 'waiting_until', 'claimed_at', 'beat_at', 'lease_until', 'round_until',
+  'updated_at', 'started_at', 'queued_at', 'not_before', 'waiting_until', 'wait_until', 'claimed_at', 'beat_at', 'lease_until', 'round_until',
   'held_until', 'deadline', 'i_until', 'stop_asked_at', 'stop_seen_at', 'stopped_at', 'ended_at',
   'failures', 'losses', 'number', 'first_number', 'grace', 'lease', 'lease_granted', 'round_timeout', 'i_wait', 'unknown', 'idle' }
 local TEXTS = { 'id', 'flow', 'queue', 'message', 'current_node' }

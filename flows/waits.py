@@ -1,0 +1,230 @@
+"""Waits of a node: for a time, or for signals that are sent to the run.
+
+A wait that is not over raises ``Parked``. The engine then parks the run, which costs no worker, and
+runs the same node again from its beginning once the wait is over. What the node waited for is then
+there at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from perdure.flows.durations import EXPECTED, as_seconds
+from perdure.flows.errors import FatalError, InvalidFlow
+from perdure.flows.journal import Journal
+from perdure.flows.names import is_name
+
+#: Longest wait in seconds: ten years. Times must stay whole numbers that Lua counts exactly.
+LONGEST = 10 * 365.25 * 86_400
+#: Signals of which a wait may expect one.
+MOST_NAMES = 8
+#: Waits of one step. Each leaves a mark that every attempt of the step reads.
+MOST_WAITS = 64
+#: What is recorded of a wait that the time has ended, under ``~NAME``.
+TIMED_OUT = "null"
+
+
+#: When a signal of a test arrived.
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedSignal:
+    """A signal that was sent to the run.
+
+    Attributes:
+        name: the name of the signal.
+        number: its number among the run's signals of this name, from 1.
+        payload: JSON data.
+        at: when it arrived, by the server's clock.
+        by: who sent it, if they said so.
+    """
+
+    name: str
+    number: int
+    payload: Any = None
+    at: datetime = LONG_AGO
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A wait that is not over.
+
+    Attributes:
+        name: its name in the step.
+        signals: the signals that end it. The value counts the unread ones that the node needs.
+        seconds: the time that ends it; None waits for ever.
+    """
+
+    name: str
+    signals: Mapping[str, int] = field(default_factory=dict)
+    seconds: float | None = None
+
+
+class Parked(BaseException):
+    """The end of a round whose node waits. Like a cancellation, no code may catch it and continue.
+
+    Args:
+        wait: what the node waits for.
+    """
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(f"waits under the name {wait.name!r}")
+        self.wait = wait
+
+
+class Mailbox:
+    """The signals of a run, and the waits of one round.
+
+    This class holds signals in the process, for tests of a node. The engine's subclass reads them
+    from the store.
+
+    Args:
+        journal: has the waits of this step that the time has ended.
+
+    Attributes:
+        used: the number of the newest signal that this round used, by name. Its commit takes them.
+        parked: the wait that this round has come to and that is not over.
+        refused: the name of the command that is being carried out, if it must not wait.
+    """
+
+    # Most rounds never look into their mailbox, so it is made of nothing.
+    used: Mapping[str, int] = MappingProxyType({})
+    parked: Wait | None = None
+    refused: str | None = None
+    _sent: tuple[ReceivedSignal, ...] = ()
+    _names: tuple[str, ...] = ()
+
+    def __init__(self, journal: Journal | None = None) -> None:
+        self._journal = journal or Journal()
+
+    @property
+    def where(self) -> str:
+        """The run and the step, for messages."""
+        return "run"
+
+    def send(self, name: str, payload: Any = None) -> None:
+        """Put a signal into this mailbox of a test."""
+        number = 1 + sum(signal.name == name for signal in self._sent)
+        self._sent = (*self._sent, ReceivedSignal(name, number, payload))
+
+    def sleep(self, seconds: Any, name: str | None) -> None:
+        """Wait for a time. See ``RoundContext.sleep``."""
+        wait = Wait(self._named(name), {}, _checked_seconds(seconds))
+        if not self._has_timed_out(wait):
+            self._park(wait)
+
+    def wait_for(
+        self, signals: Sequence[str], timeout: Any, name: str | None
+    ) -> ReceivedSignal | None:
+        """Wait for the first of some signals. See ``RoundContext.wait_for``."""
+        names = list(dict.fromkeys(map(checked_signal, signals)))
+        if not 0 < len(names) <= MOST_NAMES:
+            raise InvalidFlow(
+                f"wait_for expects 1 to {MOST_NAMES} names of signals, got {len(names)}"
+            )
+        seconds = None if timeout is None else _checked_seconds(timeout)
+        counts = {each: self._used(each) + 1 for each in names}
+        wait = Wait(self._named(name), counts, seconds)
+        if self._has_timed_out(wait):
+            return None
+        found = self._take_first(names)
+        if found is None:
+            self._park(wait)
+        return found
+
+    def take(self, name: str) -> ReceivedSignal | None:
+        """Return the next signal of this name; None if there is none now."""
+        return self._take_first([checked_signal(name)])
+
+    def unread(self, names: Sequence[str]) -> list[ReceivedSignal]:
+        """Return the next unread signal of each name, in the order of their arrival.
+
+        Signals that this round has used are not unread.
+        """
+        found: dict[str, ReceivedSignal] = {}
+        for signal in self._sent:
+            if signal.name in names and signal.number > self._used(signal.name):
+                found.setdefault(signal.name, signal)
+        return list(found.values())
+
+    def _used(self, name: str) -> int:
+        return self.used.get(name, 0)
+
+    def _take_first(self, names: Sequence[str]) -> ReceivedSignal | None:
+        unread = self.unread(names)
+        if not unread:
+            return None
+        self.used = {**self.used, unread[0].name: unread[0].number}
+        return unread[0]
+
+    def _named(self, name: str | None) -> str:
+        if len(self._names) == MOST_WAITS:
+            raise FatalError(
+                f"{self.where}: the node waits more than {MOST_WAITS} times in one step; "
+                "let it return between its waits"
+            )
+        chosen = str(len(self._names) + 1) if name is None else name
+        if not is_name(chosen) or chosen in self._names or (name is not None and name.isdecimal()):
+            raise InvalidFlow(
+                f"{self.where}: {name!r} is no name for this wait; expected letters, digits, '_', "
+                "'.' or '-', not only digits, and no name that this step has used"
+            )
+        self._names = (*self._names, chosen)
+        return chosen
+
+    def _has_timed_out(self, wait: Wait) -> bool:
+        return f"~{wait.name}" in self._journal.recorded
+
+    def _park(self, wait: Wait) -> NoReturn:
+        if self.refused is not None:
+            raise FatalError(
+                f"{self.where}: command {self.refused!r} waits, and would be carried out from its "
+                "beginning again after the wait. Write @command(waits=True), and put what must not "
+                "happen twice into context.once"
+            )
+        self.parked = wait
+        raise Parked(wait)
+
+
+def checked_signal(name: str) -> str:
+    """Return the name of a signal if it is valid.
+
+    Raises:
+        InvalidFlow: it is not.
+    """
+    if not isinstance(name, str) or not is_name(name):
+        raise InvalidFlow(
+            f"{name!r} is no name for a signal; expected letters, digits, '_', '.' or '-', "
+            "at most 100"
+        )
+    return name
+
+
+def seconds_until(when: datetime, now: datetime) -> float:
+    """Return the seconds from ``now`` until ``when``; 0 if it has passed.
+
+    Raises:
+        InvalidFlow: ``when`` has no time zone.
+    """
+    if when.tzinfo is None:
+        raise InvalidFlow(f"until({when!r}): expected a time with a time zone")
+    return max(0.0, (when - now).total_seconds())
+
+
+def _checked_seconds(value: float | timedelta | str) -> float:
+    try:
+        seconds = as_seconds(value)
+    except ValueError as error:
+        raise InvalidFlow(str(error)) from None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise InvalidFlow(f"{value!r} is not a duration; expected {EXPECTED}")
+    if not (math.isfinite(seconds) and 0 <= seconds <= LONGEST):
+        raise InvalidFlow(f"a wait of {value!r} seconds: expected 0 to {LONGEST:.0f} (ten years)")
+    return float(seconds)

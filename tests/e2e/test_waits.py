@@ -1,0 +1,133 @@
+"""Nodes that wait for a time or for signals: parked without a worker, and played again when the wait is over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure import Client, InvalidTransition, Run, RunStatus, Settings
+from perdure.worker.errors import Conflict
+from tests.support.every_status import play
+from tests.support.example_flows import waits  # noqa: F401 -- registers flows
+from tests.support.runs import hash_of, phase
+from tests.support.servers import until
+from tests.support.workers import workers
+
+MODULES = ("tests.support.example_flows.waits",)
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return settings.model_copy(update={"flow_modules": MODULES})
+
+
+def parked(client: Client, settings: Settings, flow: str = "payment", **inputs: Any) -> Run:
+    """A run that has come to its wait."""
+    run = client.submit(flow, "g", inputs)
+    play(settings, run.id)
+    assert phase(client._store, run.id) == "parked"
+    return run
+
+
+def test_a_signal_wakes_the_run_and_what_it_did_before_is_not_done_again(
+    client: Client, settings: Settings
+) -> None:
+    run = parked(client, settings)
+    fields = hash_of(client._store, run.id)
+    assert "lease_until" not in fields and fields["message"] == ""
+    assert client.get(run.id).status is RunStatus.RUNNING
+    receipt = client.signal(run.id, "paid", {"amount": 12})
+    assert (receipt.name, receipt.number, receipt.status) == ("paid", 1, "parked")
+    assert phase(client._store, run.id) == "queued", "its sender has brought the message"
+    play(settings, run.id)
+    assert client.get(run.id).answer == ["charge of attempt 1", ["paid", 1, {"amount": 12}]]
+    kinds = [event.type for event in client.events(run.id)]
+    assert kinds == ["submitted", "parked", "signalled", "woken", "committed", "completed"]
+
+
+def test_a_signal_that_comes_before_the_wait_is_there_at_once(
+    client: Client, settings: Settings
+) -> None:
+    run = client.submit("payment", "g", {"times": 2})
+    client.signal(run.id, "withdrawn", "first")
+    client.signal(run.id, "paid", "second")
+    play(settings, run.id)
+    assert client.get(run.id).answer == [
+        "charge of attempt 1",
+        ["withdrawn", 1, "first"],
+        ["paid", 1, "second"],
+    ]
+
+
+def test_a_signal_sent_again_under_its_key_is_stored_once(
+    client: Client, settings: Settings
+) -> None:
+    run = parked(client, settings, times=2)
+    first = client.signal(run.id, "paid", 1, key="event-1")
+    assert client.signal(run.id, "paid", 1, key="event-1").number == first.number == 1
+    with pytest.raises(Conflict, match="event-1"):
+        client.signal(run.id, "paid", 2, key="event-1")
+    play(settings, run.id)
+    assert phase(client._store, run.id) == "parked"
+    client.signal(run.id, "paid", 3, key="event-2")
+    play(settings, run.id)
+    assert client.get(run.id).answer == ["charge of attempt 1", ["paid", 1, 1], ["paid", 2, 3]]
+    with pytest.raises(InvalidTransition, match="completed"):
+        client.signal(run.id, "paid")
+
+
+@pytest.mark.parametrize("name", ["confirm", "gentle"])
+def test_a_command_that_says_so_may_wait(client: Client, settings: Settings, name: str) -> None:
+    run = client.submit("orders", "g", {"command": name})
+    play(settings, run.id)
+    assert phase(client._store, run.id) == "parked"
+    assert "intent" not in hash_of(client._store, run.id), "it is written again behind the wait"
+    client.signal(run.id, "confirmed", "yes")
+    play(settings, run.id)
+    assert client.get(run.id).answer == "yes"
+
+
+def test_a_command_that_waits_and_does_not_say_so_is_refused_by_name(
+    client: Client, settings: Settings
+) -> None:
+    run = client.submit("orders", "g", {"command": "hasty"})
+    play(settings, run.id)
+    ended = client.get(run.id)
+    assert ended.status is RunStatus.ERRORED and ended.error is not None
+    assert "'hasty'" in ended.error and "@command(waits=True)" in ended.error
+
+
+def test_a_node_that_catches_its_own_wait_errors(client: Client, settings: Settings) -> None:
+    run = client.submit("swallower", "g")
+    play(settings, run.id)
+    ended = client.get(run.id)
+    assert ended.status is RunStatus.ERRORED and ended.error is not None
+    assert "'Nap' caught its own wait" in ended.error
+
+
+@pytest.mark.parametrize("pool", ["threads", "solo"])
+def test_workers_park_wake_and_time_out(client: Client, settings: Settings, pool: str) -> None:
+    with workers(1, settings, "--pool", pool, PERDURE_FLOW_MODULES=MODULES[0]):
+        late = client.submit("payment", "g", {"timeout": 0.2, "nap": 0.2})
+        paid = client.submit("payment", "g", {"nap": "200ms"})
+        until(lambda: phase(client._store, paid.id) == "parked", "the wait for a signal")
+        client.signal(paid.id, "paid", 7)
+        assert client.wait(paid.id, 30).answer == ["charge of attempt 1", ["paid", 1, 7]]
+        assert client.wait(late.id, 30).answer == ["charge of attempt 1", None]
+
+
+def test_stop_and_resume_skip_no_wait_and_begin_none_anew(
+    client: Client, settings: Settings
+) -> None:
+    run = parked(client, settings, timeout=3600)
+    ends = hash_of(client._store, run.id)["wait_until"]
+    assert client.request_stop(run.id).stopped
+    client.signal(run.id, "other")
+    client.resume(run.id)
+    play(settings, run.id)
+    fields = hash_of(client._store, run.id)
+    assert (fields["phase"], fields["wait_until"]) == ("parked", ends)
+    client.signal(run.id, "paid")
+    play(settings, run.id)
+    assert client.get(run.id).answer == ["charge of attempt 1", ["paid", 1, None]]

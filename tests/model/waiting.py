@@ -1,0 +1,178 @@
+"""Waits and signals: what a node that waits sees, the park, the signal, and the message that wakes its run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.model.laws import is_over, law
+from tests.model.moving import due_at, fresh_message, push
+from tests.model.state import OVER, UNMADE, Run, Slot, World
+
+Move = tuple[Any, ...]
+
+
+def possible(w: World) -> list[Move]:
+    """What senders of signals do."""
+    config = w.config
+    moves: list[Move] = [
+        ("signal", place, wakes)
+        for place, run in enumerate(w.runs)
+        if run is not None and run.arrived < config.signals
+        for wakes in (True, False)
+    ]
+    moves += [("wake", place) for place in range(len(w.wakers))]
+    return moves
+
+
+def of_slot(w: World, place: int, slot: Slot) -> list[Move]:
+    """Whether a worker's node comes to a wait next."""
+    run = w.runs[slot.run]
+    holds = run is not None and slot.own and run.phase == "leased" and run.token == slot.token
+    return [("see", place)] if holds and is_waiting(w, slot) and not slot.parks else []
+
+
+def is_waiting(w: World, slot: Slot) -> bool:
+    """Whether the node has waits left that it has not got past."""
+    return slot.step >= w.config.waits_from and len(slot.seen) < len(w.config.waits)
+
+
+def see(w: World, place: int) -> str:
+    """The node comes to its next wait: it gets past it with what is there, or is about to park."""
+    slot = w.slots[place]
+    run = w.runs[slot.run]
+    assert run is not None
+    number = len(slot.seen)
+    following = run.taken + 1 + sum(seen != OVER for seen in slot.seen)
+    if number in run.over:
+        found = OVER
+    elif w.config.waits[number][0] == "signal" and following <= run.arrived:
+        found = following
+    else:
+        w.slots[place] = slot._replace(parks=True)
+        return "parks"
+    law(
+        "C6",
+        run.passed[number : number + 1] in ((), (found,)),
+        "one attempt got past wait {} with {}, another with {}",
+        number,
+        run.passed,
+        found,
+    )
+    run.passed = (*run.passed[:number], found, *run.passed[number + 1 :])
+    w.slots[place] = slot._replace(seen=(*slot.seen, found))
+    return "passes"
+
+
+def park(w: World, place: int, run: Run) -> str:
+    """commit_round.lua, kind ``park``, where no stop is asked for: parked, or queued where the wait is over already."""
+    rules = w.rules
+    run.failures = run.losses = 0
+    run.patience = None
+    _record(w, run)
+    if is_over(run) and rules.park_asks_whether_the_wait_is_over:
+        if run.is_unmade:
+            run.message = (run.epoch, run.step)  # the worker brings its own
+        _queue(w, place, run)
+        return "queued"
+    run.phase = "parked"
+    fresh_message(w, run, UNMADE if rules.park_rests else run.message)
+    due_at(w, run, run.wait_until)
+    return "parked"
+
+
+def begin_wait(w: World, run: Run, seen: tuple[int, ...]) -> None:
+    """Write down the wait that the node has come to; the same one as before keeps its time."""
+    number = len(seen)
+    kind, ticks = w.config.waits[number]
+    before = run.wait_until
+    same = run.wait == number and before is not None
+    run.wait = number
+    run.need = 1 + sum(each != OVER for each in seen) if kind == "signal" else 0
+    if not same or not w.rules.park_keeps_the_time_of_its_wait:
+        run.wait_until = ticks
+    law("C6", not same or run.wait_until == before, "the time of a wait begins anew")
+
+
+def end_waits(w: World, run: Run, seen: tuple[int, ...]) -> None:
+    """The round is done: what it saw is taken, and nothing of its waits is kept."""
+    numbers = [each for each in seen if each != OVER]
+    expected = max(numbers, default=run.taken)
+    run.taken = expected if w.rules.commit_takes_what_its_round_saw or not seen else run.arrived
+    law("C5", run.taken == expected, "a signal was taken that no round has seen")
+    if w.rules.commit_ends_the_wait:
+        run.wait, run.wait_until = -1, None
+    if w.rules.time_outs_end_with_their_step:
+        run.over = ()
+    run.passed = ()
+
+
+def signal(w: World, place: int, wakes: bool) -> str:
+    """signal_run.lua. ``wakes``: whether its sender, told to bring the message, is going to."""
+    run, rules = w.runs[place], w.rules
+    if run is None:
+        return "missing"
+    if run.phase == "completed":
+        return "finished completed"
+    run.arrived += 1
+    if run.phase != "parked" or not is_over(run):
+        return f"ok {run.phase}"
+    if rules.signal_wakes:
+        due_at(w, run, 0)
+    if wakes:
+        w.wakers = [(place, run.epoch, run.step)]
+    return "unmade parked"
+
+
+def wake(w: World, number: int) -> str:
+    """wake_run.lua: a message that was made for a run whose wait was over."""
+    rules = w.rules
+    place, epoch, step = w.wakers.pop(number)
+    run = w.runs[place]
+    if run is None:
+        return "missing"
+    if (
+        (run.phase != "parked" and rules.wake_checks_phase)
+        or (run.epoch != epoch and rules.wake_checks_epoch)
+        or (run.step != step and rules.wake_checks_step)
+    ):
+        return f"moved {run.phase}"
+    if run.phase == "parked" and not is_over(run) and rules.wake_asks_whether_the_wait_is_over:
+        return f"moved {run.phase}"
+    law("C3", run.phase == "parked" and is_over(run), "a {} run is woken", run.phase)
+    _record(w, run)
+    run.message = (epoch, step)
+    _queue(w, place, run)
+    return "queued"
+
+
+def sweep(w: World, place: int, run: Run, is_unmade: Any) -> str:
+    """What the sweep does with a parked run that is due."""
+    if not is_over(run):
+        due_at(w, run, run.wait_until)
+        return "in_line"
+    _record(w, run)
+    if is_unmade(w, place, run):
+        return "unmade"
+    _queue(w, place, run)
+    return "woken"
+
+
+def _queue(w: World, place: int, run: Run) -> None:
+    by_signal = 0 < run.need <= run.arrived - run.taken
+    law(
+        "C6",
+        by_signal or run.wait in run.over,
+        "the time of its wait has passed, and its next attempt will not know",
+    )
+    push(w, place, run)
+
+
+def _record(w: World, run: Run) -> None:
+    """Write down that the time of the wait has passed, unless a signal has ended it."""
+    by_signal = 0 < run.need <= run.arrived - run.taken
+    timed = run.wait_until is not None and run.wait_until <= 0
+    if timed and not by_signal and run.wait not in run.over and w.rules.time_outs_are_recorded:
+        run.over = (*run.over, run.wait)
+
+
+MOVES = {"see": see, "signal": signal, "wake": wake}

@@ -1,0 +1,76 @@
+"""Flows whose nodes wait: for a time, for signals, in commands, and in wrong ways."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from perdure import (
+    CircularFlow,
+    Command,
+    ControllerExecutorFlow,
+    Finish,
+    Node,
+    RoundContext,
+    command,
+    register,
+)
+
+
+@register("payment")
+class Payment(CircularFlow):
+    """Charges once, waits for ``paid`` or ``withdrawn`` for ``timeout``, naps for ``nap``, then answers with what it got."""
+
+    topology = (Node("Pay", "pay"),)
+    max_rounds = None
+
+    def pay(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        charge = context.once("charge", lambda: f"charge of attempt {context.attempt}")
+        got = []
+        for _ in range(context.inputs.get("times", 1)):
+            signal = context.wait_for("paid", "withdrawn", timeout=context.inputs.get("timeout"))
+            got.append(None if signal is None else [signal.name, signal.number, signal.payload])
+        if "nap" in context.inputs:
+            context.sleep(context.inputs["nap"])
+        return {self.early_exit_key: True, "answer": [charge, *got], "status": "finished"}
+
+
+@register("swallower")
+class Swallower(CircularFlow):
+    """Catches everything, its own wait too."""
+
+    topology = (Node("Nap", "nap"),)
+
+    def nap(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        with suppress(BaseException):
+            context.sleep(60)
+        return {self.early_exit_key: True, "answer": None, "status": "finished"}
+
+
+class Orders(ControllerExecutorFlow):
+    """Coded decisions: confirm an order, then finish with what the command returned."""
+
+    def decide(self, context: RoundContext) -> Command | Finish:
+        if context.observation is None:
+            return Command(context.inputs["command"])
+        return Finish(context.observation)
+
+    @command(waits=True)
+    def confirm(self, context: RoundContext) -> Any:
+        """Wait for the customer."""
+        signal = context.wait_for("confirmed", timeout=60)
+        return None if signal is None else signal.payload
+
+    @command
+    def hasty(self, context: RoundContext) -> Any:
+        """Wait without having said so."""
+        return context.wait_for("confirmed")
+
+    @command(idempotent=True)
+    async def gentle(self, context: RoundContext) -> Any:
+        """Wait in a coroutine."""
+        signal = context.wait_for("confirmed")
+        return None if signal is None else signal.payload
+
+
+register("orders")(Orders)

@@ -1,0 +1,21 @@
+"""SignalReceipt: the reply to a signal that was sent to a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from perdure.worker.domain.document import Document
+
+
+@dataclass(frozen=True)
+class SignalReceipt(Document):
+    """Reply to a signal. It is stored, and a round of the run takes it once."""
+
+    run_id: str
+    """Id of the run."""
+    name: str
+    """Name of the signal."""
+    number: int
+    """Its number among the run's signals of this name, from 1."""
+    status: str
+    """The run's phase when the signal came in."""

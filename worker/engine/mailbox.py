@@ -1,0 +1,68 @@
+"""The engine's mailbox: the signals of a run, read from the store while its round runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from perdure.flows.journal import Journal
+from perdure.flows.waits import Mailbox, ReceivedSignal
+from perdure.worker.domain.record import Record
+from perdure.worker.errors import DamagedRun
+from perdure.worker.store import Store, StoreUnavailable
+
+
+class StoreMailbox(Mailbox):
+    """The mailbox of a run on the server.
+
+    Args:
+        broken: Called with an error that makes the round's result worthless.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        record: Record,
+        journal: Journal,
+        broken: Callable[[Exception], None],
+    ) -> None:
+        self._store, self._record, self._journal, self._broken = store, record, journal, broken
+
+    @property
+    def where(self) -> str:
+        """The run and the step, for messages."""
+        return f"run {self._record.id}, step {self._record.step}"
+
+    def unread(self, names: Sequence[str]) -> list[ReceivedSignal]:
+        """Return the next unread signal of each name, in the order of their arrival.
+
+        Raises:
+            StoreUnavailable: The server does not answer. The round is lost.
+            DamagedRun: A signal cannot be read.
+        """
+        try:
+            return self._read(names)
+        except (StoreUnavailable, DamagedRun) as error:
+            self._broken(error)
+            raise
+
+    def _read(self, names: Sequence[str]) -> list[ReceivedSignal]:
+        counts = self._store.signal_counts(self._record.id, names)
+        wanted = [
+            (name, max(taken, self.used.get(name, 0)) + 1)
+            for name, (taken, newest) in counts.items()
+            if max(taken, self.used.get(name, 0)) < newest
+        ]
+        if not wanted:
+            return []
+        read = []
+        found = self._store.signals(self._record.id, wanted)
+        for (name, number), entry in zip(wanted, found, strict=True):
+            if entry is None:
+                raise DamagedRun(f"{self.where}: signal {number} of {name!r} is missing")
+            order, at, by, payload = entry
+            arrived = datetime.fromtimestamp(at / 1000, UTC)
+            signal = ReceivedSignal(name, number, json.loads(payload), arrived, by or None)
+            read.append((order, signal))
+        return [signal for _, signal in sorted(read, key=lambda each: each[0])]

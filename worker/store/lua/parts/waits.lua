@@ -1,0 +1,77 @@
+-- Waits and the mailbox (docs/internals/decisions/0045-a-wait-is-a-condition.md). A node that waits
+-- parks its run, which then has no lease, no message and no worker. The run's fields say what ends
+-- the wait:
+--   wait        its name, one of its own in the step
+--   wait_for    lines NAME COUNT: this many unread signals of a name end it
+--   wait_until  the time that ends it
+--   wait_over   what records under the name ~WAIT that the time ended it
+-- The mailbox hash has for each NAME the numbers of the newest signal (NAME:last) and of the newest
+-- signal that a committed round took (NAME:taken), and each unread signal (NAME:NUMBER). A script that
+-- reads it sets `k.mailbox` before it checks the types of the keys.
+
+-- Return the name of a signal that ends the wait, or nil.
+local function signal_for(k, run)
+  for name, count in string.gmatch(run.wait_for or '', '(%S+) (%d+)') do
+    local newest, taken = unpack(call('HMGET', k.mailbox, name .. ':last', name .. ':taken'))
+    if number(newest) - number(taken) >= number(count) then return name end
+  end
+end
+
+local function has_timed_out(run, now) return run.wait_until and number(run.wait_until) <= now or run['o:~' .. (run.wait or '')] end
+
+-- Record that the time has ended the wait, unless a signal did. Every attempt of the step then finds
+-- the same, whatever arrives later.
+local function record_time_out(k, run, now)
+  local field = 'o:~' .. run.wait
+  if run[field] or not has_timed_out(run, now) or signal_for(k, run) then return end
+  run[field], run.once = run.wait_over, (run.once and run.once .. '\n' or '') .. '~' .. run.wait
+  set(k, 'once', run.once, field, run[field])
+end
+
+local function is_over(k, run, now) return signal_for(k, run) or has_timed_out(run, now) end
+
+-- Write the wait that the round came to. A wait of the same name keeps its time, so that a sleep does
+-- not begin anew after a stop and a resume.
+local function begin_wait(k, run, now)
+  if run.wait ~= arg.wait then run.wait_until = arg.wait_ms and whole(now + number(arg.wait_ms)) end
+  run.wait, run.wait_for, run.wait_over = arg.wait, arg.wait_for, arg.wait_over
+  set(k, 'wait', run.wait, 'wait_for', run.wait_for, 'wait_over', run.wait_over)
+  if run.wait_until then set(k, 'wait_until', run.wait_until) else unset(k, 'wait_until') end
+end
+
+-- Park the run, or queue it if its wait is over: a signal may have come after the round looked.
+local function park(k, run, now)
+  set(k, 'failures', '0', 'losses', '0')
+  unset(k, 'failing')
+  record_time_out(k, run, now)
+  if is_over(k, run, now) then
+    push(k, run, now)
+    return 'queued'
+  end
+  event(k, run, now, 'parked', 'for', run.wait_for, 'until', run.wait_until or '')
+  enter(k, run, 'parked', now)
+  fresh_message(k, run, '')
+  due_at(k, run, run.wait_until and number(run.wait_until))
+  rest_well(k, run)
+  return 'parked'
+end
+
+-- Queue a parked run whose wait is over, and whose message is there.
+local function wake(k, run, now)
+  event(k, run, now, 'woken', 'by', signal_for(k, run) or 'time')
+  fresh_message(k, run, run.message)
+  push(k, run, now)
+end
+
+-- Take the signals that the round used out of the mailbox (lines NAME NUMBER, each up to this
+-- number), and forget the step's wait.
+local function end_waits(k, run)
+  for name, upto in string.gmatch(arg.take, '(%S+) (%d+)') do
+    local gone = {}
+    for i = number(call('HGET', k.mailbox, name .. ':taken')) + 1, number(upto) do gone[#gone + 1] = name .. ':' .. i end
+    in_parts('HDEL', k.mailbox, gone, 1, #gone)
+    call('HSET', k.mailbox, name .. ':taken', upto)
+  end
+  unset(k, 'wait', 'wait_for', 'wait_until', 'wait_over')
+  run.wait, run.wait_for, run.wait_until, run.wait_over = nil, nil, nil, nil
+end

@@ -1,0 +1,61 @@
+#!lua
+-- signal_run: put a signal into a run's mailbox, and wake the run if it waits for it.
+--
+-- KEYS  as in parts/run.lua
+-- ARGV  name (of the signal), payload (JSON), most (unread signals of one name), names (that a
+--       mailbox may have), [by] (the sender), [key] (the sender's own id of the signal), [content]
+--       (digest of the payload, with a key)
+-- Returns
+--   ok NUMBER PHASE         The signal has this number among those of its name.
+--   unmade NUMBER PHASE EPOCH STEP
+--                           The same, and the run's wait is over: the caller brings its message
+--                           (wake_run.lua). If it does not, the sweep asks for it.
+--   finished PHASE          The run is completed.
+--   conflict NUMBER         The key has this signal, with another payload.
+--   full                    The mailbox has as many unread signals, or names, as it may have.
+--   missing                 There is no such run.
+--   damaged KEY             A key or field is damaged: nothing is written.
+--
+-- A repeated signal with a key gets its first number. The newest 1,000 keys of a name are known.
+-- Like a submission, a signal is refused by a server that is full.
+--@ parts/run.lua
+--@ parts/counters.lua
+--@ parts/moves.lua
+--@ parts/waits.lua
+local KNOWN = 1000
+local k = keys_of_one_run()
+k.mailbox = mailbox_of(k)
+local now = clock()
+local run, refusal = read_run(k)
+if not run then return refusal end
+local mailbox, name = k.mailbox, arg.name
+local known = arg.key and call('HGET', mailbox, name .. ':key:' .. arg.key)
+if known then
+  local place, content = match(known, '^(%d+) (%S+)$')
+  if content ~= arg.content then return { 'conflict', place or '' } end
+  return { 'ok', place, run.phase }
+end
+if run.phase == 'completed' then return { 'finished', run.phase } end
+local newest, taken, names = unpack(call('HMGET', mailbox, name .. ':last', name .. ':taken', 'names'))
+if not newest and number(names) >= number(arg.names) or number(newest) - number(taken) >= number(arg.most) then return { 'full' } end
+
+local place = whole(number(newest) + 1)
+if not newest then call('HINCRBY', mailbox, 'names', 1) end
+-- The order among all names, so that every attempt finds the same signal first.
+local order = call('HINCRBY', mailbox, 'order', 1)
+call('HSET', mailbox, name .. ':last', place, name .. ':' .. place,
+  concat({ format('%d', order), whole(now), arg.by or '', arg.payload }, '\n'))
+if arg.key then
+  local old = name .. ':known:' .. (number(place) - KNOWN)
+  local forgotten = call('HGET', mailbox, old)
+  if forgotten then call('HDEL', mailbox, old, name .. ':key:' .. forgotten) end
+  call('HSET', mailbox, name .. ':key:' .. arg.key, place .. ' ' .. arg.content, name .. ':known:' .. place, arg.key)
+end
+if not run.mailbox then
+  set(k, 'mailbox', '1')
+  if ENDED[run.phase] then call('PEXPIREAT', mailbox, call('PEXPIRETIME', k.run)) end
+end
+event(k, run, now, 'signalled', 'name', name, 'number', place, 'by', arg.by or '')
+if run.phase ~= 'parked' or not is_over(k, run, now) then return { 'ok', place, run.phase } end
+due_at(k, run, now)
+return { 'unmade', place, run.phase, run.epoch, run.step }
