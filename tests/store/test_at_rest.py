@@ -15,18 +15,22 @@ from tests.support.runs import (
     hash_of,
     messages,
     new_run,
+    park,
     pause_here,
     pause_next,
     phase,
     resume,
     retry,
+    signal,
     stop,
     sweep_after,
+    wake,
 )
 
 REST: dict[str, Callable[[Store], object]] = {
     "interrupted": lambda store: pause_here(store, claim(store)),
     "stopped": stop,
+    "parked": lambda store: park(store, claim(store), "1", {"paid": 1}, None),
     "completed": lambda store: commit_end(store, claim(store)),
     "errored": lambda store: fail_round(store, claim(store), fatal=1),
 }
@@ -92,7 +96,10 @@ def test_a_run_at_rest_keeps_nothing_that_is_written_anew_when_it_goes_on(
     assert running <= set(hash_of(store))
     REST[where](store)
     assert not running & set(hash_of(store))
-    if where != "completed":
+    if where == "parked":
+        signal(store)
+        assert wake(store) == "queued"
+    elif where != "completed":
         assert (retry if where == "errored" else resume)(
             store, **({"answer": "1"} if where == "interrupted" else {})
         ) == ["queued"]

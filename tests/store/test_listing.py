@@ -9,6 +9,7 @@ from perdure.worker.client.listing import MOST_OF_ONE
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 from tests.support.runs import claim, commit_end, fail_round, submit
+from tests.support.servers import until
 
 
 @pytest.fixture
@@ -26,6 +27,14 @@ def ended(store: Store, run_id: str, errored: bool = False) -> None:
         fail_round(store, granted, max_failures=1)
     else:
         commit_end(store, granted)
+    at = milliseconds(store)
+    until(lambda: milliseconds(store) > at, "a later time for the next run")
+
+
+def milliseconds(store: Store) -> int:
+    """The server's clock, by which the runs are listed."""
+    seconds, micros = store.redis.time()
+    return seconds * 1000 + micros // 1000
 
 
 def paged(client: Client, limit: int, look: int | None = None) -> list[str]:

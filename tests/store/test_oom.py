@@ -19,14 +19,17 @@ from tests.support.runs import (
     fail_round,
     later,
     new_run,
+    park,
     pause_here,
     phase,
     resume,
     retry,
+    signal,
     stop,
     submit,
     sweep,
     try_claim,
+    wake,
 )  # fmt: skip
 from tests.support.servers import available_binaries, server
 
@@ -43,6 +46,8 @@ RUNS = (
     "is lost",
     "is resumed",
     "is deleted",
+    "is woken",
+    "is signalled",
     "is forfeited",
     "sets out",
 )
@@ -80,12 +85,18 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     commit_next(store, granted["is resumed"])
     stop(store, "now", run_id="is deleted")
     new_run(store, "waits")
+    park(store, granted["is woken"], "1", {"paid": 1}, None)
+    signal(store, run_id="is woken")
     for name in TRANSITIONS:
         store.redis.script_load(source(name))
     fill(store)
     with pytest.raises(StoreUnavailable):
         submit(store, "new")
     assert store.fields("new") is None
+    with pytest.raises(StoreUnavailable):
+        signal(store, run_id="is signalled")
+    assert store.signal_counts("is signalled", ["paid"]) == {"paid": (0, 0)}
+    assert wake(store, "is woken") == "queued"
     assert store.extend(
         [(run_id, granted[run_id].token, '{"done":1}') for run_id in ("beats", "stops")]
     ) == ["ok", "ok"]

@@ -6,8 +6,11 @@ import pytest
 
 from perdure.worker.store import Store
 from tests.support.runs import (
+    GRACE,
     LEASE,
+    START,
     Claim,
+    advance,
     assert_lawful,
     claim,
     clock,
@@ -16,19 +19,25 @@ from tests.support.runs import (
     due,
     due_in,
     events,
+    fail_round,
     hash_of,
+    made,
     messages,
     new_run,
     park,
+    pause_here,
     phase,
     resume,
+    retry,
     signal,
     stop,
+    submit,
     sweep_after,
     sweep_and_bring,
     try_claim,
     wake,
 )
+from tests.support.servers import CrashableServer
 
 PAID = {"paid": 1}
 
@@ -53,6 +62,37 @@ def test_a_parked_run_has_neither_lease_nor_message_nor_due_time(store: Store) -
     assert_lawful(store)
 
 
+def test_the_events_say_what_a_run_waited_for_and_what_came(store: Store) -> None:
+    parked(store, ms=5_000)
+    signal(store, by="ann")
+    wake(store)
+    told = [(entry["type"], entry.get("for"), entry.get("until")) for entry in events(store)]
+    assert told[1] == ("parked", "paid 1", str(clock(store) + 5_000))
+    (signalled,) = events(store, kind="signalled")
+    assert {name: signalled[name] for name in ("name", "number", "by")} == {
+        "name": "paid",
+        "number": "1",
+        "by": "ann",
+    }
+    found = store.signals("r", [("paid", 1)])[0]
+    assert found == (1, clock(store), "ann", "1")
+
+
+def test_a_run_that_was_woken_has_a_fresh_grace(store: Store) -> None:
+    parked(store)
+    signal(store)
+    wake(store)
+    assert due_in(store) == GRACE
+
+
+def test_a_question_that_was_answered_leaves_a_parked_run_no_message(store: Store) -> None:
+    new_run(store)
+    pause_here(store, claim(store), i_wait=str(LEASE), i_default="1")
+    resume(store, answer='"yes"')
+    park(store, claim(store, epoch=1), "1", PAID, None)
+    assert hash_of(store)["message"] == ""
+
+
 def test_a_parked_run_is_not_claimed(store: Store) -> None:
     parked(store)
     refused = try_claim(store)
@@ -70,6 +110,50 @@ def test_a_signal_makes_a_run_due_that_waits_for_it_and_its_sender_brings_the_me
     assert wake(store) == "queued"
     assert messages(store) == ["r/0/0"]
     assert [entry["by"] for entry in events(store, kind="woken")] == ["paid"]
+
+
+def test_a_run_that_waits_no_more_is_not_woken_by_a_signal(store: Store) -> None:
+    parked(store)
+    signal(store)
+    wake(store)
+    claim(store)
+    ends = due(store)
+    assert signal(store)[0] == "ok", "its round is under way"
+    assert due(store) == ends
+
+
+def test_a_message_of_another_round_wakes_nobody(store: Store) -> None:
+    parked(store)
+    signal(store)
+    for epoch, step in ((1, 0), (0, 1)):
+        assert store.wake("r", epoch=epoch, step=step, message="m")[0] == "moved"
+    assert phase(store) == "parked"
+
+
+def test_a_late_message_is_told_where_the_run_is(store: Store) -> None:
+    new_run(store)
+    reply = store._run("wake_run", "r", {"epoch": 0, "step": 0, "message": "m"})
+    assert reply == ["moved", "queued"]
+
+
+def test_a_run_of_an_unknown_queue_is_not_woken(store: Store) -> None:
+    parked(store)
+    signal(store)
+    store.redis.hset(store.keys.run("r"), "queue", "elsewhere")
+    assert wake(store) == "unknown_queue"
+    assert phase(store) == "parked"
+
+
+def test_with_an_outbox_the_message_is_the_callers_to_publish(
+    any_server: CrashableServer, prefix: str
+) -> None:
+    store = Store(any_server.url, prefix, now=START, outbox=True)
+    parked(store)
+    signal(store)
+    epoch, step, text = made(store)
+    word, told = store.wake("r", epoch=int(epoch), step=int(step), message=text)
+    assert (word, told) == ("queued", [(store.keys.queue("controller"), text)])
+    store.close()
 
 
 def test_where_the_sender_dies_the_sweep_asks_for_the_message(store: Store) -> None:
@@ -107,6 +191,51 @@ def test_a_time_that_has_passed_is_recorded_for_every_attempt_of_the_step(store:
     assert granted.fields["o:~1"] == "null"
     sweep_after(store, LEASE)
     assert claim(store).fields["o:~1"] == "null", "the next attempt finds the same"
+
+
+def test_a_time_out_is_recorded_once_and_beside_other_results(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    store.record_result("r", nonce=granted.fields["nonce"], step=0, name="charge", value="7")
+    park(store, granted, "1", PAID, 1_000)
+    assert sweep_after(store, 1_000) == [("r", "unmade")]
+    assert sweep_and_bring(store, 1_000) == [("r", "woken")]
+    assert hash_of(store)["once"].split("\n") == ["charge", "~1"]
+
+
+def test_a_time_that_passed_while_the_run_was_stopped_is_recorded_by_the_park(
+    store: Store,
+) -> None:
+    parked(store, ms=1_000)
+    stop(store)
+    sweep_after(store, 2_000)
+    resume(store)
+    assert park(store, claim(store, epoch=1), "1", PAID, 1_000) == ("ok", "queued")
+    assert hash_of(store)["o:~1"] == "null"
+
+
+def test_another_signal_may_find_that_the_time_has_passed(store: Store) -> None:
+    parked(store, ms=1_000)
+    advance(store, 1_000)
+    assert signal(store, "other")[0] == "unmade"
+    assert wake(store) == "queued"
+    assert hash_of(store)["o:~1"] == "null"
+    assert [entry["by"] for entry in events(store, kind="woken")] == ["time"]
+
+
+def test_a_wait_without_a_time_behind_one_with_a_time_has_none(store: Store) -> None:
+    parked(store, ms=5_000)
+    signal(store)
+    wake(store)
+    assert park(store, claim(store), "2", {"paid": 2}, None) == ("ok", "parked")
+    assert "wait_until" not in hash_of(store) and due(store) is None
+
+
+def test_a_signal_that_was_taken_ends_no_further_wait(store: Store) -> None:
+    new_run(store)
+    signal(store)
+    commit_next(store, claim(store), "Controller", options={"take": "paid 1"})
+    assert park(store, claim(store, step=1), "1", PAID, None) == ("ok", "parked")
 
 
 def test_a_signal_that_came_before_the_time_has_passed_wins(store: Store) -> None:
@@ -175,8 +304,15 @@ def test_a_key_is_known_for_the_newest_thousand_signals_of_a_name(store: Store) 
 def test_a_full_mailbox_refuses_and_stores_nothing(store: Store) -> None:
     new_run(store)
     assert [signal(store, most=2)[0] for _ in range(3)] == ["ok", "ok", "full"]
-    assert [signal(store, name, names=2)[0] for name in ("a", "b")] == ["ok", "full"]
+    assert [signal(store, name, names=2)[0] for name in ("a", "b", "a")] == ["ok", "full", "ok"]
     assert store.signal_counts("r", ["paid", "b"]) == {"paid": (0, 2), "b": (0, 0)}
+
+
+def test_what_a_round_took_makes_room(store: Store) -> None:
+    new_run(store)
+    assert [signal(store, most=2)[0] for _ in range(3)] == ["ok", "ok", "full"]
+    commit_next(store, claim(store), "Controller", options={"take": "paid 2"})
+    assert [signal(store, most=2)[0] for _ in range(3)] == ["ok", "ok", "full"]
 
 
 def test_an_ended_run_takes_no_signal_and_its_mailbox_expires_with_it(store: Store) -> None:
@@ -187,6 +323,26 @@ def test_an_ended_run_takes_no_signal_and_its_mailbox_expires_with_it(store: Sto
     assert signal(store) == ["finished", "completed"]
     mailbox, run = store.keys.mailbox("r"), store.keys.run("r")
     assert store.redis.pexpiretime(mailbox) == store.redis.pexpiretime(run) > 0
+
+
+def test_the_mailbox_of_an_errored_run_is_removed_by_the_sweep_once_the_run_is_gone(
+    store: Store,
+) -> None:
+    new_run(store)
+    fail_round(store, claim(store), fatal=1)
+    assert signal(store) == ["ok", "1", "errored"]
+    store.redis.delete(*(f"{store.keys.run('r')}{part}" for part in ("", ":memory", ":events")))
+    assert submit(store, nonce="another") == ("damaged", store.keys.mailbox("r"))
+    sweep_after(store, 1)
+    assert submit(store, nonce="another") == ("ok", "r")
+
+
+def test_a_retried_run_finds_the_signal_that_came_while_it_was_errored(store: Store) -> None:
+    new_run(store)
+    fail_round(store, claim(store), fatal=1)
+    signal(store)
+    retry(store)
+    assert park(store, claim(store, epoch=1), "1", PAID, None) == ("ok", "queued")
 
 
 def test_a_deleted_run_leaves_no_mailbox(store: Store) -> None:
@@ -232,6 +388,35 @@ def test_each_park_gives_the_step_all_its_tries_again(store: Store) -> None:
     claim(store)
     sweep_after(store, LEASE)
     assert hash_of(store)["losses"] == "1"
+    fail_round(store, claim(store), within=60_000)
+    sweep_after(store, 1_000)
+    assert hash_of(store)["failures"] == "1"
     park(store, claim(store), "1", PAID, None)
-    assert (hash_of(store)["losses"], hash_of(store)["failures"]) == ("0", "0")
-    assert clock(store) > 0
+    fields = hash_of(store)
+    assert (fields["losses"], fields["failures"], "failing" in fields) == ("0", "0", False)
+
+
+@pytest.mark.parametrize("field", ["wait", "wait_for", "wait_over"])
+def test_a_parked_run_without_its_wait_is_damaged(store: Store, field: str) -> None:
+    parked(store, ms=1_000)
+    store.redis.hdel(store.keys.run("r"), field)
+    assert signal(store) == ["damaged", "wait"]
+    assert sweep_after(store, 1_000) == [("r", "damaged")]
+
+
+@pytest.mark.parametrize("kind", ["park", "next"])
+def test_a_late_commit_of_a_run_that_is_parked_by_now_is_fenced(store: Store, kind: str) -> None:
+    new_run(store)
+    late = claim(store)
+    sweep_after(store, LEASE)
+    assert park(store, claim(store), "1", PAID, None) == ("ok", "parked")
+    again = park(store, late, "1", PAID, None) if kind == "park" else commit_next(store, late)
+    assert again[0] == "fenced"
+
+
+def test_a_park_sent_again_gets_its_first_answer(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    first = park(store, granted, "1", PAID, None)
+    assert park(store, granted, "1", PAID, None) == first == ("ok", "parked")
+    assert len(events(store, kind="parked")) == 1

@@ -14,7 +14,7 @@ from kombu import transport
 from perdure.worker.app import make_app
 from perdure.worker.engine import commit
 from perdure.worker.engine.fast import handoff
-from perdure.worker.messaging import outbox
+from perdure.worker.messaging import outbox_publisher
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 from tests.crash.points.broker import Transport
@@ -30,7 +30,7 @@ def stage_server() -> Iterator[CrashableServer]:
         patch.setattr(
             commit, "COMMIT_PAUSE", 0.0
         )  # a commit that is refused is offered again at once
-        patch.setattr(outbox, "SPARED", 0.0)  # and a broker that did not answer is asked again
+        patch.setattr(outbox_publisher, "SPARED", 0.0)  # and a broker that did not answer is asked again
         patch.setattr(handoff, "STAY_SECONDS", math.inf)  # no clock decides how long a run stays
         patch.setattr(
             handoff, "RECHECK_AFTER", math.inf

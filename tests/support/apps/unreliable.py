@@ -23,7 +23,7 @@ from redis import Redis
 from perdure.worker.app import app, engine_of
 from perdure.worker.engine.fast.handoff import FastRounds, Handoff
 from perdure.worker.messaging import transports
-from perdure.worker.messaging.outbox import OutboxPublisher
+from perdure.worker.messaging.outbox_publisher import OutboxPublisher
 from perdure.worker.runtime.fast import installation
 from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.store import Prefetched

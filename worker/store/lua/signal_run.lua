@@ -32,29 +32,28 @@ local mailbox, name = k.mailbox, arg.name
 local known = arg.key and call('HGET', mailbox, name .. ':key:' .. arg.key)
 if known then
   local place, content = match(known, '^(%d+) (%S+)$')
-  if content ~= arg.content then return { 'conflict', place or '' } end
+  if content ~= arg.content then return { 'conflict', place } end
   return { 'ok', place, run.phase }
 end
 if run.phase == 'completed' then return { 'finished', run.phase } end
-local newest, taken, names = unpack(call('HMGET', mailbox, name .. ':last', name .. ':taken', 'names'))
+local newest, taken, names, order = unpack(call('HMGET', mailbox, name .. ':last', name .. ':taken', 'names', 'order'))
 if not newest and number(names) >= number(arg.names) or number(newest) - number(taken) >= number(arg.most) then return { 'full' } end
 
 local place = whole(number(newest) + 1)
-if not newest then call('HINCRBY', mailbox, 'names', 1) end
+if not newest then call('HSET', mailbox, 'names', format('%d', number(names) + 1)) end
 -- The order among all names, so that every attempt finds the same signal first.
-local order = call('HINCRBY', mailbox, 'order', 1)
-call('HSET', mailbox, name .. ':last', place, name .. ':' .. place,
-  concat({ format('%d', order), whole(now), arg.by or '', arg.payload }, '\n'))
+order = format('%d', number(order) + 1)
+call('HSET', mailbox, 'order', order, name .. ':last', place, name .. ':' .. place,
+  concat({ order, whole(now), arg.by or '', arg.payload }, '\n'))
 if arg.key then
   local old = name .. ':known:' .. (number(place) - KNOWN)
   local forgotten = call('HGET', mailbox, old)
   if forgotten then call('HDEL', mailbox, old, name .. ':key:' .. forgotten) end
   call('HSET', mailbox, name .. ':key:' .. arg.key, place .. ' ' .. arg.content, name .. ':known:' .. place, arg.key)
 end
-if not run.mailbox then
-  set(k, 'mailbox', '1')
-  if ENDED[run.phase] then call('PEXPIREAT', mailbox, call('PEXPIRETIME', k.run)) end
-end
+-- The mailbox of an errored run does not expire with it: a client may not expire keys. So the sweep
+-- removes it.
+set(k, 'mailbox', '1')
 event(k, run, now, 'signalled', 'name', name, 'number', place, 'by', arg.by or '')
 if run.phase ~= 'parked' or not is_over(k, run, now) then return { 'ok', place, run.phase } end
 due_at(k, run, now)

@@ -45,7 +45,7 @@ if arg.content then
   end
 end
 if call('EXISTS', k.run) == 1 then return { 'exists', arg.id } end
-for _, left_over in ipairs({ k.memory, k.events, k.artifacts }) do -- of a run whose hash is gone
+for _, left_over in ipairs({ k.memory, k.events, k.artifacts, mailbox_of(k) }) do -- of a run whose hash is gone
   if call('EXISTS', left_over) == 1 then return { 'damaged', left_over } end
 end
 

@@ -221,9 +221,10 @@ local function has_mistyped(k)
   end
 end
 
--- Only the sweep of a parked run reads its mailbox.
-local function has_mistyped_mailbox(k, run)
+-- Only the sweep of a parked run reads its mailbox and its wait.
+local function has_damaged_wait(k, run)
   if run.phase ~= 'parked' then return false end
+  if is_without_wait(run) then return true end
   local found = call('TYPE', k.mailbox).ok
   return found ~= 'none' and found ~= 'hash'
 end
@@ -416,7 +417,7 @@ for order, id in ipairs(looked_at()) do
   elseif not run or ENDED[run.phase] or run.phase == 'stopped' or not PHASES[run.phase] then
     call('ZREM', base.due, id)
     word = (not run and call('EXISTS', k.run) == 0 or run and PHASES[run.phase]) and 'removed' or 'damaged'
-  elseif has_mistyped(k) or malformed(k, run) or not base.lists[run.queue] or has_mistyped_mailbox(k, run) then
+  elseif has_mistyped(k) or malformed(k, run) or not base.lists[run.queue] or has_damaged_wait(k, run) then
     call('ZREM', base.due, id)
     word = 'damaged'
   elseif run.phase == 'leased' then
@@ -471,6 +472,7 @@ for _, index in ipairs({ base.completed, base.errored }) do
         if call('EXISTS', arg.prefix .. ':run:' .. id) == 0 then gone[#gone + 1] = id end
       end
       in_parts('ZREM', index, gone, 1, #gone)
+      for _, id in ipairs(gone) do call('PEXPIREAT', mailbox_of({ run = arg.prefix .. ':run:' .. id }), 1) end
       place = place + #ended - #gone
       if #gone < FORGOTTEN / 4 then break end
     end

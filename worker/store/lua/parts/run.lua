@@ -116,6 +116,12 @@ local function table_of(flat)
   return run
 end
 
+-- Return whether the run is parked and does not say what for. A commit, which does not read these
+-- fields, is refused by its token.
+local function is_without_wait(run)
+  return run.phase == 'parked' and not (run.wait and run.wait_for and run.wait_over)
+end
+
 -- Return the run as a table, or nil and the refusal. The types of the run's other keys are not
 -- checked.
 local function read_hash(k)
@@ -123,7 +129,7 @@ local function read_hash(k)
   if flat.err then return nil, { 'damaged', k.run } end
   local run = table_of(flat)
   if not run then return nil, { 'missing' } end
-  local damaged = malformed(k, run)
+  local damaged = malformed(k, run) or is_without_wait(run) and 'wait'
   if damaged then return nil, { 'damaged', damaged } end
   return run, nil, flat
 end

@@ -11,13 +11,13 @@
 
 -- Return the name of a signal that ends the wait, or nil.
 local function signal_for(k, run)
-  for name, count in string.gmatch(run.wait_for or '', '(%S+) (%d+)') do
+  for name, count in string.gmatch(run.wait_for, '(%S+) (%d+)') do
     local newest, taken = unpack(call('HMGET', k.mailbox, name .. ':last', name .. ':taken'))
     if number(newest) - number(taken) >= number(count) then return name end
   end
 end
 
-local function has_timed_out(run, now) return run.wait_until and number(run.wait_until) <= now or run['o:~' .. (run.wait or '')] end
+local function has_timed_out(run, now) return run.wait_until and number(run.wait_until) <= now end
 
 -- Record that the time has ended the wait, unless a signal did. Every attempt of the step then finds
 -- the same, whatever arrives later.
@@ -50,7 +50,6 @@ local function park(k, run, now)
   end
   event(k, run, now, 'parked', 'for', run.wait_for, 'until', run.wait_until or '')
   enter(k, run, 'parked', now)
-  fresh_message(k, run, '')
   due_at(k, run, run.wait_until and number(run.wait_until))
   rest_well(k, run)
   return 'parked'
@@ -73,5 +72,4 @@ local function end_waits(k, run)
     call('HSET', k.mailbox, name .. ':taken', upto)
   end
   unset(k, 'wait', 'wait_for', 'wait_until', 'wait_over')
-  run.wait, run.wait_for, run.wait_until, run.wait_over = nil, nil, nil, nil
 end
