@@ -83,4 +83,8 @@ def create_app(
     pages.include_router(bound(runs, authenticator.caller, *PAGES))
     app.include_router(pages)
     app.mount("/static", Assets(), name="static")
+    # FastAPI builds included routes at their first use: 0.2 s of the first request, on the event
+    # loop. On Python 3.11 that can also fail, with "AST constructor recursion depth mismatch", if
+    # another thread parses Python meanwhile, for example Jinja for a second page.
+    app.openapi()
     return app

@@ -30,7 +30,9 @@ def stage_server() -> Iterator[CrashableServer]:
         patch.setattr(
             commit, "COMMIT_PAUSE", 0.0
         )  # a commit that is refused is offered again at once
-        patch.setattr(outbox_publisher, "SPARED", 0.0)  # and a broker that did not answer is asked again
+        patch.setattr(
+            outbox_publisher, "SPARED", 0.0
+        )  # and a broker that did not answer is asked again
         patch.setattr(handoff, "STAY_SECONDS", math.inf)  # no clock decides how long a run stays
         patch.setattr(
             handoff, "RECHECK_AFTER", math.inf
