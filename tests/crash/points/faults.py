@@ -47,11 +47,15 @@ class Died(ProcessEnd):
 
 @dataclass(frozen=True)
 class Point:
-    """Where a fault may strike: who was there, and what it was about to do; a ``request`` goes to the server."""
+    """Where a fault may strike: who was there, and what it was about to do; a ``request`` goes to the server.
+
+    ``moment`` counts what had changed outside of the server: leaps of the clock, and what the person had learnt.
+    """
 
     actor: str
     name: str
     request: bool
+    moment: int
 
     def __str__(self) -> str:
         return f"{self.actor} {self.name}"
@@ -90,6 +94,8 @@ class Wire:
         self.actor: Any = None
         #: How many answers were seen long after the request was carried out.
         self.late = 0
+        #: See ``Point.moment``.
+        self.moment = 0
 
     def meet(self, name: str, request: bool) -> str:
         """The actor is at the next point; the kind of fault that strikes there, "" for none.
@@ -100,7 +106,7 @@ class Wire:
         if self.actor.dead:
             raise Died(self.actor)
         fault = self.faults.get(len(self.trace))
-        self.trace.append(Point(self.actor.name, name, request))
+        self.trace.append(Point(self.actor.name, name, request, self.moment))
         if fault is None:
             return ""
         fault.fired += 1

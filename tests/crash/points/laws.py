@@ -30,6 +30,7 @@ WORDS = {
     "stopped",
     "errored",
     "waiting",
+    "parked",
     "queued",
     "given up",
 }
@@ -119,7 +120,7 @@ def _log(
         yield "I2", f"the run is {fields['phase']}, and {fields['status']} to those who look"
     if kinds.count("completed") != 1 or kinds[-1] != "completed":
         yield "I7", f"one end, and nothing after it; it happened: {kinds}"
-    asked, broke, stopped = plot.asks is not None, plot.breaks is not None, plot.stops is not None
+    asked, broke, stopped = plot.asks is not None, plot.breaks is not None, plot.is_stopped
     expected = {
         "submitted": 1,
         "interrupted": asked,
@@ -127,6 +128,7 @@ def _log(
         "stopped": stopped,
         "errored": broke,
         "retried": broke,
+        "signalled": plot.awaits is not None,
     }
     found = {kind: kinds.count(kind) for kind in expected}
     if found != {kind: int(times) for kind, times in expected.items()}:

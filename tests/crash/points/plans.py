@@ -25,7 +25,7 @@ Plays = Callable[[Sequence[Fault]], Story]
 #: The boundary that is met when an effect has been applied.
 EFFECT = "behind the effect"
 #: Requests that only look: the world is the same behind them.
-LOOKS = {"HGETALL", "TIME", "HKEYS", "ZRANGE", "LLEN", "SCRIPT LOAD"}
+LOOKS = {"HGETALL", "HMGET", "TIME", "HKEYS", "ZRANGE", "LLEN", "SCRIPT LOAD"}
 
 
 @dataclass
@@ -56,7 +56,7 @@ def worlds(story: Story, start: int = 0) -> list[list[tuple[str, int]]]:
     Whoever dies between two requests that change something leaves the same server and the same effects, wherever that is:
     one place stands for all of them.
     """
-    found: dict[tuple[str, int, int], list[tuple[str, int]]] = {}
+    found: dict[tuple[str, int, int, int], list[tuple[str, int]]] = {}
     changed = effects = 0
     for place, point in enumerate(story.wire.trace):
         effects += point.name == EFFECT
@@ -65,7 +65,8 @@ def worlds(story: Story, start: int = 0) -> list[list[tuple[str, int]]]:
         kinds += [(DIES_AFTER, changed)] if point.request else []
         for kind, so_far in kinds:
             if place >= start:
-                found.setdefault((point.actor, so_far, effects), []).append((kind, place))
+                key = (point.actor, so_far, effects, point.moment)
+                found.setdefault(key, []).append((kind, place))
     return list(found.values())
 
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 FLOW = "crash-points"
 YES = "yes"
+PAID = "paid in full"
+#: How long the run sleeps (s), and what it waits for.
+NAP, SIGNAL = 3, "paid"
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,9 @@ class Plot:
         breaks: the effect whose service is broken (the run ends errored) until somebody mends it and retries the run.
         hiccups: the effect whose first attempt fails and is tried again by itself.
         stops: the step in the middle of whose round the run is stopped, and how. It is resumed.
+        naps: the effect before which the run sleeps.
+        awaits: the effect before which it waits for a signal, which a person sends when it waits.
+        halts: the effect in whose wait the run is stopped. It is resumed.
         doubled: whether the run's first message stands in line twice.
     """
 
@@ -47,6 +53,9 @@ class Plot:
     breaks: int | None = None
     hiccups: int | None = None
     stops: tuple[int, StopMode] | None = None
+    naps: int | None = None
+    awaits: int | None = None
+    halts: int | None = None
     doubled: bool = False
 
     @property
@@ -55,13 +64,20 @@ class Plot:
 
     @property
     def answer(self) -> list[Any]:
-        return [[n, YES if n == self.asks else None] for n in range(self.effects)]
+        heard = {self.asks: YES, self.awaits: PAID}
+        return [[n, heard.get(n)] for n in range(self.effects)]
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a person stops the run."""
+        return self.stops is not None or self.halts is not None
 
     @property
     def attempts(self) -> dict[int, int]:
         """Claims that each step takes where nothing goes wrong beyond the plot."""
         taken = Counter(range(self.steps))
-        taken.update(2 * n + 1 for n in (self.asks, self.breaks, self.hiccups) if n is not None)
+        again = (self.asks, self.breaks, self.hiccups, self.naps, self.awaits, self.halts)
+        taken.update(2 * n + 1 for n in again if n is not None)
         if self.stops is not None and self.stops[1] == "now":
             taken[self.stops[0]] += 1
         return dict(taken)
@@ -110,11 +126,14 @@ class PlottedFlow(ControllerExecutorFlow):
             raise FatalError("the service is broken")
         if number == plot.hiccups and context.attempt == 1:
             raise RetryableError("the service is busy")
+        if number == plot.naps:
+            context.sleep(NAP)
+        signal = context.wait_for(SIGNAL) if number == plot.awaits else None
         story.worker_beats()
         story.receiver.apply(story.key_of(context), number)
         story.boundary("behind the effect")
         story.stop_if_wanted(context)
-        return [number, context.answer]
+        return [number, context.answer if signal is None else signal.payload]
 
 
 def on_stage() -> Story:
@@ -132,7 +151,7 @@ class Person:
     def __init__(self, plot: Plot) -> None:
         self.plot = plot
         self.run_id: str | None = None
-        self.mended = self.tried_to_stop = False
+        self.mended = self.tried_to_stop = self.signalled = False
         self.receipt: StopReceipt | None = None
         self.end: Run | None = None
 
@@ -141,14 +160,24 @@ class Person:
         """Whether there is something to do before anything else: the run is not submitted, or a stop was not acknowledged."""
         return self.run_id is None or (self.tried_to_stop and self.receipt is None)
 
+    def sees_wait(self, phase: str | None, step: str | None) -> bool:
+        """Whether the run waits for this person: to be stopped, or for a signal."""
+        if phase != "parked" or step is None:
+            return False
+        effect = int(step) // 2
+        if effect == self.plot.halts and self.receipt is None:
+            self.tried_to_stop = True
+        return self.wants or (effect == self.plot.awaits and not self.signalled)
+
     def act(self, process: ClientProcess) -> None:
         client, tell = process.client, process.story.tell
         if self.run_id is None:
             self.run_id = client.submit(FLOW, "goal", idempotency_key="the-key").id
             return
         if self.tried_to_stop and self.receipt is None:
-            assert self.plot.stops is not None
-            self.receipt = client.request_stop(self.run_id, self.plot.stops[1])
+            mode = "graceful" if self.plot.stops is None else self.plot.stops[1]
+            self.receipt = client.request_stop(self.run_id, mode)
+            process.story.wire.moment += 1
             tell("stop acknowledged", stopped=self.receipt.stopped, step=self.receipt.step)
             return
         run = client.get(self.run_id)
@@ -163,3 +192,6 @@ class Person:
                 client.retry(self.run_id)
             case RunStatus.COMPLETED:
                 self.end = run
+            case RunStatus.RUNNING:
+                client.signal(self.run_id, SIGNAL, PAID, key="the-event")
+                self.signalled = True

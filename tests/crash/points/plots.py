@@ -17,6 +17,10 @@ HASTY = Plot("hasty", effects=2, hiccups=1, stops=(1, "now"))
 STAYS = Plot("stays", effects=3, asks=2, stops=(2, "graceful"), doubled=True)
 #: Stopped now behind the effect of a round that stayed, resumed while its token is held.
 RESTLESS = Plot("restless", effects=2, stops=(3, "now"))
+#: It sleeps, is stopped and resumed in its sleep, and waits for a signal.
+WAITS = Plot("waits", effects=2, naps=0, halts=0, awaits=1)
+#: It waits for a signal whose round stays, is stopped in that wait, and sleeps after it.
+DOZES = Plot("dozes", effects=2, awaits=0, halts=0, naps=1)
 #: Two rounds' worth of nothing special: for what depends on the hand-over alone.
 PLAIN = Plot("plain", effects=1)
 
@@ -32,4 +36,11 @@ def acts(*plots: tuple[str, Plot]) -> Any:
 
 
 #: The plots where each has most to show; of WHOLE and HASTY on the other stage, where few rounds stay, each death is played.
-EVERY_ACT = acts((LISTS, WHOLE), (LISTS, HASTY), (STAYING, STAYS), (STAYING, RESTLESS))
+EVERY_ACT = acts(
+    (LISTS, WHOLE),
+    (LISTS, HASTY),
+    (STAYING, STAYS),
+    (STAYING, RESTLESS),
+    (LISTS, WAITS),
+    (STAYING, DOZES),
+)

@@ -123,8 +123,8 @@ class Story:
     def _turn(self) -> bool:
         """Let something happen; whether the story is over."""
         self.set_forward(TICK)
-        queue, (phase, *_) = self.look()
-        if self.person.wants:
+        queue, (phase, _, step) = self.look()
+        if self.person.wants or self.person.sees_wait(phase, step):
             self.person_acts()
         elif queue is not None:
             self.worker_acts(lambda worker: worker.work(queue))
@@ -139,6 +139,7 @@ class Story:
             return not self.sleepers.wake_all()
         else:
             self.set_forward(FORWARD)
+            self.wire.moment += 1
             self.worker_acts(WorkerProcess.sweep)
         if self.sleepers.asleep:
             self.sleepers.wake_those_left_behind()

@@ -19,6 +19,7 @@ from tests.crash.points.controls import (
     STAY_DUE,
     STAY_FENCE,
     STAY_STOP,
+    WOKEN_DUE,
     Split,
     split,
     without,
@@ -26,7 +27,7 @@ from tests.crash.points.controls import (
 from tests.crash.points.faults import DIES_AFTER, DIES_BEFORE, PAUSES_BEFORE, REPLY_LOST, Fault
 from tests.crash.points.plans import broken
 from tests.crash.points.plot import Plot
-from tests.crash.points.plots import PLAIN, STAYS, WHOLE
+from tests.crash.points.plots import PLAIN, STAYS, WAITS, WHOLE
 from tests.crash.points.stage import STAYING, Stage
 from tests.crash.points.story import Story
 
@@ -96,6 +97,11 @@ def test_a_key_of_its_own_for_each_attempt_applies_an_effect_twice(stage: Stage)
         return f"{context.run_id}:{context.step}:{context.attempt}"
 
     assert "I12" in laws_broken(stage, DIES_BEFORE, "behind the effect", key_of=naive)
+
+
+def test_a_signal_that_makes_its_run_due_only_by_its_sender_is_no_promise(stage: Stage) -> None:
+    change = without(WOKEN_DUE, "signal_run", instead="return { 'unmade'")
+    assert "V1" in laws_broken(stage, DIES_BEFORE, "wake_run", WAITS, change=change)
 
 
 #: The step of STAYS whose commit it is: so many have asked to stay before. The first goes into a line that nothing was taken from yet.

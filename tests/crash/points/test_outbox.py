@@ -6,19 +6,19 @@ import pytest
 
 from tests.crash.points.figures import counted, shown
 from tests.crash.points.plans import deaths, lost_replies, refusals
-from tests.crash.points.plots import PLAIN, WHOLE
+from tests.crash.points.plot import Plot
+from tests.crash.points.plots import PLAIN, WAITS, WHOLE
 from tests.crash.points.stage import Stage
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def test_with_the_outbox_a_process_may_die_at_every_point(outbox_stage: Stage) -> None:
-    story = counted(outbox_stage, WHOLE)
+@pytest.mark.parametrize("plot", [WHOLE, WAITS], ids=lambda plot: plot.name)
+def test_with_the_outbox_a_process_may_die_at_every_point(outbox_stage: Stage, plot: Plot) -> None:
+    story = counted(outbox_stage, plot)
     assert "LPUSH" in {point.name for point in story.wire.trace}
-    shown(
-        "outbox: death at every point", outbox_stage, WHOLE, ((death,) for death in deaths(story))
-    )
-    shown("outbox: reply lost", outbox_stage, WHOLE, ((lost,) for lost in lost_replies(story)))
+    shown("outbox: death at every point", outbox_stage, plot, ((death,) for death in deaths(story)))
+    shown("outbox: reply lost", outbox_stage, plot, ((lost,) for lost in lost_replies(story)))
 
 
 def test_with_the_outbox_every_request_may_be_refused(outbox_stage: Stage) -> None:

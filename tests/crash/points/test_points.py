@@ -11,7 +11,7 @@ from tests.crash.points.faults import DIES_BEFORE, Fault
 from tests.crash.points.figures import counted, play, shown
 from tests.crash.points.plans import changes, deaths, lost_replies, worlds
 from tests.crash.points.plot import Plot
-from tests.crash.points.plots import EVERY_ACT, STAYS, WHOLE, acts
+from tests.crash.points.plots import DOZES, EVERY_ACT, STAYS, WAITS, WHOLE, acts
 from tests.crash.points.stage import LISTS, STAYING, Stage
 from tests.crash.points.story import Story
 
@@ -21,8 +21,6 @@ ELSEWHERE = {
     "record_intent": "tests/store/test_intent.py",
     "record_result": "tests/store/test_once.py",
     "set_trace": "tests/store/test_trace.py",
-    "signal_run": "tests/store/test_waits.py",
-    "wake_run": "tests/store/test_waits.py",
     "ask_provider": "tests/store/test_providers.py",
     "release_dead_lease": "tests/store/test_forfeit.py",
     "delete_run": "tests/store/test_operations_repeat.py",
@@ -45,13 +43,14 @@ def test_a_story_meets_the_same_points_whenever_it_is_played(stage: Stage, plot:
 
 
 def test_every_transition_of_these_operations_is_among_the_points(stage: Stage) -> None:
-    seen = {point.name for point in counted(stage, WHOLE).wire.trace if point.request}
+    traces = [counted(stage, plot).wire.trace for plot in (WHOLE, WAITS)]
+    seen = {point.name for trace in traces for point in trace if point.request}
     assert set(TRANSITIONS) - seen == set(ELSEWHERE)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # where the cores are taken, hundreds of stories take their time
-@acts((LISTS, WHOLE), (STAYING, WHOLE), (STAYING, STAYS))
+@acts((LISTS, WHOLE), (STAYING, WHOLE), (STAYING, STAYS), (LISTS, WAITS), (STAYING, DOZES))
 def test_a_process_may_die_at_every_point(stage: Stage, plot: Plot) -> None:
     story = counted(stage, plot)
     places, requests = len(story.wire.trace), sum(point.request for point in story.wire.trace)
@@ -75,7 +74,7 @@ def test_a_process_may_die_at_every_point(stage: Stage, plot: Plot) -> None:
 
 
 @pytest.mark.slow
-@acts((LISTS, WHOLE), (STAYING, WHOLE), (STAYING, STAYS))
+@acts((LISTS, WHOLE), (STAYING, WHOLE), (STAYING, STAYS), (LISTS, WAITS), (STAYING, DOZES))
 def test_every_reply_may_be_lost(stage: Stage, plot: Plot) -> None:
     shown("reply lost", stage, plot, ((lost,) for lost in lost_replies(counted(stage, plot))))
 
