@@ -33,17 +33,17 @@ class Budget:
 
     @property
     def is_low(self) -> bool:
-        """Whether the controller should finish soon."""
+        """Whether a run has spent 80 % of this budget and its controller should finish soon."""
         return self.spent >= SOFT * self.limit
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the limit is reached and nothing more may be spent."""
+        """Whether a run has reached the limit of this budget, so that it may spend nothing more."""
         return self.spent >= self.limit
 
 
 def check_budgets(limits: Mapping[str, Any], what: str = "budgets") -> dict[str, float]:
-    """Return the limits by name.
+    """Validate the limits of a run's budgets (tokens, money, ...), and return them by budget name.
 
     Raises:
         InvalidInput: a name is not a budget, or a limit is not a number above 0.
@@ -64,7 +64,7 @@ def check_budgets(limits: Mapping[str, Any], what: str = "budgets") -> dict[str,
 
 
 def sum_of(amounts: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the amounts added up by name."""
+    """Return the sum of several records of what a run has spent, by name (tokens, money, ...)."""
     total: dict[str, float] = {}
     for each in amounts:
         for name, amount in each.items():

@@ -1,10 +1,8 @@
 """RoundContext, what a node reads of its run and reports back during one round.
 
-Endpoint, the default address of models on this worker.
-
-Providers, which decides whether a round may ask a model provider now.
-
-If many runs wait for a provider that is busy or unreachable, one request at a time probes it.
+Endpoint is the default address of models on this worker. Providers decides whether a round may ask
+a model provider now. If many runs wait for a provider that is busy or unreachable, one request at a
+time probes it.
 """
 
 from __future__ import annotations
@@ -45,14 +43,16 @@ class Endpoint:
 
 
 class Providers:
-    """The default, which lets every round ask.
+    """The permission to send requests to model providers. This default lets every round send them.
 
-    The engine's subclass allows one probing request per provider in the whole fleet. A provider is
+    The runtime's subclass allows one probing request per provider in the whole fleet. A provider is
     identified by what its limits apply to: an endpoint, a model and a key.
     """
 
     def enter(self, provider: str, context: RoundContext) -> None:
-        """Raise RetryableError if this round must not send a request now. Call it before a request.
+        """Raise RetryableError if this round must not send a request to the model provider now.
+
+        The round calls it before its request.
 
         Raises:
             RetryableError: another round probes the provider. This round waits without a request,
@@ -60,14 +60,17 @@ class Providers:
         """
 
     def failed(self, provider: str, context: RoundContext, error: Exception) -> Exception:
-        """Return the error to raise after a failed request. It says when this round asks again."""
+        """Return the error that the round raises after its request to a model provider failed.
+
+        The error says when the round may send its request again.
+        """
         return error
 
     def answered(self, provider: str, context: RoundContext) -> None:
-        """Note that a request was answered."""
+        """Record that a model provider has answered the round's request."""
 
     def left(self, provider: str, context: RoundContext) -> None:
-        """Note that a request was abandoned."""
+        """Record that the round's request to a model provider ended without an answer."""
 
 
 #: For processes that share no state about providers.
@@ -153,7 +156,7 @@ class Signals:
 
     @property
     def cancelled(self) -> threading.Event:
-        """The cancel token, created on first use.
+        """The cancel token of a round, created on first use.
 
         Creating an event takes longer than most of a round's set-up, and most rounds never need it.
         """
@@ -164,7 +167,7 @@ class Signals:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether ``cancelled`` is set."""
+        """Whether the cancel token of the round is set."""
         return self._cancelled is not None and self._cancelled.is_set()
 
 
@@ -200,7 +203,7 @@ class RoundContext:
             definitions with ``name``, ``description`` and ``parameters``.
         node_goal: the flow's description of what this node is for, or an empty text.
         providers: decides whether this round may ask a model provider that is busy or unreachable.
-            See ``perdure.flows.context``.
+            See ``Providers``.
         logger: a logger for the code of the flow.
     """
 
@@ -238,11 +241,11 @@ class RoundContext:
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """The committed values, overridden by those remembered in this round."""
+        """The run's committed values by name, overridden by those remembered in this round."""
         return MappingProxyType({**self.committed, **self.remembered})
 
     def remember(self, name: str, value: Any) -> None:
-        """Write a small named JSON value with this round's commit.
+        """Store a small JSON value in the run under a name, together with this round's commit.
 
         Raises:
             UnstorableValue: the value would not read back equal, or the flow reserves the name.
@@ -262,14 +265,18 @@ class RoundContext:
 
     @property
     def observation(self) -> Any:
-        """The observation of the last turn, or None before the first turn."""
+        """The result of the last command in the run's history (its observation).
+
+        It may also say what was wrong with a reply of the controller. None before the first turn.
+        """
         return self.history[-1].observation if len(self.history) else None
 
     @property
     def idempotency_key(self) -> str:
-        """The key ``run_id:step:digest of command and arguments``.
+        """The idempotency key of the current command, or of the round if it carries out none.
 
-        Every attempt of this round has the same key.
+        It is ``run_id:step:digest of command and arguments``. Every attempt of this round has the
+        same key.
         """
         return self.key_of(self.command)
 
@@ -293,14 +300,14 @@ class RoundContext:
 
     @property
     def stop_requested(self) -> bool:
-        """Whether a stop was requested or the round was cancelled.
+        """Whether a stop of the run was requested or this round was cancelled.
 
         After a request to stop, the round in flight may still finish.
         """
         return self.signals.stop_requested or self.signals.is_cancelled
 
     def raise_if_stopped(self) -> None:
-        """Raise RoundStopped if a stop was requested or the round was cancelled."""
+        """Raise RoundStopped if a stop of the run was requested or this round was cancelled."""
         if self.stop_requested:
             raise RoundStopped(
                 f"run {self.run_id}, step {self.step}: a stop was requested or the round was "
@@ -337,7 +344,7 @@ class RoundContext:
             self.spent[name] = self.spent.get(name, 0) + amount
 
     def tell(self, **facts: Any) -> None:
-        """Add facts to this round's event, for people who watch (``model="gpt-5"``).
+        """Add facts (``model="gpt-5"``) to the event of this round, for people who watch the run.
 
         The flow never reads them back.
         """
@@ -349,13 +356,13 @@ class RoundContext:
         )
 
     def once(self, name: str, function: Callable[[], Any]) -> Any:
-        """Return ``function()``, called at most once in this step if its result could be recorded.
+        """Return the result that this step has recorded under a name; call a function to get it.
 
         The result is recorded as soon as it is known. A later attempt of this round gets the
         recorded result without a call. The first recorded result wins.
 
-        A worker can die between the call and the record. Pass ``idempotency_key`` to a receiver
-        that supports it.
+        A worker can die between the call and the record, and the function is then called again.
+        Pass ``idempotency_key`` to a receiver that supports it.
 
         Args:
             name: name of the effect: letters, digits, '_', '.' or '-'.
@@ -379,7 +386,7 @@ class RoundContext:
         return json.loads(text)
 
     def sleep(self, seconds: float | timedelta | str, *, name: str | None = None) -> None:
-        """Wait, without a worker, until this time has passed.
+        """Pause the run until this time has passed, without occupying a worker.
 
         The round ends here and the run is parked. When the time is over, this node runs again from
         its beginning, in the same step, and gets past this line. Put what must not happen twice
@@ -397,7 +404,7 @@ class RoundContext:
         self.mailbox.sleep(seconds, name)
 
     def until(self, when: datetime, *, name: str | None = None) -> None:
-        """Wait, as ``sleep`` does, until ``when``, which has a time zone."""
+        """Pause the run, as ``sleep`` does, until the time ``when``, which has a time zone."""
         self.mailbox.sleep(seconds_until(when, datetime.now(UTC)), name)
 
     def wait_for(
@@ -406,7 +413,7 @@ class RoundContext:
         timeout: float | timedelta | str | None = None,
         name: str | None = None,
     ) -> ReceivedSignal | None:
-        """Wait, as ``sleep`` does, for the first of these signals.
+        """Pause the run, as ``sleep`` does, until the first of these signals is sent to it.
 
         A signal that came before is there at once. Each is used once: the commit of this round
         takes it. Every attempt of the round gets the same one.
@@ -425,19 +432,25 @@ class RoundContext:
         return self.mailbox.wait_for(signals, timeout, name)
 
     def take(self, signal: str) -> ReceivedSignal | None:
-        """Return the next signal of this name without a wait; None if there is none now.
+        """Return the next unused signal of this name that was sent to the run, without waiting.
 
         Another attempt of this round may find a signal where this attempt found none.
+
+        Returns:
+            None if the run has no such signal now.
         """
         return self.mailbox.take(signal)
 
     def carrying_out(self, command: Command) -> RoundContext:
-        """Return this context as ``command`` sees it: its idempotency key names the command."""
+        """Return a copy of the round's context for the function of ``command``.
+
+        Its idempotency key is that of the command.
+        """
         return altered(self, command=command)
 
 
 def made(fields: dict[str, Any], kind: type[RoundContext] = RoundContext) -> RoundContext:
-    """Return ``RoundContext(**fields)`` in a fifth of its time.
+    """Create a ``RoundContext`` with these fields in a fifth of its constructor's time.
 
     The generated constructor of a frozen dataclass sets the many fields one by one.
 
@@ -450,5 +463,8 @@ def made(fields: dict[str, Any], kind: type[RoundContext] = RoundContext) -> Rou
 
 
 def altered(context: RoundContext, **fields: Any) -> RoundContext:
-    """Return a copy with other fields: ``dataclasses.replace`` in a tenth of its time."""
+    """Return a copy of a round's context in which some fields have other values.
+
+    It does what ``dataclasses.replace`` does, in a tenth of its time.
+    """
     return made({**vars(context), **fields}, type(context))

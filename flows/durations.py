@@ -1,6 +1,4 @@
-"""Durations as texts for people.
-
-Durations as people write them.
+"""Durations: as people write them, and as texts for people.
 
 Accepted are ``50ms``, ``90s``, ``10m``, ``1h30m``, ``7d``, ISO 8601 (``PT10M``, ``P7D``), and a
 number of seconds.
@@ -24,7 +22,7 @@ _ISO = re.compile(
 
 
 def seconds_of(text: str) -> float:
-    """Return the seconds that a text describes.
+    """Parse a duration such as ``90s``, ``1h30m`` or ``PT10M``, and return its seconds.
 
     Raises:
         ValueError: it is not a duration.
@@ -43,7 +41,7 @@ def seconds_of(text: str) -> float:
 
 
 def as_seconds(value: Any) -> Any:
-    """Return the seconds of a text or a timedelta; return any other value unchanged.
+    """Convert a duration (a text or a timedelta) to seconds; return any other value unchanged.
 
     The caller validates that the result is a number.
 
@@ -56,7 +54,7 @@ def as_seconds(value: Any) -> Any:
 
 
 def is_duration(text: str) -> bool:
-    """Return whether the text is a duration."""
+    """Return whether a text is a duration such as ``90s`` or ``PT10M``."""
     try:
         seconds_of(text)
     except ValueError:
@@ -65,7 +63,7 @@ def is_duration(text: str) -> bool:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in at most two units.
+    """Format a number of seconds for people, in at most two units.
 
     Examples: ``0.35 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``4 d 3 h``.
     """
@@ -85,7 +83,7 @@ def duration(seconds: float) -> str:
 
 
 def coarse(seconds: float) -> str:
-    """Return a duration in one unit, for ages that are shown repeatedly.
+    """Format a number of seconds for people in one unit, for ages that are shown repeatedly.
 
     Examples: ``0 s``, ``12 s``, ``3 min``, ``2 h``, ``4 d``.
     """

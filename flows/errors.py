@@ -1,8 +1,8 @@
-"""Exceptions that end a process, as opposed to failures of a round.
-
-Errors that a flow may raise, and the root of every error of Perdure.
+"""Errors that a flow may raise, and the root of every error of Perdure.
 
 Two questions decide what happens after an error. Whose fault is it? Does a retry help?
+
+Exceptions that end a process, as opposed to a round, are recognized here, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Flow, the base class of everything that a run can execute.
 
-The engine uses flows through the names of this module only.
+The runtime uses flows through the names of this module only.
 """
 
 from __future__ import annotations
@@ -75,10 +75,11 @@ class Flow(ABC):
     _passed: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Set ``description`` to the docstring's first paragraph, unless the class sets it.
+        """Set the description of a flow class to the first paragraph of its docstring.
 
-        Without a docstring the flow inherits the description of its base, except that of a base
-        flow in ``SHAPES``, which says nothing about this flow.
+        A class that sets ``description`` keeps it. Without a docstring the flow inherits the
+        description of its base, except that of a base flow in ``SHAPES``, which says nothing about
+        this flow.
         """
         super().__init_subclass__(**options)
         if "description" in cls.__dict__ or cls.__module__ in SHAPES:
@@ -93,11 +94,11 @@ class Flow(ABC):
     @property
     @abstractmethod
     def nodes(self) -> Mapping[str, Role]:
-        """The nodes by name, with the role of each. A run starts at the first."""
+        """The role of each node of the flow, by name. A run starts at the first node."""
 
     @abstractmethod
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Play one round of ``node``.
+        """Play one round of the node with this name, and return its outcome.
 
         Raises:
             RetryableError: the round is retried later.
@@ -116,7 +117,7 @@ class Flow(ABC):
         return None
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
-        """Return how the run ends, unfinished, when its ``max_rounds`` cycles are over.
+        """Return the end, with status ``unfinished``, of a run that has used up its cycles.
 
         Args:
             values: the run's values after the last cycle.
@@ -138,7 +139,7 @@ class Flow(ABC):
         return self.retry
 
     def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
-        """Return a cautious estimate of what one attempt of this round will spend.
+        """Return a cautious estimate of what one attempt of a round will spend, by budget.
 
         It is charged for attempts whose worker was lost. It must depend on committed data only, so
         that every attempt of the round gets the same estimate.
@@ -147,19 +148,19 @@ class Flow(ABC):
 
     @classmethod
     def is_checked(cls) -> bool:
-        """Return whether ``check_definition`` has passed for exactly this class, not a base."""
+        """Return whether exactly this flow class, not a base of it, was checked and is valid."""
         return cls.__dict__.get("_passed", False) is True
 
     @classmethod
     def mark_checked(cls) -> None:
-        """Record that ``check_definition`` has passed for exactly this class.
+        """Record that exactly this flow class, not a base of it, was checked and is valid.
 
         A fresh object plays every round, so the check is not repeated for each object.
         """
         cls._passed = True
 
     def check_definition(self) -> None:
-        """Raise InvalidFlow if the definition contradicts itself.
+        """Raise InvalidFlow if the definition of this flow contradicts itself.
 
         It is called when the flow is registered. A ``retry`` written as a mapping becomes a
         ``Retry``.
@@ -170,11 +171,11 @@ class Flow(ABC):
 
     @property
     def first_node(self) -> str:
-        """The node at which a run starts."""
+        """The name of the node at which a run of this flow starts."""
         return next(iter(self.nodes))
 
     def check_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate and complete the inputs of a submission.
+        """Validate the inputs with which a run of this flow is submitted, and fill in the defaults.
 
         Returns:
             The inputs as plain JSON, with defaults filled in.
@@ -205,7 +206,7 @@ class Flow(ABC):
 
 
 def check_nodes(flow: Flow) -> None:
-    """Raise InvalidFlow if the nodes' names or roles, or the nodes to pause at, are not valid."""
+    """Raise InvalidFlow if a flow's nodes (names, roles, nodes to pause at) are not valid."""
     what = title(flow)
     if not flow.nodes:
         raise InvalidFlow(f"{what} has no nodes; it needs at least one")
@@ -234,7 +235,7 @@ def check_nodes(flow: Flow) -> None:
 
 
 def check_limits(flow: Flow) -> None:
-    """Raise InvalidFlow if the limits of cycles, seconds or budgets are not valid."""
+    """Raise InvalidFlow if a flow's limits of cycles, seconds or budgets are not valid."""
     what = title(flow)
     check_max_rounds(flow.max_rounds, what)
     for setting in ("lease_seconds", "round_timeout_seconds"):
@@ -250,5 +251,5 @@ def check_limits(flow: Flow) -> None:
 
 
 def title(flow: Flow) -> str:
-    """Return how errors name a flow."""
+    """Return the text by which error messages name a flow."""
     return f"flow {flow.name or type(flow).__name__!r}"

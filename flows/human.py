@@ -57,7 +57,10 @@ class Person(Controller):
     reads_errors = True
 
     def decide(self, context: RoundContext) -> Any:
-        """Return the answer to the interrupt, or the interrupt that asks for the next command."""
+        """Return the command that a person chose, or the interrupt that asks a person for it.
+
+        The interrupt is returned as long as the person has not answered it.
+        """
         if context.answered:
             return context.answer
         question = (

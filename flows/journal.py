@@ -11,7 +11,7 @@ from collections.abc import Mapping
 class Journal:
     """Intents, and results recorded early, of one step.
 
-    This class keeps them in the process. The engine's subclass stores them with the run.
+    This class keeps them in the process. The runtime's subclass stores them with the run.
 
     Args:
         intents: what earlier attempts of this step began to carry out. Each line begins with the
@@ -42,24 +42,31 @@ class Journal:
 
     @property
     def text(self) -> str:
-        """The current intents, a line each."""
+        """The intents to carry out commands that now stand in this step, a line each."""
         return "\n".join(self._lines)
 
     @property
     def is_behind(self) -> bool:
-        """Whether an intent was withdrawn after it was stored."""
+        """Whether the stored intents of this step are out of date, since one was withdrawn."""
         return self.text != self.stored
 
     @property
     def is_harmless(self) -> bool:
-        """Whether this attempt may be cut off without a doubt.
+        """Whether this attempt of the round may be cut off without leaving a command in doubt.
 
         It has begun only idempotent commands, and no intent stands.
         """
         return self.is_repeatable is True and not self._lines
 
     def in_doubt(self, key: str) -> str | None:
-        """Return the intent of an earlier attempt for the command of this key, or None."""
+        """Return the intent by which an earlier attempt of this step announced a command.
+
+        Args:
+            key: the idempotency key of the command.
+
+        Returns:
+            None if no earlier attempt announced the command.
+        """
         return next((line for line in self._earlier if line.partition(" ")[0] == key), None)
 
     def intend(self, line: str) -> None:
@@ -78,7 +85,7 @@ class Journal:
             raise
 
     def withdraw(self, key: str) -> None:
-        """Withdraw the intent of the command of this key, which reports that it did nothing.
+        """Withdraw the intent to carry out a command that reports that it did nothing.
 
         The end of the round stores the change.
         """
@@ -88,14 +95,16 @@ class Journal:
         ]
 
     def write(self, text: str) -> None:
-        """Store the intents. See ``intend``."""
+        """Store this step's intents with the run, as a subclass does; here do nothing."""
 
     def packed(self, name: str, text: str) -> str:
-        """Return a result as it is stored, for whatever records it later."""
+        """Return a result of ``context.once`` in the form that is stored: here unchanged."""
         return text
 
     def record(self, name: str, text: str) -> str:
-        """Store a result, unless one of this name is stored, and return the stored one.
+        """Store a result of ``context.once`` under its name, and return the stored result.
+
+        A result that is already stored under this name is kept.
 
         Raises:
             RoundStopped: the run has left this step.

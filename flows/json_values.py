@@ -14,9 +14,10 @@ from perdure.flows.errors import UnstorableValue
 
 
 def _writer(**options: Any) -> Callable[[Any], str]:
-    """Return ``json.JSONEncoder(**options).encode`` with its C encoder made only once.
+    """Return a function that encodes values as JSON, faster than ``json.JSONEncoder.encode``.
 
-    The library makes one for each call, which takes longer than encoding a small value.
+    Its C encoder is made only once. The library makes one for each call, which takes longer than
+    encoding a small value.
     """
     encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, **options)
     make, escape = getattr(json.encoder, "c_make_encoder", None), json.encoder.encode_basestring
@@ -52,7 +53,7 @@ MAX_DEPTH = 100
 
 
 def storable(value: Any, what: str) -> Any:
-    """Return ``value`` as plain JSON data.
+    """Convert a value to plain JSON data that reads back equal after it was stored.
 
     Models and dataclasses become objects, and tuples become lists.
 
@@ -85,7 +86,7 @@ class _NotPlain(Exception):
 
 
 def _copy_plain(value: Any, depth: int) -> Any:
-    """Return a copy of plain JSON data that surely reads back equal, as most values do.
+    """Copy a value that is already plain JSON data and surely reads back equal, as most values do.
 
     Raises:
         _NotPlain, UnicodeEncodeError: it is not such data.
@@ -117,7 +118,7 @@ def _copy_plain(value: Any, depth: int) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """Return the one JSON text of a storable value, with sorted keys and no spaces.
+    """Encode a value as its one canonical JSON text, with sorted keys and no spaces.
 
     It is used for digests and for storage.
     """
@@ -125,7 +126,7 @@ def canonical(value: Any) -> str:
 
 
 def read(text: str) -> Any:
-    """Return ``json.loads(text)``, in half of its time for what ``canonical`` wrote.
+    """Decode a JSON text as ``json.loads`` does, in half of the time if ``canonical`` wrote it.
 
     It raises what ``json.loads`` raises.
     """

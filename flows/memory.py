@@ -36,7 +36,7 @@ def memory_write(state: Mapping[str, Any], context: RoundContext) -> Mapping[str
 
 @node("memory_read")
 def memory_read(state: Mapping[str, Any], context: RoundContext) -> Mapping[str, Any]:
-    """Return the newest five entries of ``memory``, oldest first, as the value ``recalled``."""
+    """Return the newest five entries of a run's memory, oldest first, as value ``recalled``."""
     return {"recalled": list(state.get("memory", []))[-RECALLED_ENTRIES:]}
 
 

@@ -19,7 +19,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 def is_name(name: object) -> bool:
-    """Return whether this is a valid name of a flow or a node."""
+    """Return whether this is a valid name of a flow, a node or a command."""
     return isinstance(name, str) and NAME.fullmatch(name) is not None
 
 
@@ -43,7 +43,9 @@ class Names(Generic[T]):
         self._things: dict[str, T] = {}
 
     def keep(self, name: str, thing: T) -> T:
-        """Register ``thing``. A reloaded module may register its own things again.
+        """Register a node, command, controller or interface under a name.
+
+        A reloaded module may register its own things again.
 
         Raises:
             InvalidFlow: the name is not valid, or another thing has it.
@@ -63,7 +65,7 @@ class Names(Generic[T]):
         return thing
 
     def named(self, name: str) -> T:
-        """Return the thing of this name.
+        """Return the node, command, controller or interface that is registered under a name.
 
         Raises:
             InvalidFlow: the name is unknown. The message names the nearest known one.
@@ -84,7 +86,7 @@ class Names(Generic[T]):
 
 
 def _origin(thing: Any) -> str:
-    """Return where a thing is defined, which is unchanged after a reload."""
+    """Return where a registered function or class is defined, which is unchanged after a reload."""
     return (
         f"{thing.__module__}.{thing.__qualname__}"
         if hasattr(thing, "__qualname__")
@@ -99,7 +101,9 @@ registered_nodes: Names[Callable[..., Any]] = Names("node")
 
 
 def node(name: str) -> Callable[[_F], _F]:
-    """Register a function of the ring's state (a dict) and the ``RoundContext`` under ``name``.
+    """Register a function that plays a node of a ring, so that a flow in YAML can name it.
+
+    The function gets the ring's state (a dict) and the ``RoundContext``.
 
     Raises:
         InvalidFlow: the name is not valid, or another function has it.

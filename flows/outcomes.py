@@ -1,6 +1,6 @@
 """Outcomes of a round, as frozen data.
 
-Nodes and flows make them. The engine turns each into a transition of the run.
+Nodes and flows make them. The runtime turns each into a transition of the run.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def register(name: str) -> Callable[[_C], _C]: ...
 @overload
 def register(name: str, flow: _S) -> _S: ...
 def register(name: str, flow: Any = None) -> Any:
-    """Register a flow.
+    """Register a flow under a name.
 
     Use ``@register("name")`` on a class, or ``register("name", instance or function that makes
     one)``. Classes and instances are checked at once, functions on first use. Your own flow takes
@@ -65,7 +65,7 @@ def register(name: str, flow: Any = None) -> Any:
 
 
 def make(name: str) -> Flow:
-    """Return a fresh flow object, shared with no other caller.
+    """Create a fresh object of the flow with this name, shared with no other caller.
 
     Raises:
         FlowNotFound: the name is unknown. The message names the nearest known one.
@@ -91,7 +91,7 @@ def registered() -> Mapping[str, Callable[[], Flow]]:
 
 
 def name_of(flow: type[Flow]) -> str | None:
-    """Return the name under which this class is registered, or None."""
+    """Return the name under which a flow class is registered, or None."""
     return next((name for name, source in _sources.items() if source is flow), None)
 
 
@@ -101,14 +101,14 @@ def is_shipped(name: str) -> bool:
 
 
 def load_failures() -> Mapping[str, str]:
-    """Return the modules and files that could not be loaded, with the reason of each."""
+    """Return the flow modules and flow files that could not be loaded, with the reason of each."""
     return dict(_failures)
 
 
 def add_directory(path: Path, shipped: bool = False) -> None:
-    """Add a directory of flows written in YAML, from the next ``make`` or ``registered`` on.
+    """Add a directory that is searched for flows written in YAML.
 
-    The directory need not exist.
+    It counts from the next ``make`` or ``registered`` on. It need not exist.
 
     Args:
         shipped: the flows came with Perdure, so that your own flow of the same name replaces one.
@@ -117,7 +117,7 @@ def add_directory(path: Path, shipped: bool = False) -> None:
 
 
 def register_file(path: Path) -> YamlFlow:
-    """Register the flow written in a file, at once.
+    """Read a YAML file again, and register the flow in it at once.
 
     Raises:
         InvalidFlow: it cannot be registered; ``InvalidFlowFile`` if the file is not valid.
@@ -188,7 +188,7 @@ def _made(name: str, source: Any) -> Flow:
 
 
 def _load_shipped_as(name: str) -> None:
-    """Import the shipped module of this name only.
+    """Import the one module of Perdure's own flows that has the name of a flow.
 
     A worker that plays one flow need not load all of them.
     """
@@ -209,7 +209,7 @@ def _load_all() -> None:
 
 @cache
 def _entry_points(_path: tuple[str, ...]) -> importlib.metadata.EntryPoints:
-    """Return the entry points of the packages on the path.
+    """Return the flows that installed packages offer as entry points.
 
     Cached, since it reads the metadata of every package, the slowest step in this module.
     """
@@ -235,7 +235,7 @@ def _load_entry(entry: importlib.metadata.EntryPoint) -> None:
 
 
 def _try_load(what: str, load: Callable[[], Any]) -> None:
-    """Load one source, and note its failure.
+    """Load flows from one module or file, and record the error if that fails.
 
     A package that fails must not hide other flows. ``make`` and ``load_failures`` report it.
     """
@@ -254,7 +254,7 @@ def _is_shipped(source: Any) -> bool:
 
 
 def _origin(source: Any) -> object:
-    """Return where a class or function is defined.
+    """Return what identifies the definition of a flow: the file and name of its class, say.
 
     It is unchanged after a reload, or if the module also runs as a script.
     """

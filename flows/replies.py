@@ -29,12 +29,12 @@ _FORMAT = 'expected a JSON object like {"thought": "...", "command": "name", "co
 
 
 def read_reply(reply: Any) -> Command | Finish | Interrupt:
-    """Return the decision in what ``decide`` returned.
+    """Parse what a controller returned to a ``Command``, ``Finish`` or ``Interrupt``.
 
-    ``Command``, ``Finish`` and ``Interrupt`` are returned as decided. A mapping, or its JSON text,
-    needs ``command`` and ``command_args`` (null: no arguments). The JSON may stand in a fence of
-    three backticks or inside other text, where the last object with the key ``command`` counts. All
-    other fields (thought, reasoning, plan, criticism, speak) are kept in ``Command.extras``.
+    These three are returned as decided. A mapping, or its JSON text, needs ``command`` and
+    ``command_args`` (null: no arguments). The JSON may stand in a fence of three backticks or in
+    other text, where the last object with the key ``command`` counts. All other fields (thought,
+    reasoning, plan, criticism, speak) are kept in ``Command.extras``.
 
     Raises:
         BadReply: it is none of these, or its arguments are not JSON.
@@ -91,7 +91,7 @@ def _parse(text: str) -> Any:
 
 
 def _objects_in_text(text: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects with the key ``command`` in a text, in order.
+    """Yield the JSON objects with the key ``command`` that a model's text contains, in order.
 
     Models also write braces that mean something else. Each failed attempt reads at most the rest of
     the text. ``MAX_FAILED_PARSES`` limits the attempts, so that no text takes too long to read.

@@ -26,12 +26,12 @@ Outcome = TypeVar("Outcome", bound=Advance | End)
 
 
 def public(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extras that people, prompts and commands may see."""
+    """Return the extra fields of a model's reply that people, prompts and commands may see."""
     return {name: value for name, value in extras.items() if not name.startswith("_")}
 
 
 def bytes_of_reply(extras: Mapping[str, Any]) -> int:
-    """Return how many bytes of a model's reply these extras send back to the model."""
+    """Return the size in bytes of a model's stored reply, in the form that is sent back to it."""
     reply = extras.get(REPLY)
     if isinstance(reply, Mapping):
         return int(reply.get("bytes", 0))
@@ -39,7 +39,7 @@ def bytes_of_reply(extras: Mapping[str, Any]) -> int:
 
 
 def with_long_replies_apart(outcome: Outcome, step: int) -> Outcome:
-    """Return the outcome with a long reply moved to an artifact named ``reply-STEP``.
+    """Move a long reply of the model from a round's outcome to an artifact named ``reply-STEP``.
 
     Only a Controller's outcome has one.
     """

@@ -46,7 +46,7 @@ class Retry:
     not_on: Sequence[type[BaseException] | str] = ()
 
     def __post_init__(self) -> None:
-        """Convert durations and names.
+        """Convert the durations of a retry policy to seconds, and its exception classes to names.
 
         Raises:
             InvalidFlow: a setting is not valid. The message names it.
@@ -73,11 +73,11 @@ class Retry:
 
     @property
     def patience(self) -> float | None:
-        """``within`` in seconds."""
+        """The seconds for which a failed step is retried (``within``); None for no limit."""
         return self.within  # type: ignore[return-value]
 
     def over(self, less: Retry | None) -> Retry:
-        """Return this policy, completed by a less specific one."""
+        """Return this retry policy, with what it leaves out taken from a less specific policy."""
         if less is None:
             return self
         return Retry(
@@ -88,7 +88,10 @@ class Retry:
         )
 
     def tightened(self, by: Retry | None) -> Retry:
-        """Return this policy with the stricter limits of both. Waits stay its own."""
+        """Return this retry policy with the stricter limits of itself and of another policy.
+
+        The waits between attempts stay its own.
+        """
         if by is None:
             return self
         attempts = min(
@@ -103,13 +106,13 @@ class Retry:
         )
 
     def retries(self, error: BaseException) -> bool:
-        """Return whether ``error`` is retried."""
+        """Return whether the kinds of errors in this retry policy allow a retry after ``error``."""
         is_named = not self.on or isinstance(error, RetryableError) or self.names(self.on, error)
         return is_named and not self.names(self.not_on, error)
 
     @staticmethod
     def names(listed: Sequence[Any], error: BaseException) -> bool:
-        """Return whether ``listed`` names the class of ``error``, or a base of it."""
+        """Return whether a list of exception names has the class of ``error``, or a base of it."""
         own = {
             name
             for each in type(error).__mro__
@@ -118,7 +121,7 @@ class Retry:
         return not own.isdisjoint(listed)
 
     def to_data(self) -> dict[str, Any]:
-        """Return the policy as JSON data."""
+        """Return the retry policy as JSON data, without the settings that it leaves out."""
         settings = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -128,10 +131,12 @@ class Retry:
 
 
 def retry_of(value: Any, what: str) -> Retry | None:
-    """Return the policy that a ``Retry``, a mapping of its settings, or None describes.
+    """Convert a setting ``retry``, of a flow or a command say, to a retry policy.
+
+    The setting is a ``Retry``, a mapping of its settings, or None.
 
     Raises:
-        InvalidFlow: it describes none.
+        InvalidFlow: the setting is none of these.
     """
     if value is None or isinstance(value, Retry):
         return value
@@ -153,7 +158,7 @@ TIGHTENING = ("max_attempts", "within", "not_on")
 
 
 def tightening(bounds: Any) -> Retry | None:
-    """Return the bounds that a submission adds to the flow's policies.
+    """Convert the setting ``retry`` of a submission to a policy that tightens those of the flow.
 
     Raises:
         InvalidInput: the bounds are not valid, or do not only tighten.

@@ -26,12 +26,12 @@ _looked_up: set[str] = set()
 
 
 def is_reference(value: object) -> bool:
-    """Return whether this refers to a secret and is not one."""
+    """Return whether a value is a reference to a secret (``env:NAME``), not the secret itself."""
     return isinstance(value, str) and _REFERENCE.fullmatch(value) is not None
 
 
 def check_reference(value: object, what: str) -> str:
-    """Return a reference.
+    """Validate a reference to a secret (``env:NAME``), and return it unchanged.
 
     Raises:
         InvalidFlow: it is not a reference. The message does not show the value, which may be the
@@ -46,7 +46,7 @@ def check_reference(value: object, what: str) -> str:
 
 
 def secret_of(reference: str, what: str) -> str:
-    """Return the secret.
+    """Return the secret that a reference ``env:NAME`` names, from this process's environment.
 
     Raises:
         FatalError: this process has no such variable, or it is empty.
@@ -92,9 +92,9 @@ def secrets_in(url: str | None) -> list[str]:
 
 
 def scrubbed(text: str, secrets: Iterable[str]) -> str:
-    """Return the text without the secrets.
+    """Return a text in which the given secrets are replaced by ``[secret]``.
 
-    It removes them as they are and as JSON text or ``repr`` show them.
+    It replaces them as they are and as JSON text or ``repr`` show them.
     """
     for secret in sorted(
         {secret for secret in secrets if len(secret) >= SHORTEST}, key=len, reverse=True

@@ -1,8 +1,7 @@
-"""Limits of command results, so that a long output does not fill a window or the history.
+"""Short forms of long values: limits of command results, and short texts for people who watch.
 
-The window is that of the controller's model.
-
-Short texts for people who watch. They are never read back.
+The limits keep a long output from filling the history, or the window of the controller's model. The
+short texts are never read back.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ def safe_text(text: str, limit: int) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a stored value on one short line: text unchanged, any other value as JSON."""
+    """Return a stored value as a short text for people: text unchanged, any other value as JSON."""
     return safe_text(value if isinstance(value, str) else canonical(value), SHOWN_CHARACTERS)
 
 
@@ -34,7 +33,10 @@ def digest(value: Any) -> str:
 
 
 def summary_of(command: Command, **more: Any) -> dict[str, Any]:
-    """Return a command, its arguments, its public extras, and ``more``, each cut short."""
+    """Return a short summary of a command for people who watch a run.
+
+    It has the command, its arguments, its public extras, and ``more``, each cut short.
+    """
     extras = {
         name: shown(value)
         for name, value in public(command.extras).items()
@@ -56,12 +58,16 @@ MOST_KEPT = 4 * 1024 * 1024
 
 
 def bounded(result: Any, most: int, name: str) -> tuple[Any, dict[str, str]]:
-    """Return the part of a result for the history, and the artifacts with the whole.
+    """Limit a command's result to the length that the history may hold.
 
     Args:
         result: JSON data.
         most: maximum characters of it in the history, counted as JSON, or in a text as written.
         name: name of the artifact.
+
+    Returns:
+        The result, or its beginning if it is too long; and artifacts by name, which keep the whole
+            of a long result.
     """
     text = result if isinstance(result, str) else canonical(result)
     if len(text) <= most:

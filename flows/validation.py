@@ -9,7 +9,9 @@ from perdure.flows.errors import InvalidFlow
 
 
 def check_max_rounds(value: Any, what: str) -> int | None:
-    """Return a limit of cycles: a whole number of at least 1, or None for no limit.
+    """Validate a flow's limit of cycles, and return it.
+
+    It is a whole number of at least 1, or None for no limit.
 
     Raises:
         InvalidFlow: it is neither.
@@ -22,7 +24,7 @@ def check_max_rounds(value: Any, what: str) -> int | None:
 
 
 def check_count(value: Any, what: str, otherwise: str = "") -> int:
-    """Return a whole number of at least 1.
+    """Validate that a setting is a whole number of at least 1, and return it.
 
     Args:
         what: the setting, for the error.
@@ -37,7 +39,7 @@ def check_count(value: Any, what: str, otherwise: str = "") -> int:
 
 
 def is_seconds(value: object) -> bool:
-    """Return whether this is a finite number above 0."""
+    """Return whether a value is a valid number of seconds: finite and above 0."""
     return (
         isinstance(value, (int, float))
         and not isinstance(value, bool)

@@ -1,8 +1,8 @@
 """Waits of a node: for a time, or for signals that are sent to the run.
 
-A wait that is not over raises ``Parked``. The engine then parks the run, which costs no worker, and
-runs the same node again from its beginning once the wait is over. What the node waited for is then
-there at once.
+A wait that is not over raises ``Parked``. The runtime then parks the run, which costs no worker,
+and runs the same node again from its beginning once the wait is over. What the node waited for is
+then there at once.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Parked(BaseException):
 class Mailbox:
     """The signals of a run, and the waits of one round.
 
-    This class holds signals in the process, for tests of a node. The engine's subclass reads them
+    This class holds signals in the process, for tests of a node. The runtime's subclass reads them
     from the store.
 
     Args:
@@ -106,16 +106,19 @@ class Mailbox:
 
     @property
     def where(self) -> str:
-        """The run and the step, for messages."""
+        """The run and the step of the round that uses this mailbox, for error messages."""
         return "run"
 
     def send(self, name: str, payload: Any = None) -> None:
-        """Put a signal into this mailbox of a test."""
+        """Put a signal into a mailbox that a test of a node uses."""
         number = 1 + sum(signal.name == name for signal in self._sent)
         self._sent = (*self._sent, ReceivedSignal(name, number, payload))
 
     def sleep(self, seconds: Any, name: str | None) -> None:
-        """Wait for a time. See ``RoundContext.sleep``."""
+        """Raise ``Parked``, which pauses the run, unless the node's wait for a time is over.
+
+        See ``RoundContext.sleep``.
+        """
         wait = Wait(self._named(name), {}, _checked_seconds(seconds))
         if not self._has_timed_out(wait):
             self._park(wait)
@@ -123,7 +126,13 @@ class Mailbox:
     def wait_for(
         self, signals: Sequence[str], timeout: Any, name: str | None
     ) -> ReceivedSignal | None:
-        """Wait for the first of some signals. See ``RoundContext.wait_for``."""
+        """Return the first of some signals that were sent to the run, or raise ``Parked``.
+
+        ``Parked`` pauses the run. See ``RoundContext.wait_for``.
+
+        Returns:
+            None if the time is over.
+        """
         names = list(dict.fromkeys(map(checked_signal, signals)))
         if not 0 < len(names) <= MOST_NAMES:
             raise InvalidFlow(
@@ -140,13 +149,13 @@ class Mailbox:
         return found
 
     def take(self, name: str) -> ReceivedSignal | None:
-        """Return the next signal of this name; None if there is none now."""
+        """Return the next unused signal of this name that was sent to the run, or None."""
         return self._take_first([checked_signal(name)])
 
     def unread(self, names: Sequence[str]) -> list[ReceivedSignal]:
-        """Return the next unread signal of each name, in the order of their arrival.
+        """Return the next unread signal of each of these names that was sent to the run.
 
-        Signals that this round has used are not unread.
+        They are in the order of their arrival. Signals that this round has used are not unread.
         """
         found: dict[str, ReceivedSignal] = {}
         for signal in self._sent:
@@ -194,10 +203,10 @@ class Mailbox:
 
 
 def checked_signal(name: str) -> str:
-    """Return the name of a signal if it is valid.
+    """Validate the name of a signal, and return it.
 
     Raises:
-        InvalidFlow: it is not.
+        InvalidFlow: it is not valid.
     """
     if not isinstance(name, str) or not is_name(name):
         raise InvalidFlow(

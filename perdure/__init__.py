@@ -174,7 +174,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from its module on first use."""
+    """Import a public name of ``perdure`` from its module when the name is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module 'perdure' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)
@@ -182,7 +182,10 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, so that completion finds names that are not imported yet."""
+    """Return the public names of ``perdure``.
+
+    So completion finds the names that are not imported yet.
+    """
     return sorted(__all__)
 
 

@@ -37,7 +37,7 @@ __all__ = ["broker_url", "engine_of", "install", "make_app"]
 class PerdureApp(OwnApp):
     """The app that ``make_app`` creates.
 
-    For a pool whose processes are no forks (macOS) it is pickled as a call that creates it again.
+    If a pool's processes are not forks (macOS), the app is pickled as a call that creates it again.
     """
 
     def __reduce__(self) -> tuple[Callable[..., Celery], tuple[Any, ...]]:
@@ -54,7 +54,7 @@ def _make_again(settings: Settings, name: str, worker_pid: int | None) -> Celery
 
 
 def make_app(settings: Settings) -> Celery:
-    """Return Perdure's own app, with the round tasks and the worker's step."""
+    """Return Perdure's own Celery app, with the tasks that run rounds and Perdure's worker step."""
     app = celery_app(settings, PerdureApp)
     _install(app, Runtime(app, settings, owns_app=True))
     return app
@@ -109,10 +109,10 @@ def _install(app: Celery, engine: Runtime) -> None:
 
 
 def _add_submit_task(app: Celery) -> None:
-    """Register ``perdure.submit`` on a user's own app, for beat and canvas.
+    """Register the Celery task ``perdure.submit``, which submits a run, on a Celery app.
 
-    It takes the arguments of ``Client.submit`` and returns the run's id. A message that is
-    delivered twice, or retried, submits once.
+    Celery beat and canvas can use the task. It takes the arguments of ``Client.submit`` and returns
+    the run's id. A message that is delivered twice, or retried, submits once.
     """
 
     @cache
@@ -129,9 +129,9 @@ def _add_submit_task(app: Celery) -> None:
 
 
 def __getattr__(name: str) -> Celery:
-    """Return ``perdure.app.app``, created when Celery's command line asks for it.
+    """Create and return Perdure's Celery app when Celery's command line asks for it.
 
-    Importing this module reads no settings.
+    So importing this module reads no settings.
     """
     if name in ("app", "celery"):
         settings = with_server(current())

@@ -207,7 +207,10 @@ __all__ = [
 
 
 def http_class(cls: type[PerdureError]) -> type[PerdureError]:
-    """Return the class as which HTTP reports an error: ``cls`` or its nearest reported base."""
+    """Return the error class whose code the HTTP API reports for an error of class ``cls``.
+
+    It is ``cls`` itself, or its nearest base class that has an HTTP status.
+    """
     return next(each for each in cls.__mro__ if "http_status" in vars(each))
 
 

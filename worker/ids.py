@@ -1,9 +1,9 @@
-"""Names of worker processes (``HOST:PID``), used in claims and in loss events.
+"""Names of worker processes (``HOST:PID``), and random ids.
 
-Random ids that are needed several times per round.
+Claims and loss events have the names. The ids are needed several times per round.
 
-They have to be distinct, not secret. The operating system's random bytes would cost a system call
-each, during which the thread releases the interpreter and then waits to get it back.
+The ids have to be distinct, not secret. The operating system's random bytes would cost a system
+call each, during which the thread releases the interpreter and then waits to get it back.
 """
 
 from __future__ import annotations

@@ -53,12 +53,18 @@ class RoundLogger(logging.LoggerAdapter[logging.Logger]):
     def process(
         self, msg: Any, kwargs: MutableMapping[str, Any]
     ) -> tuple[Any, MutableMapping[str, Any]]:
-        """Add the round's facts to the ``extra`` of the call, whose own entries win."""
+        """Add the round's facts (run, step, ...) to the ``extra`` of a logging call.
+
+        An entry that the call itself passes wins.
+        """
         return msg, {**kwargs, "extra": {**(self.extra or {}), **(kwargs.get("extra") or {})}}
 
 
 def round_logger() -> RoundLogger:
-    """Return the logger for the flow whose round runs in this thread."""
+    """Return a logger for the flow whose round runs in this thread.
+
+    Its lines carry the round's run id, step, attempt, node and worker.
+    """
     return RoundLogger(_of_flows, _about.get())
 
 
@@ -75,7 +81,7 @@ class TextFormatter(logging.Formatter):
         )
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as text without escape sequences or forged lines."""
+        """Return a log record as text that can neither forge log lines nor control the terminal."""
         return _harmless(super().format(_without_needless_traceback(record)))
 
 
@@ -88,7 +94,7 @@ class JsonFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line of JSON."""
+        """Return a log record as one line of JSON."""
         record = _without_needless_traceback(record)
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -113,7 +119,9 @@ class JsonFormatter(logging.Formatter):
 def set_up_logging(
     log_format: LogFormat, level: int = logging.WARNING, several: bool = False
 ) -> None:
-    """Log to stderr: Perdure's lines from INFO on, other libraries' from ``level`` on.
+    """Configure logging to stderr.
+
+    Perdure's lines are logged from INFO on, those of other libraries from ``level`` on.
 
     Args:
         log_format: ``text`` or ``json``.
@@ -137,7 +145,7 @@ def set_up_logging(
 
 
 def _harmless(text: str) -> str:
-    """Indent every line but the first, and make control characters visible.
+    """Return a log text with all lines but the first indented, and control characters visible.
 
     A goal or an error may hold line breaks and escape sequences. It must neither forge log lines
     nor control the terminal.
@@ -155,9 +163,9 @@ def _visible(line: str) -> str:
 
 
 def _without_needless_traceback(record: logging.LogRecord) -> logging.LogRecord:
-    """Return the record without its traceback if a server is unreachable.
+    """Return the log record, without its traceback if it reports that a server is unreachable.
 
-    That is an expected condition, and the first line says it.
+    That is an expected condition, and the first line of the record says it.
     """
     if record.name.startswith("celery.worker.consumer"):
         record.exc_info = record.exc_text = None

@@ -191,20 +191,20 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources that pydantic reads: arguments before the environment."""
+        """Return where pydantic reads settings from: first the arguments, then the environment."""
         return (init_settings, env_settings)
 
 
 def shown(urls: str | None) -> str | None:
-    """Return a setting of ``URLS`` without its passwords.
+    """Return a server URL from the settings without its passwords, so that it can be shown.
 
-    Celery accepts several URLs, separated by semicolons.
+    Celery accepts several URLs, separated by semicolons. Each of them loses its password.
     """
     return None if urls is None else ";".join(map(place_of, urls.split(";")))
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Return the settings in force.
+    """Load the settings of Perdure from all sources.
 
     ``overrides`` come before the environment, ``config/worker.toml`` and the defaults. An override
     of None counts as not passed.
@@ -239,9 +239,9 @@ def load_settings(**overrides: Any) -> Settings:
 
 
 def _describe_fault(fault: Any) -> str:
-    """Return one fault of the settings as text.
+    """Return the text of one error that pydantic found in the settings.
 
-    The text shows the value only if it cannot hold a password.
+    The text shows the setting's value only if it cannot hold a password.
     """
     name = ".".join(map(str, fault["loc"]))
     received = "" if not name or name in (*URLS, *NEVER_SHOWN) else f", got {fault['input']!r}"
@@ -269,7 +269,7 @@ def _toml(path: Path) -> dict[str, Any]:
 
 @cache
 def current() -> Settings:
-    """Return the settings of this process, which are read once."""
+    """Return the settings of this process, which are loaded once."""
     return load_settings()
 
 
@@ -279,14 +279,19 @@ OWN = Path("config")
 
 @cache
 def shipped() -> Path:
-    """Return the shipped directory: inside an installed package, else beside the source."""
+    """Return the configuration directory that ships with Perdure.
+
+    It is inside an installed package, or beside the source code.
+    """
     package = Path(str(files("perdure.worker")))
     installed = package / "_config"
     return installed if installed.is_dir() else package.resolve().parent / "config"
 
 
 def find_flows(settings: Settings) -> None:
-    """Register all flows of this process: from modules, and from shipped and own YAML files.
+    """Register all flows of this process: those of the configured modules, and those in YAML files.
+
+    The YAML files are the ones that ship with Perdure, and the project's own.
 
     Raises:
         InvalidFlow: A module cannot be imported.

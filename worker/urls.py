@@ -65,17 +65,17 @@ def host_of(url: str) -> str | None:
 
 
 def query_of(url: str) -> dict[str, str]:
-    """Return the arguments after the ``?``, without the empty ones."""
+    """Return the query arguments of a URL by name, without the empty ones."""
     return dict(parse_qsl(urlsplit(url).query))
 
 
 def is_sentinel(url: str) -> bool:
-    """Return whether this is the URL of a service of Sentinels."""
+    """Return whether a URL names a service of Redis Sentinels, instead of one Redis server."""
     return url.partition("://")[0] in SENTINEL_SCHEMES
 
 
 def is_amqp(urls: str | Sequence[str] | None) -> bool:
-    """Return whether the broker is RabbitMQ.
+    """Return whether the broker URL in Celery's settings is that of RabbitMQ.
 
     Celery's settings may name several brokers to fail over between, all of one kind.
     """
@@ -84,12 +84,12 @@ def is_amqp(urls: str | Sequence[str] | None) -> bool:
 
 
 def is_http(url: str | None) -> bool:
-    """Return whether this is the URL of an HTTP server, and not of a state server."""
+    """Return whether a URL is that of an HTTP server, and not of a state server (Redis)."""
     return url is not None and url.partition("://")[0].lower() in ("http", "https")
 
 
 def hosts_of(url: str) -> list[str]:
-    """Return the hosts that a Redis or broker URL names. Without one it is ``localhost``."""
+    """Return the hosts in a Redis or broker URL, or ``localhost`` if it names none."""
     if is_sentinel(url):
         return [host for host, _ in parse_sentinels(url).sentinels]
     return [host_of(url) or "localhost"]
@@ -114,7 +114,10 @@ def is_torn(url: str) -> bool:
 
 
 def place_of(url: str) -> str:
-    """Return the URL without user, password and all query arguments except the database."""
+    """Return a server's URL without its secrets, so that it can be shown.
+
+    User, password and all query arguments except the database are left out.
+    """
     if is_torn(url) or ("://" not in url and "@" in url):
         return "a malformed URL"
     if is_sentinel(url):
@@ -127,7 +130,7 @@ def place_of(url: str) -> str:
 
 
 def user_of(url: str) -> str:
-    """Return the user that the URL logs in as, or ``default`` if it names none."""
+    """Return the user that a Redis URL logs in as, or ``default`` if it names none."""
     if is_torn(url):
         return "default"
     if is_sentinel(url):
@@ -139,9 +142,9 @@ def user_of(url: str) -> str:
 
 
 def state_fault(url: str) -> str | None:
-    """Return why this cannot be a state server's URL, or None if its form is right.
+    """Return why a text cannot be a state server's URL, or None if its form is right.
 
-    The text repeats no part of the URL, because it may hold secrets.
+    The result repeats no part of the URL, because it may hold secrets.
     """
     if is_torn(url):
         return TORN
@@ -180,7 +183,7 @@ class SentinelUrl:
     ssl: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Return the URL again, including its secrets."""
+        """Return the whole URL of the Sentinel service, including its secrets."""
         hosts = ",".join(f"{_bracketed(host)}:{port}" for host, port in self.sentinels)
         own = {
             "sentinel_username": self.sentinel_username,
@@ -193,7 +196,7 @@ class SentinelUrl:
 
     @property
     def kombu_url(self) -> str:
-        """The URL as kombu spells it, with the first Sentinel only."""
+        """The Sentinel service's URL as kombu spells it, with the first Sentinel only."""
         host, port = self.sentinels[0]
         arguments = "?" + urlencode(self.ssl) if self.ssl else ""
         return f"sentinel://{self._user}{_bracketed(host)}:{port}/{self.database}{arguments}"
@@ -206,7 +209,7 @@ class SentinelUrl:
 
 
 def parse_sentinels(url: str) -> SentinelUrl:
-    """Return the parts of the URL of a service of Sentinels.
+    """Parse the URL of a service of Redis Sentinels into its parts.
 
     Raises:
         ValueError: The URL is malformed. The message repeats no part of it, because it may hold
@@ -247,7 +250,7 @@ def parse_sentinels(url: str) -> SentinelUrl:
 
 
 def broker_url(url: str) -> str:
-    """Return the state server's URL as kombu spells it.
+    """Return the URL of a state server or broker as kombu spells it.
 
     In the URL of a unix socket, kombu expects user and password only before the path. Of several
     Sentinels the URL names the first. Our transport gets the others as an option
@@ -275,7 +278,7 @@ def broker_url(url: str) -> str:
 
 
 def redis_url(broker: str) -> str:
-    """Return a Redis broker's URL, in kombu's spelling, as redis-py spells it."""
+    """Convert the URL of a Redis broker from kombu's spelling to redis-py's."""
     parts = urlsplit(broker)
     query = {KOMBU_PARAMETERS.get(name, name): value for name, value in parse_qsl(parts.query)}
     if "ssl_cert_reqs" in query:
@@ -286,9 +289,10 @@ def redis_url(broker: str) -> str:
 
 
 def sentinels_of_broker(urls: str, options: Mapping[str, Any]) -> SentinelUrl | None:
-    """Return the Sentinel service that a broker URL of kombu's names, or None if it names none.
+    """Return the Sentinel service that Celery's broker URL names, or None if it names none.
 
-    That is ``sentinel://host;sentinel://host/DATABASE`` with kombu's transport options.
+    Such a URL is ``sentinel://host;sentinel://host/DATABASE``. kombu's transport options name the
+    master.
     """
     try:
         parts = [urlsplit(url) for url in urls.split(";")]
@@ -315,7 +319,7 @@ def sentinels_of_broker(urls: str, options: Mapping[str, Any]) -> SentinelUrl | 
 
 
 def is_same_database(state_url: str, urls: str, options: Mapping[str, Any]) -> bool:
-    """Return whether a state server's URL and a broker's, in kombu's spelling, name one database.
+    """Return whether a state server's URL and a broker's URL name the same Redis database.
 
     Args:
         state_url: The state server's URL, as redis-py spells it.
@@ -348,11 +352,14 @@ class HttpAddress(NamedTuple):
 
 
 def parse_http(url: object, path: str) -> HttpAddress | None:
-    """Return the address in the URL of an HTTP server, or None if it is no such URL.
+    """Parse the URL of an HTTP server.
 
     Args:
         url: The URL.
         path: Where the API is if the URL names no path.
+
+    Returns:
+        The server's address, or None if ``url`` is not the URL of an HTTP server.
     """
     try:
         parts = urlsplit(url) if isinstance(url, str) else None
@@ -381,7 +388,7 @@ def _netloc(url: str) -> str:
 
 
 def _host_list(url: str) -> str:
-    """Return the part of a Sentinel URL with the hosts, without user and password."""
+    """Return the hosts and ports in a Sentinel URL as one text, without user and password."""
     return _netloc(url).rpartition("@")[2]
 
 
@@ -405,9 +412,10 @@ def _bracketed(host: str) -> str:
 
 
 def _is_torn_list(url: str) -> bool:
-    """Return whether a list of Sentinels is torn.
+    """Return whether an unescaped character in the password broke a Sentinel URL's parsing.
 
-    ``urlsplit`` would reject any such list, because it takes the hosts for a port.
+    ``urlsplit`` cannot decide it: it rejects any list of hosts, because it takes the hosts for a
+    port.
     """
     try:
         _addresses(_host_list(url))
@@ -418,9 +426,10 @@ def _is_torn_list(url: str) -> bool:
 
 
 def _identities(service: SentinelUrl) -> set[tuple[str, ...]]:
-    """Return what identifies the service's database, for comparison with other services.
+    """Return keys that identify the database of a Sentinel service, to compare services.
 
-    Each Sentinel gives one of them, because any Sentinel knows only one master of a name.
+    Each Sentinel gives one key, because any Sentinel knows only one master of a name. Services that
+    share a key have the same database.
     """
     return {
         ("sentinel", _one_name(host), str(port), service.master, str(service.database))
@@ -429,7 +438,10 @@ def _identities(service: SentinelUrl) -> set[tuple[str, ...]]:
 
 
 def _databases(urls: str, options: Mapping[str, Any]) -> set[tuple[str, ...]]:
-    """Return what identifies the Redis databases of these kombu URLs; empty if they name none."""
+    """Return keys that identify the Redis database of a broker URL in kombu's spelling.
+
+    The set is empty if the URL names no Redis database.
+    """
     if urls.startswith("sentinel://"):
         service = sentinels_of_broker(urls, options)
         return set() if service is None else _identities(service)
@@ -454,5 +466,5 @@ def _database(url: str) -> tuple[str, ...] | None:
 
 
 def _one_name(host: str) -> str:
-    """Return the host, with one name for this machine."""
+    """Return a host name, with ``localhost`` replaced by ``127.0.0.1``."""
     return "127.0.0.1" if host == "localhost" else host

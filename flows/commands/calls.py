@@ -1,9 +1,8 @@
-"""The cancel token of the round that the current thread plays.
+"""Calls of functions that a flow's author wrote, and the cancel token of the current round.
 
-Code that waits for something outside, and got no context, reads it to notice that the round's
-result is no longer wanted.
-
-Calls of the functions that a flow's author wrote, plain functions or coroutine functions.
+The functions may be plain functions or coroutine functions. The cancel token belongs to the round
+that the current thread plays. Code that waits for something outside and has no context reads it, to
+notice that the round's result is no longer wanted.
 """
 
 from __future__ import annotations
@@ -29,9 +28,10 @@ def call(
     *args: Any,
     named: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Call ``function`` in this thread; run a coroutine to its end in an event loop of its own.
+    """Call a function that a flow's author wrote, and return its result.
 
-    A coroutine is cancelled when its round is cancelled.
+    A coroutine runs to its end in this thread, in an event loop of its own. It is cancelled when
+    its round is cancelled.
 
     Raises:
         RoundStopped: the coroutine was cancelled with its round.
@@ -65,7 +65,7 @@ _CANCELLED: ContextVar[threading.Event | None] = ContextVar("cancelled", default
 
 @contextmanager
 def playing(cancelled: threading.Event) -> Iterator[None]:
-    """Set the cancel token of the round that is played inside the ``with`` block."""
+    """Make a round's cancel token available to the code that runs inside the ``with`` block."""
     before = _CANCELLED.set(cancelled)
     try:
         yield

@@ -180,11 +180,11 @@ class CommandSpec:
 
     @property
     def arguments(self) -> Signature:
-        """The arguments that the command accepts."""
+        """The arguments that the command accepts, in a form that can validate them."""
         return self.takes or arguments_of(self.function)
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the function gets them.
+        """Validate arguments for this command, and return them as the command's function gets them.
 
         Raises:
             BadReply: the command does not accept them.
@@ -192,20 +192,23 @@ class CommandSpec:
         return self.arguments.check(args, f"command {self.name!r}")
 
     def carry_out(self, args: Mapping[str, Any], context: RoundContext) -> Any:
-        """Carry out the command. See ``perdure.flows.commands.execute.carry_out``."""
+        """Carry out this command: ask for approval if needed, record the intent, call its function.
+
+        See ``perdure.flows.commands.execute.carry_out``.
+        """
         return carry_out(self, args, context)
 
     def check_repeatable(
         self, error: BaseException, args: Mapping[str, Any], context: RoundContext
     ) -> None:
-        """Raise FatalError if the command must not run again by itself after ``error``.
+        """Raise FatalError if this command must not be retried automatically after ``error``.
 
         See ``perdure.flows.commands.execute.check_repeatable``.
         """
         check_repeatable(self, error, args, context)
 
     def schema(self) -> dict[str, Any]:
-        """Return the tool definition for models.
+        """Return this command as a tool definition for language models.
 
         It has ``name``, ``description`` and ``parameters``, a JSON schema.
         """
@@ -216,7 +219,7 @@ class CommandSpec:
         }
 
     def configured(self, overrides: Mapping[str, Any]) -> CommandSpec:
-        """Return this command with the fields that a flow's configuration overrides.
+        """Return this command with some of its options replaced by a flow's configuration.
 
         Raises:
             InvalidFlow: the override contradicts the command.
@@ -256,7 +259,9 @@ class Schemas(Sequence[dict[str, Any]]):
 def spec_of(
     offered: CommandSpec | Callable[..., Any], name: str | None = None, options: Any = None
 ) -> CommandSpec:
-    """Return the spec of a function or a bound method; a spec is returned unchanged.
+    """Return the ``CommandSpec`` that describes a function or a bound method as a command.
+
+    A ``CommandSpec`` is returned unchanged.
 
     Raises:
         InvalidFlow: it cannot be a command.
@@ -312,7 +317,7 @@ def _marked(cls: type) -> dict[str, _Options]:
 def commands_of(
     flow: object, offered: Iterable[CommandSpec | Callable[..., Any]] = ()
 ) -> dict[str, CommandSpec]:
-    """Return all commands of a flow by name.
+    """Return all commands that a flow offers to its controller, by name.
 
     First its methods marked ``@command``, in order, then those ``offered``. A subclass may override
     a command without marking it again, or remove it by setting it to None.

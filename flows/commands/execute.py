@@ -122,9 +122,9 @@ def _run(spec: Executable, command: Command, inside: RoundContext, key: str) -> 
 
 
 def _withdraw_intent(context: RoundContext, key: str) -> None:
-    """Note that this attempt did nothing.
+    """Withdraw the intent to carry out a command, because this attempt of it did nothing.
 
-    Its intent is withdrawn, and the command's budget is not charged.
+    The command's budget is not charged.
     """
     context.journal.withdraw(key)
     context.journal.carried_out = None
@@ -133,7 +133,7 @@ def _withdraw_intent(context: RoundContext, key: str) -> None:
 def check_repeatable(
     spec: Executable, error: BaseException, args: Mapping[str, Any], context: RoundContext
 ) -> None:
-    """Raise FatalError if the round must not be retried by itself after ``error`` of the command.
+    """Raise FatalError if a round must not be retried automatically after its command failed.
 
     The exception says that the command failed. It does not say that nothing happened. A command
     that is not idempotent and has no policy for doubts ends the run errored, unless ``on`` of its
@@ -167,9 +167,12 @@ def _settle_doubt(spec: Executable, command: Command, context: RoundContext) -> 
 
 
 def _edited_args(intent: str) -> Mapping[str, Any] | None:
-    """Return the arguments that a person put in place of the controller's, or None.
+    """Return the arguments that a person gave a command in place of the controller's.
 
-    The intent names them.
+    They are read from the text of the command's intent.
+
+    Returns:
+        None if the person did not change the arguments.
     """
     _, _, text = intent.partition(" ")
     return dict(json.loads(text)) if text else None

@@ -42,10 +42,10 @@ class CarryOut:
 
 
 def policy_of(policy: Any, idempotent: bool) -> Any:
-    """Return the policy that ``@command(in_doubt=...)`` describes, or None for the default.
+    """Validate the option ``@command(in_doubt=...)``, and return it; None stands for the default.
 
     Raises:
-        InvalidFlow: it describes none, or the command is idempotent.
+        InvalidFlow: the option is not a policy, or the command is idempotent.
     """
     if policy is None:
         return None
@@ -69,7 +69,7 @@ def settled(
     named: Mapping[str, Any],
     context: RoundContext,
 ) -> Any:
-    """Return what the policy decides for a command in doubt.
+    """Decide by its policy what happens to a command that a lost worker may have carried out.
 
     Args:
         function: the command's own function. If it is a method, the reconciling function is a
@@ -93,7 +93,11 @@ def settled(
 
 
 def read_answer(answer: Any) -> CarryOut | dict[str, Any]:
-    """Return a person's answer about a command in doubt.
+    """Parse a person's answer to the question whether a command in doubt has happened.
+
+    Returns:
+        ``CarryOut`` to carry the command out again. Otherwise the command's result under
+            ``result``, or a text for the controller under ``in_doubt``.
 
     Raises:
         InvalidInput: it is not such an answer.

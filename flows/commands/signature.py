@@ -31,17 +31,17 @@ class Signature(Protocol):
 
     @property
     def wants_context(self) -> bool:
-        """Whether the function takes the ``RoundContext`` as ``context``."""
+        """Whether the command's function takes the ``RoundContext`` as ``context``."""
 
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Return the arguments with which to call the function.
+        """Validate arguments for a command, and return those with which to call its function.
 
         Raises:
             BadReply: naming each argument that is missing, unknown or wrong.
         """
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of the arguments."""
+        """Return the JSON schema of the arguments that a command accepts."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Arguments:
     wants_context: bool
 
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Return the converted arguments with which to call the function.
+        """Validate and convert arguments for a command, and return those to call its function with.
 
         Only arguments that were passed are returned. The function's own defaults fill in the
         others.
@@ -83,7 +83,7 @@ class Arguments:
         return {**by_name, **(read.model_extra or {})}
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of the arguments."""
+        """Return the JSON schema of the arguments that a command's function accepts."""
         return dict(self._schema)
 
     @cached_property
@@ -93,7 +93,7 @@ class Arguments:
         return schema
 
     def described(self) -> str:
-        """Return the names of the arguments as text, for errors."""
+        """Return the names of a command's arguments as text, for error messages."""
         fields = self.model.model_fields
         named = [
             f"{name}{'' if fields[field].is_required() else ' (optional)'}"
@@ -103,10 +103,10 @@ class Arguments:
 
 
 def arguments_of(function: Callable[..., Any]) -> Arguments:
-    """Return the arguments of a function or a bound method.
+    """Derive a validator of a command's arguments from the signature of its function or method.
 
     Raises:
-        InvalidFlow: its signature cannot be validated.
+        InvalidFlow: arguments cannot be validated against this signature.
     """
     bound = getattr(function, "__func__", None)
     return _read(bound, True) if bound is not None else _read(function, False)
@@ -151,9 +151,10 @@ def _read(function: Callable[..., Any], is_method: bool) -> Arguments:
 def _hints(
     function: Callable[..., Any], name: str, parameters: list[inspect.Parameter]
 ) -> dict[str, Any]:
-    """Return the evaluated annotations of these parameters only.
+    """Return the evaluated type annotations of some parameters of a command's function, by name.
 
-    The annotation of ``context`` may exist for type checkers only.
+    The parameter ``context`` is not among them, since its annotation may exist for type checkers
+    only.
     """
     annotations = {p.name: Any if p.annotation is p.empty else p.annotation for p in parameters}
     holder = types.SimpleNamespace(__annotations__=annotations)

@@ -47,7 +47,7 @@ class Controller(ABC):
 
     @property
     def missing(self) -> str | None:
-        """Why this process cannot decide with it; None if it can.
+        """Why this process cannot use the controller (a missing package, say); None if it can.
 
         The text is a sentence such as ``it needs perdure[ai], ...``.
         """
@@ -55,7 +55,7 @@ class Controller(ABC):
 
     @abstractmethod
     def decide(self, context: RoundContext) -> Any:
-        """Return the next decision, based on ``context`` alone (``async def`` works too).
+        """Return what the run does next, based on ``context`` alone (``async def`` works too).
 
         Returns:
             One of ``Command``, ``Finish`` and ``Interrupt``. Or a ``Turn``, which is added to the
@@ -64,17 +64,17 @@ class Controller(ABC):
                 whose items are executed and answered in turn.
 
         Raises:
-            BadReply: The source of the decision (a model, say) gave no usable reply. If it reads
-                errors, the next round shows it this one.
+            BadReply: The source of the decision (a model, say) gave no usable reply. If the
+                controller reads errors, the next round shows it this one.
             FatalError: The run ends errored.
             Exception: RetryableError or any other error: the round is tried again.
         """
 
     def estimate(self, context: RoundContext) -> Mapping[str, float]:
-        """Return what one attempt of this round will spend, by budget, based on ``context`` alone.
+        """Return an estimate of what one attempt of the round will spend, by budget.
 
-        Too much is better than too little. The amounts are charged for attempts whose worker was
-        lost, since what they spent is unknown.
+        It depends on ``context`` alone. Too much is better than too little. The amounts are charged
+        for attempts whose worker was lost, since what they spent is unknown.
         """
         return {}
 
@@ -89,7 +89,7 @@ def controller(name: str) -> Callable[[_M], _M]:
     """
 
     def keep(maker: _M) -> _M:
-        """Register the maker under the name."""
+        """Register a controller class, or a function that returns one, and return it unchanged."""
         registered_controllers.keep(name, maker)
         return maker
 

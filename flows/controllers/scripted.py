@@ -38,7 +38,11 @@ class ScriptedController(Controller):
                 )
 
     def decide(self, context: RoundContext) -> Any:
-        """Return the next reply of the script; raises FatalError after its end."""
+        """Return the next reply of a fixed script, which decides in place of a model.
+
+        Raises:
+            FatalError: The script has no more replies.
+        """
         turn = len(context.history)
         if turn in self.questions and not context.answered:
             return self.questions[turn]

@@ -1,6 +1,6 @@
-"""The command ``read_artifact``: reads a result that was too long for the history, in parts.
+"""Commands that read and write files in the worker's workspace, and nowhere else.
 
-Commands that read and write files in the worker's workspace, and nowhere else.
+The command ``read_artifact`` reads a result that was too long for the history, in parts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from perdure.flows.context import RoundContext
 from perdure.flows.executors.workspace import Workspace
 
 #: Bytes of a file that one call returns: about 6,000 tokens. Even with JSON escapes this is less
-#: than a result may have (``results.MOST``).
+#: than a result may have (``summaries.MOST``).
 READ_BYTES = 24_000
 #: Largest file, in bytes, that is searched for a text. Larger files are taken for data.
 SEARCHED_BYTES = 4 * 1024 * 1024
@@ -32,7 +32,7 @@ class NoWorkspace(RuntimeError):
 
 
 def workspace_of(context: RoundContext) -> Workspace:
-    """Return the workspace of the worker that runs the round.
+    """Return the workspace: the directory in which this worker lets commands read and write files.
 
     Raises:
         NoWorkspace: The worker was started without one.
@@ -145,7 +145,7 @@ def _files(top: int, context: RoundContext) -> Iterator[tuple[str, os.stat_resul
 
 
 def _lines(workspace: Workspace, path: str, text: str) -> list[tuple[int, str]] | None:
-    """Return number and beginning of each line of a file that contains ``text``.
+    """Search a file for a text, and return number and beginning of each line that contains it.
 
     Returns:
         An empty list for a file that is not text; None if the file cannot be read.

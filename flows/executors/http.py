@@ -75,9 +75,10 @@ class Fetcher:
     tls: ssl.SSLContext = field(default_factory=ssl.create_default_context)
 
     def get(self, url: str, cancelled: threading.Event | None = None) -> dict[str, Any]:
-        """Return the page: ``url`` (after redirects), ``status``, ``type`` and ``text``.
+        """Fetch a web page, and return its address, status, content type and text.
 
-        The result also has ``cut`` if the page was longer than ``page_bytes``.
+        The keys are ``url`` (after redirects), ``status``, ``type`` and ``text``. The result also
+        has ``cut`` if the page was longer than ``page_bytes``.
 
         Raises:
             RoundStopped: ``cancelled`` was set.
@@ -109,7 +110,7 @@ class Fetcher:
     def _ask(
         self, parts: SplitResult, end: float, cancelled: threading.Event
     ) -> dict[str, Any] | str:
-        """Return the page, or the URL that it redirects to."""
+        """Send one HTTP request, and return the page or the URL to which the server redirects."""
         host, port = str(parts.hostname), parts.port or _PORTS[parts.scheme]
         connection = http.client.HTTPConnection(host, port)
         connection.sock = self._connect(resolve(host, port, self.allowed), port, end)
@@ -147,7 +148,7 @@ class Fetcher:
 
     @staticmethod
     def _connect(addresses: list[Address], port: int, end: float) -> socket.socket:
-        """Return a connection to the first address that accepts one.
+        """Return a TCP connection to the first of a host's addresses that accepts one.
 
         This connects to the checked address, not to the name, which could resolve to another
         address by now.
@@ -164,7 +165,7 @@ class Fetcher:
 
 
 def _text(data: bytes, charset: str) -> str:
-    """Return the page as text that JSON can hold, whatever charset it claims."""
+    """Decode a web page to text that JSON can hold, whatever charset the page claims."""
     try:
         is_charset = codecs.lookup(charset).name not in _NO_CHARSETS
         text = data.decode(charset if is_charset else "utf-8", "replace")
@@ -188,14 +189,14 @@ def _checked(url: str) -> SplitResult:
 
 @contextmanager
 def _cut_off(connection: socket.socket, end: float, cancelled: threading.Event) -> Iterator[None]:
-    """Shut the connection down when the time is over or the round is cancelled.
+    """Shut down an HTTP connection of the ``with`` block if time is over or the round is cancelled.
 
     Without this, a server that sends one byte now and then could hold the round for ever.
     """
     over = threading.Event()
 
     def watch() -> None:
-        """Shut the connection down as soon as the time is over or the round is cancelled."""
+        """Shut an HTTP connection down as soon as the time is over or the round is cancelled."""
         while not over.wait(_SLICE):
             if cancelled.is_set() or time.monotonic() >= end:
                 # The method of the base class also works for TLS: it skips the closing handshake.

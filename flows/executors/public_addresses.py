@@ -30,7 +30,7 @@ class ForbiddenAddress(PermissionError):
 
 
 def is_public(address: Address) -> bool:
-    """Return whether the address belongs to the public internet.
+    """Return whether an IP address belongs to the public internet.
 
     An IPv6 address that embeds IPv4 addresses is public if all of those are.
     """
@@ -39,7 +39,7 @@ def is_public(address: Address) -> bool:
 
 
 def is_foreign(address: Address) -> bool:
-    """Return whether the address is public and does not belong to this machine.
+    """Return whether an IP address is public and does not belong to this machine.
 
     A server that listens on this machine may be meant for internal clients only.
     """
@@ -55,7 +55,7 @@ def _is_public(address: Address) -> bool:
 
 
 def _is_own(address: Address) -> bool:
-    """Return whether a network interface of this machine has the address.
+    """Return whether a network interface of this machine has this IP address.
 
     A socket can be bound to the address only in that case.
     """
@@ -70,7 +70,7 @@ def _is_own(address: Address) -> bool:
 
 
 def resolve(host: str, port: int, allowed: Callable[[Address], bool] = is_foreign) -> list[Address]:
-    """Return the addresses of ``host``, in the resolver's order.
+    """Resolve a host name, and return its IP addresses if a command may connect to all of them.
 
     The caller should connect to one of these addresses and not resolve the name again.
 

@@ -59,7 +59,7 @@ def run_shell(context: RoundContext, command_line: str, seconds: float = SECONDS
 
 
 def _name_of(context: RoundContext) -> str:
-    """Return a name for run and step that is valid in a variable's name.
+    """Return an id of the run's step that may be part of an environment variable's name.
 
     It is a hash, because ids may differ only in punctuation, which a variable's name cannot
     contain.

@@ -45,7 +45,7 @@ class Workspace:
 
     @contextmanager
     def open(self, path: str, flags: int = os.O_RDONLY, *, parents: bool = False) -> Iterator[int]:
-        """Open a regular file and yield its descriptor, which is closed at the end.
+        """Open a file of the workspace, and yield its descriptor, which is closed at the end.
 
         Args:
             path: Relative to the workspace. A leading ``/`` means the workspace too.
@@ -53,7 +53,7 @@ class Workspace:
             parents: Create missing directories on the way.
 
         Raises:
-            OutsideWorkspace: See there.
+            OutsideWorkspace: The path leads out of the workspace, or is not a regular file.
             OSError: As ``os.open``.
         """
         with self._walk(path, parents=parents) as (directory, name):
@@ -69,7 +69,7 @@ class Workspace:
                 os.close(file)
 
     def write(self, path: str, data: bytes) -> None:
-        """Write a regular file atomically: readers see the old content or the new one.
+        """Write a file of the workspace atomically: readers see the old content or the new one.
 
         This holds after a crash too. Missing directories are created, and an existing file keeps
         its mode. Raises as ``open``.
@@ -99,7 +99,12 @@ class Workspace:
 
     @contextmanager
     def directory(self, path: str = ".") -> Iterator[int]:
-        """Open a directory and yield its descriptor, closed at the end; raises as ``open``."""
+        """Open a directory of the workspace, and yield its descriptor, which is closed at the end.
+
+        Raises:
+            OutsideWorkspace: The path leads out of the workspace.
+            OSError: As ``os.open``.
+        """
         with self._walk(path) as (directory, name):
             file = _open(path, name, _DIRECTORY, directory)
             try:
@@ -109,7 +114,10 @@ class Workspace:
 
     @contextmanager
     def _walk(self, path: str, *, parents: bool = False) -> Iterator[tuple[int, str]]:
-        """Follow ``path`` and its links, and yield the last name's directory and that name."""
+        """Follow a path inside the workspace, and yield its last directory and the last name.
+
+        The directory is an open descriptor. Symbolic links are followed, too.
+        """
         if "\0" in path:
             raise OutsideWorkspace("the path contains a NUL byte")
         names, links = deque(_names(path)), 0
@@ -161,7 +169,7 @@ def _link(name: str, directory: int) -> str | None:
 
 
 def _mode(path: str, name: str, directory: int) -> int | None:
-    """Return the permissions of the existing file; None if there is no file.
+    """Return the permissions of a file that is about to be replaced; None if it does not exist.
 
     Raises:
         OSError: The name is not a regular file, or the file is not writable.

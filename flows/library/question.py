@@ -21,7 +21,7 @@ class QuestionFlow(ControllerExecutorFlow):
     )
 
     def decide(self, context: RoundContext) -> Command | Finish:
-        """Ask the question once, then finish with the answer."""
+        """Return the command that asks a person the goal, or finish the run with the answer."""
         return (
             Finish(context.observation)
             if len(context.history)

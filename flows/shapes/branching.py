@@ -56,22 +56,22 @@ class BranchingFlow(Flow):
         self.check_definition()
 
     def check_definition(self) -> None:
-        """Check the flow as its base does, and also that each branch is a valid command."""
+        """Raise InvalidFlow if a branching flow or one of its commands is not valid."""
         commands_of(self, self.offered)
         super().check_definition()
 
     @property
     def branches(self) -> Mapping[str, CommandSpec]:
-        """The commands by name."""
+        """The commands that a branching flow can carry out, by name."""
         return commands_of(self, self.offered)
 
     @property
     def nodes(self) -> Mapping[str, Role]:
-        """The one node, ``Branch``."""
+        """The only node of a branching flow, ``Branch``, with its role."""
         return {"Branch": "executor"}
 
     def check_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate the inputs, and also that the branch exists and accepts its data."""
+        """Validate a run's inputs: they name a command that exists, and it accepts its data."""
         checked = super().check_inputs(inputs)
         try:
             self._choose(checked)
@@ -80,7 +80,7 @@ class BranchingFlow(Flow):
         return checked
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Carry out the branch that the inputs name, and end the run."""
+        """Carry out the command that the run's inputs name, and end the run with its result."""
         try:
             result = self({**context.inputs}, context)
         except BadReply as error:
@@ -94,7 +94,9 @@ class BranchingFlow(Flow):
     def __call__(
         self, state: Mapping[str, Any], context: RoundContext
     ) -> Mapping[str, Any] | Interrupt | Finish:
-        """Carry out ``branch`` of the state with its ``branch_input_data`` (None: no arguments).
+        """Carry out the command that ``branch`` of a state names, and return its result.
+
+        Its arguments are ``branch_input_data`` (None: no arguments).
 
         Raises:
             BadReply: the branch is unknown or its arguments are wrong. Nothing was carried out.
@@ -134,7 +136,7 @@ class BranchingFlow(Flow):
 def choose(
     branches: Mapping[str, CommandSpec], name: Any, args: Any, also: Sequence[str] = ()
 ) -> tuple[CommandSpec, Mapping[str, Any]]:
-    """Return the command of this name and its arguments, which it has accepted.
+    """Find the command of this name, let it validate the arguments, and return both.
 
     Args:
         also: names that are known in addition to ``branches``, for the error text.
@@ -154,5 +156,5 @@ def choose(
 
 
 def told(error: BaseException) -> dict[str, str]:
-    """Return an error as an observation: ``{"error": "ValueError: its message"}``."""
+    """Convert a command's exception to an observation: ``{"error": "ValueError: its message"}``."""
     return {"error": safe_text(f"{type(error).__name__}: {error}", TOLD_CHARACTERS)}

@@ -32,7 +32,7 @@ class QueuedCall:
 
 
 def queued(reply: Sequence[Any], check: Callable[[Any], Command]) -> list[Mapping[str, Any]]:
-    """Return the calls of a reply as JSON data, in order.
+    """Convert the calls of one model reply to JSON data, in order, so that they can wait.
 
     A call that ``check`` refuses with BadReply carries the error.
     """
@@ -40,7 +40,11 @@ def queued(reply: Sequence[Any], check: Callable[[Any], Command]) -> list[Mappin
 
 
 def take(waiting: Sequence[Mapping[str, Any]]) -> QueuedCall:
-    """Return the next call that can be carried out, and the refused calls before it."""
+    """Take the next call that can be carried out from the waiting calls of one model reply.
+
+    Returns:
+        The call, the refused calls before it, and the calls that still wait.
+    """
     refused: list[Turn] = []
     for place, call in enumerate(waiting):
         command = command_of(call)
@@ -68,7 +72,7 @@ def _call(item: Any, check: Callable[[Any], Command], place: int) -> Mapping[str
 
 
 def data_of(command: Command) -> dict[str, Any]:
-    """Return a command as JSON data."""
+    """Convert a command that a model called to JSON data; ``command_of`` converts it back."""
     data = {
         "name": command.name,
         "args": dict(command.args),
@@ -80,7 +84,11 @@ def data_of(command: Command) -> dict[str, Any]:
 
 
 def command_of(call: Mapping[str, Any]) -> Command | None:
-    """Return the command of such data, or None if the call could not be read as a command."""
+    """Convert the JSON data of a model's call back to a command.
+
+    Returns:
+        None if the call could not be read as a command.
+    """
     if "name" not in call:
         return None
     return Command(

@@ -1,8 +1,7 @@
 """CircularFlow, a ring of named nodes that repeats until one of them ends the run.
 
-Interfaces, the functions that convert between a ring's state and a node.
-
-They have names, so that configuration can refer to them.
+Interfaces are functions that convert between the ring's state and a node. They have names, so that
+configuration can refer to them.
 """
 
 from __future__ import annotations
@@ -29,7 +28,9 @@ _interfaces: Names[Transform] = Names("interface")
 
 
 def interface(name: str) -> Callable[[Transform], Transform]:
-    """Register a function from a dict to a dict under ``name``.
+    """Register a function that converts between a ring's state and a node, under a name.
+
+    It takes a dict and returns a dict.
 
     Raises:
         InvalidFlow: another function has the name.
@@ -38,7 +39,7 @@ def interface(name: str) -> Callable[[Transform], Transform]:
 
 
 def resolve(value: Interface) -> Transform:
-    """Return the function that an interface describes.
+    """Return the function (dict to dict) that the interface setting of a node describes.
 
     Raises:
         InvalidFlow: it describes none. The message names the nearest known interface or key.
@@ -89,13 +90,16 @@ def _is_list(value: object) -> bool:
 
 @interface("command_to_branch")
 def command_to_branch(data: dict[str, Any]) -> dict[str, Any]:
-    """Convert ``command`` and ``command_args`` to the input of a ``BranchingFlow``."""
+    """Convert a controller's decision in a ring's state to the input of a ``BranchingFlow``.
+
+    The names ``branch`` and ``branch_input_data`` are added.
+    """
     return {**data, "branch": data.get("command"), "branch_input_data": data.get("command_args")}
 
 
 @interface("branch_to_observation")
 def branch_to_observation(data: dict[str, Any]) -> dict[str, Any]:
-    """Convert the output of a ``BranchingFlow`` to the ``observation``."""
+    """Convert the output of a ``BranchingFlow`` to the value ``observation`` of a ring's state."""
     return {"observation": data.get("branch_output_data")}
 
 
@@ -163,7 +167,7 @@ class CircularFlow(Flow):
     )
 
     def __init__(self, **settings: Any) -> None:
-        """Override settings of the class by keyword.
+        """Create a ring of nodes, whose settings override those of the class.
 
         Raises:
             InvalidFlow: a setting is unknown, or the definition contradicts itself.
@@ -178,7 +182,7 @@ class CircularFlow(Flow):
             self.check_definition()
 
     def check_definition(self) -> None:
-        """Check the flow as its base does, and also its nodes, interfaces and early exit.
+        """Raise InvalidFlow if the nodes or other settings of this ring are not valid.
 
         Raises:
             InvalidFlow: two nodes have the same name, a node cannot be played, an interface is
@@ -212,11 +216,11 @@ class CircularFlow(Flow):
 
     @property
     def nodes(self) -> Mapping[str, Role]:
-        """The nodes in the order of the ring, with the role of each."""
+        """The role of each node, by name, in the order of the ring."""
         return {node.name: node.role for node in self.topology}
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Call the node with the flow's state, and settle what it returns."""
+        """Play a round: call the node's function with the ring's state, and return the outcome."""
         place = self._place(node)
         seen = altered(context, history=EMPTY_HISTORY, remembered={}) if place.reset else context
         state = dict(resolve(place.input_interface)(self.state_for(place, context)))
@@ -227,18 +231,21 @@ class CircularFlow(Flow):
         return self.settle(place, context, self.output_of(place, result))
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
-        """Return the node's policy, completed by the flow's."""
+        """Return the retry policy of a ring's node, completed by the flow's."""
         own = next((place.retry for place in self.topology if place.name == node), None)
         return own.over(self.retry) if own is not None else self.retry
 
     def state_for(self, place: Node, context: RoundContext) -> dict[str, Any]:
-        """Return the flow's state as a node gets it, before its input interface."""
+        """Return the ring's state for a node: the run's inputs, its goal and its named values.
+
+        The input interface of the node has not been applied to it yet.
+        """
         values = {name: value for name, value in context.values.items() if not name.startswith("_")}
         goal = {"node_goal": place.goal} if place.goal else {}
         return {**context.inputs, "goal": context.goal, **goal, **values}
 
     def output_of(self, place: Node, result: Any) -> dict[str, Any]:
-        """Return what a node returned, as named values.
+        """Convert what the function of a ring's node returned to named values for the run.
 
         Raises:
             FatalError: a node may not return this.
@@ -271,7 +278,7 @@ class CircularFlow(Flow):
     def settle(
         self, place: Node, context: RoundContext, output: Mapping[str, Any]
     ) -> Advance | End:
-        """End the run if the node returned the early exit, else advance to the next node."""
+        """End the run if the ring's node returned the early exit, else advance to the next node."""
         values = {**({} if place.reset else context.remembered), **output}
         if output.get(self.early_exit_key):
             state = {**context.committed, **values}
@@ -280,7 +287,10 @@ class CircularFlow(Flow):
         return Advance(after.name, values=values, ends_cycle=after is self.topology[0])
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
-        """Return an end with what the state holds, and the status ``unfinished``."""
+        """Return the end, with status ``unfinished``, of a run that has used up its cycles.
+
+        Its answer and output are what the ring's state holds.
+        """
         state = {**values, "status": "unfinished"}
         return End(state.get("answer"), self._output(state))
 

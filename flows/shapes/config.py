@@ -56,7 +56,7 @@ class FinishConfig(_Strict):
         return names
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments.
+        """Validate the arguments of the command ``finish``, which ends a run, and return them.
 
         Raises:
             BadReply: they are not exactly ``input_args``.
@@ -74,7 +74,10 @@ class FinishConfig(_Strict):
         return dict(args)
 
     def schema_of_command(self) -> dict[str, Any]:
-        """Return the tool definition for models, like ``CommandSpec.schema``."""
+        """Return the command ``finish`` as a tool definition for language models.
+
+        It has the form of ``CommandSpec.schema``.
+        """
         properties: dict[str, Any] = {name: {} for name in self.input_args}
         parameters = {
             "type": "object",
@@ -109,7 +112,7 @@ class RetryConfig(_Strict):
         return self
 
     def made(self) -> Retry:
-        """Return the policy that this configuration describes."""
+        """Create the retry policy that this configuration describes."""
         return Retry(**self.model_dump())
 
 
@@ -147,7 +150,7 @@ class ApprovalConfig(_Strict):
         return self
 
     def made(self) -> Approval:
-        """Return the approval that this configuration describes."""
+        """Create the rule for a command's approval that this configuration describes."""
         rule = (
             matching(self.when)
             if self.when is not None
@@ -169,7 +172,7 @@ class CommandConfig(_Strict):
 
     @property
     def said(self) -> dict[str, Any]:
-        """The configured options of the command, as fields of ``CommandSpec``."""
+        """The options that a flow's configuration sets for a command, as ``CommandSpec`` fields."""
         plain = ("description", "in_doubt", "errors")
         options: dict[str, Any] = {
             name: getattr(self, name) for name in plain if getattr(self, name) is not None
@@ -194,7 +197,7 @@ class ExecutorConfig(_Strict):
 
     @property
     def chosen(self) -> Mapping[str, CommandConfig]:
-        """The named commands with their configuration."""
+        """The commands that a flow's configuration gives the Executor, with settings of each."""
         named = self.subflows_config
         return named if isinstance(named, dict) else {name: CommandConfig() for name in named}
 
@@ -223,7 +226,7 @@ class ControllerExecutorConfig(_Strict):
 
 
 def read_config(data: Mapping[str, Any] | ControllerExecutorConfig) -> ControllerExecutorConfig:
-    """Return the validated configuration.
+    """Validate the configuration of a ``ControllerExecutorFlow``, and return it as a model.
 
     Raises:
         InvalidFlow: naming each key that is unknown or wrong.
@@ -243,7 +246,7 @@ def read_config(data: Mapping[str, Any] | ControllerExecutorConfig) -> Controlle
 
 
 def _check_controller(config: ControllerConfig) -> None:
-    """Raise InvalidFlow for keys that no code reads.
+    """Raise InvalidFlow if a controller's configuration in Python has keys that no code reads.
 
     In Python the controller is an object, which has its own settings.
     """

@@ -114,7 +114,7 @@ class ControllerExecutorFlow(CircularFlow):
         flow_config: Mapping[str, Any] | ControllerExecutorConfig | None = None,
         **settings: Any,
     ) -> None:
-        """Read ``flow_config`` and override its settings by keyword."""
+        """Create the flow from ``flow_config``, whose settings the keywords override."""
         config = read_config(self.flow_config if flow_config is None else flow_config)
         self.flow_config = config
         configured = {
@@ -124,7 +124,7 @@ class ControllerExecutorFlow(CircularFlow):
         super().__init__(**{**configured, **settings})
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Remove the default limit of cycles if the class defines ``decide``.
+        """Remove the default limit of cycles from a flow class that defines ``decide``.
 
         The limit of 30 cycles is meant for models.
         """
@@ -135,11 +135,11 @@ class ControllerExecutorFlow(CircularFlow):
 
     @classmethod
     def decides(cls) -> bool:
-        """Return whether the flow's own code decides, not a controller."""
+        """Return whether the flow's own method ``decide`` chooses commands, not a controller."""
         return cls.decide is not ControllerExecutorFlow.decide
 
     def decide(self, context: RoundContext) -> Any:
-        """Return the next decision, as ``Controller.decide`` does.
+        """Return what the run does next (a command, say), as the flow's controller decides.
 
         Override it, or pass a controller.
         """
@@ -151,7 +151,7 @@ class ControllerExecutorFlow(CircularFlow):
         return self.controller.decide(context)
 
     def check_definition(self) -> None:
-        """Check the flow as its base does, and also its controller, commands and configuration.
+        """Raise InvalidFlow if the flow's controller, commands or other settings are not valid.
 
         Raises:
             InvalidFlow: nothing decides, a command is named ``finish``, a command runs a shell that
@@ -183,22 +183,22 @@ class ControllerExecutorFlow(CircularFlow):
 
     @property
     def missing(self) -> str | None:
-        """What this process lacks for the controller or a command, or None."""
+        """What this process lacks for the flow's controller or commands, as a sentence, or None."""
         needing = [self.controller, *(spec.arguments for spec in self.offered().values())]
         return next((lacks for each in needing if (lacks := getattr(each, "missing", None))), None)
 
     @property
     def config(self) -> ControllerExecutorConfig:
-        """The validated configuration."""
+        """The validated configuration of the flow."""
         return read_config(self.flow_config)
 
     @property
     def finish(self) -> FinishConfig:
-        """The command that ends the run."""
+        """The configuration of ``finish``, the command with which the controller ends the run."""
         return self.config.subflows_config.Controller.finish
 
     def offered(self) -> dict[str, CommandSpec]:
-        """Return the commands by name, without ``finish``.
+        """Return the commands that the flow's controller can choose, by name, without ``finish``.
 
         Raises:
             InvalidFlow: the configuration names an unknown command.
@@ -218,7 +218,7 @@ class ControllerExecutorFlow(CircularFlow):
         )
 
     def schemas(self) -> list[dict[str, Any]]:
-        """Return the commands as tool definitions for models, ``finish`` included."""
+        """Return the flow's commands, ``finish`` included, as tool definitions for models."""
         return [
             *(spec.schema() for spec in self.offered().values()),
             self.finish.schema_of_command(),
@@ -227,7 +227,9 @@ class ControllerExecutorFlow(CircularFlow):
     def choose_command(
         self, state: Mapping[str, Any], context: RoundContext
     ) -> Command | Finish | Interrupt | QueuedCall | Turn:
-        """Play the Controller's round: decide, and check the decision or each of a list of calls.
+        """Play the Controller's round: get the controller's decision, and check it.
+
+        A decision may be a list of calls. Each of them is checked.
 
         Raises:
             BadReply: the decision names no command that can be carried out.
@@ -242,11 +244,11 @@ class ControllerExecutorFlow(CircularFlow):
         return self._checked(decision) if isinstance(decision, Command) else decision
 
     def _with_commands(self, context: RoundContext, node_goal: str = "") -> RoundContext:
-        """Return the context as the controller sees it, with the commands to choose from."""
+        """Return a copy of the round's context with the commands that the controller can choose."""
         return altered(context, commands=Schemas(self.schemas), node_goal=node_goal)
 
     def _checked(self, decision: Any) -> Command:
-        """Return the decision as a command that this flow can carry out.
+        """Convert a controller's decision to a command, and check that this flow can carry it out.
 
         Raises:
             BadReply: it is not such a command.
@@ -268,7 +270,10 @@ class ControllerExecutorFlow(CircularFlow):
 
     @property
     def tells_errors(self) -> bool:
-        """Whether errors become observations for the controller."""
+        """Whether the exception of a command becomes an observation for the controller.
+
+        Otherwise the exception fails the round.
+        """
         if self.reads_errors is not None:
             return self.reads_errors
         own = type(self).decide is not ControllerExecutorFlow.decide
@@ -300,7 +305,7 @@ class ControllerExecutorFlow(CircularFlow):
     def carry_out(
         self, state: Mapping[str, Any], context: RoundContext
     ) -> Mapping[str, Any] | Interrupt | Finish:
-        """Play the Executor's round: carry out the command that was decided.
+        """Play the Executor's round: carry out the command that the controller has chosen.
 
         Raises:
             BadReply: nothing was carried out.
@@ -311,7 +316,7 @@ class ControllerExecutorFlow(CircularFlow):
 
     @property
     def reserved(self) -> frozenset[str]:
-        """The names of values that the flow itself writes."""
+        """The names of a run's values that the flow itself writes. Nodes cannot remember them."""
         return frozenset(
             {
                 "command",
@@ -324,7 +329,7 @@ class ControllerExecutorFlow(CircularFlow):
         )
 
     def play(self, node: str, context: RoundContext) -> Outcome:
-        """Play a round of ``node``.
+        """Play a round of the Controller, the Executor or another node of the ring.
 
         A node after the Executor sees, and may change, a turn that is not in the history yet.
         """
@@ -341,9 +346,10 @@ class ControllerExecutorFlow(CircularFlow):
     def _with_held_turn(
         self, node: str, outcome: Advance | End, held: Mapping[str, Any], context: RoundContext
     ) -> Advance | End:
-        """Return the outcome of a round that found a held turn.
+        """Return a round's outcome that adds the held turn to the history, or holds it further.
 
-        The outcome keeps holding the turn or adds it to the history.
+        A held turn is the last command with its result, before the history has it. It is added at
+        the end of the cycle.
         """
         # It is held here only if a worker of an older release played the nodes in between.
         if node in ("Controller", "Executor"):
@@ -359,7 +365,7 @@ class ControllerExecutorFlow(CircularFlow):
         )
 
     def _play(self, node: str, context: RoundContext) -> Outcome:
-        """Play a round and handle a bad reply, in whichever node it appears.
+        """Play a round, and handle a reply of the controller that names no valid command.
 
         If the controller reads errors, the bad reply goes back to it as a turn. If code decides,
         the run ends errored.
@@ -399,7 +405,7 @@ class ControllerExecutorFlow(CircularFlow):
             )
 
     def _with_approvers(self, outcome: Outcome) -> Outcome:
-        """Return the outcome; a question for an approval also says who may give it."""
+        """Return a round's outcome; if it asks for an approval, it also says who may give it."""
         if (
             self.approvers == "anyone"
             or not isinstance(outcome, Interrupt)
@@ -414,14 +420,14 @@ class ControllerExecutorFlow(CircularFlow):
         )
 
     def state_for(self, place: Node, context: RoundContext) -> dict[str, Any]:
-        """Return the state of the base flow with the last ``observation``.
+        """Return the ring's state for a node, with the result of the last command in it.
 
-        The history keeps the observation, so it is not stored a second time as a value.
+        The history keeps this ``observation``, so it is not stored a second time as a value.
         """
         return {**super().state_for(place, context), "observation": context.observation}
 
     def output_of(self, place: Node, result: Any) -> dict[str, Any]:
-        """Return what a node returned, as named values.
+        """Convert what the Controller's or another node's function returned to values for the run.
 
         The command ``finish`` becomes an early exit, and what a reply says in addition to its
         command is kept.
@@ -452,7 +458,7 @@ class ControllerExecutorFlow(CircularFlow):
     def settle(
         self, place: Node, context: RoundContext, output: Mapping[str, Any]
     ) -> Advance | End:
-        """Return the outcome of a round, with its turn, its summary and its values.
+        """Return the outcome of a round of this node, with its turn, its summary and its values.
 
         The Executor's round adds a turn to the history, a good reply resets the count of bad ones,
         and people who watch get a summary.
@@ -519,7 +525,10 @@ class ControllerExecutorFlow(CircularFlow):
         return super().settle(place, context, values)
 
     def _check_observes(self, place: Node, context: RoundContext) -> None:
-        """Raise FatalError if a node's observation could never reach the controller."""
+        """Raise FatalError if a node before the Executor has returned an ``observation``.
+
+        It could never reach the controller.
+        """
         names = [node.name for node in self.topology]
         if names.index(place.name) < names.index("Executor"):
             raise FatalError(
@@ -548,7 +557,11 @@ class ControllerExecutorFlow(CircularFlow):
             )
 
     def _continue_reply(self, coming: Advance, values: Mapping[str, Any]) -> Advance | End:
-        """Return the next waiting call of the same reply, or ``coming`` if none waits."""
+        """Return the outcome that plays the next waiting call of the same model reply.
+
+        Returns:
+            ``coming`` if no call waits. An ``End`` if the next call is ``finish``.
+        """
         waiting = values.get("_waiting")
         if not waiting:
             return coming
@@ -579,7 +592,7 @@ class ControllerExecutorFlow(CircularFlow):
         )
 
     def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
-        """Return what a round will spend, as far as known before it.
+        """Return an estimate of what a round will spend from the run's budgets.
 
         The controller estimates a decision. A command with a limited number of calls counts as one.
         """
@@ -590,7 +603,10 @@ class ControllerExecutorFlow(CircularFlow):
         return {limited: 1.0} if node == "Executor" and limited in context.budgets else {}
 
     def exhausted(self, values: Mapping[str, Any]) -> End:
-        """Return a completed end with status ``unfinished`` and a sentence as the answer."""
+        """Return the end, with status ``unfinished``, of a run that has used up its cycles.
+
+        Its answer is a fixed sentence.
+        """
         answer = UNFINISHED_FLOW_ANSWER if self.decides() else UNFINISHED_ANSWER
         return End(answer, {"answer": answer, "status": "unfinished"})
 
@@ -599,7 +615,7 @@ class ControllerExecutorFlow(CircularFlow):
         return {name: state[name] for name in (*self.output_keys, *also) if name in state}
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
-        """Return the command's policy, completed by that of the node, then of the flow."""
+        """Return the retry policy of a round: its command's, completed by the node's and flow's."""
         policy = super().retry_of(node, values)
         parts = self.config.subflows_config
         node_retry = {"Controller": parts.Controller.retry, "Executor": parts.Executor.retry}.get(
@@ -610,7 +626,7 @@ class ControllerExecutorFlow(CircularFlow):
         return spec.retry.over(policy) if spec is not None and spec.retry is not None else policy
 
     def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
-        """Return the command's own time limit if it has one, else the flow's."""
+        """Return how many seconds a round may take: its command's own limit, else the flow's."""
         spec = self.offered().get(str(values.get("command"))) if node == "Executor" else None
         return (
             spec.timeout

@@ -23,7 +23,7 @@ HELD = "_held"
 
 
 def hold(command: Command, observation: Any, artifacts: Mapping[str, str]) -> dict[str, Any]:
-    """Return a turn as data to be held.
+    """Convert a command and its result to data that is held until the ring's cycle ends.
 
     Args:
         artifacts: the whole of a long observation, under one name; else empty.
@@ -33,7 +33,7 @@ def hold(command: Command, observation: Any, artifacts: Mapping[str, str]) -> di
 
 
 def with_held(context: RoundContext, held: Mapping[str, Any]) -> RoundContext:
-    """Return the context with the held turn at the end of its history."""
+    """Return a copy of the round's context in which the held turn is the last of the history."""
     history = context.history
     length = len(history) + 1
     return altered(
@@ -42,7 +42,10 @@ def with_held(context: RoundContext, held: Mapping[str, Any]) -> RoundContext:
 
 
 def turn_of(held: Mapping[str, Any]) -> Turn:
-    """Return the held turn, with a person's feedback on it."""
+    """Convert the data of a held turn (a command and its result) to a turn for the history.
+
+    It includes a person's feedback.
+    """
     command = command_of(held["command"])
     assert command is not None
     if "feedback" in held:
@@ -53,9 +56,12 @@ def turn_of(held: Mapping[str, Any]) -> Turn:
 def amended(
     held: Mapping[str, Any], outcome: Advance | End, most: int, step: int
 ) -> tuple[dict[str, Any], Advance | End]:
-    """Return the held turn as a node changed it, and the outcome without ``observation``.
+    """Apply what a node returned as ``observation`` or feedback to the turn that is held.
 
     An artifact that has the original observation is overwritten.
+
+    Returns:
+        The changed turn, and the node's outcome without ``observation``.
     """
     values, changed = dict(outcome.values), dict(held)
     artifacts: dict[str, str] = {}
@@ -77,7 +83,7 @@ def amended(
 
 
 def kept_on(outcome: Advance, held: Mapping[str, Any], before: Mapping[str, Any]) -> Advance:
-    """Return the outcome of a node that is not the last of its cycle.
+    """Return the outcome of a node before the end of the cycle, in which the turn stays held.
 
     It stores the held turn again only if the turn has changed.
     """
@@ -87,7 +93,7 @@ def kept_on(outcome: Advance, held: Mapping[str, Any], before: Mapping[str, Any]
 
 
 def released(outcome: Advance | End, held: Mapping[str, Any]) -> Advance | End:
-    """Return the outcome with the held turn added before its own turns.
+    """Return a round's outcome that adds the held turn to the history, before its own turns.
 
     The summary shows the observation to people who watch.
     """

@@ -23,14 +23,14 @@ class Directories:
         self._read: dict[Path, YamlFlow] = {}
 
     def add(self, path: Path, shipped: bool) -> None:
-        """Add a directory, which may be missing."""
+        """Add a directory to those that are searched for flows in YAML. It may be missing."""
         # This runs at each submission, so it avoids resolve(), which reads the file system.
         if (absolute := os.path.abspath(path)) not in self._added:
             self._added.add(absolute)
             self._shipped.setdefault(path.resolve(), shipped)
 
     def files(self, shipped: bool) -> Iterator[Path]:
-        """Yield the files that ship with the project, or all others, sorted."""
+        """Yield the YAML files in all flow directories that ship with Perdure, or in all others."""
         for directory in [path for path, ships in self._shipped.items() if ships == shipped]:
             yield from (
                 file
@@ -39,7 +39,11 @@ class Directories:
             )
 
     def read(self, path: Path, again: bool = False) -> YamlFlow:
-        """Return the flow of a file; raises InvalidFlowFile."""
+        """Return the flow in a YAML file, which is read only once unless ``again`` is true.
+
+        Raises:
+            InvalidFlowFile: The file is not a valid flow.
+        """
         from perdure.flows.yaml_flows.load import (
             read_flow,
         )  # imports YAML, which other flows do not need

@@ -62,7 +62,7 @@ class FileFaults:
         self.renamed: dict[Place, str] = {}
 
     def add(self, place: Place, message: str, key: bool = False) -> None:
-        """Add a fault at ``place``.
+        """Record a fault at the path ``place`` in the data of a flow file.
 
         If the data has no such path, the line is that of the nearest enclosing value.
 
@@ -87,7 +87,10 @@ class FileFaults:
 
     @contextmanager
     def at(self, *place: str | int, key: bool = False) -> Iterator[None]:
-        """Add a fault at ``place`` for an InvalidFlow raised inside; ``key`` is as for ``add``."""
+        """Record an InvalidFlow raised in the ``with`` block as a fault of the flow file.
+
+        The arguments are those of ``add``.
+        """
         try:
             yield
         except InvalidFlow as error:
@@ -95,7 +98,7 @@ class FileFaults:
 
     @property
     def nodes_are_known(self) -> bool:
-        """Whether the names of all nodes are as written in the file."""
+        """Whether the names of all nodes were read from the flow file without a fault."""
         return not any(
             place[0] == "topology" and (len(place) < 3 or place[2] == "name")
             for place in self.blamed
@@ -103,19 +106,19 @@ class FileFaults:
         )
 
     def check(self) -> None:
-        """Raise InvalidFlowFile if there are faults."""
+        """Raise InvalidFlowFile if a fault of the flow file was recorded."""
         if self.found:
             raise InvalidFlowFile(self.found)
 
 
 def shown(place: Place) -> str:
-    """Return a path as text, such as ``topology[2].flow``."""
+    """Convert the path of a value in a flow file to text, such as ``topology[2].flow``."""
     return "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}" for part in place
     ).removeprefix(".")
 
 
 def shown_path(path: Path) -> str:
-    """Return a path for people: relative if it is below the working directory."""
+    """Return a file's path for people: relative if it is below the working directory."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -57,7 +57,7 @@ _SETTINGS = (
 
 
 def read_flow(path: Path, shipped: bool = False) -> YamlFlow:
-    """Read a flow from a file.
+    """Read a flow from a YAML file, and check it.
 
     Raises:
         InvalidFlowFile: The file has faults. Each is a sentence that names file, line and key.
@@ -78,7 +78,10 @@ def read_flow(path: Path, shipped: bool = False) -> YamlFlow:
 
 
 def _class(keys: Keys, faults: FileFaults) -> Callable[..., Flow]:
-    """Return a callable that makes the flow: a class with the file's settings as attributes."""
+    """Build the class of the flow that a YAML file describes, and return a callable that makes it.
+
+    The settings in the file become attributes of the class.
+    """
     settings: dict[str, Any] = {
         key: getattr(keys, key) for key in _SETTINGS if key in keys.model_fields_set
     }
@@ -125,7 +128,10 @@ def _class(keys: Keys, faults: FileFaults) -> Callable[..., Flow]:
 
 
 def _check_pauses(keys: Keys, nodes: list[str], faults: FileFaults) -> None:
-    """Add a fault for each unknown node in interrupt_before and interrupt_after."""
+    """Record a fault of the flow file for each unknown node at which it wants runs to pause.
+
+    The keys are ``interrupt_before`` and ``interrupt_after``.
+    """
     if not faults.nodes_are_known:
         return
     for setting in ("interrupt_before", "interrupt_after"):

@@ -52,7 +52,7 @@ class _Loader(yaml.SafeLoader):
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose a node, or raise _Refused."""
+        """Compose a node of a YAML document; refuse tags, anchors, aliases and deep nesting."""
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         line = event.start_mark.line + 1
         if event.anchor is not None:
@@ -76,7 +76,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_text(content: bytes, file: str) -> ParsedYaml:
-    """Read the bytes of a file.
+    """Parse the content of a flow file to plain data with line numbers.
 
     Raises:
         InvalidFlowFile: The bytes are not a mapping of JSON values in plain YAML.
@@ -96,7 +96,7 @@ def read_text(content: bytes, file: str) -> ParsedYaml:
 
 
 def read_bytes(path: Path, file: str) -> bytes:
-    """Return a file's content, up to one byte more than a flow may have.
+    """Return the content of a flow file, cut one byte after the maximum size.
 
     Raises:
         InvalidFlowFile: The file cannot be read.

@@ -34,7 +34,12 @@ OWN = {node.name: node for node in ControllerExecutorFlow.topology}
 def commands_at(
     place: Place, chosen: Mapping[str, CommandConfig] | Sequence[str], faults: FileFaults
 ) -> list[CommandSpec]:
-    """Return the registered commands named at ``place``, with the descriptions given there."""
+    """Return the registered commands that a flow file names, with the settings given there.
+
+    Args:
+        place: The path of the names in the file.
+        faults: Gets a fault for each name that is unknown.
+    """
     import perdure.flows.executors  # noqa: F401  registers the commands that ship
 
     named = chosen if isinstance(chosen, Mapping) else {name: CommandConfig() for name in chosen}
@@ -57,7 +62,7 @@ def commands_at(
 def tools_at(
     place: Place, servers: Mapping[str, ServerConfig], faults: FileFaults
 ) -> list[CommandSpec]:
-    """Return the tools of MCP servers as commands. No server is started."""
+    """Return the MCP servers' tools that a flow file declares, as commands. No server starts."""
     from perdure.flows.executors.mcp.commands import commands_of_server
 
     specs: list[CommandSpec] = []
@@ -68,7 +73,7 @@ def tools_at(
 
 
 def also_choosing(config: SubflowsConfig, commands: Sequence[CommandSpec]) -> SubflowsConfig:
-    """Return the configuration with these commands added to the Executor's."""
+    """Return a flow's configuration in which the Executor offers these commands, too."""
     chosen = {**config.Executor.chosen, **{spec.name: CommandConfig() for spec in commands}}
     return config.model_copy(
         update={"Executor": config.Executor.model_copy(update={"subflows_config": chosen})}
@@ -76,7 +81,7 @@ def also_choosing(config: SubflowsConfig, commands: Sequence[CommandSpec]) -> Su
 
 
 def controller_named(name: str, config: ControllerConfig, faults: FileFaults) -> Controller | None:
-    """Return the registered controller of this name, made with its configuration except ``finish``.
+    """Create the controller that a flow file names, with the settings that the file has for it.
 
     Returns:
         None if the controller cannot be made; the reason is added to the faults.
@@ -103,7 +108,7 @@ def controller_named(name: str, config: ControllerConfig, faults: FileFaults) ->
 def ring_of(
     nodes: Sequence[NodeKeys], parts: Mapping[str, Any], faults: FileFaults, own: bool
 ) -> list[Node]:
-    """Return the ring that ``topology`` describes.
+    """Return the nodes of the ring that a flow file describes under ``topology``.
 
     Args:
         parts: The subflows of the file, by name. A node's ``flow`` names one of them or a
@@ -185,7 +190,7 @@ def _interface(keys: str | InterfaceKeys | None) -> Interface:
 def subflows_of(
     subflows: Mapping[str, ExecutorConfig], faults: FileFaults
 ) -> dict[str, BranchingFlow]:
-    """Return each subflow of a circular flow: a choice of registered commands."""
+    """Return the subflows of a circular flow in a file: each is a choice of registered commands."""
     made: dict[str, BranchingFlow] = {}
     for name, config in subflows.items():
         place = ("subflows_config", name, "subflows_config")
@@ -213,9 +218,10 @@ def _made(maker: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> 
 def _accepted(
     maker: Callable[..., Any], name: str, settings: Mapping[str, Any], faults: FileFaults
 ) -> tuple[dict[str, Any] | None, bool]:
-    """Check the settings against the controller's parameters, and add a fault for each problem.
+    """Check a flow file's settings for its controller against the controller's parameters.
 
-    The value of a misspelt setting is checked as that of the most similar one.
+    Each problem becomes a fault. The value of a misspelt setting is checked as that of the most
+    similar one.
 
     Returns:
         The settings that the controller takes, or None if it misses one; and whether these are all
@@ -256,5 +262,8 @@ def _registered(names: Names[T], name: str) -> T:
 
 
 def _nothing(data: Mapping[str, Any], context: Any) -> Mapping[str, Any]:
-    """Stand in for a node's flow that has a fault. Such a flow is never made."""
+    """Stand in for the function of a node whose key ``flow`` is wrong in the flow file.
+
+    Such a flow is never made.
+    """
     return {}

@@ -1,8 +1,7 @@
-"""The inputs of a written flow: each key and its type become a field of a pydantic model.
+"""The keys of a flow written in YAML, with one pydantic model for each shape.
 
-The keys of a flow written in YAML, with one model for each shape.
-
-The defaults equal those of the Python classes.
+The defaults equal those of the Python classes. A further model is made from a flow's key
+``inputs``: each input and its type become a field.
 """
 
 from __future__ import annotations
@@ -143,7 +142,10 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 
 def model_of(inputs: Mapping[str, InputKeys], faults: FileFaults) -> type[BaseModel]:
-    """Return the model that validates a submission's inputs, and add the faults of the keys."""
+    """Create the pydantic model that validates the inputs of a submission, from a flow file.
+
+    What is wrong with the file's keys is added to the faults.
+    """
     fields: dict[str, Any] = {}
     for name, keys in inputs.items():
         if not _NAME.fullmatch(name) or hasattr(BaseModel, name) or name == "goal":

@@ -1,8 +1,7 @@
 """Validation of a file's keys: pydantic's errors become sentences for the author of the file.
 
-Repair of a copy of a file's data.
-
-A fault that was reported is removed from the copy, so that further faults can be found.
+A fault that was reported is removed from a copy of the file's data, so that further faults can be
+found.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def nearest(name: object, names: Iterable[str]) -> str | None:
 
 
 def meant_shape(data: Mapping[str, Any]) -> str | None:
-    """Return the shape that was probably meant by a file without a valid one.
+    """Return the shape that a flow file probably means, if its key ``flow`` is missing or wrong.
 
     It is the shape with a very similar name, else the one shape that fits the keys best.
 
@@ -44,7 +43,7 @@ def meant_shape(data: Mapping[str, Any]) -> str | None:
 
 
 def mend(data: dict[str, Any], place: Place, kinds: set[str]) -> bool:
-    """Remove the wrong value at ``place``, or add the missing one.
+    """Remove a wrong value from a copy of a flow file's data, or add a missing one.
 
     Returns:
         False if the data has no such path.
@@ -66,10 +65,10 @@ def mend(data: dict[str, Any], place: Place, kinds: set[str]) -> bool:
 
 
 def rename(data: dict[str, Any], place: Place, model: type[BaseModel]) -> str | None:
-    """Move the value of a misspelt key to the key that was probably meant, and return that key.
+    """Move the value of a flow file's misspelt key to the key that was probably meant.
 
     Returns:
-        None if no key is similar, or the similar key exists too.
+        The key that was meant. None if no key is similar, or the similar key exists too.
     """
     container = _at(data, place[:-1])
     near = nearest(place[-1], model.model_fields)
@@ -80,7 +79,7 @@ def rename(data: dict[str, Any], place: Place, model: type[BaseModel]) -> str | 
 
 
 def _misfits(data: Mapping[str, Any], model: type[BaseModel]) -> int:
-    """Return how many keys the shape does not know, plus how many required ones are missing."""
+    """Return how many keys of a flow file a shape does not know, plus how many it lacks."""
     meant = {nearest(key, model.model_fields) for key in data}
     missing = [
         key
@@ -103,7 +102,10 @@ def _filler(place: Place) -> Any:
 
 
 def _unnamed(position: str | int) -> dict[str, Any]:
-    """Return a node with a unique name. No run ever contains it, since such a flow is not made."""
+    """Return the data of a node with a unique name, in place of a node whose name is wrong.
+
+    No run ever contains it, since such a flow is not made.
+    """
     return {"name": f"unnamed.{position}"}
 
 
@@ -112,7 +114,7 @@ _SECRET = frozenset({"env", "headers", "url"})
 
 
 def read_keys(data: dict[str, Any], faults: FileFaults) -> Keys:
-    """Validate the keys, and add a fault for each key that is missing, unknown or wrong.
+    """Validate the keys of a flow file, and add a fault for each that is missing, unknown or wrong.
 
     Returns:
         The keys without the wrong ones, so that the names in the rest can be checked too.
@@ -152,10 +154,13 @@ def _mended(
     model: type[BaseModel],
     faults: FileFaults,
 ) -> bool:
-    """Report the faults and remove them from the data.
+    """Record the faults that pydantic found in a flow file, and remove them from its data.
 
     A fault around or inside something that was removed earlier is only a consequence of that, and
-    is not reported.
+    is not recorded.
+
+    Returns:
+        False if a fault could not be removed.
     """
     before = set(faults.blamed)
     kinds = {place: {str(fault["type"]) for fault in errors} for place, errors in wrong.items()}
@@ -181,7 +186,7 @@ def _mended(
 
 
 def _by_place(data: dict[str, Any], error: ValidationError) -> dict[Place, list[Any]]:
-    """Return the errors at each path.
+    """Return pydantic's errors about the data of a flow file, by the path of the value.
 
     If a value may be of several kinds, only the errors for its actual kind are returned.
     """
@@ -201,14 +206,15 @@ def _by_place(data: dict[str, Any], error: ValidationError) -> dict[Place, list[
 
 
 def _is_other_kind(fault: Any) -> bool:
-    """Return whether the error only says that the value is of another kind."""
+    """Return whether an error of pydantic only says that a value has another type."""
     return str(fault["type"]).endswith("_type") or fault["type"] == "literal_error"
 
 
 def _place(data: Any, steps: tuple[int | str, ...], missing: bool) -> Iterator[str | int]:
-    """Yield the steps of a path that exist in the data, and a missing key at its end.
+    """Yield the steps of the path in an error of pydantic that exist in the data of a flow file.
 
-    The remaining steps of pydantic's path say which kind of value was tried.
+    A missing key at the end of the path is included. The remaining steps of pydantic's path say
+    which kind of value was tried.
     """
     for number, step in enumerate(steps):
         if (
@@ -223,7 +229,7 @@ def _place(data: Any, steps: tuple[int | str, ...], missing: bool) -> Iterator[s
 
 
 def _message(fault: Any, place: Place, model: type[BaseModel]) -> str:
-    """Return the sentence for one error."""
+    """Convert an error of pydantic to a sentence for the author of a flow file."""
     match fault["type"]:
         case "extra_forbidden":
             return f"unknown key; {suggest(place[-1], _model_at(model, place[:-1]).model_fields)}"
@@ -246,7 +252,7 @@ def _message(fault: Any, place: Place, model: type[BaseModel]) -> str:
 
 
 def _instead(fault: Any, place: Place) -> str:
-    """Return the value that was written, unless it may be a secret."""
+    """Return the end of an error that quotes the wrong value; empty if it may be a secret."""
     if fault["type"] in ("extra_forbidden", "missing", "told_in_full") or _SECRET.intersection(
         place
     ):
@@ -255,7 +261,7 @@ def _instead(fault: Any, place: Place) -> str:
 
 
 def _model_at(model: type[BaseModel], place: Place) -> type[BaseModel]:
-    """Return the model of the keys at ``place``."""
+    """Return the pydantic model of the keys at a path in a flow file."""
     current: Any = model
     for step in place:
         if (

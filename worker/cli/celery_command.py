@@ -19,7 +19,7 @@ from perdure.worker.cli.main import COMMANDS, Commands
 if TYPE_CHECKING:
     from perdure.worker.runtime.runtime import Runtime
 
-#: The key in click's context that holds the app's engine while a command runs.
+#: The key in click's context that holds the app's ``Runtime`` while a command runs.
 ENGINE = "perdure.engine"
 #: Commands that are not offered on an app, and what to do instead.
 ELSEWHERE = {
@@ -37,7 +37,10 @@ class AppCommands(Commands):
     }
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; report an error in one sentence, with Perdure's exit code."""
+        """Run the command that the user typed after ``celery -A APP perdure``.
+
+        An error is reported in one sentence, and the process exits with Perdure's exit code for it.
+        """
         try:
             return super().invoke(ctx)
         except click.exceptions.Exit:
@@ -51,7 +54,12 @@ class AppCommands(Commands):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command, or raise UsageError with what to do instead."""
+        """Return the command that the user named after ``celery -A APP perdure``.
+
+        Raises:
+            UsageError: The command does not exist, or is not available on the user's own Celery
+                app. The message says what to do instead.
+        """
         if args and args[0] in ELSEWHERE:
             instead = ELSEWHERE[args[0]].format(app=_app_name(ctx))
             raise click.UsageError(
@@ -78,14 +86,18 @@ def perdure_on_app(ctx: click.Context) -> None:
 
 
 def engine_here() -> Runtime | None:
-    """Return the engine of the app that ``celery -A`` names, or None in the command ``perdure``."""
+    """Return the ``Runtime`` of the Celery app that ``celery -A`` names.
+
+    Returns:
+        The runtime, or None in the command ``perdure``.
+    """
     context = click.get_current_context(silent=True)
     engine: Runtime | None = None if context is None else context.meta.get(ENGINE)
     return engine
 
 
 def program() -> str:
-    """Return what the user types before a command: ``perdure`` or ``celery -A APP perdure``."""
+    """Return the program as the user types it: ``perdure`` or ``celery -A APP perdure``."""
     context = click.get_current_context(silent=True)
     return (
         "perdure"

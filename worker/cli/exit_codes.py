@@ -49,7 +49,10 @@ class NoServer(Failed):
 
 
 def report_error(error: BaseException) -> int:
-    """Print on stderr what went wrong, and return the exit code."""
+    """Print on stderr why a CLI command failed, and return its exit code.
+
+    The report is one sentence. With ``PERDURE_DEBUG`` set, the traceback comes before it.
+    """
     if os.environ.get(DEBUG):
         traceback.print_exception(error)
     if isinstance(error, click.ClickException):
@@ -69,7 +72,7 @@ def report_error(error: BaseException) -> int:
 
 
 def code_of(error: BaseException) -> int:
-    """Return the exit code of an error."""
+    """Return the exit code with which a CLI command ends after this error."""
     return error.exit_code if _is_ours(error) else INTERNAL
 
 

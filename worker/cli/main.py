@@ -50,11 +50,15 @@ class Commands(click.Group):
     commands_here: ClassVar[Mapping[str, tuple[str, str]]] = COMMANDS
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands, in the order of the help."""
+        """Return the names of the CLI commands in the order in which the help lists them."""
         return list(self.commands_here)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command, or return None if the group has no such command."""
+        """Import and return the CLI command of this name.
+
+        Returns:
+            The command, or None if the group has no such command.
+        """
         if cmd_name not in self.commands_here:
             return None
         module, line = self.commands_here[cmd_name]
@@ -69,7 +73,11 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command, or raise UsageError with the nearest name."""
+        """Return the CLI command that the user named.
+
+        Raises:
+            UsageError: The command does not exist. The message suggests the nearest name.
+        """
         if args and args[0] not in self.commands_here and not args[0].startswith("-"):
             import difflib
 
@@ -83,7 +91,7 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands without importing their modules."""
+        """Write the list of CLI commands into the help text, without importing their modules."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self.commands_here.items()])
 
@@ -102,7 +110,7 @@ def perdure() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command that the process was started with, and exit."""
+    """Run the CLI command that this process was started with, and exit with its exit code."""
     for stream in (sys.stdout, sys.stderr):
         # A goal may contain characters that the terminal's encoding lacks; printing must not fail.
         if hasattr(stream, "reconfigure"):
@@ -111,7 +119,10 @@ def main() -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command and return the exit code. An error is one sentence on stderr."""
+    """Run one CLI command and return its exit code.
+
+    An error is printed on stderr as one sentence.
+    """
     if os.getcwd() not in sys.path:
         # Flow modules are found here. Last in the path, they replace none of Perdure's modules.
         sys.path.append(os.getcwd())

@@ -27,7 +27,13 @@ run_argument = click.argument("run_id", metavar="RUN")
 
 
 def _count(value: str | int) -> int:
-    """Return a number of processes; ``auto`` is one for each CPU that this process may use."""
+    """Parse the value of ``--processes``, which is a number of processes or ``auto``.
+
+    ``auto`` means one process for each CPU that this process may use.
+
+    Raises:
+        BadParameter: The value is neither.
+    """
     if value == "auto":
         return (
             len(os.sched_getaffinity(0))
@@ -80,7 +86,7 @@ def seconds(_ctx: click.Context, _option: click.Parameter, text: str | None) -> 
 def when(
     _ctx: click.Context, _option: click.Parameter, text: str | None
 ) -> datetime | timedelta | None:
-    """Parse an option's duration from now, or its ISO 8601 time.
+    """Parse the value of an option that takes an ISO 8601 time or a duration from now.
 
     A time without a zone is local time.
 

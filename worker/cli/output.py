@@ -36,9 +36,9 @@ LEAST = 8
 
 
 def document(value: Any) -> None:
-    """Print one JSON document: indented on a terminal, else on one line.
+    """Print the result of a command as one JSON document.
 
-    Lone surrogates are escaped.
+    It is indented on a terminal, and on one line elsewhere. Lone surrogates are escaped.
     """
     click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, default=str))
 
@@ -57,7 +57,7 @@ def table(
         rows: The cells of each row.
         wide: The column that shrinks when the terminal is narrow.
         nothing: What to print on a terminal if there are no rows.
-        spare: Columns to leave out, in this order, when it is narrower still.
+        spare: Columns to leave out, in this order, when the terminal is narrower still.
     """
     if not sys.stdout.isatty():
         for row in rows:
@@ -79,7 +79,10 @@ def drawn(
     spare: Sequence[str],
     width: int,
 ) -> Table:
-    """Return the table for this width; spare columns go before another column is cut."""
+    """Return a table, as a rich object, that fits a terminal of this width.
+
+    The column ``wide`` shrinks first. If that is not enough, the ``spare`` columns are left out.
+    """
     from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
@@ -105,15 +108,15 @@ def drawn(
 
 
 def colour_of(status: str) -> str:
-    """Return the colour of a status text, or '' for any other text."""
+    """Return the terminal colour for a run's status text, or '' for any other text."""
     return UNFINISHED_COLOUR if UNFINISHED.fullmatch(status) else COLOURS.get(status, "")
 
 
 def fields(pairs: Sequence[tuple[str, str]], whole: Sequence[str] = ()) -> None:
-    """Print names and values, one per line.
+    """Print the names and values that describe an object such as a run, one per line.
 
-    On a terminal the values are aligned, and cut at MOST_SHOWN characters. Those named in ``whole``
-    are never cut.
+    On a terminal the values are aligned, and cut at MOST_SHOWN characters. Values whose names are
+    in ``whole`` are never cut.
     """
     width = max((len(name) for name, _ in pairs), default=0) + 2 if sys.stdout.isatty() else 0
     for name, value in pairs:
@@ -128,5 +131,8 @@ def fields(pairs: Sequence[tuple[str, str]], whole: Sequence[str] = ()) -> None:
 
 
 def follow_hint(run_id: str, url: str | None) -> str:
-    """Return the command that shows this run live, with the URL's password left out."""
+    """Return the ``perdure watch`` command with which a user can watch this run live.
+
+    The server's URL in it has no user and no password.
+    """
     return f"{program()} watch {run_id}" + (f" --url {shlex.quote(place_of(url))}" if url else "")

@@ -29,10 +29,11 @@ SERVER_URL, TOKEN = "PERDURE_SERVER_URL", "PERDURE_TOKEN"
 
 
 def settings_for(url: str | None, **overrides: Any) -> Settings:
-    """Return the settings in force, with the URL of the server to use.
+    """Return the settings in force, with the URL of the state server that a command uses.
 
     Args:
-        url: The value of ``--url``. None means to search in the module's order.
+        url: The value of ``--url``. None means the server that the settings name, else the one of
+            `perdure up`, else a safe one on localhost.
         overrides: Settings that override those of files and environment.
 
     Raises:
@@ -67,7 +68,11 @@ def settings_for(url: str | None, **overrides: Any) -> Settings:
 
 @contextmanager
 def client_for(url: str | None) -> Iterator[ClientApi]:
-    """Yield a client of the state server or of an HTTP server, and close it afterwards."""
+    """Yield a client for a CLI command, and close it afterwards.
+
+    It is a client of the HTTP server that ``--url`` or PERDURE_SERVER_URL names, else of the state
+    server.
+    """
     server = _http_server(url)
     if server is None:
         with state_client_for(url) as client:
@@ -105,9 +110,13 @@ def state_client_for(url: str | None, **options: Any) -> Iterator[Client]:
 
 
 def _http_server(url: str | None) -> str | None:
-    """Return the URL of the HTTP server to use, or None to use the state server.
+    """Return the URL of the HTTP server that a command uses instead of the state server.
 
-    With the user's own Celery app, only ``--url`` can name one: the app has a state server.
+    With the user's own Celery app, only ``--url`` can name an HTTP server: the app has its own
+    state server.
+
+    Returns:
+        The URL, or None if the command uses the state server.
     """
     if url is not None or engine_here() is not None:
         return url if is_http(url) else None
@@ -115,7 +124,9 @@ def _http_server(url: str | None) -> str | None:
 
 
 def _find_server(settings: Settings) -> Settings:
-    """Return the settings with the server of `perdure up`, else the one on localhost.
+    """Find a state server for a user who names none, and return the settings with its URL.
+
+    It is the server of `perdure up`, else the one on localhost if that is safe.
 
     Raises:
         NoServer: Neither can be used.
@@ -144,10 +155,13 @@ SHOWN = 5
 
 
 def known_id(client: ClientApi, text: str) -> str:
-    """Return the run id that ``text`` is or begins, or ``text`` itself if no run matches.
+    """Return the full id of the run that a user named by the beginning of its id.
+
+    Returns:
+        The id, or ``text`` itself if it is a full id or too short, or if no run matches.
 
     Raises:
-        Failed: The ids of several runs begin with it.
+        Failed: The ids of several runs begin with the text.
     """
     from perdure.worker.errors import DamagedRun, RunNotFound
 

@@ -450,4 +450,4 @@ class ClientApi(metaclass=ABCMeta):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections of this client."""

@@ -27,9 +27,9 @@ FIRST_LOOK, LAST_LOOK = 0.02, 0.5
 def _in_thread(
     method: Callable[Concatenate[ClientApi, P], T],
 ) -> Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, T]]:
-    """Return a method of the contract as a coroutine, with its parameters and its docstring.
+    """Return an asynchronous version of a client's method, which runs the method in a thread.
 
-    It runs in a thread: each call is one short exchange with the server.
+    It has the method's parameters and docstring. Each call is one short exchange with the server.
     """
 
     @wraps(method, updated=())

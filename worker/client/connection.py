@@ -32,8 +32,8 @@ DURABILITY_SECONDS = 60.0
 class ClientConnection:
     """Settings, store and publisher of a client.
 
-    The publisher is created only when a message is, because importing Celery takes longer than most
-    calls.
+    The publisher is created together with the first message, because importing Celery takes longer
+    than most calls.
     """
 
     def __init__(
@@ -72,14 +72,20 @@ class ClientConnection:
         return connection
 
     def _find_flows(self) -> None:
-        """Register the flows of this process, and the flows that a user's own app brings."""
+        """Register the flows of this process in the registry.
+
+        A client of the user's own Celery app also registers the flows that this app brings.
+        """
         if self._app is None:
             find_flows(self.settings)
         else:
             self._connection.find_flows()
 
     def _check_durability(self) -> None:
-        """Raise UnsafeServer if the server could lose runs. Ask at most once per minute."""
+        """Raise UnsafeServer if the state server could lose runs that it has acknowledged.
+
+        After a check that passed, the client asks the server no more for a minute.
+        """
         from perdure.worker.doctor.server_checks import check_durability
 
         if time.monotonic() >= self._durable_until:
@@ -90,7 +96,7 @@ class ClientConnection:
             self._durable_until = time.monotonic() + DURABILITY_SECONDS
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections of this client."""
         if "_connection" in vars(self):
             self._connection.close()
         else:
@@ -103,7 +109,7 @@ class ClientConnection:
         return Record(fields)
 
     def _submitter(self, run_id: str) -> str | None:
-        """Return the submitter of a run, even if other fields are damaged.
+        """Return the name of a run's submitter, even if other fields of the run are damaged.
 
         Returns:
             The name, or None if the run names no submitter or does not exist.
@@ -126,15 +132,16 @@ class ClientConnection:
         ).text
 
     def _publish(self, record: Record, reply: Sequence[str], message: str) -> None:
-        """Publish the run's message to the broker if the script replied that the run is queued."""
+        """Publish a run's message to the broker if a Lua script replied that the run is queued."""
         if reply[0] == "queued":
             self._connection.publisher.publish([(record.fields["queue"], message)])
 
 
 def _settings_of(url: str | None, settings: Settings) -> Settings:
-    """Return the settings with ``url`` as the state server.
+    """Return a client's settings with ``url`` as the URL of the state server.
 
-    It replaces the broker too if the broker was the state server.
+    It becomes the broker's URL too if the state server was the broker. If ``url`` is None, the
+    settings are returned unchanged.
     """
     if url is None:
         return settings
@@ -144,7 +151,7 @@ def _settings_of(url: str | None, settings: Settings) -> Settings:
 
 
 def operation() -> str:
-    """Return a new operation id, by which scripts recognize a command that is sent again."""
+    """Return a new operation id, by which Lua scripts recognize a request that is sent again."""
     return uuid.uuid4().hex
 
 
@@ -154,10 +161,10 @@ def not_found(run_id: str) -> RunNotFound:
 
 
 def damaged(run_id: str, reply: Sequence[str]) -> DamagedRun:
-    """Return the error for an unexpected reply of a transition's script.
+    """Return the error for an unexpected reply of a Lua script that should change a run.
 
     Raises:
-        RunNotFound: The run does not exist any more.
+        RunNotFound: The reply says that the run does not exist any more.
     """
     if reply[0] == "missing":
         raise not_found(run_id)

@@ -23,11 +23,11 @@ from perdure.worker.store.lookups import idempotency_key, is_there
 
 
 def asked_by(record: Record) -> PendingInterrupt | None:
-    """Return what the run waits for.
+    """Return the open interrupt of a run, which says what the run waits for.
 
     Returns:
-        The question, or None if the run asks nothing or its fields are damaged. Scripts and workers
-            judge damage themselves.
+        The interrupt, or None if the run has no open one or its fields are damaged. Lua scripts and
+        workers detect damage themselves.
     """
     try:
         return PendingInterrupt.of(Run.of(record))
@@ -36,9 +36,9 @@ def asked_by(record: Record) -> PendingInterrupt | None:
 
 
 def check_takes_answer(record: Record) -> None:
-    """Raise InvalidTransition if no node would receive the answer.
+    """Raise InvalidTransition if a run gets an answer that no node of it would receive.
 
-    That is so if the open pause comes after a node, or is about a budget.
+    That is so if the open interrupt is a pause after a node, or asks for more budget.
     """
     fields = record.fields
     if "i_id" not in fields or "i_answer" in fields:
@@ -56,7 +56,10 @@ def check_takes_answer(record: Record) -> None:
 
 
 def check_answer(waiting: PendingInterrupt, answer: Any) -> None:
-    """Raise InvalidInput if the answer does not fit an approval or a command in doubt."""
+    """Raise InvalidInput unless a person's answer fits the interrupt of the run.
+
+    Only approvals and commands in doubt expect answers of a certain form.
+    """
     if waiting.kind == "approval":
         from perdure.flows.commands.approval import EXPECTED, read_answer
     elif waiting.kind == "in_doubt":
@@ -77,7 +80,11 @@ def check_answer(waiting: PendingInterrupt, answer: Any) -> None:
 def check_approver(
     waiting: PendingInterrupt, answer: Any, by: str | None, submitter: str | None
 ) -> None:
-    """Raise Forbidden if the submitter approves although the flow wants another person."""
+    """Raise Forbidden if a person approves a command of a run but is not allowed to.
+
+    A flow with ``approvers: others`` needs the approval of another person than the run's submitter.
+    Both must be named then.
+    """
     from perdure.flows.commands.approval import Approved, read_answer
 
     if (
@@ -107,10 +114,10 @@ def check_approver(
 
 
 def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
-    """Return the limits of the run's budgets with ``add`` added to them.
+    """Return the limits of a run's budgets, raised by the amounts in ``add``.
 
     Raises:
-        InvalidInput: A name in ``add`` has no limit.
+        InvalidInput: The run has no budget of a name in ``add``.
     """
     limits = record.budgets
     for name in add:
@@ -127,9 +134,9 @@ def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
 def check_enough(
     waiting: PendingInterrupt, limits: Mapping[str, float], add: Mapping[str, float]
 ) -> None:
-    """Raise InvalidInput if the budget would still be used up.
+    """Raise InvalidInput if the budget that interrupted a run would still be used up after a raise.
 
-    The run would pause again at once.
+    The run would be interrupted again at once.
     """
     data = waiting.data or {}
     name, spent = data["budget"], data["spent"]
@@ -143,10 +150,10 @@ def check_enough(
 
 
 def raising(record: Record, limits: Mapping[str, float]) -> dict[str, str]:
-    """Return the fields to write for these limits.
+    """Return the fields to write to a run's hash when its budgets get these new limits.
 
     Raises:
-        DamagedRun: The content is damaged already. A new digest would hide that.
+        DamagedRun: The run's content is damaged already. A new digest would hide that.
     """
     record.check()
     changed = {"budgets": canonical(dict(limits))}
@@ -154,7 +161,7 @@ def raising(record: Record, limits: Mapping[str, float]) -> dict[str, str]:
 
 
 def is_unfinished(record: Record) -> bool:
-    """Return whether the run has used up its cycles and may be given more.
+    """Return whether a run has used up its limit of cycles and may be given more.
 
     Such a run has completed, or a person reviews it before it completes.
     """
@@ -162,7 +169,10 @@ def is_unfinished(record: Record) -> bool:
 
 
 def more_cycles(record: Record, add: Mapping[str, float], answer: Any) -> int:
-    """Return how many cycles an unfinished run is given, or 0 if it is not resumed for that.
+    """Return the number of cycles that a resume adds to the limit of an unfinished run.
+
+    Returns:
+        The number, or 0 if the run is not unfinished or the resume adds no cycles.
 
     Raises:
         InvalidTransition: The run has completed, and ``add`` has no cycles or there is an answer.
@@ -186,12 +196,12 @@ def more_cycles(record: Record, add: Mapping[str, float], answer: Any) -> int:
 
 
 def going_on(record: Record, limits: Mapping[str, float], cycles: int) -> dict[str, str]:
-    """Return the fields to write when an unfinished run is given more cycles.
+    """Return the fields to write to an unfinished run's hash when it is given more cycles.
 
-    Its answer and output are withdrawn.
+    The new digest covers no answer and no output, because the resume removes both.
 
     Raises:
-        DamagedRun: The content is damaged.
+        DamagedRun: The run's content is damaged.
     """
     record.check()
     max_rounds = (record.max_rounds or 0) + cycles
@@ -207,9 +217,10 @@ def going_on(record: Record, limits: Mapping[str, float], cycles: int) -> dict[s
 
 
 def counting_anew(record: Record) -> dict[str, str]:
-    """Return the fields that reset the bad-reply counter of a retried run's controller.
+    """Return the fields to write to a run's hash so that a retry resets its bad-reply counter.
 
-    A damaged run is left unchanged, because the worker that retries the round judges it.
+    The counter says how many invalid replies the model of the controller gave in a row. A damaged
+    run is left unchanged, because the worker that retries the round detects the damage.
 
     Returns:
         The fields. Empty if the counter is zero already or the run is damaged.

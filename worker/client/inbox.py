@@ -45,9 +45,11 @@ class InboxReads(RunReads):
         return Inbox(waits, damaged=tuple(damaged))
 
     def _interrupted(self, submitted_by: str | None) -> list[tuple[int, str]]:
-        """Return since when (ms) each interrupted run waits, and its id, in this order.
+        """Return all interrupted runs, longest wait first.
 
-        All of them are read, because the index is ordered by submission time.
+        Each entry is the time (ms) at which the run began to wait, and the run's id. If
+        ``submitted_by`` is given, only that submitter's runs are returned. All runs are read,
+        because the index is ordered by submission time.
         """
         entries: list[tuple[int, str]] = []
         last: str | None = None

@@ -27,7 +27,10 @@ QUEUED = "runs:queued:"
 
 
 def status_counts(store: Store, submitter: str | None = None) -> dict[str, int]:
-    """Return the number of runs per status; of one submitter, among their newest 1,000."""
+    """Return how many runs have each status.
+
+    If a submitter is given, only the newest 1,000 runs of that submitter are counted.
+    """
     return _of_all(store) if submitter is None else _of_one(store, submitter)
 
 
@@ -78,7 +81,7 @@ class RunFilter:
 
     @property
     def indexes(self) -> tuple[str, ...]:
-        """The indexes that list matching runs."""
+        """The names of the Redis indexes that list the runs which match this filter."""
         if self.submitted_by is not None:
             return (OWN,)
         if self.status is None:
@@ -89,11 +92,11 @@ class RunFilter:
 
     @property
     def order(self) -> str:
-        """The name of the listing's order, which a page's cursor carries."""
+        """The name of the order in which matching runs are listed. A page's cursor carries it."""
         return self.indexes[0] if len(self.indexes) == 1 else ALL
 
     def fits(self, fields: Mapping[str, str]) -> bool:
-        """Return whether the run in this hash matches.
+        """Return whether a run, given as the fields of its hash, matches this filter.
 
         Raises:
             DamagedRun: A field of the run cannot be read.
@@ -115,7 +118,7 @@ def list_runs(
     place: tuple[str, str] | None,
     cursor: str | None,
 ) -> Page:
-    """Return at most ``limit`` runs, newest first, starting at a position.
+    """Return one page of the runs that match a filter, newest first.
 
     Several indexes are merged by time, so a run that has just failed comes before older ones.
 
@@ -189,9 +192,10 @@ class MergedRuns:
         self._taken: set[str] = set()
 
     def take(self, count: int) -> list[tuple[str, float]]:
-        """Return the next ``count`` entries; fewer only at the end.
+        """Return the next ``count`` runs of the merged indexes, as pairs of run id and score.
 
-        A run that moved between two indexes in the meantime comes once.
+        Fewer are returned only at the end. A run that moved between two indexes in the meantime
+        comes once.
         """
         taken: list[tuple[str, float]] = []
         while len(taken) < count:

@@ -41,10 +41,10 @@ class EventBatch:
 
 
 def hear(client: ClientConnection, after: Mapping[str, str], block: int) -> dict[str, EventBatch]:
-    """Return the new events of each run in ``after``, which maps run ids to event ids.
+    """Return the new events of several runs by run id, and wait a limited time for the first one.
 
     Args:
-        after: For each run, the event after which to read.
+        after: For each run id, the id of the event after which to read.
         block: Time in ms to wait for a first event.
 
     Raises:
@@ -216,7 +216,10 @@ class RunReads(ClientConnection, ClientApi):
 
 
 def _turn(turn: Turn) -> TranscriptTurn:
-    """Return a turn of the history as JSON data, without what models need only for themselves."""
+    """Return a turn (a command and its observation) of a run's history as JSON data.
+
+    The data that only the model needs is left out.
+    """
     command = turn.command
     data: dict[str, Any] = {"command": None, "observation": turn.observation}
     if command is not None:
@@ -231,7 +234,10 @@ def _turn(turn: Turn) -> TranscriptTurn:
 
 
 def _options(record: Record) -> SubmitOptions:
-    """Return what was submitted beside goal and inputs."""
+    """Return the options with which a run was submitted, as JSON data.
+
+    They are its pauses before and after nodes, its limit of cycles and its idempotency key.
+    """
     return {
         "interrupt_before": record.json("interrupt_before", []),
         "interrupt_after": record.json("interrupt_after", []),

@@ -75,9 +75,9 @@ class RunSignals(RunReads):
         raise damaged(run_id, reply)
 
     def _wake(self, run_id: str) -> None:
-        """Queue a run that has waited for the signal, with the message that it needs.
+        """Queue a run that has waited for a signal, and publish the message of its next round.
 
-        If this process dies before, the sweep of any worker brings it.
+        If this process dies first, a worker's sweeper queues the run.
         """
         record = self._record(run_id)
         message = self._message(record, 0)

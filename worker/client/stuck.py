@@ -65,10 +65,11 @@ class StuckRuns(RunReads):
         return QueueInfo(role, line.queue, line.length, pushed, taken, waited)
 
     def _waited(self, line: QueueLength, now: int) -> float | None:
-        """Return for how many seconds the run of the queue's next message has waited.
+        """Return for how many seconds the run of a queue's next message has been queued.
 
         Returns:
-            The seconds, or None if the queue is empty or its next message is invalid.
+            The seconds, or None if they are not known: the queue is empty, or its next message is
+            invalid, or the run has no time of queueing.
         """
         from perdure.worker.messaging.message import InvalidMessage, stored_round
 

@@ -153,9 +153,10 @@ class Submitter(Fleet):
         return signature_text(on_end)
 
     def _has(self, run_id: str, fields: Mapping[str, str]) -> bool:
-        """Return whether the run has the fields of this submission.
+        """Return whether the stored run has the tracing fields of this very submission.
 
-        A call that is sent again with its nonce gets the reply ``ok`` as well.
+        The reply ``ok`` does not show that, because a submission sent again with its nonce gets it
+        too.
         """
         return not fields or self._store.some_fields([run_id], list(fields)) == [dict(fields)]
 
@@ -171,7 +172,14 @@ class Submitter(Fleet):
     def _checked(
         self, name: str, inputs: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any], bool]:
-        """Return the flow's description, the accepted inputs, and whether the flow checked them."""
+        """Return a flow's description, the accepted inputs, and whether the flow could check them.
+
+        If this process does not know the flow, the description comes from a live worker's
+        announcement.
+
+        Raises:
+            UnknownFlow: Neither this process nor a live worker knows the flow.
+        """
         self._find_flows()
         try:
             flow = registry.make(name)

@@ -16,7 +16,7 @@ from perdure.worker.presentation.text import waits_for_provider
 
 
 def no_worker_runs_it(case: RunCase) -> Verdict | None:
-    """Return the verdict if no live worker can run this run's round.
+    """Return the verdict that no live worker can run a run's next round, or None if one can.
 
     No worker has the role, none knows the flow, or none has the flow enabled.
     """
@@ -47,9 +47,9 @@ def no_worker_runs_it(case: RunCase) -> Verdict | None:
 
 
 def message_lost(case: RunCase) -> Verdict | None:
-    """Return the verdict if the sweep did not find the run's message.
+    """Return the verdict that a run's message seems to be lost, or None if it does not.
 
-    The sweep checks once more before it sends the message again.
+    The sweep did not find the message. It checks once more before it sends the message again.
     """
     if case.fields.get("looked") != "1":
         return None
@@ -65,7 +65,10 @@ def message_lost(case: RunCase) -> Verdict | None:
 
 
 def broker_silent(case: RunCase) -> Verdict | None:
-    """Return the verdict if the broker, on another server, does not reply."""
+    """Return the verdict that the broker does not reply, or None if it does.
+
+    This is known only of a broker on another server than the runs.
+    """
     if case.standing.length is not None:
         return None
     return case.say(
@@ -80,9 +83,10 @@ def broker_silent(case: RunCase) -> Verdict | None:
 
 
 def in_line(case: RunCase) -> Verdict:
-    """Return the verdict on a run whose message waits in its queue.
+    """Return the verdict on a run whose message waits in a queue: its position there.
 
-    Its position is exact among the next messages. Further back it is estimated by its number.
+    The position is exact among the next messages. Further back it is estimated by the message's
+    number.
     """
     standing, number_of_run = case.standing, case.count("number")
     cursor, pushed = (
@@ -127,10 +131,13 @@ def in_line(case: RunCase) -> Verdict:
 
 
 def silent(case: RunCase) -> Verdict | None:
-    """Return the verdict if the server or all workers stand still, or did until just now.
+    """Return the verdict that the state server or all workers stand still, or did until just now.
 
     Either no worker sweeps although some were alive just now, or none did until just now and the
     round's worker has sent no heartbeat since.
+
+    Returns:
+        None if neither is so.
     """
     queues = case.standing.queues
     swept, begin, end = (
@@ -169,7 +176,10 @@ def silent(case: RunCase) -> Verdict | None:
 
 
 def leased(case: RunCase) -> Verdict:
-    """Return the verdict on a run whose round a worker has claimed."""
+    """Return the verdict on a run whose round a worker has claimed.
+
+    The worker runs the round, or has gone silent.
+    """
     until = case.time("lease_until") or 0.0
     head = (
         f"Running on {case.owner}: step {case.count('step')} (node {case.node}, "
@@ -206,7 +216,7 @@ def leased(case: RunCase) -> Verdict:
 
 
 def flow_paused(case: RunCase) -> Verdict | None:
-    """Return the verdict if the run's flow is paused.
+    """Return the verdict that a run's flow is paused, or None if it is not.
 
     The run is held already, or will be when its message is claimed.
     """
@@ -230,7 +240,7 @@ def flow_paused(case: RunCase) -> Verdict | None:
 
 
 def parked(case: RunCase) -> Verdict:
-    """Return what a node of the run waits for: signals, a time, or both."""
+    """Return the verdict on a run whose node waits for signals, for a time, or for both."""
     until = case.time("wait_until")
     signals = [line.partition(" ")[0] for line in case.fields.get("wait_for", "").splitlines()]
     if until is not None and until <= case.now and not case.alive:
@@ -256,7 +266,10 @@ def parked(case: RunCase) -> Verdict:
 
 
 def waiting(case: RunCase) -> Verdict:
-    """Return what the run waits for, and until when."""
+    """Return the verdict on a run that waits for a time: why, and until when.
+
+    It waits for a retry, for its start time or for a model provider, for example.
+    """
     reason, until = case.fields.get("waiting_for", ""), case.time("waiting_until")
     if reason == "flow":
         unserved = no_worker_runs_it(case)

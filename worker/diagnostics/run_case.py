@@ -1,4 +1,4 @@
-"""Case: one run under examination, with the texts and numbers that all verdicts need."""
+"""RunCase: one run under examination, with the texts and numbers that all verdicts need."""
 
 from __future__ import annotations
 
@@ -43,14 +43,18 @@ class RunCase:
         self.willing = [worker for worker in self.of_role if worker.knows(self.flow)]
 
     def say(self, code: VerdictCode, sentence: str, since: float | None, **details: Any) -> Verdict:
-        """Return the verdict, with the details that every verdict has."""
+        """Return a verdict on a run: a code, a sentence, since when it is so, and details.
+
+        The run's id and phase are among the details of every verdict.
+        """
         moment = None if since is None else datetime.fromtimestamp(since / 1000, UTC)
         return Verdict(code, sentence, moment, {"run": self.id, "phase": self.phase, **details})
 
     def no_worker(self, head: str) -> Verdict:
-        """Return the verdict that no live worker runs rounds of this role.
+        """Return the verdict that no live worker runs rounds of the role that a run needs.
 
-        ``head`` begins the sentence and says what waits for such a worker.
+        Args:
+            head: The beginning of the sentence, which says what waits for such a worker.
         """
         gone = [
             worker
@@ -72,21 +76,24 @@ class RunCase:
         )
 
     def time(self, name: str) -> float | None:
-        """Return a time field of the run, or None if it is absent or malformed."""
+        """Return a field of the run's hash as a time (ms), or None if it is absent or malformed."""
         return number(self.fields.get(name))
 
     @property
     def time_of_first_failure(self) -> float | None:
-        """When the current step first failed or first waited for its provider, or None."""
+        """When the run's current step first failed or first waited for its provider, or None."""
         return failing_since(self.fields)
 
     def count(self, name: str) -> int:
-        """Return a count of the run, or 0 if it is absent or malformed."""
+        """Return a field of the run's hash as a number, or 0 if it is absent or malformed."""
         return int(number(self.fields.get(name)) or 0)
 
     @property
     def since_phase(self) -> float | None:
-        """Since when the run is in its phase. For a queued run, since when its message is out."""
+        """The time since which a run is in its phase.
+
+        For a queued run, it is the time at which its message was published.
+        """
         return self.time("queued_at") if self.phase == "queued" else self.time("updated_at")
 
     @property
@@ -95,29 +102,35 @@ class RunCase:
         return max(self.time("claimed_at") or 0.0, self.time("beat_at") or 0.0)
 
     def ago(self, time: float) -> str:
-        """Return how long ago a time was."""
+        """Return how long ago a time of the server's clock was, as in ``5.0 s``."""
         return duration((self.now - time) / 1000)
 
     def soon(self, time: float | None) -> str:
-        """Return when a time will come."""
+        """Return when a time of the server's clock comes, as in ``in 5.0 s``.
+
+        For a time that is over or unknown it is ``at the next sweep``.
+        """
         if time is None or time <= self.now:
             return "at the next sweep"
         return f"in {duration((time - self.now) / 1000)}"
 
     @property
     def due(self) -> str:
-        """When the sweeper checks the run next."""
+        """When the sweeper checks the run next, as in ``in 5.0 s``."""
         return self.soon(self.standing.due)
 
 
 def names(workers: Sequence[WorkerInfo], shown: int = 3) -> str:
-    """Return the names of the workers, of many only the first."""
+    """Return the names of several workers as one text.
+
+    If they are more than ``shown``, the text has the first of them, and how many more follow.
+    """
     more = f" and {len(workers) - shown} more" if len(workers) > shown else ""
     return ", ".join(worker.name for worker in workers[:shown]) + more
 
 
 def number(text: str | None) -> float | None:
-    """Return a count or time as the scripts write it.
+    """Return the number of a count or a time that a Lua script has written as text.
 
     Returns:
         The number, or None if the text is not one or is a time beyond the year 10,000.
@@ -130,5 +143,5 @@ def number(text: str | None) -> float | None:
 
 
 def iso(ms: float | None) -> str | None:
-    """Return the time as ISO 8601 text, or None."""
+    """Return a time in ms as ISO 8601 text, or None for None."""
     return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC).isoformat()

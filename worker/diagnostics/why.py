@@ -24,7 +24,7 @@ from perdure.worker.settings import Settings
 
 
 def verdict_of(standing: RunSnapshot, settings: Settings) -> Verdict:
-    """Return why the run is in its current state.
+    """Return why a run is in its current state, as ``perdure why`` shows it.
 
     Conditions that no worker can repair come first. Conditions that repair themselves come last.
     """

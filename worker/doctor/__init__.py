@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 
 def examine(process: AppConnection, local_time: Callable[[], float] = time.time) -> list[Finding]:
-    """Return the findings about this process's server, app and flows.
+    """Run all checks of ``perdure doctor``, and return their findings.
+
+    They concern the state server, the Celery app and the flows of this process.
 
     Args:
         local_time: this machine's clock, in seconds since 1970.
@@ -66,7 +68,7 @@ def examine(process: AppConnection, local_time: Callable[[], float] = time.time)
 
 
 def server_findings(inspection: Inspection, settings: Settings) -> list[Finding]:
-    """Return the findings about the server itself."""
+    """Run the doctor's checks of the state server itself, and return their findings."""
     return [
         version(inspection),
         cluster(inspection),
@@ -81,7 +83,7 @@ def server_findings(inspection: Inspection, settings: Settings) -> list[Finding]
 
 
 def refusals(findings: list[Finding]) -> list[Finding]:
-    """Return the findings with which no worker runs rounds."""
+    """Return those findings of the doctor that keep workers from running rounds."""
     return [finding for finding in findings if finding.level is Level.REFUSED]
 
 

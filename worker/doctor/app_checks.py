@@ -24,7 +24,7 @@ PICKLE = {"pickle", "application/x-python-serialize"}
 
 
 def app_findings(app: Celery, own: bool) -> list[Finding]:
-    """Return the findings about the app's settings.
+    """Run the doctor's checks of a Celery app's settings, and return their findings.
 
     Args:
         own: whether it is Perdure's own app. For another app, most findings are only warnings,
@@ -43,7 +43,7 @@ def app_findings(app: Celery, own: bool) -> list[Finding]:
 
 
 def _content(app: Celery) -> Finding:
-    """Check that the workers accept JSON, the format of every round's message."""
+    """Check that the Celery app's workers accept JSON, the format of every round's message."""
     check, accepted = "accept-content", set(app.conf.accept_content or ())
     if not accepted & JSON:
         return refused(
@@ -56,7 +56,10 @@ def _content(app: Celery) -> Finding:
 
 
 def _queue_names(app: Celery) -> Finding:
-    """Check that kombu names its lists like the queues, since rounds are pushed to such lists."""
+    """Check that the app's kombu options give the Redis lists the names of their queues.
+
+    Messages of rounds are pushed to lists of these names.
+    """
     check, options = "queue-names", app.conf.broker_transport_options or {}
     if options.get("global_keyprefix"):
         name, use = "global_keyprefix", "no prefix (databases of a server keep apps apart as well)"
@@ -73,7 +76,7 @@ def _queue_names(app: Celery) -> Finding:
 
 
 def _pickle(app: Celery, level: Level) -> Finding:
-    """Check that the workers accept no pickle."""
+    """Check that the Celery app's workers accept no messages in pickle format."""
     check, accepted = "pickle", PICKLE & set(app.conf.accept_content or ())
     if accepted:
         return Finding(
@@ -87,7 +90,7 @@ def _pickle(app: Celery, level: Level) -> Finding:
 
 
 def _prefetch(app: Celery, level: Level) -> Finding:
-    """Check that worker_disable_prefetch is off."""
+    """Check that Celery's setting ``worker_disable_prefetch`` is off."""
     check = "prefetch"
     if app.conf.worker_disable_prefetch:
         return Finding(
@@ -102,7 +105,7 @@ def _prefetch(app: Celery, level: Level) -> Finding:
 
 
 def _prefetch_multiplier(app: Celery) -> Finding:
-    """Check that a worker takes at most one message per slot in advance."""
+    """Check that a Celery worker takes at most one message per slot in advance."""
     check, multiplier = "prefetch-multiplier", app.conf.worker_prefetch_multiplier
     if multiplier != 1:
         return warning(
@@ -118,7 +121,10 @@ def _prefetch_multiplier(app: Celery) -> Finding:
 
 
 def _eager(app: Celery) -> Finding:
-    """Check that tasks are not run where they are called."""
+    """Check that the Celery app does not run tasks in the calling process.
+
+    The setting ``task_always_eager`` would do so.
+    """
     check = "always-eager"
     if app.conf.task_always_eager:
         return warning(
@@ -131,7 +137,7 @@ def _eager(app: Celery) -> Finding:
 
 
 def _remote_control(app: Celery, level: Level) -> Finding:
-    """Check that remote control is off."""
+    """Check that Celery's remote control of the app's workers is off."""
     check = "remote-control"
     if app.conf.worker_enable_remote_control:
         return Finding(
@@ -146,7 +152,9 @@ def _remote_control(app: Celery, level: Level) -> Finding:
 
 
 def handover(dispatcher: Publisher, announced: Mapping[str, str]) -> Finding:
-    """Return how this process publishes messages, and whether the workers expect it.
+    """Check that this process publishes messages of rounds in the same way as the live workers.
+
+    If messages go through the outbox, check also that the broker answers.
 
     Args:
         announced: how each live worker publishes messages, by the worker's name.
@@ -183,7 +191,7 @@ NAMED = 10
 
 
 def dead_letters(inspection: Inspection, key: str) -> Finding:
-    """Check for messages that validation refused."""
+    """Check for dead letters: messages that validation refused."""
     check = "dead-letters"
     if inspection.dead_letters is None:
         return unknown(
@@ -200,7 +208,7 @@ def dead_letters(inspection: Inspection, key: str) -> Finding:
 
 
 def quarantined_runs(inspection: Inspection) -> Finding:
-    """Check for damaged runs and keys."""
+    """Check the state server for damaged runs, and for damaged keys that runs share."""
     check = "quarantined-runs"
     if inspection.damage is None:
         return unknown(
@@ -254,7 +262,7 @@ KEYS = {
 
 
 def model_key(settings: Settings) -> Finding:
-    """Check that the API key for the settings' model is set."""
+    """Check that the API key for the model that the settings name is in the environment."""
     check = "model"
     if settings.model is None and settings.model_url is None:
         return ok(

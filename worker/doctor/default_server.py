@@ -14,9 +14,10 @@ from perdure.worker.store.inspection import inspect
 
 
 def with_server(settings: Settings) -> Settings:
-    """Return the settings with the server that ``perdure up`` runs, if they name none and it runs.
+    """Fill the URL of the server that ``perdure up`` runs into settings that name no server.
 
-    Without it ``redis_url`` stays None, which stands for localhost.
+    Settings that name a server are returned unchanged. If no such server runs, ``redis_url`` stays
+    None, which stands for localhost.
     """
     if settings.redis_url is not None:
         return settings
@@ -39,9 +40,9 @@ NEEDED = ("server-version", "cluster", "eviction-policy", "append-only-file")
 
 
 def unsafe_because(url: str, settings: Settings) -> str | None:
-    """Return why the server at ``url`` is not used unless it is named, or None if it is used.
+    """Return why a default server, which no setting names, must not be used, or None if it may.
 
-    The reason is the rest of a sentence.
+    It has to answer, and to pass the doctor's checks. The reason is the rest of a sentence.
     """
     try:
         inspection = inspect(url, settings.prefix, LOCAL_TIMEOUT, contents=False)

@@ -34,7 +34,7 @@ SECURE = {
 
 
 def version(inspection: Inspection) -> Finding:
-    """Check that the server is new enough."""
+    """Check that the Redis or Valkey server is new enough."""
     check, info = "server-version", inspection.info
     if info is None:
         return unknown(
@@ -62,7 +62,7 @@ def version(inspection: Inspection) -> Finding:
 
 
 def cluster(inspection: Inspection) -> Finding:
-    """Check that the server is no cluster, which would spread a transition's keys over servers."""
+    """Check that the state server is no cluster, which would spread a script's keys."""
     check = "cluster"
     if inspection.info is None:
         return unknown(
@@ -147,7 +147,7 @@ FREE_SOME = "Free some: perdure delete --status completed --older-than 7d, or ra
 
 
 def memory(inspection: Inspection) -> Finding:
-    """Check how much of its maxmemory the server uses.
+    """Check how much of its ``maxmemory`` the state server uses.
 
     A full server refuses new runs. Running ones go on.
     """
@@ -178,12 +178,12 @@ def memory(inspection: Inspection) -> Finding:
 
 
 def megabytes(count: int) -> str:
-    """Return bytes as megabytes with one decimal."""
+    """Return a number of bytes as a text in megabytes, with one decimal."""
     return f"{count / 1e6:,.1f}"
 
 
 def eviction_policy(inspection: Inspection, settings: Settings) -> Finding:
-    """Check that the server evicts nothing, since it would lose acknowledged runs."""
+    """Check that the state server evicts no keys, since it would lose acknowledged runs."""
     check, policy = "eviction-policy", inspection.config.get("maxmemory-policy")
     if policy is None and inspection.info is not None:
         policy = inspection.info.get("maxmemory_policy")
@@ -202,14 +202,20 @@ def eviction_policy(inspection: Inspection, settings: Settings) -> Finding:
 
 
 def _voided(settings: Settings, check: str, sentence: str, remedy: str) -> Finding:
-    """Return a refusal, or a warning if the settings accept the loss of runs."""
+    """Return the finding that a server may lose runs.
+
+    It is a refusal, or only a warning if the settings accept the loss of runs.
+    """
     if settings.durability == "strict":
         return refused(check, sentence, remedy)
     return warning(check, f"{sentence}; accepted because durability is relaxed", remedy)
 
 
 def append_only(inspection: Inspection, settings: Settings) -> Finding:
-    """Check that the server writes an append-only file, or it loses everything when it stops."""
+    """Check that the state server writes an append-only file.
+
+    Without it the server loses everything when it stops.
+    """
     check, appends = "append-only-file", inspection.config.get("appendonly")
     if appends is None and inspection.info is not None and "aof_enabled" in inspection.info:
         appends = "yes" if inspection.info["aof_enabled"] else "no"
@@ -230,7 +236,7 @@ def append_only(inspection: Inspection, settings: Settings) -> Finding:
 
 
 def fsync(inspection: Inspection) -> Finding:
-    """Check how much a loss of power may lose."""
+    """Check how many writes the state server may lose with a loss of power (``appendfsync``)."""
     check, when = "fsync", inspection.config.get("appendfsync")
     if when is None:
         return unknown(
@@ -250,7 +256,10 @@ def fsync(inspection: Inspection) -> Finding:
 
 
 def delayed_fsyncs(inspection: Inspection) -> Finding:
-    """Check that the disk keeps up, since a slow disk turns ``everysec`` into several seconds."""
+    """Check that the state server's disk keeps up with the append-only file.
+
+    A slow disk turns the one second of ``everysec`` into several.
+    """
     check = "delayed-fsyncs"
     if inspection.info is None:
         return unknown(
@@ -271,7 +280,10 @@ def delayed_fsyncs(inspection: Inspection) -> Finding:
 
 
 def replicas(inspection: Inspection, settings: Settings) -> Finding:
-    """Check that a failover loses nothing that a replica had not received."""
+    """Check that a failover of the state server loses nothing that a replica had not received.
+
+    The server must be the primary, and refuse writes that no replica follows.
+    """
     check = "replicas"
     if inspection.info is None:
         return unknown(
@@ -320,7 +332,11 @@ FEWEST = 3
 
 
 def sentinels(url: str) -> list[Finding]:
-    """Return the finding about the server's Sentinels, or none if it has no Sentinels."""
+    """Check that the Sentinels of the state server can agree on another master.
+
+    Returns:
+        One finding, or none if the server has no Sentinels.
+    """
     check = "sentinels"
     if not is_sentinel(url):
         return []
@@ -375,7 +391,10 @@ VOIDING = ("cluster", *RELAXED)
 
 
 def voids(inspection: Inspection, settings: Settings) -> list[Finding]:
-    """Return the findings with which this server would lose runs, under these settings."""
+    """Return the doctor's findings because of which a server would lose runs.
+
+    Findings that the settings accept (``durability`` is relaxed) are left out.
+    """
     findings = [
         cluster(inspection),
         eviction_policy(inspection, settings),
@@ -385,7 +404,7 @@ def voids(inspection: Inspection, settings: Settings) -> list[Finding]:
 
 
 def refusal(url: str, findings: list[Finding]) -> str:
-    """Return why runs are neither submitted to nor run on the server at ``url``, and the remedy."""
+    """Return the error text for a server that could lose runs: the reasons, and the remedy."""
     reasons = "; ".join(finding.sentence for finding in findings)
     remedies = "; ".join(finding.remedy for finding in findings)
     is_acceptable = all(finding.check in RELAXED for finding in findings)
@@ -398,7 +417,7 @@ def refusal(url: str, findings: list[Finding]) -> str:
 
 
 def check_durability(url: str, settings: Settings) -> None:
-    """Raise UnsafeServer if the server would lose what it acknowledges.
+    """Raise UnsafeServer if the state server could lose runs that it has acknowledged.
 
     A server that does not report its settings is accepted.
 

@@ -40,7 +40,7 @@ class BudgetAccount:
         return max(0, self.attempt - 1 - self.record.count("settled"))
 
     def before(self, estimate: Mapping[str, float]) -> dict[str, float]:
-        """Return what was spent before this attempt, by budget name.
+        """Return what a run had spent before this attempt of its round, by budget name.
 
         Args:
             estimate: What one attempt of this round is expected to cost.
@@ -54,7 +54,7 @@ class BudgetAccount:
         return sum_of([self.record.spent, charged])
 
     def budgets(self, estimate: Mapping[str, float] | None = None) -> dict[str, Budget]:
-        """Return each limit with the amount that was spent of it before this attempt."""
+        """Return each budget of a run: its limit, and what was spent of it before this attempt."""
         if not self.record.budgets:
             return {}
         spent = self.before(estimate or {}) | {
@@ -72,7 +72,7 @@ class BudgetAccount:
         return max(0, self.now - begun - self.record.count("idle")) / 1000 if begun else 0.0
 
     def exhausted(self, estimate: Mapping[str, float], role: Role) -> Interrupt | None:
-        """Return the interrupt for the first reached limit that concerns this round.
+        """Return the interrupt that pauses the run if a budget for this round is used up.
 
         A limit of seconds blocks any round. A limit of cycles, tokens or money blocks rounds of
         controllers. Any other limit blocks a round that is expected to spend of it. So a command
@@ -94,7 +94,9 @@ class BudgetAccount:
     def fields(
         self, estimate: Mapping[str, float], used: Mapping[str, float], done: bool
     ) -> dict[str, str]:
-        """Return the fields that the commit writes: the new totals and the attempts they include.
+        """Return the fields of a run's hash in which the commit records what the run has spent.
+
+        They are the new totals, and the number of attempts that are included in them.
 
         Args:
             used: What this attempt used. For a limited command, its estimate if the command was

@@ -34,7 +34,7 @@ class Document:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Build an object from the data that ``to_dict`` returned.
+        """Build an object of the client API from the JSON data that ``to_dict`` returned.
 
         Raises:
             KeyError: A field is missing.
@@ -48,7 +48,7 @@ class Document:
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the object as JSON data."""
+        """Return this object of the client API as JSON data."""
         data = {}
         for name, key, write in _writers(type(self)):  # type: ignore[arg-type]
             value = getattr(self, name)
@@ -63,7 +63,7 @@ class DescribedBy:
         self._kind = kind
 
     def __get_pydantic_core_schema__(self, _: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the schema of the other class."""
+        """Return pydantic's schema of the class by which OpenAPI describes the value."""
         return handler.generate_schema(self._kind)
 
 
@@ -72,7 +72,7 @@ TimeText = Annotated[str, WithJsonSchema({"type": "string", "format": "date-time
 
 
 def absent(value: str | int) -> Any:
-    """Return the annotation that says what an absent member stands for."""
+    """Return a pydantic annotation that documents what a member means when it is absent."""
     return Field(json_schema_extra={"default": value})
 
 
@@ -90,9 +90,11 @@ Convert = Callable[[Any], Any]
 
 @cache
 def _readers(cls: Any) -> list[tuple[str, str, Convert | None, bool]]:
-    """Return of each field: name, name in the document, reader, and whether it may be absent.
+    """Return how each field of a document class is read from JSON data.
 
-    None as the reader means that the value is read as it is.
+    Returns:
+        For each field its name, its name in the JSON data, the function that converts its value
+        (None: no conversion), and whether it may be absent.
     """
     hints = get_type_hints(cls)
     return [
@@ -108,13 +110,21 @@ def _readers(cls: Any) -> list[tuple[str, str, Convert | None, bool]]:
 
 @cache
 def _writers(cls: Any) -> list[tuple[str, str, Convert | None]]:
-    """Return of each member: name, name in the document, and writer."""
+    """Return how each member of a document class is written as JSON data.
+
+    Returns:
+        For each member its name, its name in the JSON data, and the function that converts its
+        value (None: no conversion).
+    """
     names = cls._members or [each.name for each in fields(cls)]
     return [(name, cls._aliases.get(name, name), _writer(_hint_of(cls, name))) for name in names]
 
 
 def _hint_of(cls: Any, name: str) -> Any:
-    """Return the type of a field, of a property's value, or ``Callable`` for a method."""
+    """Return the type of a class's member, as its annotation says.
+
+    For a property it is the type of its value. For a method it is ``Callable``.
+    """
     hints = get_type_hints(cls)
     if name in hints:
         return hints[name]
@@ -123,7 +133,10 @@ def _hint_of(cls: Any, name: str) -> Any:
 
 
 def _kinds(hint: Any) -> Iterator[type]:
-    """Yield the classes in a type: of a union all, of a generic its origin and its arguments."""
+    """Yield the classes that occur in a type annotation.
+
+    A union yields each of its classes. A generic type yields its origin and its arguments.
+    """
     for each in (hint, *get_args(hint)):
         kind = get_origin(each) or each
         if isinstance(kind, type):
@@ -131,7 +144,10 @@ def _kinds(hint: Any) -> Iterator[type]:
 
 
 def _reader(hint: Any) -> Convert | None:
-    """Return what makes a value of this type from its JSON data. None: it is the same."""
+    """Return the function that converts JSON data to a value of this type.
+
+    None means that no conversion is needed.
+    """
     for kind in _kinds(hint):
         if issubclass(kind, datetime):
             return datetime.fromisoformat
@@ -149,7 +165,10 @@ def _read_all(read: Convert, items: list[Any]) -> list[Any]:
 
 
 def _writer(hint: Any) -> Convert | None:
-    """Return what makes JSON data from a value of this type. None: it is the same."""
+    """Return the function that converts a value of this type to JSON data.
+
+    None means that no conversion is needed.
+    """
     if hint is Callable:
         return lambda method: list(method())
     for kind in _kinds(hint):
@@ -176,9 +195,10 @@ def _to_dict(document: Any) -> dict[str, Any]:
 
 
 def _describe(schema: dict[str, Any], cls: type[Document]) -> None:
-    """Add to the JSON schema of a class what pydantic cannot know.
+    """Add to the JSON schema of a document class what pydantic cannot know.
 
-    That is: members that are no fields, names that differ, and that each member is written.
+    That is: members that are not fields, names that differ in the JSON data, and that each member
+    is always written.
     """
     properties = schema["properties"]
     for each in properties.values():

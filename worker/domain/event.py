@@ -48,7 +48,7 @@ class Event(Document):
 
     @classmethod
     def of(cls, entry_id: str, entry: Mapping[str, str]) -> Event:
-        """Build the event from a stream entry.
+        """Build an event of a run from an entry of the run's event stream.
 
         Raises:
             DamagedRun: The entry is not a valid event.

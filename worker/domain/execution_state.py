@@ -54,9 +54,8 @@ STEP = re.compile("0|[1-9][0-9]{0,14}")
 class ExecutionState(BaseModel):
     """State of a run: its current node, step, status, open interrupt and stop request.
 
-    This class is the surface of the seed, the specification that this engine began with. Its method
-    names are kept for programs that use them. The engine itself uses the fields and the conversions
-    only.
+    The methods follow the specification that Perdure began with, and are kept for programs that use
+    them. Perdure itself uses the fields and the conversions only.
 
     Pydantic validates every assignment on its own (``pydantic.ValidationError``, a ValueError). No
     rule spans two fields, because transitions change them one after the other.
@@ -86,7 +85,7 @@ class ExecutionState(BaseModel):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ExecutionState:
-        """Load a dumped record.
+        """Build the state of a run from a record that ``to_dict`` returned.
 
         Records that call the internal data ``_internal_data`` are accepted too. If both spellings
         are present, they are merged and ``internal_data`` wins.
@@ -109,13 +108,15 @@ class ExecutionState(BaseModel):
         return cls.model_validate({**record, "internal_data": internal})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the state as plain JSON data, from which ``from_dict`` builds an equal state."""
+        """Return the run's state as JSON data, from which ``from_dict`` builds an equal state."""
         return self.model_dump(mode="json")
 
     def set_interrupt(
         self, node: str, reason: str, status: ExecutionStatus, data: dict[str, Any] | None = None
     ) -> None:
-        """Pause at ``node``; ``status`` says whether before or after it.
+        """Mark the run as interrupted at ``node``.
+
+        ``status`` says whether it pauses before or after the node.
 
         Raises:
             ValueError: A value is invalid. None of the four fields is changed then.
@@ -131,7 +132,10 @@ class ExecutionState(BaseModel):
             setattr(self, name, getattr(checked, name))
 
     def clear_interrupt(self) -> None:
-        """Remove the interrupt and set the run running, unless it has completed or errored."""
+        """Remove the run's interrupt.
+
+        The run is marked as running, unless it has completed or errored.
+        """
         self.interrupted_node = None
         self.interrupt_reason = None
         self.interrupt_data = None
@@ -139,27 +143,33 @@ class ExecutionState(BaseModel):
             self.status = ExecutionStatus.RUNNING
 
     def is_interrupted(self) -> bool:
-        """Return whether the run is paused before or after a node. True for a stopped run too."""
+        """Return whether the run is paused before or after a node.
+
+        This holds for a stopped run too.
+        """
         return self.status in (
             ExecutionStatus.INTERRUPTED_BEFORE,
             ExecutionStatus.INTERRUPTED_AFTER,
         )
 
     def advance_step(self) -> None:
-        """Count one more committed round."""
+        """Increment the run's step, the number of its committed rounds."""
         self.step += 1
 
     def set_current_node(self, node: str) -> None:
-        """Set the node that runs next."""
+        """Set the node of the flow that the run executes next."""
         self.current_node = node
 
     def complete(self) -> None:
-        """Mark the run completed and drop the error of an earlier attempt; events keep that."""
+        """Mark the run as completed, and drop the error of an earlier attempt.
+
+        The run's events keep that error.
+        """
         self.status = ExecutionStatus.COMPLETED
         self.internal_data.pop("error", None)
 
     def error(self, error_msg: str) -> None:
-        """Mark the run errored and store the text as ``internal_data["error"]``."""
+        """Mark the run as errored, and store the error text as ``internal_data["error"]``."""
         self.status = ExecutionStatus.ERROR
         self.internal_data["error"] = error_msg
 
@@ -172,9 +182,10 @@ class ExecutionState(BaseModel):
         return self.stop_current_execution == StopRequestStatus.STOP_REQUESTED
 
     def to_fields(self) -> dict[str, str]:
-        """Return the state as fields of the run's hash.
+        """Return the run's state as fields of the run's Redis hash.
 
-        None is stored as an absent field: delete those of ``FIELDS`` that are not returned.
+        None is stored as an absent field. So the caller deletes the fields in ``FIELDS`` that are
+        not returned.
 
         Raises:
             UnstorableValue: A value would not read back equal.
@@ -196,7 +207,9 @@ class ExecutionState(BaseModel):
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, str]) -> ExecutionState:
-        """Read the state from the run's hash. Fields that do not belong to the state are ignored.
+        """Build the state of a run from the fields of the run's Redis hash.
+
+        Fields that do not belong to the state are ignored.
 
         Raises:
             ValueError: A field is missing or has an impossible value. The message names it.
@@ -216,10 +229,10 @@ class ExecutionState(BaseModel):
 
 
 def is_plain(fields: Mapping[str, str]) -> bool:
-    """Return whether ``from_fields`` certainly accepts these fields.
+    """Return whether a quick check shows that the state in a run's hash fields is valid.
 
-    True if every required field is present and none needs parsing. It holds in nearly every round,
-    and reading the state in full takes twenty times as long.
+    It is True if every required field is present and none needs parsing. That holds in nearly every
+    round, and reading the state in full takes twenty times as long.
     """
     return (
         fields.get("internal_data") == "{}"

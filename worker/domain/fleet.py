@@ -140,15 +140,15 @@ class WorkerInfo:
     info: Mapping[str, Any] = field(default_factory=dict)
 
     def silence(self, now: float) -> float:
-        """Return the seconds since its last heartbeat. ``now`` is in ms."""
+        """Return the seconds from the worker's last heartbeat until ``now`` (ms)."""
         return max(0.0, (now - self.beat) / 1000)
 
     def is_alive(self, now: float, heartbeat_seconds: float) -> bool:
-        """Return whether its last heartbeat is recent. ``now`` is in ms."""
+        """Return whether the worker's last heartbeat is recent at the time ``now`` (ms)."""
         return self.silence(now) <= ALIVE_BEATS * heartbeat_seconds
 
     def status(self, now: float, heartbeat_seconds: float) -> WorkerStatus:
-        """Return its announcement as clients see it, with how long it has been silent."""
+        """Return the worker's announcement as clients see it, with the time since its heartbeat."""
         return cast(
             WorkerStatus,
             {
@@ -165,20 +165,23 @@ class WorkerInfo:
         return str(self.info.get("role"))
 
     def count(self, name: str) -> int:
-        """Return a number from its announcement, or 0 if it has none of this name."""
+        """Return a number from the worker's announcement, or 0 if it has none of this name."""
         value = self.info.get(name)
         return value if isinstance(value, int) else 0
 
     def plays(self, role: str) -> bool:
-        """Return whether it runs rounds of this role. A draining worker runs none."""
+        """Return whether the worker runs rounds of this role.
+
+        A worker that is shutting down (draining) runs none.
+        """
         return self.info.get("role") in (role, "all") and not self.info.get("draining")
 
     def knows(self, flow: str) -> bool:
-        """Return whether it runs this flow."""
+        """Return whether the worker has announced that it runs this flow."""
         return flow in self.info.get("flows", {})
 
     def refuses(self, flow: str) -> bool:
-        """Return whether it has this flow but the flow is not enabled there."""
+        """Return whether the worker has this flow but the flow is not enabled there."""
         return flow in self.info.get("disabled", ())
 
 
@@ -218,7 +221,7 @@ Shown = TypeVar("Shown", bound=Mapping[str, Any])
 
 
 def describe(flow: Flow) -> dict[str, Any]:
-    """Return the flow as JSON data: its nodes, its limits and the schema of its inputs."""
+    """Return a flow as JSON data: its nodes, its limits and the schema of its inputs."""
     return {
         "description": flow.description,
         "first": flow.first_node,
@@ -239,9 +242,10 @@ def describe(flow: Flow) -> dict[str, Any]:
 def shown(
     flows: Mapping[str, Shown], enabled: Iterable[str] = (), also: str = ""
 ) -> dict[str, Shown]:
-    """Return the flows that a list shows.
+    """Return those of the flows that a list of flows shows to users.
 
-    Flows that come with Perdure are shown only if they are enabled, or if there are no others.
+    Flows that come with Perdure are shown only if they are enabled here, or if there are no others.
+    A flow that runs shell commands is also shown if a live worker runs it.
 
     Args:
         flows: All flows by name.
@@ -258,7 +262,7 @@ def shown(
 
 
 def check_announced(name: str, schema: dict[str, Any] | None, inputs: dict[str, Any]) -> None:
-    """Raise InvalidInput if a required input is missing or an input is unknown.
+    """Raise InvalidInput if a required input of a flow is missing or an input is unknown.
 
     A client without the flow's code cannot check more. The worker validates the values before the
     first round.

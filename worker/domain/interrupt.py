@@ -68,7 +68,7 @@ class PendingInterrupt(Document):
 
     @classmethod
     def of(cls, run: Run) -> PendingInterrupt | None:
-        """Return what the run waits for, or None if it waits for no answer.
+        """Return what a run asks a person, or None if it waits for no answer.
 
         For a stopped run, it is what the run will ask again.
         """
@@ -106,13 +106,16 @@ class PendingInterrupt(Document):
 
     @property
     def approvers(self) -> str:
-        """For an approval, who may give it: ``anyone``, or ``others`` than the run's submitter."""
+        """Who may approve the command: ``anyone``, or ``others`` than the run's submitter."""
         approval = (self.data or {}).get("approval")
         return str(approval.get("approvers", "anyone")) if isinstance(approval, dict) else "anyone"
 
     @property
     def ways(self) -> tuple[str, ...]:
-        """The ways to answer, as options of ``perdure resume RUN``. An empty text is no option."""
+        """The ways to answer the run's question, as options of ``perdure resume RUN``.
+
+        An empty text means that no option is needed.
+        """
         match self.kind:
             case "approval":
                 return (
@@ -135,10 +138,9 @@ class PendingInterrupt(Document):
 
     @property
     def as_much_again(self) -> str:
-        """For a budget, an amount to add that suffices.
+        """For a budget that is used up, an amount to add that suffices.
 
-        It is as much as the limit, or, if more than twice the limit was spent, as much as was
-        spent.
+        It is as much as the limit, or, if at least twice the limit was spent, as much as was spent.
         """
         limit, spent = ((self.data or {})[name] for name in ("limit", "spent"))
         amount = limit if 2 * limit > spent else spent
@@ -172,9 +174,10 @@ class Inbox(Document):
 
 
 def _kind(kind: str | None, data: Mapping[str, Any]) -> Kind:
-    """Return the kind of a wait.
+    """Return what a run waits for, as one of the kinds of a pending interrupt.
 
-    The engine's own pauses are told apart by what it stored, those of nodes by their data.
+    For a pause that Perdure made, the stored kind decides. For a pause that a node made, its data
+    decide.
     """
     if (
         kind == "budget"

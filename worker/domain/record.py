@@ -54,7 +54,7 @@ class FieldPrefix:
         self._others: set[str] = set()
 
     def names(self, fields: Mapping[str, str]) -> list[str]:
-        """Return the names in ``fields`` that begin with the prefix, in their order."""
+        """Return the names in a run's fields that begin with the prefix, in their order."""
         others = self._others
         if others.issuperset(fields):
             return []
@@ -115,7 +115,7 @@ def version_of(fields: Iterable[str]) -> str:
 
 
 def digest_of(fields: Mapping[str, str]) -> str:
-    """Return the SHA-256 over the content fields and the named values.
+    """Return the SHA-256 of a run's content: its content fields and its named values.
 
     A worker compares it before it runs a round, so that it never works on damaged data.
     """
@@ -123,7 +123,7 @@ def digest_of(fields: Mapping[str, str]) -> str:
 
 
 def digest_of_content(content: dict[str, str]) -> str:
-    """Return the SHA-256 over ``content``, which holds nothing but content fields.
+    """Return the SHA-256 of a run's content, from a dict that holds nothing else.
 
     Its texts may hold undecodable bytes as surrogate escapes, so that damaged data can be hashed
     too.
@@ -132,7 +132,7 @@ def digest_of_content(content: dict[str, str]) -> str:
 
 
 def content_of(fields: Mapping[str, str]) -> dict[str, str]:
-    """Return the content fields and the named values."""
+    """Return those of a run's fields that are content: content fields and named values."""
     return _covered(fields) | {name: fields[name] for name in _values.names(fields)}
 
 
@@ -156,7 +156,7 @@ class Record:
 
     @cached_field
     def step(self) -> int:
-        """The number of committed rounds."""
+        """The number of committed rounds of the run."""
         return self.count("step")
 
     @cached_field
@@ -166,7 +166,7 @@ class Record:
 
     @cached_field
     def cycles(self) -> int:
-        """The number of completed cycles."""
+        """The number of cycles that the run has completed."""
         return self.count("cycles")
 
     @cached_field
@@ -176,7 +176,7 @@ class Record:
 
     @property
     def max_rounds(self) -> int | None:
-        """The maximum number of cycles. None if it has no limit."""
+        """The run's maximum number of cycles, or None if it has no limit."""
         return self.count("max_rounds") if "max_rounds" in self.fields else None
 
     @cached_field
@@ -191,17 +191,17 @@ class Record:
 
     @cached_field
     def content(self) -> dict[str, str]:
-        """All fields that the digest covers."""
+        """All fields of the run that its digest covers."""
         return _covered(self.fields) | self.value_texts
 
     @cached_field
     def value_texts(self) -> dict[str, str]:
-        """The stored texts of the named values, by field name with the prefix."""
+        """The stored texts of the run's named values, by field name with the prefix."""
         return {name: self.fields[name] for name in _values.names(self.fields)}
 
     @cached_field
     def values(self) -> dict[str, Any]:
-        """The named values, without their prefix."""
+        """The values that the run's rounds stored by name."""
         return {name.removeprefix(VALUE): self.json(name, None) for name in self.value_texts}
 
     @cached_field
@@ -211,12 +211,12 @@ class Record:
 
     @cached_field
     def spent(self) -> dict[str, float]:
-        """The amounts spent by budget name, without those of this step's lost attempts."""
+        """What the run has spent by budget name, without this step's lost attempts."""
         return self.amounts("spent")
 
     @cached_field
     def node(self) -> str:
-        """The node that runs next.
+        """The node that the run executes next.
 
         Reading it also validates the whole execution state.
         """
@@ -224,7 +224,7 @@ class Record:
 
     @cached_field
     def state(self) -> ExecutionState:
-        """The execution state, validated."""
+        """The run's execution state, validated."""
         try:
             return ExecutionState.from_fields(self.fields)
         except (ValueError, KeyError) as error:
@@ -233,7 +233,7 @@ class Record:
             ) from error
 
     def json(self, name: str, default: Any) -> Any:
-        """Return the JSON value in field ``name``, or ``default`` if the field is absent."""
+        """Return the JSON value in a field of the run, or ``default`` if the field is absent."""
         text = self.fields.get(name)
         if text is None:
             return default
@@ -243,7 +243,7 @@ class Record:
             raise DamagedRun(f"run {self.id}: field {name!r} is not JSON ({error})") from error
 
     def mapping(self, name: str) -> dict[str, Any]:
-        """Return the JSON object in field ``name``, or an empty dict if the field is absent."""
+        """Return the JSON object in a field of the run, or an empty dict if it is absent."""
         value = self.json(name, {})
         if not isinstance(value, dict):
             raise DamagedRun(
@@ -252,7 +252,7 @@ class Record:
         return value
 
     def amounts(self, name: str) -> dict[str, float]:
-        """Return the numbers by name in field ``name``, or an empty dict if the field is absent."""
+        """Return the numbers by name in a field of the run, or an empty dict if it is absent."""
         if name not in self.fields:
             return {}
         amount_by_name = self.mapping(name)
@@ -266,11 +266,14 @@ class Record:
         return amount_by_name
 
     def time(self, name: str) -> float | None:
-        """Return a time field in seconds since 1970, or None if the field is absent."""
+        """Return a time field of the run in seconds since 1970, or None if it is absent."""
         return self.count(name) / 1000 if self.fields.get(name) else None
 
     def check(self) -> None:
-        """Raise DamagedRun if the content is not what was stored, or its schema is too new."""
+        """Raise DamagedRun if the run's content was changed since it was stored.
+
+        It is also raised if the run's schema is too new for this worker.
+        """
         schema = self.fields.get("schema")
         if schema != SCHEMA and not (
             schema and schema.isdecimal() and 0 < int(schema) < int(SCHEMA)
@@ -288,7 +291,7 @@ class Record:
             )
 
     def count(self, name: str) -> int:
-        """Return the whole number in field ``name``, or 0 if the field is absent."""
+        """Return the whole number in a field of the run, or 0 if the field is absent."""
         text = self.fields.get(name, "0")
         try:
             return int(text)
@@ -299,7 +302,7 @@ class Record:
 
 
 def failing_since(fields: Mapping[str, str]) -> float | None:
-    """Return when the current step first failed or first waited for its provider.
+    """Return when a run's current step first failed or first waited for its provider.
 
     Nothing clears the field, so an entry for another step or epoch is ignored.
 
@@ -313,9 +316,9 @@ def failing_since(fields: Mapping[str, str]) -> float | None:
 
 
 def pack_turn(turn: Turn, run_id: str) -> str:
-    """Return one entry of the memory list.
+    """Return a turn as the text that is stored in the run's history.
 
-    The entry is a short digest of the run's id and the turn, a space, and the turn's JSON.
+    The text is a short digest of the run's id and the turn, a space, and the turn's JSON.
     """
     command = turn.command
     text = canonical({"command": command and _packed(command), "observation": turn.observation})
@@ -332,7 +335,7 @@ def _packed(command: Command) -> dict[str, Any]:
 
 
 def unpack_turns(run_id: str, entries: Iterable[str]) -> list[Turn]:
-    """Return the turns in the entries of a memory list.
+    """Return the turns of a run from the stored entries of its history.
 
     Raises:
         DamagedRun: An entry is not what was appended, or belongs to another run.

@@ -33,7 +33,7 @@ When = datetime | timedelta | float
 
 @dataclass(frozen=True)
 class Submission:
-    """Arguments of ``Client.submit``, with the flow's description (see ``announcement.describe``).
+    """Arguments of ``Client.submit``, with the flow's description (see ``fleet.describe``).
 
     Attributes:
         checked: Whether the inputs passed the flow's own validation. A client without the flow's
@@ -60,7 +60,7 @@ class Submission:
     on_end: str | None = None
 
     def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
-        """Return the hash fields of the new run.
+        """Validate the submission, and return the fields of the new run's Redis hash.
 
         Raises:
             InvalidInput: The submission is not acceptable. The message says why.
@@ -117,7 +117,7 @@ class Submission:
         return {**fields, "schema": version_of(fields), "digest": digest_of(fields)}
 
     def content(self) -> str:
-        """Return a digest of what the caller passed.
+        """Return a digest of what the caller passed in order to submit a run.
 
         It tells a repeated submission from a different one under an equal idempotency key. It is
         equal for clients with and without the flow's code, and for every repetition of a call.
@@ -199,7 +199,7 @@ class Submission:
 
 
 def from_now(when: When | None, what: str, now: float) -> int | None:
-    """Return ``when`` as a duration in ms from ``now`` (seconds since 1970).
+    """Return a run's start time or deadline in ms from ``now`` (seconds since 1970).
 
     A number below ten years in seconds is a duration already. Larger ones are seconds since 1970.
 
@@ -221,7 +221,7 @@ def from_now(when: When | None, what: str, now: float) -> int | None:
 
 
 def _as_given(when: When | None) -> list[Any] | None:
-    """Return the time in a form that is equal whenever an equal call is made.
+    """Return a submission's time in a form that is equal whenever the call is repeated.
 
     A duration remains a duration. A moment is equal in every time zone.
     """

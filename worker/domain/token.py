@@ -57,7 +57,7 @@ class AccessToken:
     expires_at: datetime | None = None
 
     def fits(self, secret: str) -> bool:
-        """Return whether ``secret`` is this token's secret.
+        """Return whether ``secret`` is the secret of this access token.
 
         The comparison takes constant time, so its duration does not reveal where the secrets
         differ.
@@ -65,11 +65,11 @@ class AccessToken:
         return hmac.compare_digest(self.digest.encode(), digest_of(secret).encode())
 
     def has_expired(self, now: datetime) -> bool:
-        """Return whether the token has expired at ``now``."""
+        """Return whether the access token has expired at ``now``."""
         return self.expires_at is not None and now >= self.expires_at
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything that may be shown, as JSON data."""
+        """Return everything about the access token that may be shown, as JSON data."""
         return {
             "id": self.id,
             "name": self.name,
@@ -80,14 +80,14 @@ class AccessToken:
         }
 
     def kept(self) -> str:
-        """Return the stored form: JSON without the id."""
+        """Return the access token as the JSON text that is stored under its id."""
         stored_fields = {**self.to_dict(), "digest": self.digest}
         del stored_fields["id"]
         return json.dumps(stored_fields)
 
     @classmethod
     def of(cls, token_id: str, text: str) -> AccessToken:
-        """Build a token from the stored form that ``kept`` returned.
+        """Build an access token from the JSON text that is stored under its id.
 
         Raises:
             DamagedToken: The stored form cannot be read.
@@ -122,23 +122,23 @@ class NewToken:
 
 
 def new_secret() -> tuple[str, str]:
-    """Return a random id and a random secret."""
+    """Return a random id and a random secret for a new access token."""
     return secrets.token_hex(8), secrets.token_urlsafe(32)
 
 
 def written(token_id: str, secret: str) -> str:
-    """Return the text form of a token, as its bearer has it."""
+    """Return an access token as its bearer has it: the text ``hf_ID_SECRET``."""
     return f"hf_{token_id}_{secret}"
 
 
 def parts(text: str) -> tuple[str, str] | None:
-    """Return the id and the secret in a token's text form, or None if it is malformed."""
+    """Return the id and the secret in an access token's text, or None if it is malformed."""
     match = WRITTEN.fullmatch(text)
     return (match[1], match[2]) if match else None
 
 
 def digest_of(secret: str) -> str:
-    """Return the SHA-256 of a secret, in hexadecimal digits."""
+    """Return the SHA-256 of an access token's secret, in hexadecimal digits."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

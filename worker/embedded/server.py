@@ -61,21 +61,21 @@ class EmbeddedServer:
 
     @classmethod
     def running(cls, directory: Path | None = None) -> str | None:
-        """Return the URL of the server that runs on `directory`, or None.
+        """Return the URL of the embedded server that runs on `directory`, or None.
 
-        It starts no server and owns none.
+        This starts no server and owns none.
         """
         server = cls(directory)
         return server.url if server.alive() else None
 
     @property
     def url(self) -> str:
-        """The address in redis-py's form: `unix:///path/to.sock?db=0`."""
+        """The embedded server's address in redis-py's form: `unix:///path/to.sock?db=0`."""
         return f"unix://{quote(str(self._files.socket()))}?db=0"
 
     @property
     def socket(self) -> Path:
-        """The path of the Unix socket."""
+        """The path of the embedded server's Unix socket."""
         return self._files.socket()
 
     @property
@@ -86,16 +86,18 @@ class EmbeddedServer:
 
     @property
     def owned(self) -> bool:
-        """Whether `stop` of this object ends the server."""
+        """Whether this process owns the embedded server, so that `stop` ends it."""
         return self._ownership is not None and self._ownership[1] == os.getpid()
 
     def alive(self) -> bool:
-        """Return whether the server serves commands now."""
+        """Return whether the embedded server serves commands now."""
         answer = self._answer()
         return answer is not None and answer.ready
 
     def start(self) -> None:
-        """Start a server on the directory unless one runs, and wait until it serves commands.
+        """Start the embedded server unless it runs, and wait until it serves commands.
+
+        This process then owns the server if no living process does.
 
         Raises:
             EmbeddedServerError: no program, an unusable directory, or a server that died or did not
@@ -127,7 +129,7 @@ class EmbeddedServer:
         self._take_ownership()
 
     def ensure(self) -> bool:
-        """Start the server again if it died, for a supervisor's loop.
+        """Start the embedded server again if it died; a supervisor calls this in its loop.
 
         A server that is only busy is left alone.
 
@@ -143,7 +145,7 @@ class EmbeddedServer:
         return True
 
     def stop(self) -> None:
-        """End the server if this process owns it, and wait until it is gone.
+        """Stop the embedded server if this process owns it, and wait until it is gone.
 
         Everything acknowledged is on disk afterwards. A server that ignores SIGTERM is killed. If
         this process is not the owner, nothing happens.
@@ -177,9 +179,9 @@ class EmbeddedServer:
         self.stop()
 
     def _answer(self) -> ProbeReply | None:
-        """Return the reply of this directory's server, or None.
+        """Return the reply of the embedded server to a probe, or None if it does not reply.
 
-        A reply with another process id is not from this server.
+        A reply with another process id than that of the pid file is not from this server.
         """
         answer = probe(self._files.socket())
         return (
@@ -203,7 +205,7 @@ class EmbeddedServer:
             self._ownership = None
 
     def _ended(self) -> bool:
-        """Return whether no server holds the directory."""
+        """Return whether no server runs on the data directory, because its lock is free."""
         try:
             lock = try_lock(self._files.lock, shared=True)
         except FileNotFoundError:
@@ -214,7 +216,7 @@ class EmbeddedServer:
         return True
 
     def _signal(self, pid: int | None, number: signal.Signals) -> bool:
-        """Send a signal to the server if it still holds the lock of the data directory.
+        """Send a signal to the embedded server if it still holds the lock of its data directory.
 
         Returns:
             Whether the signal was sent.
@@ -225,9 +227,9 @@ class EmbeddedServer:
         return True
 
     def _gone(self, pid: int | None) -> bool:
-        """Wait until the process `pid` is no longer the server, clean up, and return True.
+        """Wait until the embedded server has ended, remove its files, and return True.
 
-        Return False if it still is after ten seconds.
+        Return False if the process `pid` is still the server after ten seconds.
         """
         end = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < end:

@@ -21,18 +21,21 @@ class Drain:
         self._since = memoryview(mmap.mmap(-1, 8)).cast("d")
 
     def begin(self) -> None:
-        """Begin to drain; further calls do nothing."""
+        """Mark this worker as shutting down, so that it takes no new rounds.
+
+        Further calls do nothing.
+        """
         if not self.is_on():
             self._since[0] = time.monotonic()
 
     def is_on(self) -> bool:
-        """Return whether the worker drains."""
+        """Return whether this worker is shutting down and takes no new rounds."""
         return self._since[0] != 0.0
 
     @property
     def since(self) -> float:
-        """When the drain began, or 0 if it did not.
+        """The time at which this worker began to shut down, or 0 if it has not.
 
-        In seconds of ``time.monotonic``, which is one clock for all processes of a machine.
+        It is in seconds of ``time.monotonic``, which is one clock for all processes of a machine.
         """
         return self._since[0]

@@ -73,7 +73,7 @@ class Heartbeat:
         self._forget_parent()
 
     def hold(self, run_id: str, token: str, claim: str, time_limit: float | None) -> Lease:
-        """Extend a lease from now on.
+        """Return a lease for a claimed round, and extend it with each heartbeat from now on.
 
         Args:
             claim: The id of the claim.
@@ -94,7 +94,7 @@ class Heartbeat:
         return lease
 
     def limit(self, lease: Lease, seconds: float) -> None:
-        """Limit the lease's round to ``seconds`` from now."""
+        """Cancel the round of a lease ``seconds`` from now, unless it has an earlier limit."""
         ends = time.monotonic() + seconds
         with self._changed:
             if lease.ends is None or ends < lease.ends:
@@ -108,16 +108,16 @@ class Heartbeat:
 
     @property
     def leases(self) -> list[Lease]:
-        """The leases held now."""
+        """The leases that this process holds now, one per round."""
         with self._lock:
             return list(self._leases)
 
     def __len__(self) -> int:
-        """Return how many leases are held."""
+        """Return how many leases of rounds this process holds."""
         return len(self._leases)
 
     def beat(self) -> None:
-        """Extend all leases once, and pass on the store's reply for each."""
+        """Extend this process's leases once, and signal stops and lost leases to their rounds."""
         leases = self.leases
         now = time.monotonic()
         limits = [
@@ -138,7 +138,10 @@ class Heartbeat:
                 lease.signals.cancelled.set()
 
     def _forget_parent(self) -> None:
-        """Start without the parent's leases after a fork: it copies them, but not their thread."""
+        """Forget the leases that a forked process has copied from its parent.
+
+        The fork does not copy the thread that extends them.
+        """
         self._pid = os.getpid()
         self._leases: set[Lease] = set()
         self._lock = threading.RLock()

@@ -57,14 +57,17 @@ class StoreJournal(Journal):
 
     @property
     def text(self) -> str:
-        """The intents, as in Journal, after a line with their digest."""
+        """The intents of a step as they are stored: a line with their digest, and a line for each.
+
+        Empty if the step has no intents.
+        """
         lines = super().text
         return f"{self._digest('intents', lines)}\n{lines}" if lines else ""
 
     def write(self, text: str) -> None:
-        """Record an intent, as in Journal.
+        """Store a round's intents on the server, before the round begins a command.
 
-        It always asks the server: only the worker that holds the round may begin.
+        It always asks the server: only the worker that holds the round's lease may begin a command.
 
         Raises:
             RoundStopped, DamagedRun, StoreUnavailable: The command must not be carried out.
@@ -85,11 +88,13 @@ class StoreJournal(Journal):
             )
 
     def record(self, name: str, text: str) -> str:
-        """Record a result, as in Journal.
+        """Store a result during a round, before its commit, and return the stored result.
+
+        If the step already has a result of this name, that one is kept and returned.
 
         Raises:
-            RoundStopped, DamagedRun, StoreUnavailable: It is not recorded.
-            UnstorableValue: It is too long.
+            RoundStopped, DamagedRun, StoreUnavailable: The result is not recorded.
+            UnstorableValue: The result is too long.
             FatalError: The step has recorded the maximum number of results.
         """
         size = len(text.encode())
@@ -114,7 +119,7 @@ class StoreJournal(Journal):
         return super().record(name, self._unpacked(name, detail))
 
     def packed(self, name: str, text: str) -> str:
-        """Return a result as the store holds it, with its digest."""
+        """Return a recorded result in its stored form: its digest, a space and its text."""
         return f"{self._digest(name, text)} {text}"
 
     @contextmanager
@@ -175,9 +180,9 @@ class StoreJournal(Journal):
 
 
 def _begun(fields: Mapping[str, str]) -> dict[str, str]:
-    """Return when and by which worker the last intent was written.
+    """Return when, and by which worker, a run's last intent to carry out a command was written.
 
-    Workers of an earlier version did not record it.
+    The values are left out if a worker of an earlier version wrote the intent.
     """
     at = fields.get("intent_at", "")
     began = (

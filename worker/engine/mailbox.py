@@ -31,11 +31,11 @@ class StoreMailbox(Mailbox):
 
     @property
     def where(self) -> str:
-        """The run and the step, for messages."""
+        """The run's id and step, as error messages name them."""
         return f"run {self._record.id}, step {self._record.step}"
 
     def unread(self, names: Sequence[str]) -> list[ReceivedSignal]:
-        """Return the next unread signal of each name, in the order of their arrival.
+        """Return a run's next unread signal of each name, in the order in which they arrived.
 
         Raises:
             StoreUnavailable: The server does not answer. The round is lost.

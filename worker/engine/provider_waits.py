@@ -43,9 +43,9 @@ class ProviderWaits(Providers):
         self._closed: dict[str, float] = {}
 
     def enter(self, provider: str, context: RoundContext) -> None:
-        """Raise RetryableError if the provider is closed, as in Providers.
+        """Raise RetryableError if a model provider is busy, so that a round sends no request now.
 
-        It asks the server only in a retry, or if the provider was closed recently.
+        This asks the state server only in a retry of a round, or if the provider was busy recently.
         """
         if context.attempt == 1 and self._closed.get(provider, 0.0) < time.monotonic():
             return
@@ -61,7 +61,10 @@ class ProviderWaits(Providers):
             )
 
     def failed(self, provider: str, context: RoundContext, error: Exception) -> Exception:
-        """Return the error to raise for a failed request, as in Providers."""
+        """Return the error that a round has to raise after its request to a model provider failed.
+
+        If the provider is busy, the error says when the round may ask again.
+        """
         if not isinstance(error, RetryableError) or error.counts:
             self.left(provider, context)
             return error
@@ -73,11 +76,11 @@ class ProviderWaits(Providers):
         return error
 
     def answered(self, provider: str, context: RoundContext) -> None:
-        """Report that the provider replied, as in Providers."""
+        """Report to the state server that a model provider has answered a request."""
         self._end("answered", provider, context)
 
     def left(self, provider: str, context: RoundContext) -> None:
-        """Report that a request ended without a reply, as in Providers."""
+        """Report to the state server that a request to a model provider ended without an answer."""
         self._end("left", provider, context)
 
     def _end(self, what: str, provider: str, context: RoundContext) -> None:

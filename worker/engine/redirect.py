@@ -29,14 +29,17 @@ NAMED = 3
 
 
 def flow_set(flows: Iterable[str]) -> str:
-    """Return the name of the workers that run exactly these flows and read this schema."""
+    """Return a short hash that names the group of workers that run exactly these flows.
+
+    It also depends on the newest schema version of runs that they read.
+    """
     return hashlib.sha256("\n".join([SCHEMA, *sorted(flows)]).encode()).hexdigest()[:8]
 
 
 def differences(
     store: Store, beat: float, owner: str, role: str, flows: Iterable[str]
 ) -> list[str]:
-    """Return a sentence for each live worker of the same role that runs other flows.
+    """Return a warning for each live worker of the same role that runs other flows than this one.
 
     Returns:
         An empty list if the server does not reply.
@@ -89,11 +92,14 @@ class Redirector:
         self._seen_at = float("-inf")
 
     def redirect(self, run_id: str, flow: str) -> str | None:
-        """Redirect a refused run's message to workers that announce its flow, role and version.
+        """Redirect the message of a run whose flow this worker lacks to workers that have the flow.
+
+        Those workers have announced the run's flow, its role and its schema version.
 
         Returns:
-            The names of those workers, for people. None if none is alive, or the run has moved on:
-                it waits and is then offered to all workers again.
+            The names of those workers, as a text for people. None if no such worker is alive: the
+                run waits and is then offered to all workers again. None also if the run has moved
+                on.
         """
         try:
             (fields,) = self._store.some_fields([run_id], ("queue", "schema"))
@@ -115,7 +121,11 @@ class Redirector:
         return to if word == "ok" else None
 
     def _target(self, flow: str, queue: str, schema: str) -> tuple[str, list[str]]:
-        """Return the queue of the workers with most free slots, and their names."""
+        """Return the queue to redirect a run's message to, and the names of its workers.
+
+        Of the queues whose workers run the flow, it is the one with most free slots. Both are empty
+        if no such worker is alive.
+        """
         free: dict[str, int] = defaultdict(int)
         names: dict[str, list[str]] = defaultdict(list)
         for name, info in self._workers():
@@ -134,7 +144,10 @@ class Redirector:
         return chosen, names[chosen] if chosen else []
 
     def _workers(self) -> Sequence[tuple[str, Mapping[str, Any]]]:
-        """Return the live workers that have a queue of their own."""
+        """Return the live workers that consume a queue of their own, with their announcements.
+
+        The list is cached for ``FRESH_SECONDS``.
+        """
         with self._lock:
             if time.monotonic() - self._seen_at > FRESH_SECONDS:
                 now = self._store.time()

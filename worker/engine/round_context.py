@@ -37,11 +37,11 @@ def context_of(
     flow: Flow,
     providers: Providers = ALL_MAY_ASK,
 ) -> RoundContext:
-    """Return the context of the round that ``claim`` granted.
+    """Return the context that a node receives for its round: goal, inputs, history, mailbox, ...
 
     Raises:
-        DamagedRun: What is stored is not valid.
-        InvalidInput: The flow does not accept the inputs.
+        DamagedRun: What is stored of the run is not valid.
+        InvalidInput: The flow does not accept the run's inputs.
     """
 
     def load(start: int, stop: int) -> list[Turn]:
@@ -98,10 +98,10 @@ def context_of(
 
 
 def is_answered(record: Record) -> bool:
-    """Return whether a person's answer is there for the node of this round.
+    """Return whether a person's answer to an interrupt is meant for the node of this round.
 
-    A pause before a node asks nothing. A plain resume only lets the run continue, and a question
-    that the node asks is still open. Only an answer that a person gave is the node's.
+    An answer to a spent budget, or to a pause after a node, is not. A pause before a node asks
+    nothing, and a plain resume from it only lets the run continue.
     """
     if "i_answer" not in record.fields:
         return False

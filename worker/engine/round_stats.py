@@ -37,7 +37,11 @@ class RoundStats:
         self._denied = False
 
     def round(self, flow: str, node: str, outcome: str, took: int) -> None:
-        """Count a round by the outcome of its commit; ``took`` is in ms."""
+        """Count a round in the metrics, by the outcome of its commit.
+
+        Args:
+            took: Duration of the round in ms.
+        """
         self._add(
             [
                 (("rounds", flow, node, outcome), 1),
@@ -47,20 +51,24 @@ class RoundStats:
         )
 
     def waited(self, role: str, ms: int) -> None:
-        """Count the milliseconds between the queueing and the claim of a round for this role."""
+        """Count in the metrics how long a round waited in its queue until a worker claimed it."""
         self._add([(("waited", role, _bucket(ms)), 1), (("waited_ms", role), max(0, ms))])
 
     def spent(self, flow: str, amounts: Mapping[str, float]) -> None:
-        """Add what a round has spent, whatever its outcome."""
+        """Add the tokens, requests and money that a round has spent to the metrics of its flow.
+
+        They count whatever the round's outcome.
+        """
         if amounts:
             self._add(
                 (("spent", flow, name), amounts[name]) for name in SPENT if amounts.get(name, 0) > 0
             )
 
     def flush(self, store: Store) -> None:
-        """Write all amounts in one exchange, and keep what could not be written for the next time.
+        """Write the collected metrics of rounds to the state server in one exchange.
 
-        If another thread is writing, this returns after it.
+        Metrics that could not be written are kept for the next call. If another thread is writing,
+        this call waits for it.
         """
         with self._writing:
             self._write(store)
@@ -87,7 +95,10 @@ class RoundStats:
                 current[name] = current.get(name, 0) + amount
 
     def _current(self) -> dict[tuple[str, ...], float]:
-        """Return the amounts of this process: a fork copies its parent's."""
+        """Return the metrics that this process has collected of its rounds.
+
+        Those that a fork copied from its parent are dropped.
+        """
         if os.getpid() != self._pid:
             self._pid, self._amounts = os.getpid(), {}
         return self._amounts

@@ -75,7 +75,9 @@ class RoundRunner:
     def run(
         self, run_id: str, epoch: int, step: int, fast: FastPath = NO_FAST_PATH
     ) -> RoundAttempt:
-        """Run round ``step`` of ``run_id`` in ``epoch``, if this message wins the claim.
+        """Claim the round that a Celery message names, run its node and commit the result.
+
+        If the server refuses the claim, nothing is run.
 
         Args:
             fast: What may spare work between this round and its neighbours.
@@ -119,7 +121,10 @@ class RoundRunner:
             self._heartbeat.release(lease)
 
     def release(self, claim: Claim) -> None:
-        """Release a claim whose round has not begun here; no attempt is counted."""
+        """Release the claim of a round that will not begin here, so that another worker takes it.
+
+        No attempt is counted.
+        """
         record = Record(claim.fields)
         if self._drain.is_on() and self._store.outage.is_on:
             logger.warning(
@@ -149,7 +154,10 @@ class RoundRunner:
         )
 
     def _refuse(self, run_id: str, epoch: int, step: int, refused: ClaimRefused) -> str:
-        """Log why a claim was refused; redirect the message of a flow that is not known here."""
+        """Log why the server refused the claim of a round, and return the reason as a word.
+
+        If this worker does not run the run's flow, it passes the message on to workers that do.
+        """
         match refused.word:
             case "unknown":
                 to = self._redirector.redirect(run_id, refused.detail)
@@ -188,7 +196,10 @@ class RoundRunner:
     def _count(
         self, record: Record, claim: Claim, nodes: Mapping[str, Role], word: str, took: int
     ) -> None:
-        """Count the round for metrics, if the flow has its node."""
+        """Count a round in the metrics: its outcome, its duration and its wait in the queue.
+
+        Outcome and duration are left out if the flow does not have the round's node.
+        """
         fields = record.fields
         if fields["current_node"] in nodes:
             self._stats.round(fields["flow"], fields["current_node"], word, took)
@@ -197,9 +208,9 @@ class RoundRunner:
 
 
 def _failure_of(settlement: Settlement, word: str) -> str | None:
-    """Return the error of an attempt whose failure was committed, or None.
+    """Return the error of a round that failed and whose failure was committed, or None.
 
-    Waiting for a busy provider is no failure.
+    A wait for a busy model provider is no failure.
     """
     failed = settlement.kind in ("failed", "damaged") and word in ("waiting", "errored")
     if not failed or (word == "waiting" and "uncounted" in settlement.options):
@@ -208,7 +219,10 @@ def _failure_of(settlement: Settlement, word: str) -> str | None:
 
 
 def _time_limit(record: Record, claim: Claim) -> float | None:
-    """Return the seconds this round may take: its own limit, or until the run's deadline."""
+    """Return how many seconds a round may take, or None if it has no limit.
+
+    It is the shorter of the round's own limit and the time until the run's deadline.
+    """
     timeout = record.fields.get("round_timeout")
     limits = [int(timeout) / 1000] if timeout else []
     if record.deadline is not None:
@@ -217,7 +231,10 @@ def _time_limit(record: Record, claim: Claim) -> float | None:
 
 
 def new_claim() -> str:
-    """Return a new claim id; release_dead_lease.lua reads the process name at its beginning."""
+    """Return a new id for the claim of a round: the name of this process, and random digits.
+
+    release_dead_lease.lua reads the process name at its beginning.
+    """
     return f"{process_name()}.{new_digits(32)}"
 
 

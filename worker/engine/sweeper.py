@@ -25,7 +25,7 @@ JUDGED = ("phase", "schema", "queue", "message", "epoch", "step")
 
 
 def unplayable(fields: Mapping[str, str], run_id: str) -> str | None:
-    """Return why the stored message can never be claimed.
+    """Return why no worker can ever claim a queued run by the message that is stored for it.
 
     Only what is stored is checked: no message that reaches a worker, whatever its sender, can make
     a run look damaged.
@@ -119,7 +119,11 @@ class Sweeper:
         )
 
     def start(self) -> None:
-        """Start the thread; the worker is announced before this returns, if the server replies."""
+        """Announce this worker on the state server, and start the thread that sweeps.
+
+        The announcement is tried before this returns. The thread starts even if the server does not
+        reply.
+        """
         if is_on():
             # Import in the thread that forks the pool's processes. A process forked while another
             # thread imports waits for that import for ever.
@@ -131,7 +135,10 @@ class Sweeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread and withdraw the announcement; further calls do nothing."""
+        """Stop the sweeper's thread, and withdraw this worker's announcement from the state server.
+
+        Further calls do nothing.
+        """
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -143,20 +150,23 @@ class Sweeper:
             logger.warning("could not withdraw, the announcement will lapse: %s", error)
 
     def silence(self, patience: float) -> None:
-        """Announce nothing from now on, and wait up to ``patience`` seconds for a pending one."""
+        """Stop announcing that this worker is alive.
+
+        An announcement that is under way gets up to ``patience`` seconds to end.
+        """
         self._stopping.set()
         if self._announcing.acquire(timeout=patience):
             self._announcing.release()
 
     def wake(self) -> None:
-        """Sweep now, not at the next interval."""
+        """Wake the sweeper's thread, so that it looks for overdue runs now."""
         self._woken.set()
 
     def release_dead_lease(self, run_id: str, epoch: int, step: int, pid: int) -> None:
-        """Release the lease of a round whose child process died, and sweep.
+        """Release the lease of a round whose child process died, and requeue the round.
 
-        It returns at once: the caller is the worker's event loop. Only a worker that shuts down,
-        and sweeps no more, releases the lease in the caller's thread.
+        The sweeper's thread does this, since the caller is the worker's event loop. In a worker
+        that shuts down and sweeps no more, the caller's thread does it.
         """
         self._forfeits.append((run_id, epoch, step, process_name(pid)))
         self.wake()
@@ -173,9 +183,10 @@ class Sweeper:
                 )
 
     def sweep(self, every: float = 0.0, soon: Sequence[str] = ()) -> list[tuple[str, str]]:
-        """Process one batch of the runs that are due now, and return the outcome of each.
+        """Process one batch of overdue runs, and return the id and the outcome of each.
 
-        If more runs are due, the thread is woken for them.
+        A lapsed lease ends, for example, and a lost message is published again. If more runs are
+        overdue, the sweeper's thread is woken for them.
 
         Args:
             every: Seconds. If any worker swept within them, nothing is done.
@@ -206,9 +217,12 @@ class Sweeper:
         return batch.report
 
     def _messages_of(self, run_ids: list[str]) -> dict[str, tuple[str, str, str]]:
-        """Return the messages of runs whose worker died while they kept it.
+        """Build the messages of runs whose worker died while it kept them.
 
-        Such a message was never written.
+        A run that keeps its worker goes from round to round without a message.
+
+        Returns:
+            Epoch, step and message of each run, by its id.
         """
         made = {}
         for run_id, fields in zip(
@@ -222,9 +236,9 @@ class Sweeper:
         return made
 
     def _quarantine_unplayable(self, run_ids: list[str]) -> None:
-        """Quarantine pushed runs whose stored message is invalid, or of another round.
+        """Quarantine the runs whose stored message is invalid, or belongs to another round.
 
-        It would be sent again for ever.
+        The sweeper has just published these messages, and would publish them again for ever.
         """
         for run_id, fields in zip(
             run_ids, self._store.some_fields(run_ids, (*JUDGED, "idem")), strict=True
@@ -247,7 +261,7 @@ class Sweeper:
                     logger.error("%s", error, extra={"run_id": run_id})
 
     def announce(self) -> None:
-        """Announce that this worker is alive, and what it runs."""
+        """Announce on the state server that this worker is alive, and what it runs."""
         with self._announcing:
             if self._stopping.is_set():
                 return

@@ -31,7 +31,7 @@ _PASSWORD = re.compile(r"(://[^\s:/@]*):[^\s@]+@")
 
 
 def traceback_of(error: BaseException, settings: Settings) -> str:
-    """Return the traceback of ``error`` as text.
+    """Return the traceback of a failed round as text, short and without secrets.
 
     Returns:
         An empty text if an error of Perdure's own says all and no frame is the flow's.
@@ -48,7 +48,7 @@ def traceback_of(error: BaseException, settings: Settings) -> str:
 
 
 def without_secrets(text: str, settings: Settings) -> str:
-    """Return the text without the secrets of this process: passwords in URLs, its environment's."""
+    """Hide this process's secrets in a text: passwords in URLs, and secrets of its environment."""
     urls = [settings.redis_url, settings.broker_url]
     secrets = [
         secret
@@ -60,7 +60,7 @@ def without_secrets(text: str, settings: Settings) -> str:
 
 
 def _chain(exception: traceback.TracebackException) -> Iterator[traceback.TracebackException]:
-    """Yield the exception and its causes."""
+    """Yield an exception and the exceptions that caused it, at most ``CHAIN`` in all."""
     each: traceback.TracebackException | None = exception
     for _ in range(CHAIN):
         if each is None:
@@ -93,7 +93,10 @@ def _own(frames: Sequence[traceback.FrameSummary]) -> Iterator[str]:
 
 
 def _folded(frames: Sequence[traceback.FrameSummary]) -> str:
-    """Return frames of Perdure, Python and libraries in one line: their number, and the last."""
+    """Return one line that stands for several frames of a traceback: their number, and the last.
+
+    The frames are in Perdure, Python or libraries.
+    """
     last = frames[-1]
     return (
         f"  ({len(frames)} of Perdure, Python and libraries, "
@@ -102,7 +105,10 @@ def _folded(frames: Sequence[traceback.FrameSummary]) -> str:
 
 
 def _is_own(frame: traceback.FrameSummary) -> bool:
-    """Return whether a frame is the flow's, and not Perdure's, Python's or a library's."""
+    """Return whether a traceback frame is in the code of a flow.
+
+    Other frames are in Perdure, Python or a library.
+    """
     path = frame.filename
     if path.startswith("<"):
         return False
@@ -117,7 +123,10 @@ def _is_own(frame: traceback.FrameSummary) -> bool:
 
 @cache
 def _shipped() -> str:
-    """Return the folder of the flows shipped with Perdure: readers treat them like their own."""
+    """Return the folder of the flows that come with Perdure.
+
+    A traceback shows their frames like those of a user's flow.
+    """
     return f"{Path(flows.__file__).parent / 'library'}/"
 
 
@@ -131,7 +140,7 @@ def _others() -> tuple[str, ...]:
 
 
 def _short_path(frame: traceback.FrameSummary) -> str:
-    """Return the file's path without what only this machine has.
+    """Return the path of a traceback frame's file without the folders that only this machine has.
 
     It begins at the working directory or the library's folder, or has the last parts only.
     """
@@ -147,7 +156,10 @@ def _short_path(frame: traceback.FrameSummary) -> str:
 
 
 def _bounded(text: str) -> str:
-    """Return the text as storable Unicode of limited size; the middle of a longer one goes."""
+    """Return a traceback as text that can be stored, with its middle cut out if it is too long.
+
+    The text has at most ``MOST_BYTES`` bytes, and is valid Unicode.
+    """
     data = text.encode("utf-8", "replace")
     if len(data) > MOST_BYTES:
         half = (MOST_BYTES - 40) // 2

@@ -50,16 +50,16 @@ class AppConnection:
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings in force.
+        """The settings of this process, with the state server that the app's broker may be.
 
         Raises:
-            InvalidSettings: Neither they nor the app's broker name a state server.
+            InvalidSettings: Neither the settings nor the app's broker name a state server.
         """
         return self.given if self.owns_app else with_state_server(self.given, self.app)
 
     @cached_property
     def store(self) -> Store:
-        """The store of this process."""
+        """The client of the state server that this process uses."""
         replication = Replication(self.settings.wait_replicas, self.settings.wait_timeout_seconds)
         return Store(
             self._url,
@@ -71,12 +71,16 @@ class AppConnection:
 
     @cached_property
     def publisher(self) -> Publisher:
-        """The publisher: fused if the app's broker is the database of the runs, else the outbox."""
+        """The object that publishes the messages of rounds.
+
+        If the broker is the database of the runs, Lua scripts push the messages. If not, the outbox
+        publisher sends them after the commit.
+        """
         kind = SameServerPublisher if is_fused(self.app, self._url) else OutboxPublisher
         return kind(self.app, Keys(self.settings.prefix), _message_builder(self.settings))
 
     def find_flows(self) -> None:
-        """Register the flows of this process and those of the app.
+        """Import and register the flows that this process's settings and its Celery app name.
 
         Raises:
             InvalidFlow: A module cannot be imported, or a flow has no name.
@@ -90,7 +94,7 @@ class AppConnection:
         return False
 
     def close(self) -> None:
-        """Close the connections of store and publisher."""
+        """Close this process's connections to the state server and the broker."""
         self.store.close()
         self.publisher.close()
 
@@ -100,7 +104,7 @@ class AppConnection:
 
 
 def connection_of(app: Celery) -> AppConnection:
-    """Return the connection that ``install`` put on the app.
+    """Return the object with settings, store and publisher that ``install`` put on a Celery app.
 
     Raises:
         InvalidSettings: ``install`` was not called.
@@ -114,7 +118,7 @@ def connection_of(app: Celery) -> AppConnection:
 
 
 def _message_builder(settings: Settings) -> MessageBuilder | None:
-    """Return what builds messages faster than Celery; None without the fast path."""
+    """Return the builder that makes messages faster than Celery, or None if it is switched off."""
     if not settings.fetch:
         return None
     from perdure.worker.messaging.fast.template import MessageTemplates

@@ -21,7 +21,10 @@ MODULE = "perdure_flows"
 
 
 def find_flows_of_app(app: Celery, sources: Sequence[str | type[Flow] | Flow]) -> None:
-    """Import the modules, and register the flows.
+    """Import and register the flows of a user's Celery app.
+
+    They are the flows named to ``install``, and the modules ``perdure_flows`` of the app's
+    packages.
 
     Raises:
         InvalidFlow: A module cannot be imported, or a flow has no name.
@@ -55,7 +58,10 @@ def _register(flow: type[Flow] | Flow) -> None:
 
 
 def _packages(app: Celery) -> Iterable[str]:
-    """Return the app's own package, and those of the modules that it imports."""
+    """Return the names of the packages in which the flows of a Celery app are searched.
+
+    They are the app's own package, and those of the modules that it imports.
+    """
     modules = [*(app.conf.imports or ()), *(app.conf.include or ())]
     parents = (module.rpartition(".")[0] for module in modules if isinstance(module, str))
     names = dict.fromkeys(name for name in (app.main, *parents) if name and name != "__main__")

@@ -41,7 +41,7 @@ ENDS = frozenset({"completed", "errored", "stopped"})
 
 
 def signature_text(on_end: Mapping[str, Any] | str) -> str:
-    """Return a signature as the hash stores it: JSON.
+    """Return the Celery signature of a run's callback (``on_end``) as JSON for the run's hash.
 
     Raises:
         InvalidInput: It is not a signature, cannot be JSON, or is too long.
@@ -71,7 +71,9 @@ def signature_text(on_end: Mapping[str, Any] | str) -> str:
 
 
 def complete(signature: Any) -> dict[str, Any]:
-    """Return a signature with the fields that it leaves out, those of its parts included.
+    """Return a Celery signature with a default for each field that it leaves out.
+
+    The signatures in a chain, group or chord are completed as well.
 
     Raises:
         InvalidInput: It is not a signature, or could not be published.
@@ -126,9 +128,9 @@ class Callbacks:
         self._late: threading.Thread | None = None
 
     def make(self, run_id: str, epoch: int) -> None:
-        """Publish the callback for the end of the run in ``epoch``, and mark it as made.
+        """Publish the callback of a run that ended in ``epoch``, and record that it is published.
 
-        It never raises.
+        It never raises. If it fails, a sweep tries again.
         """
         try:
             fields = self._store.fields(run_id)
@@ -151,7 +153,10 @@ class Callbacks:
             )
 
     def make_late(self, calls: Iterable[tuple[str, int]]) -> None:
-        """Publish late callbacks in a separate thread: an unresponsive broker blocks no caller."""
+        """Publish the overdue callbacks of ended runs in a separate thread.
+
+        So an unresponsive broker does not block the caller.
+        """
         if self._late is not None and self._late.is_alive():
             return  # a later sweep reports them again
         self._late = threading.Thread(
@@ -173,7 +178,7 @@ class Callbacks:
 
 
 def callback_argument(fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return the first argument of a callback: the run's result as JSON data."""
+    """Return the first argument of a run's callback (``on_end``): its result as JSON data."""
     run = Run.of(Record(fields))
     return {
         "run_id": run.id,
@@ -205,7 +210,7 @@ class UndeclaredAMQP(AMQP):  # type: ignore[misc]
 
 
 def publisher_like(app: Celery) -> Celery:
-    """Return an app that publishes other tasks, by name, to the broker of ``app``.
+    """Return a Celery app that publishes tasks which it does not know to the broker of ``app``.
 
     The options of a signature must name the queue.
     """

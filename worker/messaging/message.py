@@ -69,7 +69,7 @@ class InvalidMessage(ValueError):
 
 
 def validate(text: str | bytes, queue: str) -> dict[str, Any]:
-    """Return the validated message, in the envelope of kombu's virtual transports (Redis).
+    """Return a message of a Redis queue in kombu's format, or raise if it is no round's message.
 
     Args:
         queue: The queue it came on. It goes back there if the worker shuts down first, whatever the
@@ -95,7 +95,7 @@ def validate(text: str | bytes, queue: str) -> dict[str, Any]:
 
 
 def stored_round(text: str, queue: str) -> tuple[str, int, int]:
-    """Return the run, epoch and step of a message as a run's hash stores it.
+    """Return run id, epoch and step from the message that a run's hash stores.
 
     Raises:
         InvalidMessage: It is not exactly a round's message.
@@ -104,7 +104,7 @@ def stored_round(text: str, queue: str) -> tuple[str, int, int]:
 
 
 def judge(content_type: Any, content_encoding: Any, headers: Any, body: Any) -> dict[str, Any]:
-    """Return the validated headers of a message of any transport.
+    """Return the headers of a message from any broker, or raise if it is no round's message.
 
     Args:
         body: The message's text.
@@ -124,7 +124,7 @@ def judge(content_type: Any, content_encoding: Any, headers: Any, body: Any) -> 
 
 
 def round_of(body: Any) -> tuple[str, int, int]:
-    """Return the run, epoch and step that the body of a message names.
+    """Return the run id, epoch and step that the body of a Celery message names.
 
     Raises:
         InvalidMessage: It is not exactly a round's body.
@@ -213,14 +213,15 @@ def _json(text: str | bytes, what: str) -> Any:
 
 
 def _expect(holds: bool, why: str, *values: Any) -> None:
-    """Raise InvalidMessage unless it holds; ``values`` fill the braces.
+    """Raise InvalidMessage unless a condition for valid messages holds.
 
-    They are formatted only if it does not hold.
+    Args:
+        why: The error's text, with braces for ``values``. They are formatted only if needed.
     """
     if not holds:
         raise _invalid(why, *values)
 
 
 def _invalid(why: str, *values: Any) -> InvalidMessage:
-    """Return the error; ``values`` fill the braces, shown only to a small depth."""
+    """Return the error for an invalid message, with short forms of ``values`` in its text."""
     return InvalidMessage(why.format(*(SHOWN.repr(value)[:SHOWN_CHARACTERS] for value in values)))

@@ -61,7 +61,7 @@ class OutboxPublisher(Publisher):
         self._forget_parent()
 
     def publish(self, messages: Iterable[tuple[str, str]]) -> None:
-        """Publish the messages; log once if the broker does not reply."""
+        """Publish messages of rounds to the broker, and log once if the broker does not reply."""
         waiting = deque(
             read for queue, text in messages if (read := _read(queue, text)) is not None
         )
@@ -69,7 +69,7 @@ class OutboxPublisher(Publisher):
             self._ask(lambda channel: self._publish(channel, waiting))
 
     def lengths(self) -> Mapping[str, int]:
-        """Return the broker's count of messages per queue, and declare missing queues."""
+        """Return how many messages wait in each queue of the broker, and declare missing queues."""
         return (
             self._ask(
                 lambda channel: {queue.name: _declared(queue, channel) for queue in self._queues}
@@ -78,12 +78,15 @@ class OutboxPublisher(Publisher):
         )
 
     def close(self) -> None:
-        """Close the idle connections."""
+        """Close this process's idle connections to the broker."""
         while (idle := self._take()) is not None:
             idle.close()
 
     def _publish(self, channel: Any, waiting: deque[dict[str, Any]]) -> None:
-        """Publish, and remove from ``waiting`` what a broken connection need not send again."""
+        """Publish the waiting messages on a channel, and remove each sent one from ``waiting``.
+
+        If the connection breaks, another one sends the rest.
+        """
         producer = self._app.amqp.Producer(channel, auto_declare=False)
         until = time.monotonic() + LONGEST
         while waiting:
@@ -112,7 +115,7 @@ class OutboxPublisher(Publisher):
             waiting.popleft()
 
     def _ask(self, act: Callable[[Any], T]) -> T | None:
-        """Return what ``act`` returns for a channel.
+        """Call a function with a channel to the broker, and return its result.
 
         Returns:
             None if the broker does not reply, or did not within the last ``SPARED`` seconds.
@@ -157,7 +160,7 @@ class OutboxPublisher(Publisher):
         return answer
 
     def _drop(self, connection: Connection) -> None:
-        """Close without notifying the broker, which may not respond.
+        """Close a connection without notifying the broker, which may not respond.
 
         kombu's ``collect`` would notify it, and sets the timeout of the whole process.
         """
@@ -172,14 +175,14 @@ class OutboxPublisher(Publisher):
             return None
 
     def _forget_parent(self) -> None:
-        """Start without the parent's connections after a fork: two processes cannot share one."""
+        """Forget the broker connections that a fork copied: two processes cannot share one."""
         self._pid = os.getpid()
         self._slots = threading.BoundedSemaphore(CONNECTIONS)
         self._idle: list[Connection] = []
 
     @cached_property
     def _connection(self) -> Connection:
-        """The template of each connection; itself never opened."""
+        """The connection that is cloned for each connection to the broker; itself never opened."""
         # One attempt at each of the brokers between which Celery's settings fail over.
         count = len(self._app.connection_for_write().alt) or 1
         options: dict[str, Any] = {
@@ -200,7 +203,7 @@ class OutboxPublisher(Publisher):
 
     @cached_property
     def _errors(self) -> tuple[type[Exception], ...]:
-        """Errors of a broker that is away or refuses us."""
+        """The exceptions by which kombu reports that the broker is away or refuses the process."""
         return (
             OperationalError,
             OSError,
@@ -219,10 +222,13 @@ class OutboxPublisher(Publisher):
 
 
 def _read(queue: str, text: str) -> dict[str, Any] | None:
-    """Return a stored message as arguments to publish, or None if it is damaged.
+    """Convert a message as the state server stores it to the arguments of kombu's ``publish``.
 
     What the server holds of one run may be damaged in any way. The messages of other runs must be
     published all the same.
+
+    Returns:
+        None if the message is damaged.
     """
     try:
         message = json.loads(text)
@@ -250,7 +256,7 @@ def _log_damaged(queue: str, error: Exception) -> None:
 
 
 def _declared(queue: Any, channel: Any) -> int:
-    """Declare the queue, and return how many messages wait in it."""
+    """Declare a queue at the broker, and return how many messages wait in it."""
     bound = queue.bind(channel)
     bound.declare()
     return int(

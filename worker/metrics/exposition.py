@@ -21,7 +21,7 @@ from perdure.worker.metrics.gather import MetricsSnapshot, gather
 
 
 def exposition(client: Client, accept: str = "") -> tuple[bytes, str]:
-    """Return the metrics as text, and its content type.
+    """Return all metrics as text for Prometheus, and the content type of that text.
 
     Args:
         accept: The header ``Accept`` of the request. Prometheus may prefer the OpenMetrics format.
@@ -40,7 +40,7 @@ class _RequestCollector(Collector):
         self._began = began
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all metrics."""
+        """Yield all metrics of one scrape by Prometheus."""
         for part in (runs, rounds, fleet):
             yield from part.families(self._gathered)
         yield gauge(

@@ -21,7 +21,10 @@ def gauge(
     values: Iterable[tuple[Labels, float]] = (),
     value: float | None = None,
 ) -> GaugeMetricFamily:
-    """Return a metric that goes up and down; ``value`` is for one without labels."""
+    """Return a Prometheus gauge: a metric that goes up and down.
+
+    ``value`` is for a gauge without labels, ``values`` for the others.
+    """
     return _filled(
         GaugeMetricFamily(name, text, labels=labels), values if value is None else [((), value)]
     )
@@ -34,22 +37,25 @@ def counter(
     values: Iterable[tuple[Labels, float]] = (),
     value: float | None = None,
 ) -> CounterMetricFamily:
-    """Return a metric that only grows; its samples are named ``NAME_total``."""
+    """Return a Prometheus counter: a metric that only grows.
+
+    Its samples are named ``NAME_total``. ``value`` is for a counter without labels.
+    """
     return _filled(
         CounterMetricFamily(name, text, labels=labels), values if value is None else [((), value)]
     )
 
 
 def written(labels: Iterable[str]) -> list[str]:
-    """Return label values that can be encoded as UTF-8.
+    """Return the label values of a metric as texts that can be encoded as UTF-8.
 
-    Invalid bytes were read as surrogates, which no encoder accepts.
+    Invalid bytes were read as surrogates, which no encoder accepts. They are replaced.
     """
     return [text.encode("utf-8", "replace").decode() for text in labels]
 
 
 def number(text: str | None) -> float | None:
-    """Return a count as a script writes it, or None if it is damaged."""
+    """Return the count that a Lua script wrote as text, or None if the text is damaged."""
     return (
         int(text)
         if text is not None and text.isascii() and text.isdigit() and len(text) <= 15

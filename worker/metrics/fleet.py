@@ -18,7 +18,7 @@ STATES = ("playing", "draining", "silent")
 
 
 def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
-    """Yield the metrics of queues, workers and server."""
+    """Yield the Prometheus metrics of queues, the due set, workers, dead letters and pauses."""
     yield from _queues(gathered)
     yield from _due(gathered)
     yield from _workers(gathered)

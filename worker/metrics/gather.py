@@ -44,15 +44,15 @@ class MetricsSnapshot:
 
     @property
     def flows(self) -> list[str]:
-        """The flows that live workers run.
+        """The names of the flows that live workers run.
 
-        They get metrics before anything happens, so that a first event shows as an increase.
+        A flow gets metrics before anything happens, so that a first event shows as an increase.
         """
         return sorted({str(name) for worker in self.alive for name in worker.info.get("flows", {})})
 
 
 def gather(client: Client) -> MetricsSnapshot:
-    """Read the data.
+    """Read all data that the Prometheus metrics need from the state server and the broker.
 
     Raises:
         StoreUnavailable: The state server does not reply.
@@ -74,9 +74,9 @@ def gather(client: Client) -> MetricsSnapshot:
 
 
 def _ages(client: Client, look: MetricsRead) -> dict[str, float]:
-    """Return how long the run of each oldest message has been queued.
+    """Return for each queue how many seconds the run of its oldest message has been queued.
 
-    A message whose run has moved on has no age.
+    A queue is left out if that run has moved on.
     """
     runs = {
         queue: run_id for queue, text in look.heads.items() if (run_id := _run_of(text)) is not None
@@ -99,7 +99,7 @@ def _by_role(amounts: Mapping[str, T]) -> dict[str, T]:
 
 
 def _run_of(text: str) -> str | None:
-    """Return the run that a message is for.
+    """Return the id of the run that a Celery message is for.
 
     Returns:
         The run's id, or None if it is not a message of Perdure. Other programs may write to a

@@ -20,7 +20,7 @@ Figures = Mapping[str, Mapping[Labels, float]]
 
 
 def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
-    """Yield the metrics of the rounds of all workers, including dead ones."""
+    """Yield the Prometheus metrics of the rounds of all workers, including dead workers."""
     figures = _figures(gathered.look.rounds)
     yield counter(
         "perdure_rounds",
@@ -66,7 +66,7 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
 
 
 def _figures(rounds: Mapping[str, str]) -> Figures:
-    """Return the figures as name to labels to amount.
+    """Return the round totals that the workers wrote: for each name, the amounts by labels.
 
     Entries that cannot be parsed are ignored, because another program wrote them.
     """
@@ -83,7 +83,7 @@ def _figures(rounds: Mapping[str, str]) -> Figures:
 
 
 def is_whole(name: object, labels: Sequence[object]) -> bool:
-    """Return whether ``name`` is a figure's name and ``labels`` are as many as it has."""
+    """Return whether a total of round metrics has a known name and the labels of that name."""
     return (
         isinstance(name, str)
         and SIZES.get(name) == len(labels)
@@ -98,7 +98,10 @@ def _histogram(
     buckets: Mapping[Labels, float],
     sums: Mapping[Labels, float],
 ) -> HistogramMetricFamily:
-    """Return a histogram with cumulative buckets, as Prometheus requires; ``sums`` are in ms."""
+    """Return a Prometheus histogram, whose buckets are cumulative.
+
+    ``buckets`` holds the count of each bucket alone. ``sums`` are in ms.
+    """
     family = HistogramMetricFamily(name, text, labels=labels)
     for of in sorted({key[:-1] for key in buckets}):
         total, cumulative = 0.0, []

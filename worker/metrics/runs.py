@@ -18,12 +18,15 @@ RECOVERIES = ("freed", "delayed", "overran")
 
 
 def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
-    """Yield the metrics of runs."""
+    """Yield the Prometheus metrics of runs: their number by status, and counts of events."""
     counts = _counts(gathered)
     flows = sorted({*gathered.flows, *(flow for _, flow in counts)})
 
     def of(what: str, *label_values: str) -> list[tuple[Labels, float]]:
-        """Return a count such as ``runs`` for each flow and label value, 0 if there is none."""
+        """Return a sample of a count such as ``runs`` for each flow and label value.
+
+        A sample is 0 if nothing was counted.
+        """
         return [
             ((flow, label_value), counts.get((f"{what}:{label_value}", flow), 0))
             for flow in flows
@@ -31,7 +34,7 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
         ]
 
     def of_one(name: str) -> list[tuple[Labels, float]]:
-        """Return a count for each flow, 0 if there is none."""
+        """Return a sample of a count such as ``moves:resent`` for each flow, 0 if it is missing."""
         return [((flow,), counts.get((name, flow), 0)) for flow in flows]
 
     yield gauge(
@@ -97,7 +100,10 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
 
 
 def _counts(gathered: MetricsSnapshot) -> dict[tuple[str, str], float]:
-    """Return ``(WHAT:WORD, flow)`` to its count."""
+    """Return the counts that the Lua scripts keep of runs and their transitions.
+
+    A key is a pair of a name such as ``runs:queued`` and a flow.
+    """
     counts = {}
     for name, text in gathered.look.queues.items():
         what, _, rest = name.partition(":")

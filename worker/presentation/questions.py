@@ -18,7 +18,7 @@ KINDS = {
 
 
 def what(waiting: PendingInterrupt) -> str:
-    """Return what is asked.
+    """Return as text what an interrupted run asks a person.
 
     For a command, that is exactly the command with all its arguments, uncut.
     """
@@ -31,7 +31,10 @@ def what(waiting: PendingInterrupt) -> str:
 
 
 def attempt(waiting: PendingInterrupt) -> list[tuple[str, str]]:
-    """Return names and values that help to find out whether a command in doubt has happened."""
+    """Return facts that help a person to find out whether a command in doubt has happened.
+
+    They are pairs of name and value: the idempotency key, and when and where the command began.
+    """
     by = f" by {plain(waiting.worker)}" if waiting.worker else ""
     began = (
         [("began", f"{moment(waiting.began)}{by}")]
@@ -44,7 +47,10 @@ def attempt(waiting: PendingInterrupt) -> list[tuple[str, str]]:
 
 
 def or_else(waiting: PendingInterrupt, now: datetime | None = None) -> str:
-    """Return what happens at the deadline and when, or '' without a deadline."""
+    """Return which answer an interrupt gets at its deadline, and how soon.
+
+    The text is '' if the interrupt has no deadline.
+    """
     if waiting.deadline is None:
         return ""
     left = (waiting.deadline - (now or datetime.now(UTC))).total_seconds()

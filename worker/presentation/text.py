@@ -25,7 +25,10 @@ def figure(value: float) -> str:
 
 
 def share(part: float, whole: float) -> float:
-    """Return ``part / whole``, from 0 to ``MOST_SHARE``. It is 0 if the whole is 0 or less."""
+    """Return the share ``part / whole``, from 0 to ``MOST_SHARE``.
+
+    It is 0 if the whole is 0 or less.
+    """
     if whole <= 0 or part <= 0:
         return 0.0
     try:
@@ -35,7 +38,7 @@ def share(part: float, whole: float) -> float:
 
 
 def percent(part: float, whole: float) -> str:
-    """Return the share in percent: ``82 %``, or ``over 100,000 %``."""
+    """Return which share of the whole a part is, as text: ``82 %``, or ``over 100,000 %``."""
     fraction = share(part, whole)
     return (
         f"over {100 * MOST_SHARE:,.0f} %" if fraction >= MOST_SHARE else f"{100 * fraction:.0f} %"
@@ -43,7 +46,10 @@ def percent(part: float, whole: float) -> str:
 
 
 def progress_of(progress: object) -> str:
-    """Return ``3 of 5`` for a round's progress, or '' if it names no total."""
+    """Return the progress that a round reports as text, such as ``3 of 5``.
+
+    It is '' if the round names no total.
+    """
     if not isinstance(progress, dict):
         return ""
     done, total = progress.get("done"), progress.get("total")
@@ -72,28 +78,32 @@ def lines(text: str) -> str:
 
 
 def value_text(value: Any) -> str:
-    """Return an answer for people: a text, the ``text`` of an object that has one, or else JSON."""
+    """Return a run's answer as text for people.
+
+    That is a text itself, the ``text`` of an object that has one, or else JSON.
+    """
     if isinstance(value, dict) and isinstance(value.get("text"), str):
         value = value["text"]
     return lines(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def since(moment: datetime | str, now: datetime | None = None) -> float:
-    """Return the seconds since ``moment``, never negative."""
+    """Return how many seconds have passed since a moment, never a negative number."""
     if isinstance(moment, str):
         moment = datetime.fromisoformat(moment)
     return max(0.0, ((now or datetime.now(UTC)) - moment).total_seconds())
 
 
 def clock(moment: datetime) -> str:
-    """Return the local time of day."""
+    """Return a moment's local time of day as text, such as ``12:03:59``."""
     return moment.astimezone().strftime("%H:%M:%S")
 
 
 def waits_for_provider(since: float | None, until: float | None) -> str:
-    """Return a text like ``waits for the provider since 12:03, next try 12:09``.
+    """Return a text for a round that waits until its model provider is available again.
 
-    The arguments are in ms. The text shows the local time of day.
+    For example ``waits for the provider since 12:03, next try 12:09``, in local time. The arguments
+    are in ms.
     """
     began, again = (
         None
@@ -109,7 +119,10 @@ def waits_for_provider(since: float | None, until: float | None) -> str:
 
 
 def parked_text(details: Mapping[str, Any]) -> str:
-    """Return what a parked run waits for: ``for paid or withdrawn until 2026-11-24 12:00:00``."""
+    """Return for which signals and until when a parked run waits, as text.
+
+    For example ``for paid or withdrawn until 2026-11-24 12:00:00+01:00``, with two signals.
+    """
     signals, until = details.get("signals"), details.get("wait_until")
     parts = [
         f"for {' or '.join(signals)}" if signals else "",
@@ -119,7 +132,7 @@ def parked_text(details: Mapping[str, Any]) -> str:
 
 
 def moment(at: datetime | str) -> str:
-    """Return the local date and time."""
+    """Return a moment as text: local date and time, with the offset from UTC."""
     return (
         (datetime.fromisoformat(at) if isinstance(at, str) else at)
         .astimezone()

@@ -27,7 +27,7 @@ FRAME = (
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the story.
+    """One line of a run's timeline, for people.
 
     Attributes:
         step, node, attempt: Of the round it is about.
@@ -49,12 +49,12 @@ class Row:
 
     @property
     def said(self) -> str:
-        """The thought and its result."""
+        """The text of a row in a run's timeline, after the controller's thought if there is one."""
         return f"{self.thought} · {self.text}" if self.thought else self.text
 
 
 def row_of(event: Event) -> Row:
-    """Return the row of an event."""
+    """Return the row of a run's timeline that shows an event to people."""
     if event.type == "committed":
         took = event.data.get("took")
         seconds = int(took) / 1000 if took else None
@@ -73,7 +73,10 @@ def row_of(event: Event) -> Row:
 
 
 def round_text(data: Mapping[str, Any]) -> str:
-    """Return the result of a round: the command decided on, or the observation of its execution."""
+    """Return on one line what a committed round did.
+
+    That is the command that a controller decided on, or the observation of its execution.
+    """
     if "observation" in data:
         return _short(value_short(data["observation"]))
     if data.get("command") == "finish":
@@ -85,7 +88,10 @@ def round_text(data: Mapping[str, Any]) -> str:
 
 
 def command_text(data: Mapping[str, Any]) -> str:
-    """Return a command and its arguments, without the name of a single argument."""
+    """Return a command with its arguments as text, such as ``add amount=3 to=sum``.
+
+    If there is only one argument, its name is left out.
+    """
     args = _read(data.get("args"))
     if not isinstance(args, dict):
         return f"{data['command']} {data.get('args', '')}".strip()
@@ -96,9 +102,9 @@ def command_text(data: Mapping[str, Any]) -> str:
 
 
 def value_short(value: Any) -> str:
-    """Return a value from a summary as text, with objects as ``name value`` pairs.
+    """Return a value from an event as text for people, with objects as ``name value`` pairs.
 
-    The summary may have been cut off.
+    The event may hold only the beginning of the value.
     """
     parsed = _read(value)
     if isinstance(parsed, dict):
@@ -184,7 +190,10 @@ def _between(event: Event) -> tuple[str, str]:
 
 
 def waited_for(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an event says that the run waits for, as ``parked_text`` reads it."""
+    """Return which signals and time an event says that its run waits for.
+
+    The result has the form that ``parked_text`` reads.
+    """
     until = str(data.get("until", ""))
     signals = [line.partition(" ")[0] for line in str(data.get("for", "")).splitlines()]
     at = datetime.fromtimestamp(int(until) / 1000, UTC).isoformat() if until.isdecimal() else None
@@ -192,12 +201,18 @@ def waited_for(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _by_whom(name: Any) -> str:
-    """Return who answered, or '' if that is unknown."""
+    """Return the end of a sentence that names the person who answered or sent a signal.
+
+    It is '' if the person is unknown. If a deadline passed instead, it says that.
+    """
     return "" if not name else " (its deadline passed)" if name == "deadline" else f" by {name}"
 
 
 def _asked(data: Mapping[str, Any]) -> str:
-    """Return what an interrupt asks. For a command, name the command."""
+    """Return as text what an interrupt asks a person, read from the interrupt's event.
+
+    If the question is about a command, the text names the command.
+    """
     for label, name in (("asks for approval", "approval"), ("in doubt", "in_doubt")):
         about = data.get(name)
         if isinstance(about, dict) and "command" in about:
@@ -214,14 +229,14 @@ def _asked(data: Mapping[str, Any]) -> str:
 
 
 def _cause(data: Mapping[str, Any]) -> str:
-    """Return the error without the run, step and node, which the row shows already."""
+    """Return an event's error text without run, step and node, which the row shows already."""
     return re.sub(r"^run \S+, step \d+, node \S+: ", "", str(data.get("error", "")))
 
 
 def _read(text: Any) -> Any:
-    """Return the JSON value of a summary's text.
+    """Return the JSON value of a text in an event; return any other value unchanged.
 
-    If the text was cut off, return its intact part.
+    If the JSON was cut off, return its intact part.
     """
     if not isinstance(text, str) or not text.startswith(("{", "[")):
         return text

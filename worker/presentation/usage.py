@@ -18,7 +18,7 @@ LOW, EXHAUSTED = 0.8, 1.0
 
 
 def money(dollars: float) -> str:
-    """Return dollars, like ``$1.20``.
+    """Return an amount of US dollars as text, like ``$1.20``.
 
     Amounts below ten cents have more digits, because a request may cost next to nothing.
     """
@@ -30,7 +30,7 @@ def money(dollars: float) -> str:
 
 
 def amount(name: str, value: float) -> str:
-    """Return an amount of the budget ``name`` in its unit."""
+    """Return an amount of a budget as text, in the unit of the budget ``name``."""
     if name == "money":
         return money(value)
     if abs(value) >= EXACT:
@@ -43,7 +43,7 @@ def amount(name: str, value: float) -> str:
 
 
 def used(spent: Mapping[str, Any]) -> str:
-    """Return the tokens and money used, like ``12,345 tokens · $0.12``.
+    """Return the tokens and money that a run or round used, like ``12,345 tokens · $0.12``.
 
     Returns:
         The text. It is '' if nothing was used or the amounts are not numbers.
@@ -61,7 +61,7 @@ def used(spent: Mapping[str, Any]) -> str:
 
 
 def used_in_all(spent: Mapping[str, Any]) -> str:
-    """Return everything that was used: tokens read and written, money, requests, commands."""
+    """Return as text everything that a run has used: tokens, money, requests and commands."""
     read, written = (spent.get(f"{way}_tokens") for way in ("input", "output"))
     halves = (
         f" ({amount('tokens', read)} read, {amount('tokens', written)} written)"
@@ -83,17 +83,20 @@ def used_in_all(spent: Mapping[str, Any]) -> str:
 
 
 def budget(name: str, limit: float, spent: float) -> str:
-    """Return the state of a budget, like ``tokens 8,200 of 10,000 (82 %)``."""
+    """Return how much of a budget is spent, like ``tokens 8,200 of 10,000 (82 %)``."""
     return f"{name} {amount(name, spent)} of {amount(name, limit)} ({percent(spent, limit)})"
 
 
 def budgets(run: Run) -> list[str]:
-    """Return the budgets of a run, each as a text."""
+    """Return for each budget of a run a text that says how much of it is spent."""
     return [budget(name, limit, have) for name, limit, have in accounts(run)]
 
 
 def totals(run: Run) -> list[tuple[str, float]]:
-    """Return brief texts of used or limited amounts of a run, each with its share of the limit."""
+    """Return short texts of the amounts that a run has used or that a budget limits.
+
+    Each text comes with the share of the limit that is spent, which is 0 without a limit.
+    """
     spent = run.details.get("spent", {})
     limited = {name: (limit, spent_amount) for name, limit, spent_amount in accounts(run)}
     parts = []
@@ -108,7 +111,7 @@ def totals(run: Run) -> list[tuple[str, float]]:
 
 
 def accounts(run: Run) -> list[tuple[str, float, float]]:
-    """Return name, limit and spent amount of each budget."""
+    """Return the name, the limit and the spent amount of each budget of a run."""
     spent = {
         "cycles": run.details.get("cycles", 0),
         "seconds": _seconds(run),
@@ -122,7 +125,7 @@ def accounts(run: Run) -> list[tuple[str, float, float]]:
 
 
 def _seconds(run: Run) -> float:
-    """Return the seconds that the run has been going, without its waits for people."""
+    """Return for how many seconds a run has been going, without its waits for people."""
     begun = run.details.get("started_at")
     if begun is None:
         return 0.0
@@ -136,7 +139,7 @@ def _seconds(run: Run) -> float:
 
 
 def facts(data: Mapping[str, Any]) -> list[str]:
-    """Return what a committed round's event says of its cost: model, tokens, money."""
+    """Return the model, tokens and money of a committed round as texts, from its event."""
     return [
         *([str(data["model"])] if data.get("model") else []),
         *([used(data)] if used(data) else []),

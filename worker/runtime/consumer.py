@@ -43,7 +43,10 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
         self._outage = Outage("the broker")
 
     def ensure_connected(self, conn: Any) -> Any:
-        """Return the connection once it is established; log the outage, not each attempt."""
+        """Connect to the broker, and return the connection once it is established.
+
+        An outage is logged once, not with each attempt.
+        """
         connect = conn.ensure_connection
         settings = self.app.perdure.settings
         url = settings.broker_url or settings.redis_url or LOCALHOST
@@ -61,9 +64,10 @@ class Consumer(consumer.Consumer):  # type: ignore[misc]
         return connected
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
-        """Wait if the broker refuses us: a wrong password, or no such virtual host.
+        """Wait two seconds if the broker refused the connection, before Celery connects again.
 
-        Celery would try again five times a second.
+        The password may be wrong, or the virtual host may not exist. Celery alone would try again
+        five times a second.
         """
         super().on_connection_error_before_connected(exc)
         time.sleep(RECONNECT["interval_max"])

@@ -21,7 +21,7 @@ MOST = 200
 
 
 def release_after_death(engine: Runtime, pid: int) -> list[str]:
-    """Release the leases of a dead process of this machine and requeue their rounds.
+    """Release the leases of a dead worker process of this machine, and requeue their rounds.
 
     If the server is away, the sweep does this once the leases have lapsed.
 
@@ -51,10 +51,10 @@ def release_after_death(engine: Runtime, pid: int) -> list[str]:
 
 
 def _send_again(engine: Runtime) -> None:
-    """Send the messages again that the dead process had received but not claimed.
+    """Send the messages again that a dead process had received, but not claimed.
 
-    No lease names it there. Live workers claim what they have received meanwhile. If one takes
-    longer, its message is sent twice.
+    No lease tells which these are. So live workers get a moment to claim what they have received.
+    If one takes longer, its message is sent twice.
     """
     before = engine.store.passed()
     if not before:

@@ -25,7 +25,7 @@ class RoundRequest(Request):  # type: ignore[misc]
     acknowledged: bool
 
     def revoked(self) -> bool:
-        """Return False: Celery must not discard a round.
+        """Return False, so that Celery never discards a round as revoked.
 
         The sweep of another worker would send it again with the same id, and Celery would discard
         it again. So its run would never continue.
@@ -35,9 +35,9 @@ class RoundRequest(Request):  # type: ignore[misc]
     def on_failure(
         self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False
     ) -> None:
-        """Handle a round whose task raised or whose process died.
+        """Report a round whose Celery task raised an error, or whose process died.
 
-        For a dead process one line is logged.
+        For a dead process one line is logged, and the round's lease is released at once.
         """
         error = exc_info.exception
         error = error.exc if isinstance(error, ExceptionWithTraceback) else error
@@ -62,12 +62,12 @@ class RoundRequest(Request):  # type: ignore[misc]
             sweeper.release_dead_lease(run_id, epoch, step, self.worker_pid)
 
     def give_back(self) -> None:
-        """Return a round that has not begun, and will not begin here, to another worker."""
+        """Return the message of a round that has not begun to its queue, for another worker."""
         self.reject(requeue=True)
 
 
 def in_flight() -> list[RoundRequest]:
-    """Return the rounds that the pool of this process is running."""
+    """Return the Celery requests of the rounds that this worker's pool is running."""
     # A copy, made in one step: the worker's main thread keeps changing the original.
     requests = list(state.requests.values())
     return [
@@ -78,7 +78,7 @@ def in_flight() -> list[RoundRequest]:
 
 
 def give_back_not_begun() -> None:
-    """Return the messages that no process or thread of the pool has taken up."""
+    """Return each round that no process or thread of the pool has begun to other workers."""
     for request in list(state.reserved_requests):
         if isinstance(request, RoundRequest) and request.time_start is None:
             request.give_back()

@@ -67,12 +67,12 @@ class Runtime(AppConnection):
         self.fast: Delivery | None = None
 
     def is_leaving(self) -> bool:
-        """Return whether this worker drains."""
+        """Return whether this worker is shutting down."""
         return self.drain.is_on()
 
     @cached_property
     def flows(self) -> Mapping[str, Callable[[], Flow]]:
-        """The flows that this worker can and may run.
+        """The flows that this worker can and may run: a factory for each, by name.
 
         Flows that run the submitter's shell commands are included only if they are enabled.
         """
@@ -85,7 +85,7 @@ class Runtime(AppConnection):
 
     @cached_property
     def disabled(self) -> list[str]:
-        """The flows that run the submitter's shell commands and are not enabled."""
+        """The names of flows that run the submitter's shell commands and are not enabled here."""
         self.find_flows()
         return [
             name
@@ -95,14 +95,14 @@ class Runtime(AppConnection):
 
     @cached_property
     def heartbeat(self) -> Heartbeat:
-        """The heartbeat of this process."""
+        """The heartbeat of this process, which extends the leases of its rounds."""
         return Heartbeat(
             self._hasty_store, self.settings.heartbeat_seconds, self._lingers, self.stats.flush
         )
 
     @cached_property
     def _hasty_store(self) -> Store:
-        """A store with a connection of its own and a short timeout.
+        """The heartbeat's client of the state server, with its own connection and a short timeout.
 
         A stalled connection must cost a heartbeat and not the leases.
         """
@@ -117,16 +117,16 @@ class Runtime(AppConnection):
 
     @cached_property
     def stats(self) -> RoundStats:
-        """The statistics of this process's rounds; the heartbeat writes them."""
+        """The metrics of this process's rounds, which the heartbeat writes to the state server."""
         return RoundStats()
 
     def write_stats(self) -> None:
-        """Write the statistics that the heartbeat has not written, before the process ends."""
+        """Write the metrics of rounds that no heartbeat has written, before the process ends."""
         self.stats.flush(self._hasty_store)
 
     @cached_property
     def rounds(self) -> RoundRunner:
-        """The round runner of this process."""
+        """The object by which this process claims, runs and commits its rounds."""
         return RoundRunner(
             self.store,
             self.publisher,
@@ -141,11 +141,11 @@ class Runtime(AppConnection):
 
     @cached_property
     def callbacks(self) -> Callbacks:
-        """The callbacks at the end of a run."""
+        """The object that publishes the callbacks (``on_end``) of runs that have ended."""
         return Callbacks(self.app, self.store, self.owns_app)
 
     def _lingers(self, lease: Lease) -> None:
-        """Handle a round that is not wanted any more but does not return.
+        """Log a round that was cancelled but does not return.
 
         If it has a process of its own, that process ends, so that its slot becomes free.
         """
@@ -164,7 +164,7 @@ class Runtime(AppConnection):
             os._exit(EX_RECYCLE)
 
     def abandon(self) -> None:
-        """Release the leases of this worker, which ends now; others requeue its rounds at once."""
+        """Release the leases of this worker, which ends now, so that others requeue its rounds."""
         from perdure.worker.runtime.request import in_flight
 
         # A connection of its own: this may run in a signal handler, in the middle of anything.
@@ -184,7 +184,10 @@ class Runtime(AppConnection):
             )
 
     def new_sweeper(self, role: str, pool: str, concurrency: int) -> Sweeper:
-        """Return a sweeper that announces this worker with ``role`` and ``concurrency`` slots."""
+        """Return a sweeper: a thread that requeues overdue runs and announces this worker.
+
+        The announcement has this role, pool and number of slots.
+        """
 
         # Only workers import this much of Celery.
         from perdure.worker.runtime.request import in_flight
@@ -212,14 +215,14 @@ class Runtime(AppConnection):
         )
 
     def close(self) -> None:
-        """Write the statistics, and close the connections of store and publisher."""
+        """Write the last metrics of rounds, and close the connections to servers."""
         if "stats" in vars(self):
             self.write_stats()
         super().close()
 
 
 def engine_of(celery_app: Celery) -> Runtime:
-    """Return the runtime that ``install`` put on the app.
+    """Return the worker's runtime that ``perdure.install`` put on a Celery app.
 
     Raises:
         InvalidSettings: ``install`` was not called.
@@ -237,9 +240,10 @@ LOOK_EVERY_SECONDS = 1.0
 
 
 def watch_parent(engine: Runtime) -> Any:
-    """Return a receiver for ``worker_process_init`` that ends the process after its parent.
+    """Return a signal receiver that ends a pool's process after its parent, the worker, has ended.
 
-    Each process of a pool sends this signal, and so does solo's, which is no child.
+    It is for Celery's ``worker_process_init``. The pool solo sends this signal too, from a process
+    that is no child.
     """
 
     def started(**_: Any) -> None:

@@ -26,9 +26,10 @@ QUIET = {"fsync"}
 
 
 def why_no_rounds(engine: Runtime) -> str | None:
-    """Return why a worker of another app runs no rounds, or None if it runs them.
+    """Return why the worker of a user's Celery app must not run rounds, or None if it may.
 
-    The app's own tasks run in either case. A server that does not answer is not judged.
+    The doctor's checks decide this. If the state server does not answer, it is not judged. The
+    app's own tasks run in either case.
     """
     try:
         findings = examine(engine)
@@ -54,12 +55,12 @@ def why_no_rounds(engine: Runtime) -> str | None:
 
 
 def check_before_start(engine: Runtime) -> None:
-    """Log the findings, and end the process if the guarantees do not hold.
+    """Run the doctor's checks before a worker starts, and end the process if one of them refuses.
 
     A server that does not answer is not judged. The worker then waits for it as usual.
 
     Raises:
-        SystemExit: exit code 1, as a finding is ``refused``.
+        SystemExit: Exit code 1, as a finding is ``refused``.
     """
     try:
         findings = examine(engine)

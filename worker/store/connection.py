@@ -45,9 +45,10 @@ NO_TLS = (
 
 
 def hint(url: str, error: Exception) -> str:
-    """Return a sentence about TLS if the failure looks like that, else an empty text.
+    """Return advice about TLS if a failed connection to the server looks like a TLS problem.
 
-    The sentence begins with ". ", as it follows an error text.
+    The advice begins with ". ", since it follows an error text. It is empty if the failure looks
+    different.
     """
     text, encrypted = str(error), scheme_of(url).startswith("rediss")
     sentinel = "+sentinel" if is_sentinel(url) else ""
@@ -97,7 +98,10 @@ REFUSED_IN_SCRIPT = ("The user executing the script", "ACL failure in script")
 
 
 def is_denied(error: Exception) -> bool:
-    """Return whether the server refused the user, not the command."""
+    """Return whether an error of redis-py means that the server denies this user access.
+
+    The login failed, or the user's ACL does not allow the command.
+    """
     refused = isinstance(
         error,
         redis.AuthenticationError
@@ -112,7 +116,7 @@ def is_denied(error: Exception) -> bool:
 
 
 def denied(url: str, error: Exception, what: str = "") -> AccessDenied:
-    """Return the error for a server that refused the user of ``url``.
+    """Return the AccessDenied error for a state server that refused the user in its URL.
 
     Args:
         what: the transition or command that was refused, in a word or two.
@@ -157,9 +161,9 @@ class Backoff(ExponentialWithJitterBackoff):
         return self  # redis-py copies it for each connection, but it has no state of a connection.
 
     def compute(self, failures: int) -> float:
-        """Return the delay in seconds after this number of failures.
+        """Return the seconds to wait before a Redis command that failed is sent again.
 
-        If the process is shutting down, raise the error that is being handled instead.
+        If the process is shutting down, raise the command's error instead.
         """
         error = sys.exc_info()[1]
         if error is not None and self._leaves():
@@ -219,17 +223,17 @@ class StoreConnection:
         self._scripts = scripts.load()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections to the state server."""
         self._wire.close()
         close(self.redis)
 
     @property
     def place(self) -> str:
-        """The server's address without its password."""
+        """The state server's URL without user and password."""
         return place_of(self.url)
 
     def time(self) -> int:
-        """Return the server's clock in ms."""
+        """Return the time by the state server's clock, in ms since 1970."""
         with self._answered():
             seconds, micros = self.redis.time()
             return self.now if self.now is not None else seconds * 1000 + micros // 1000
@@ -284,7 +288,7 @@ class StoreConnection:
 
     @contextmanager
     def _answered(self, what: str = "") -> Iterator[None]:
-        """Raise our own error instead of redis-py's, for what the block does."""
+        """Translate errors of redis-py that the ``with`` block raises into errors of Perdure."""
         try:
             yield
         except redis.RedisError as error:
@@ -292,7 +296,11 @@ class StoreConnection:
             raise
 
     def _fill(self) -> str:
-        """Return the server's memory use, after a blank, or an empty text if it is unknown."""
+        """Return how full the state server's memory is, as text for an error message.
+
+        The text begins with a blank. It is empty if the server does not report its use or has no
+        limit.
+        """
         try:
             memory = self.redis.info("memory")
         except redis.RedisError:
@@ -301,7 +309,7 @@ class StoreConnection:
         return f" ({used / 1e6:,.1f} of {most / 1e6:,.1f} MB)" if most else ""
 
     def _raise_own(self, error: redis.RedisError, what: str) -> None:
-        """Raise our own error for this one of redis-py, if we have one."""
+        """Raise Perdure's error that corresponds to an error of redis-py, if there is one."""
         if isinstance(error, redis.AuthenticationError | redis.exceptions.AuthorizationError):
             raise denied(self.url, error, what) from error
         if isinstance(error, redis.ConnectionError | redis.TimeoutError):

@@ -57,7 +57,11 @@ def find_damage(client: redis.Redis, keys: Keys) -> dict[str, str]:
 
 
 def _examined(client: redis.Redis, keys: Keys, ids: list[str]) -> list[tuple[Any, bool]]:
-    """Return each run's reply of check_run.lua, and whether it is marked as quarantined."""
+    """Check for each run whether its stored data can be read.
+
+    Returns:
+        For each run the reply of check_run.lua, and whether the run is marked as quarantined.
+    """
     examine = scripts.Transition(scripts.source("check_run"))
     with client.pipeline(transaction=False) as pipe:
         for position, run_id in enumerate(ids):
@@ -111,7 +115,9 @@ def inspect(
     contents: bool = True,
     settings: bool = True,
 ) -> Inspection:
-    """Ask the server once, without retries.
+    """Ask the state server for its configuration, INFO, clock and damaged runs.
+
+    It is asked once, without retries. What this user may not read is absent from the result.
 
     Args:
         timeout: seconds for each answer.
@@ -175,7 +181,7 @@ def _handovers(client: redis.Redis, keys: Keys) -> dict[str, str]:
 
 
 def _answer_or_none(ask: Callable[[], T]) -> T | None:
-    """Return the answer, or None if the server refuses the question.
+    """Ask the state server a question, and return its answer, or None if it refuses.
 
     The user may lack the right, the command may be renamed, or the server may have no answer.
     """
@@ -186,7 +192,7 @@ def _answer_or_none(ask: Callable[[], T]) -> T | None:
 
 
 def _skew(client: redis.Redis, local_time: Callable[[], float]) -> float:
-    """Return how many ms the server's clock is ahead (negative: behind).
+    """Return how many ms the server's clock is ahead of this machine's (negative: behind).
 
     It is 0 if the difference is within the time that the exchange took.
     """

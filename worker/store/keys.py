@@ -16,7 +16,7 @@ ROLES = ("controller", "executor")
 
 
 def role_of(queue: str) -> str:
-    """Return the role that a broker list is for."""
+    """Return the role, controller or executor, that a broker queue's name ends with."""
     return queue.rpartition(".")[2]
 
 
@@ -27,84 +27,91 @@ class Keys:
     prefix: str = "perdure"
 
     def run(self, run_id: str) -> str:
-        """Return the hash with the run's ExecutionState and all that the transitions store."""
+        """Return the key of the hash with a run's state and all that the transitions store."""
         return f"{self.prefix}:run:{run_id}"
 
     def memory(self, run_id: str) -> str:
-        """Return the append-only list of the run's turns, each as ``digest SPACE json``."""
+        """Return the key of the append-only list of a run's turns.
+
+        Each entry is ``digest SPACE json``.
+        """
         return f"{self.prefix}:run:{run_id}:memory"
 
     def events(self, run_id: str) -> str:
-        """Return the stream with the run's commit log and its other events."""
+        """Return the key of the stream with a run's commit log and its other events."""
         return f"{self.prefix}:run:{run_id}:events"
 
     def artifacts(self, run_id: str) -> str:
-        """Return the hash of the run's artifacts: whole texts of its rounds, by name."""
+        """Return the key of the hash of a run's artifacts: whole texts of its rounds, by name."""
         return f"{self.prefix}:run:{run_id}:artifacts"
 
     def mailbox(self, run_id: str) -> str:
-        """Return the hash of the signals that were sent to the run (parts/waits.lua)."""
+        """Return the key of the hash of the signals that were sent to a run (parts/waits.lua)."""
         return f"{self.prefix}:run:{run_id}:mailbox"
 
     def idempotency(self, key: str) -> str:
-        """Return the string ``content-digest run-id`` of the submission with this key."""
+        """Return the Redis key that stores which run was submitted with an idempotency key.
+
+        Its value is the text ``content-digest run-id``.
+        """
         return f"{self.prefix}:idem:{key}"
 
     def index(self, name: str) -> str:
-        """Return the sorted set of run ids in this index.
+        """Return the key of the sorted set of run ids in an index, for example ``completed``.
 
-        The score is the run's creation, for ended runs the time of their end (ms).
+        The score is the time of the run's creation, or for ended runs the time of their end (ms).
         """
         return f"{self.prefix}:index:{name}"
 
     def submitted(self, name: str) -> str:
-        """Return the sorted set of the ids of one submitter's runs, by creation (ms).
+        """Return the key of the sorted set of one submitter's run ids, by creation (ms).
 
         Ids of deleted runs are removed when further runs are submitted or the list is read.
         """
         return f"{self.prefix}:submitted:{name}"
 
     def filters(self, name: str) -> str:
-        """Return the hash of one person's saved filters of the runs table, by name.
+        """Return the key of the hash of a person's saved filters of the dashboard's table of runs.
 
-        The value is the query of the page's address.
+        A field is the filter's name. Its value is the query of the page's address.
         """
         return f"{self.prefix}:filters:{name}"
 
     def queue(self, role: str) -> str:
-        """Return the list that is Celery's queue of the role.
+        """Return the name of Celery's queue for the rounds of a role.
 
-        kombu's Redis transport gives the list the queue's name.
+        kombu's Redis transport stores the queue in a list of the same name.
         """
         return f"{self.prefix}.{role}"
 
     @cached_property
     def due(self) -> str:
-        """Sorted set: every live run that must move, by the time (ms) when it must."""
+        """Key of the due set: a sorted set of live runs, by the time (ms) when each is overdue."""
         return f"{self.prefix}:due"
 
     @cached_property
     def endings(self) -> str:
-        """Sorted set: ``ID EPOCH`` of each ended run whose ``on_end`` is not yet called.
+        """Key of the sorted set of ended runs whose ``on_end`` is not yet called.
 
-        The score is the time (ms) at which the call was due. Scripts derive this name from that of
-        the due set.
+        A member is ``ID EPOCH``. The score is the time (ms) at which the call was due. Scripts
+        derive this name from that of the due set.
         """
         return f"{self.prefix}:endings"
 
     @cached_property
     def queues(self) -> str:
-        """Hash: the counters that all runs share.
+        """Key of the hash of the counters that all runs share.
 
-        For each list ``LIST:pushed`` and ``LIST:cursor``, and the newest token. For the sweep: its
-        last time, the last silence, and how far it has searched for leases (``peeked``, a position
-        in the due set). The transitions' counts are fields ``WHAT:WORD:FLOW`` (parts/counters.lua).
+        It has ``LIST:pushed`` and ``LIST:cursor`` for each list, and the newest token. For the
+        sweep it has its last time, the last silence, and how far leases were searched (``peeked``,
+        a position in the due set). The transitions' counts are fields ``WHAT:WORD:FLOW``
+        (parts/counters.lua).
         """
         return f"{self.prefix}:queues"
 
     @cached_property
     def paused(self) -> str:
-        """Hash: the name of each paused flow, to who paused it, when and why.
+        """Key of the hash of paused flows: each flow's name, to who paused it, when and why.
 
         The value is JSON: at, by, reason.
         """
@@ -112,7 +119,7 @@ class Keys:
 
     @property
     def tokens(self) -> str:
-        """Hash: each access token's id, with its record.
+        """Key of the hash of access tokens: each token's id, with its record.
 
         The record has the digest of the token's secret (worker/domain/token.py).
         """
@@ -120,29 +127,35 @@ class Keys:
 
     @property
     def web_key(self) -> str:
-        """String: the secret that signs the dashboard's cookies, shared by all its servers."""
+        """Key of the secret that signs the dashboard's cookies, shared by all its servers."""
         return f"{self.prefix}:web:key"
 
     @property
     def workers(self) -> str:
-        """Sorted set: worker names by their last heartbeat (ms)."""
+        """Key of the sorted set of worker names, by their last heartbeat (ms)."""
         return f"{self.prefix}:workers"
 
     @property
     def announcements(self) -> str:
-        """Hash: each worker's name, with its announcement (JSON: host, pid, role, flows, ...)."""
+        """Key of the hash of what each worker announced about itself, by worker name.
+
+        An announcement is JSON: host, pid, role, flows, ...
+        """
         return f"{self.prefix}:workers:info"
 
     @property
     def metrics(self) -> str:
-        """Hash: the workers' totals over their rounds, by name and labels (a JSON list)."""
+        """Key of the hash of the workers' totals over their rounds.
+
+        A field is the metric's name and labels (a JSON list).
+        """
         return f"{self.prefix}:metrics"
 
     @property
     def dead_letters(self) -> str:
-        """List, bounded: messages that the guard refused (JSON: at, list, why, message).
+        """Key of the bounded list of dead letters: messages that workers refused as invalid.
 
-        The newest is first.
+        An entry is JSON: at, list, why, message. The newest is first.
         """
         return f"{self.prefix}:dead"
 
@@ -153,44 +166,48 @@ class Keys:
 
     @cached_property
     def queue_names(self) -> tuple[str, ...]:
-        """The broker's lists, one per role."""
+        """The names of the broker's queues for rounds, one per role."""
         return tuple(self.queue(role) for role in ROLES)
 
     def queue_of_set(self, role: str, flow_set: str) -> str:
-        """Return the list that is Celery's queue of the workers of this role and flow set.
+        """Return the name of Celery's queue for the workers of one role and one set of flows.
 
-        Messages that other workers cannot play are moved to it.
+        Messages of rounds that other workers cannot play are moved to it.
         """
         return f"{self.queue(role)}.{OF_SET}{flow_set}"
 
     def is_of_rounds(self, queue: str) -> bool:
-        """Return whether a broker queue is one of ours."""
+        """Return whether a queue of the broker is for Perdure's rounds, not for other tasks."""
         if queue in self.queue_names:
             return True
         base, _, last = queue.rpartition(".")
         return last.startswith(OF_SET) and base in self.queue_names
 
     def line(self, queue: str) -> str:
-        """Return the sorted set of the runs that the sweep saw waiting in this list.
+        """Return the key of the sorted set of runs that the sweep saw waiting in a broker queue.
 
         The score is the number of the run's message.
         """
         return f"{self.prefix}:line:{role_of(queue)}"
 
     def of_sweep(self) -> list[str]:
-        """Return the sweep's KEYS: the shared keys, and the line of each broker list."""
+        """Return the Redis keys that the sweep's script uses, in the order that it expects.
+
+        They are the keys that all runs share, and for each broker queue the set of runs that wait
+        in it.
+        """
         return [*self.shared, *map(self.line, self.queue_names)]
 
     @cached_property
     def shared(self) -> tuple[str, ...]:
-        """The KEYS that all runs share.
+        """The Redis keys that all runs share, in the order that the scripts expect.
 
         The due set, the queues hash, the indexes, the paused flows and the broker's lists.
         """
         return self.due, self.queues, *map(self.index, INDEXES), self.paused, *self.queue_names
 
     def of_run(self, run_id: str, idempotency_key: str | None = None) -> list[str]:
-        """Return the KEYS of a transition of one run, in the order of parts/run.lua."""
+        """Return the Redis keys that a transition of one run uses, ordered as in run.lua."""
         run = self.run(run_id)
         idem = self.idempotency(idempotency_key) if idempotency_key is not None else run
         return [
@@ -203,7 +220,10 @@ class Keys:
         ]
 
     def of_stay(self, run_id: str) -> list[str]:
-        """Return the KEYS of commit_and_continue."""
+        """Return the Redis keys of the script that commits a round and leases the next one.
+
+        They are in the order that commit_and_continue.lua expects.
+        """
         return [
             self.run(run_id),
             self.memory(run_id),

@@ -36,7 +36,9 @@ class QueueLength:
 
 
 def lines(store: Store, lengths: Mapping[str, int] | None = None) -> list[QueueLength]:
-    """Return the queues, read in one exchange.
+    """Return the length, the counters and the next message of each of the broker's queues.
+
+    All of them are read in one exchange.
 
     Args:
         lengths: the queue lengths on another broker. Empty: the broker does not answer.
@@ -61,19 +63,19 @@ def lines(store: Store, lengths: Mapping[str, int] | None = None) -> list[QueueL
 
 
 def due_first(store: Store, limit: int) -> list[str]:
-    """Return the first runs in the due set, the longest overdue first."""
+    """Return the ids of the first ``limit`` runs in the due set, the longest overdue first."""
     with store._answered():
         return cast(list[str], store.redis.zrange(store.keys.due, 0, limit - 1))
 
 
 def oldest(store: Store, index: str, limit: int) -> list[str]:
-    """Return the runs that have been in an index longest."""
+    """Return the ids of the ``limit`` runs that have been in an index longest."""
     with store._answered():
         return cast(list[str], store.redis.zrange(store.keys.index(index), 0, limit - 1))
 
 
 def is_there(store: Store, run_id: str) -> bool:
-    """Return whether any key of the run exists, of whatever type."""
+    """Return whether any Redis key of a run exists, whatever its type."""
     keys = store.keys
     with store._answered():
         return (
@@ -85,9 +87,9 @@ def is_there(store: Store, run_id: str) -> bool:
 
 
 def idempotency_key(store: Store, run_id: str) -> str | None:
-    """Return the idempotency key that the run was submitted with, or None.
+    """Return the idempotency key that a run was submitted with, or None.
 
-    If the hash is damaged and does not have it, all idempotency keys are searched.
+    If the run's hash is damaged and does not have it, all idempotency keys are searched.
 
     Raises:
         AccessDenied: the search needs SCAN, which shows a user the names of all keys on the server.
@@ -110,7 +112,7 @@ def idempotency_key(store: Store, run_id: str) -> str | None:
 
 
 def _is_of(store: Store, key: str, run_id: str) -> bool:
-    """Return whether this idempotency key names this run."""
+    """Return whether the Redis key of an idempotency key names this run."""
     return store.redis.type(key) == "string" and str(store.redis.get(key)).endswith(f" {run_id}")
 
 
@@ -122,9 +124,10 @@ LOOKS = 5
 
 
 def look(store: Store, run_id: str, lengths: Mapping[str, int] | None = None) -> RunSnapshot | None:
-    """Return the run and its surroundings, or None if there is no such run.
+    """Return a snapshot of a run and its surroundings, or None if there is no such run.
 
-    The run's hash names its queue. So the hash is read first, and again with the rest.
+    The surroundings are its queue, its due time, the workers and the pause of its flow. The run's
+    hash names its queue. So the hash is read first, and again with the rest.
 
     Args:
         lengths: the queue lengths on another broker. Empty: the broker does not answer.

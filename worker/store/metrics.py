@@ -58,9 +58,10 @@ class MetricRecords:
         self._store = store
 
     def add(self, amounts: Mapping[str, float]) -> None:
-        """Add the amounts to the totals, by field, in one exchange.
+        """Add amounts to the totals of the metrics on the state server, by the metric's field.
 
-        A total that is not a number any more is left unchanged, and the log says so at debug level.
+        All are sent in one exchange. A total that is not a number any more is left unchanged, and
+        the log says so at debug level.
 
         Raises:
             StoreUnavailable: the server does not answer.
@@ -88,7 +89,7 @@ class MetricRecords:
                 )
 
     def look(self) -> MetricsRead:
-        """Return everything that a scrape needs, read in one exchange.
+        """Return everything that a scrape of the metrics needs, read in one exchange.
 
         Raises:
             StoreUnavailable: the server does not answer.

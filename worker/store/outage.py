@@ -31,11 +31,14 @@ class Outage:
 
     @property
     def is_on(self) -> bool:
-        """Whether an operation failed and the outage is not over."""
+        """Whether an operation on the server failed and the outage is not over."""
         return self._is_on
 
     def failed(self, what: str, error: Exception, now: float | None = None) -> None:
-        """Log that ``what`` failed and is tried again, at most once a minute during an outage."""
+        """Log that an operation (``what``) on the server failed and is tried again.
+
+        During an outage there is at most one warning a minute.
+        """
         now = time.monotonic() if now is None else now
         if self._pid != os.getpid():
             self._forget_parent()
@@ -61,7 +64,10 @@ class Outage:
             )
 
     def passed(self, what: str, now: float | None = None) -> None:
-        """Log that the outage is over, if there was one and no other operation still fails."""
+        """Record that an operation (``what``) on the server works again.
+
+        The end of the outage is logged if no other operation still fails.
+        """
         if not self._is_on:
             return
         now = time.monotonic() if now is None else now
@@ -76,12 +82,12 @@ class Outage:
         logger.warning("%s works again, after %.1f s", self._server, lasted)
 
     def dropped(self, what: str) -> None:
-        """Remove ``what`` from the failing operations, since it is not tried again."""
+        """Remove an operation from those that fail in an outage, since it is not tried again."""
         with self._lock:
             self._failing.discard(what)
 
     def _forget_parent(self) -> None:
-        """Reset all state after a fork.
+        """Reset what is recorded about an outage, for a new process.
 
         A fork copies its parent's state, and a lock that another thread of the parent may hold.
         """

@@ -45,13 +45,16 @@ def answer_and_wait(
     wanted: Replication,
     mark: str,
 ) -> Any:
-    """Run a transition, wait for replicas, and return its reply and how many replicas have it.
+    """Run a transition's script, and wait until enough replicas have what it wrote.
 
     WAIT checks the connection's own last write. A repeated operation may write nothing. Valkey
     would then report at once that all replicas have it. So a PUBLISH on the channel ``mark``, which
     changes nothing, follows the transition. A replica that has the PUBLISH has everything that the
     reply was read from. All of it is one exchange over one connection. Otherwise, after a failover
     in between, the new master's replicas would confirm the old master's reply.
+
+    Returns:
+        The script's reply, and how many replicas have what it wrote.
     """
     waiting = ("PUBLISH", mark, ""), ("WAIT", wanted.replicas, round(wanted.seconds * 1000))
     answer, _, count = map(told, script.exchange(wire, keys, argv, *waiting))

@@ -52,7 +52,7 @@ class PrefetchRequest(NamedTuple):
     schema: str | None = None
 
     def named(self) -> dict[str, str | int | None]:
-        """Return the named arguments of commit_round.lua."""
+        """Return the request for the next message as named arguments of commit_round.lua."""
         named: dict[str, str | int | None] = {
             "fetch": "\n".join(self.lists),
             "fetch_claim": self.claim,
@@ -117,5 +117,8 @@ class Continuation(NamedTuple):
 
 
 def known_flows(flows: Iterable[str]) -> str:
-    """Return the flow names as one text in which parts/grant.lua searches for a name."""
+    """Return a worker's flow names as one text, in which a script searches for a run's flow.
+
+    The search is in parts/grant.lua.
+    """
     return f",{','.join(flows)},"

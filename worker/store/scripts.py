@@ -49,7 +49,7 @@ Arguments = Sequence[str | bytes | int]
 
 
 class Transition:
-    """A script on a server.
+    """A Lua script that runs on the state server.
 
     EVALSHA is sent first, and EVAL only if the server does not have the script. So a user needs no
     right to SCRIPT LOAD. A script without writes uses EVALSHA_RO and EVAL_RO, so that a read-only
@@ -68,10 +68,10 @@ class Transition:
         fields: Mapping[str, str] | None = None,
         rest: Iterable[str] = (),
     ) -> list[str | bytes | int]:
-        """Return ARGV in the form that parts/arguments.lua reads.
+        """Return the arguments (ARGV) for a call of the Lua script, in the order that it reads.
 
-        First the positional arguments, then pairs of name and value (None is left out). ``fields``
-        follow after ``=``, and ``rest`` after ``--``.
+        The positional arguments come first, then pairs of name and value (None is left out).
+        ``fields`` follow after ``=``, and ``rest`` after ``--``. parts/arguments.lua reads them.
         """
         others = dict(named)
         argv: list[str | bytes | int] = [
@@ -88,13 +88,13 @@ class Transition:
         return [*argv, "--", *items] if items else argv
 
     def __call__(self, wire: Wire, keys: Sequence[str], args: Arguments) -> Any:
-        """Run the script and return its reply."""
+        """Run the Lua script on the state server, and return its reply."""
         return told(self.exchange(wire, keys, args)[0])
 
     def exchange(
         self, wire: Wire, keys: Sequence[str], args: Arguments, *behind: Sequence[str | int]
     ) -> list[Any]:
-        """Run the script, then these commands over the same connection.
+        """Run the Lua script, then the commands of ``behind`` over the same connection.
 
         Returns:
             The replies in order. An error is returned in the list, not raised.
@@ -111,7 +111,7 @@ class Transition:
     def into(
         self, pipe: Any, keys: Sequence[str], args: Arguments = (), *, whole: bool = False
     ) -> None:
-        """Add the script to a pipeline.
+        """Add a call of the Lua script to a pipeline of redis-py.
 
         Args:
             whole: send the script in full. The server has it from then on.
@@ -123,7 +123,7 @@ class Transition:
 
 @cache
 def source(name: str) -> str:
-    """Return the full text of transition ``name``, with its parts included.
+    """Return the whole Lua code of a transition, including the parts that it shares with others.
 
     Rare code is at the end of a script, since a server creates every local function that it passes.
     """
@@ -132,19 +132,25 @@ def source(name: str) -> str:
 
 
 def _whole(name: str) -> str:
-    """Return the file's text with its parts included, which may include further parts."""
+    """Return the text of a Lua file, with the files that it includes in their places.
+
+    An included file may include further ones.
+    """
     text = files("perdure.worker.store").joinpath("lua", name).read_text("utf-8")
     return PART.sub(lambda part: _whole(part[1]), text)
 
 
 def _placed(text: str) -> list[str]:
-    """Return the names in the script's PLACES line."""
+    """Return the names of the arguments that a Lua script declares as positional.
+
+    They are in its comment line ``PLACES``. An optional one is in brackets.
+    """
     places = PLACES.search(text)
     return places[1].split() if places else []
 
 
 def _read(names: Sequence[str]) -> str:
-    """Return the Lua code that reads the positional arguments."""
+    """Return Lua code that reads a script's positional arguments into a table."""
     values = (
         f"ARGV[{position}] ~= '' and ARGV[{position}] or nil"
         if "[" in name
@@ -156,5 +162,5 @@ def _read(names: Sequence[str]) -> str:
 
 
 def load() -> dict[str, Transition]:
-    """Return all transitions by name."""
+    """Load the Lua scripts of all transitions, and return them by the transition's name."""
     return {name: Transition(source(name)) for name in TRANSITIONS}

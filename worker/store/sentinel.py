@@ -44,7 +44,7 @@ class FollowingConnection(SentinelManagedConnection):
     """A connection to the current master."""
 
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
-        """Send a command to the current master.
+        """Send a Redis command to the current master of a Sentinel service.
 
         redis-py 8.1 sends again to the address of the failed connection: to the old master, for as
         long as it tries. It asks the Sentinels only for the next command. So this method reconnects
@@ -62,7 +62,7 @@ class FollowingConnection(SentinelManagedConnection):
         super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
 
     def _left_behind(self) -> bool:
-        """Return whether another server is the master by now.
+        """Return whether another server than this connection's is the master by now.
 
         The old master learns of it about ten seconds later. Until then it confirms writes that will
         be lost.
@@ -87,7 +87,7 @@ class FollowingConnection(SentinelManagedConnection):
         disconnect_on_error: bool | None = True,
         **options: Any,
     ) -> Any:
-        """Return the server's reply.
+        """Read the server's reply to a command, and return it.
 
         ``disconnect_on_error`` is True here, while redis-py turns it off in this class alone.
         Without it, a late reply would be read as the reply to the next command.
@@ -121,7 +121,9 @@ class Sentinels(Sentinel):
     """
 
     def discover_master(self, service_name: str) -> tuple[str, int]:
-        """Return host and port of the master.
+        """Return host and port of a Sentinel service's master.
+
+        If no Sentinel answers, it is the last known master.
 
         Raises:
             MasterNotFoundError: no Sentinel names a living master.
@@ -153,7 +155,7 @@ class Sentinels(Sentinel):
 
 
 def client_of(url: str, **options: Any) -> redis.Redis:
-    """Return a client for this URL.
+    """Return a redis-py client for a state server's URL, which may name Sentinels.
 
     Nothing connects yet.
 
@@ -177,12 +179,17 @@ def client_of(url: str, **options: Any) -> redis.Redis:
 
 
 def pool_of(master: str, sentinels: Sentinels, **options: Any) -> SentinelConnectionPool:
-    """Return a pool of connections to the master, with redis-py's options."""
+    """Return a pool of connections to the master that Sentinels name.
+
+    Args:
+        master: the name of the master.
+        options: redis-py's options for the connections.
+    """
     return SentinelConnectionPool(master, sentinels, **options)  # type: ignore[no-untyped-call]
 
 
 def close(client: redis.Redis) -> None:
-    """Close the client's connections, including those to the Sentinels."""
+    """Close a redis-py client's connections, including those to the Sentinels."""
     client.close()
     manager = getattr(client.connection_pool, "sentinel_manager", None)
     if manager is not None:
@@ -190,7 +197,11 @@ def close(client: redis.Redis) -> None:
 
 
 def sentinels_of(addresses: Sequence[tuple[str, int]], options: Mapping[str, Any]) -> Sentinels:
-    """Return a client of the Sentinels at these addresses, with redis-py's options."""
+    """Return a client that asks the Sentinels at these addresses for their master.
+
+    Args:
+        options: redis-py's options for the connections to the Sentinels.
+    """
     return Sentinels(addresses, sentinel_kwargs=dict(options))  # type: ignore[no-untyped-call]
 
 
@@ -212,7 +223,7 @@ def sentinel_options(service: SentinelUrl) -> dict[str, Any]:
 
 
 def ssl_options(service: SentinelUrl) -> Mapping[str, Any]:
-    """Return the URL's ``ssl_...`` parameters as redis-py parses them.
+    """Return the ``ssl_...`` parameters of a Sentinel service's URL as redis-py parses them.
 
     Raises:
         ValueError: a parameter has an invalid value.
@@ -258,7 +269,7 @@ class SentinelView:
 
 
 def watch(service: SentinelUrl) -> SentinelView:
-    """Ask every Sentinel once, and return what they report."""
+    """Ask every Sentinel of a service once about its master, and return what they report."""
     manager = sentinels_of(service.sentinels, sentinel_options(service))
     silent, masters, replicas, sentinels, quorum = [], {}, [], [], []
     try:
@@ -286,7 +297,7 @@ def watch(service: SentinelUrl) -> SentinelView:
 
 
 def _quorum(client: redis.Redis, master: str) -> bool:
-    """Return whether this Sentinel reaches enough others to agree on a failover."""
+    """Return whether a Sentinel reaches enough others to agree on a failover."""
     try:
         # Only an error means no. The reply is a sentence, for which redis-py returns False.
         client.sentinel_ckquorum(master)

@@ -45,16 +45,19 @@ class Store(Queries):
 
     @cached_property
     def pauses(self) -> Pauses:
-        """The paused flows."""
+        """The table of paused flows on the state server."""
         return Pauses(self)
 
     @cached_property
     def figures(self) -> MetricRecords:
-        """The metrics on the server."""
+        """The totals of the metrics on the state server."""
         return MetricRecords(self)
 
     def submit(self, run_id: str, fields: Mapping[str, str], **options: Any) -> tuple[str, str]:
-        """Make a run as ``submit_and_tell`` does, and return only the reply's word and id."""
+        """Create a run on the state server, and return the script's word and the run's id.
+
+        The options are those of ``submit_and_tell``, which also returns the run's hash.
+        """
         return self.submit_and_tell(run_id, fields, **options)[:2]
 
     def submit_and_tell(
@@ -71,7 +74,7 @@ class Store(Queries):
         content: str | None = None,
         submitted_by: str | None = None,
     ) -> tuple[str, str, dict[str, str] | None]:
-        """Make a run.
+        """Create a run on the state server, once per idempotency key (submit_run.lua).
 
         Durations are in ms.
 
@@ -111,9 +114,12 @@ class Store(Queries):
         back: int = 1000,
         back_max: int = 30_000,
     ) -> Claim | ClaimRefused:
-        """Ask for the right to play a round (claim_round.lua).
+        """Claim a run's round for a worker: ask for the lease that lets it play the round.
 
-        Durations are in ms.
+        The script is claim_round.lua. Durations are in ms.
+
+        Returns:
+            The claim, or why it was refused.
         """
         named = {
             "epoch": epoch,
@@ -136,7 +142,7 @@ class Store(Queries):
         return self._granted(reply[1], claim) or ClaimRefused("missing")
 
     def commit(self, run_id: str, **options: Any) -> tuple[str, str]:
-        """Commit a round without a prefetch, and return the reply's word and detail."""
+        """Commit a run's round without a prefetch, and return the script's word and its detail."""
         return self.commit_and_fetch(run_id, **options)[:2]
 
     def commit_and_fetch(
@@ -154,7 +160,10 @@ class Store(Queries):
         fetch: PrefetchRequest | None = None,
         **named: str | int | None,
     ) -> tuple[str, str, Prefetched | None]:
-        """Commit a round, or learn that it is fenced (commit_round.lua).
+        """Commit a run's round and, if ``fetch`` asks for it, prefetch the next message.
+
+        The script is commit_round.lua. If the worker has lost its lease, nothing is committed, and
+        the reply's word is ``fenced``.
 
         Args:
             fetch: which message to prefetch in the same script.
@@ -199,7 +208,9 @@ class Store(Queries):
         took: int | None = None,
         data: str | int | None = None,
     ) -> Continuation | None:
-        """Commit a round and lease the next one to the same caller (commit_and_continue.lua).
+        """Commit a run's round and lease the run's next round to the same worker.
+
+        The script is commit_and_continue.lua.
 
         Returns:
             The lease of the next round. None: nothing was written, since the case needs
@@ -234,7 +245,7 @@ class Store(Queries):
         return Continuation(token, int(now), lease_until, number, *round_until)
 
     def _fetched(self, reply: str, fetch: PrefetchRequest) -> Prefetched | None:
-        """Return the message that a commit prefetched, or None if its run is gone by now."""
+        """Return the prefetched message in a commit's reply, or None if its run is gone by now."""
         head, _, rest = reply.partition(BETWEEN)
         word, _, name = head.partition(" ")
         if word == "message":
@@ -243,7 +254,11 @@ class Store(Queries):
         return None if claim is None else Prefetched(name, claim.fields["message"], claim)
 
     def _granted(self, grant: str, claim: str) -> Claim | None:
-        """Return the claim in a GRANT of parts/grant.lua, or None if its run is gone by now."""
+        """Parse the text in which a Lua script grants a claim (GRANT in parts/grant.lua).
+
+        Returns:
+            The claim, or None if its run is gone by now.
+        """
         head, *texts = grant.split(BETWEEN)
         now, turns, count, run_id = head.split(" ", 3)
         field_texts = int(count)
@@ -265,9 +280,10 @@ class Store(Queries):
     def intend(
         self, run_id: str, *, epoch: int, step: int, token: str, claim: str | None, key: str
     ) -> str:
-        """Record the commands that are about to be carried out, and return the reply's word.
+        """Record the commands that a round is about to carry out, and return the script's word.
 
-        ``key`` has one line per command. ``ok`` allows them; see record_intent.lua.
+        ``key`` has one line per command. The word ``ok`` means that they may begin. The script is
+        record_intent.lua.
         """
         return str(
             self._run(
@@ -280,7 +296,9 @@ class Store(Queries):
     def record_result(
         self, run_id: str, *, nonce: str, step: int, name: str, value: str
     ) -> tuple[str, str]:
-        """Record a result of this step, unless it has one of this name.
+        """Record a named result of a run's step before the step's commit.
+
+        If the step has a result of this name already, that one stays.
 
         Returns:
             The word of record_result.lua, and with ``ok`` the recorded value.
@@ -291,7 +309,7 @@ class Store(Queries):
         return reply[0], reply[1] if len(reply) > 1 else ""
 
     def set_trace(self, run_id: str, *, nonce: str, trace: str) -> tuple[str, str]:
-        """Record a run's trace, unless it has one.
+        """Record the trace (a traceparent) that a run belongs to, unless it has one.
 
         Returns:
             The word of set_trace.lua, and with ``ok`` the recorded trace.
@@ -302,7 +320,9 @@ class Store(Queries):
     def ask_provider(
         self, what: str, name: str, holder: str, **named: int | None
     ) -> tuple[str, int]:
-        """Ask whether a round may send a request to a provider, or record how its request ended.
+        """Ask whether a round may send a request to its model provider now.
+
+        The same call with another ``what`` records how the request ended.
 
         Returns:
             The word of ask_provider.lua, and with ``wait`` the delay in ms.
@@ -320,7 +340,7 @@ class Store(Queries):
         limits: Sequence[int | None] = (),
         claims: Sequence[str] = (),
     ) -> list[str]:
-        """Extend leases (the heartbeat), and return one word per lease, in order.
+        """Extend the leases of rounds (the heartbeat), and return one word per lease, in order.
 
         Args:
             leases: ``(run_id, token, progress JSON or "")`` of each.
@@ -340,7 +360,10 @@ class Store(Queries):
         return list(self._call("extend_leases", keys, named, None, rest))
 
     def release_dead_lease(self, run_id: str, *, epoch: int, step: int, process: str) -> list[str]:
-        """End the lease of a dead process's round, and return release_dead_lease.lua's reply."""
+        """End the lease of a round whose process is dead, and return the script's reply.
+
+        The script is release_dead_lease.lua.
+        """
         return self._run(
             "release_dead_lease", run_id, {"epoch": epoch, "step": step, "process": process}
         )
@@ -404,7 +427,7 @@ class Store(Queries):
         fields: Mapping[str, str] | None = None,
         digest: str | None = None,
     ) -> list[str]:
-        """Retry an errored run, and return the reply of retry_run.lua.
+        """Retry an errored run at the step that failed, and return the reply of retry_run.lua.
 
         ``fields`` and ``digest`` are as in ``resume``.
         """
@@ -444,7 +467,7 @@ class Store(Queries):
     def wake(
         self, run_id: str, *, epoch: int, step: int, message: str
     ) -> tuple[str, list[tuple[str, str]]]:
-        """Queue a parked run whose wait is over, with the message that it needs.
+        """Queue a parked run whose wait is over, with the message of its next round.
 
         Returns:
             The word of wake_run.lua, and with an outbox the (queue, message) that the caller must
@@ -458,7 +481,9 @@ class Store(Queries):
     def redirect_round(
         self, run_id: str, *, queue: str, to: str, by: str
     ) -> tuple[str, list[tuple[str, str]]]:
-        """Move a run's message to the workers that consume ``queue``.
+        """Move a run's message to a queue whose workers can play the run's flow.
+
+        The script is redirect_round.lua.
 
         Returns:
             The word of redirect_round.lua, and with an outbox the (queue, message) that the caller
@@ -482,7 +507,13 @@ class Store(Queries):
         error: str,
         idempotency_key: str | None = None,
     ) -> list[str]:
-        """End a queued run whose stored message is wrong, and return quarantine_run.lua's reply."""
+        """End a queued run whose stored message is not that of its round.
+
+        No worker could ever claim the round by it, and the sweeper would send it again for ever.
+
+        Returns:
+            The reply of quarantine_run.lua.
+        """
         named = {"epoch": epoch, "step": step, "message": message, "error": error}
         return self._run("quarantine_run", run_id, named, idempotency_key=idempotency_key)
 
@@ -495,7 +526,7 @@ class Store(Queries):
         )
 
     def examine(self, run_id: str) -> list[str]:
-        """Return the reply of check_run.lua: whether the transitions can read the run."""
+        """Check whether a run's stored data can be read, and return check_run.lua's reply."""
         return self._run("check_run", run_id, {})
 
     def sweep(
@@ -515,7 +546,7 @@ class Store(Queries):
         made: Mapping[str, tuple[str, str, str]] | None = None,
         soon: Sequence[str] = (),
     ) -> SweepReply:
-        """Examine the runs that are due, and requeue what is overdue.
+        """Examine the runs that are due, and requeue those that are overdue (sweep_due.lua).
 
         Durations are in ms.
 
@@ -556,6 +587,10 @@ class Store(Queries):
 
 
 def _written(reply: str) -> dict[str, str] | None:
-    """Return the run's fields in a reply of submit_run.lua, or None if a text has the separator."""
+    """Parse the new run's fields in a reply of submit_run.lua.
+
+    Returns:
+        The fields by name, or None if one of their texts has the character that separates them.
+    """
     count, *texts = reply.split(BETWEEN)
     return dict(zip(texts[::2], texts[1::2], strict=True)) if len(texts) == int(count) else None

@@ -34,7 +34,7 @@ def check_url(url: object) -> None:
 
 
 def _refused(url: str) -> str | None:
-    """Return what redis-py has against the URL's query parameters, or None.
+    """Return why redis-py rejects the query parameters of a server's URL, or None.
 
     Nothing connects.
     """
@@ -54,7 +54,9 @@ def _refused(url: str) -> str | None:
 
 
 def check_answers(url: str) -> None:
-    """Ask the server once, without retries.
+    """Raise an error if the state server does not answer a PING.
+
+    It is asked once, without retries.
 
     Raises:
         StoreUnavailable: the server at ``url`` does not answer commands.

@@ -39,11 +39,14 @@ class Wire:
         self._pid = os.getpid()
 
     def ask(self, request: bytes) -> Any:
-        """Return the server's reply to one command, or raise it if it is an error of redis-py."""
+        """Send one command to the state server, and return its reply.
+
+        An error in the reply is raised.
+        """
         return told(self.exchange(request, 1)[0])
 
     def exchange(self, request: bytes, answers: int) -> list[Any]:
-        """Return the replies to several commands that are sent together over one connection.
+        """Send several commands together over one connection, and return the server's replies.
 
         An error reply is returned in the list, not raised.
 
@@ -76,7 +79,7 @@ class Wire:
             return replies
 
     def close(self) -> None:
-        """Close the connections that are not in use."""
+        """Close the connections to the state server that no thread is using."""
         while self._idle:
             self._take().disconnect()
 
@@ -92,7 +95,7 @@ class Wire:
 
 
 def told(answer: Any) -> Any:
-    """Return the reply, or raise it if it is an error."""
+    """Return a reply of the state server, or raise it if it is an error."""
     if isinstance(answer, Exception):
         raise answer
     return answer
@@ -105,7 +108,7 @@ MOST_SENT, LONGEST_SENT = 2000, 60
 
 
 def packed(items: Iterable[str | bytes | int]) -> bytes:
-    """Return one command in RESP.
+    """Return a Redis command with its arguments as bytes of the protocol RESP.
 
     Texts may have undecodable bytes, as surrogate escapes.
     """

@@ -34,7 +34,10 @@ class Answers:
     source: Any | Callable[[Question], Any] | Unset = UNSET
 
     def to(self, fields: Mapping[str, str]) -> Answer:
-        """Return the answer to the open interrupt of a run.
+        """Return the answer that a crash-lab test gives to the open interrupt of its run.
+
+        Without an answer of the test, a pause is only resumed, and a question waits for its
+        deadline.
 
         Raises:
             LabError: A node asks, and there is no answer for it.

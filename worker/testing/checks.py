@@ -27,7 +27,10 @@ class Violation:
 def faults_of(
     story: Story, undisturbed: Story, same_answer: bool, heeds_stop: bool
 ) -> Iterator[Violation]:
-    """Yield what the lab itself finds wrong."""
+    """Yield a violation for each general rule that a run in the crash lab broke.
+
+    For example, each step must be committed once, and the run must end as it does without a fault.
+    """
     if "quarantined" in story.run.details:
         yield Violation(f"what Perdure stored of the run is damaged: {story.run.error}", ours=True)
     if story.status is not undisturbed.status:
@@ -90,7 +93,7 @@ def faults_of(
 
 
 def attempts_of(story: Story) -> dict[int, int]:
-    """Return the number of attempts of each step, according to its commands and events."""
+    """Return how many attempts each step of a run took, by its recorded commands and events."""
     attempts: dict[int, int] = {}
     for step, attempt in [
         *((c.step, c.attempt) for c in story.calls),
@@ -101,7 +104,7 @@ def attempts_of(story: Story) -> dict[int, int]:
 
 
 def fault_of_check(story: Story, check: Check | None) -> Violation | None:
-    """Return what the user's check reports, or None.
+    """Return what the test's own check found wrong with a run in the crash lab, or None.
 
     The check fails if it raises, or returns False or a text.
     """
@@ -132,7 +135,10 @@ def _place(check: Check) -> str:
 
 
 def advice(story: Story, wrong: Violation) -> str:
-    """Return what is probably to be done about a story that went wrong."""
+    """Return advice on how to mend a flow whose run went wrong in the crash lab.
+
+    If no flow can cause the violation, the advice is to report a bug in Perdure.
+    """
     if wrong.ours:
         return (
             "This is a bug in Perdure, not in the flow. Please report it, "

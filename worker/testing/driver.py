@@ -90,14 +90,17 @@ class Driver(ABC):
 
     @abstractmethod
     def passed(self, place: Place, label: str = "") -> None:
-        """Record that the run is at a boundary."""
+        """Record that the run has reached a boundary, where the crash lab can inject a fault."""
 
     @abstractmethod
     def _watched(self) -> Flow:
-        """Return a fresh, watched flow for a round."""
+        """Return a fresh flow object that reports to the crash lab what a round does."""
 
     def _play_out(self) -> None:
-        """Run the story from submission to end."""
+        """Submit the run of a crash-lab story, play it to its end, and record its events.
+
+        Afterwards, remove the run from the server.
+        """
         self._store.now = None
         self._store.now = self._store.time()
         self._sweeper.sweep()  # Without a first sweep, the past would count as an outage.
@@ -117,9 +120,9 @@ class Driver(ABC):
             self._memory.restore()
 
     def _go_on(self, enough: Callable[[], bool]) -> None:
-        """Move the run until ``enough``, or until it has ended and no message is left.
+        """Move the crash lab's run until ``enough`` returns True or the run has ended.
 
-        Deliver, answer, resume and sweep, as the run's phase requires.
+        Deliver its messages, answer its interrupts, resume it and sweep, as its phase requires.
         """
         while not enough():
             self.moves += 1
@@ -147,7 +150,7 @@ class Driver(ABC):
                     self._wait(phase)
 
     def _deliver(self, text: str) -> str:
-        """Deliver a message to the current worker.
+        """Deliver a round's message to the crash lab's current worker, which plays the round.
 
         Returns:
             The reply that its round ended with, or ``gone`` if the worker died.
@@ -190,7 +193,10 @@ class Driver(ABC):
         self._client.resume(self._submission.run_id, answer.value)
 
     def _wait(self, phase: str) -> None:
-        """Advance the clock until the run is due, and sweep."""
+        """Advance the crash lab's clock to the time at which the run is due, and sweep.
+
+        While the run is leased, advance by half a lease at most.
+        """
         assert self._store.now is not None
         due = self._store.due(self._submission.run_id)
         if due is None:
@@ -209,7 +215,7 @@ class Driver(ABC):
 
     @contextmanager
     def _elsewhere(self) -> Iterator[None]:
-        """Switch to another process while this one stands still."""
+        """Simulate, inside the block, a second worker process while the first stands still."""
         here, mine, memory = self._worker, self._round, self._memory.capture()
         self._another_worker()
         self._round = None
@@ -220,7 +226,10 @@ class Driver(ABC):
             self._memory.restore(memory)
 
     def _another_worker(self) -> None:
-        """Continue in a fresh process."""
+        """Simulate that a fresh worker process continues the run.
+
+        What the flow kept in the memory of the previous process is lost, and the trace says so.
+        """
         for lost in self._memory.changes():
             self._story.trace.tell(f"another process plays on; it does not have {lost}")
         self._memory.restore()
@@ -248,6 +257,6 @@ class Driver(ABC):
         return fields
 
     def _at(self) -> tuple[int, int, str]:
-        """Return step, attempts and node of the run between its rounds."""
+        """Return the run's step, how often that step was attempted, and the current node."""
         fields = self._fields()
         return int(fields["step"]), int(fields["attempt"]), fields["current_node"]

@@ -62,7 +62,10 @@ class Experiment:
         )
 
     def play(self, only: str | None, limit: int | None) -> Report:
-        """Run all chosen stories; see ``Lab``."""
+        """Run a flow in the crash lab without a fault, then once with each chosen fault.
+
+        Return a report, or raise CrashFound if a run went wrong; see ``Lab``.
+        """
         __tracebackhide__ = True
         began = time.monotonic()
         with _quiet(only is None):
@@ -89,7 +92,7 @@ class Experiment:
         )
 
     def _undisturbed(self) -> tuple[Story, tuple[Boundary, ...]]:
-        """Run the flow twice without a fault and check that both runs are equal.
+        """Run the flow twice without a fault, and raise an error unless both runs are equal.
 
         Returns:
             The first story and its boundaries.
@@ -138,7 +141,10 @@ class Experiment:
         undisturbed: Story,
         boundaries: list[Boundary] | None = None,
     ) -> Violation | None:
-        """Run one story in a world of its own and return what is wrong with it, or None."""
+        """Play one run with at most one injected fault, and return what went wrong, or None.
+
+        The run gets an outside world of its own, such as a new fake bank.
+        """
         __tracebackhide__ = True
         with ExitStack() as stack:
             world = self._world() if self._world is not None else None
@@ -199,7 +205,10 @@ def _differs(flow: str, how: str, otherwise: str = "") -> None:
 
 @contextmanager
 def _quiet(wanted: bool) -> Iterator[None]:
-    """Silence the engine's log, which in a lab has hundreds of lines about injected faults."""
+    """Silence Perdure's log inside the block, because injected faults would fill it.
+
+    If ``wanted`` is False, the log stays as it is.
+    """
     logger = logging.getLogger("perdure")
     level = logger.level
     if wanted:

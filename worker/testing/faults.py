@@ -57,7 +57,7 @@ class Boundary:
 
     @property
     def round(self) -> str:
-        """The round, as stories name it."""
+        """The round as a text, such as ``step 3, attempt 2``."""
         return (
             f"step {self.step}" if self.attempt < 2 else f"step {self.step}, attempt {self.attempt}"
         )
@@ -82,7 +82,10 @@ class Fault:
 
 
 def faults_at(boundaries: Sequence[Boundary]) -> Iterator[Fault]:
-    """Yield every fault that can strike a run with these boundaries, the most common first."""
+    """Yield every fault that the crash lab can inject into a run with these boundaries.
+
+    The most common faults come first.
+    """
     yield Fault("moved")
     for kind, places in PLACES.items():
         for index, boundary in enumerate(boundaries):
@@ -95,7 +98,7 @@ watching: ContextVar[Callable[[str], None] | None] = ContextVar("perdure_lab", d
 
 
 def point(name: str) -> None:
-    """Mark a moment inside a command at which the lab injects its faults too.
+    """Mark a moment inside a command at which the crash lab can inject a fault.
 
     Outside of a lab it does nothing. Call it from the fake outside world, after each effect:
     ``point("charged")``.

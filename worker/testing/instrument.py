@@ -14,28 +14,28 @@ from perdure.worker.testing.faults import Place
 
 
 class Observer(Protocol):
-    """Receiver of the reports.
+    """The receiver of what a watched flow and a watched store report in the crash lab.
 
     An exception from it ends the round there, like the process's death.
     """
 
     def passed(self, place: Place, label: str = "") -> None:
-        """Handle that the current round passed a boundary."""
+        """Handle that a round has reached a boundary, where a fault can be injected."""
 
     def began(self, context: RoundContext) -> None:
-        """Handle that the flow is about to run a node."""
+        """Handle that a flow in the crash lab is about to run a node."""
 
     def called(self, command: Command, key: str) -> None:
-        """Handle that a command is about to be called."""
+        """Handle that a command with this idempotency key is about to be executed."""
 
     def key_read(self) -> None:
-        """Handle that the current command read its idempotency key."""
+        """Handle that the command that is being executed has read its idempotency key."""
 
     def played(self, node: str, outcome: Outcome) -> None:
-        """Handle that the flow has run a node."""
+        """Handle that a flow in the crash lab has run a node, with this outcome."""
 
     def settled(self, kind: str, word: str, detail: str, named: dict[str, Any]) -> None:
-        """Handle the reply to a commit."""
+        """Handle the state server's reply to the commit of a round."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,10 @@ class WatchedContext(RoundContext):
 
     @classmethod
     def of(cls, context: RoundContext, watcher: Observer) -> Self:
-        """Return the context, watched. It shares what the round remembers."""
+        """Return a copy of a round's context that reports its commands to the crash lab.
+
+        The copy shares with the original what the round remembers.
+        """
         return cls(
             **{each.name: getattr(context, each.name) for each in fields(RoundContext)},
             watcher=watcher,
@@ -54,13 +57,13 @@ class WatchedContext(RoundContext):
 
     @property
     def idempotency_key(self) -> str:
-        """The idempotency key, whose reading is reported; see RoundContext."""
+        """The command's idempotency key. Reading it is reported to the crash lab."""
         if self.watcher is not None:
             self.watcher.key_read()
         return super().idempotency_key
 
     def carrying_out(self, command: Command) -> RoundContext:
-        """Report the command and return its context; see RoundContext."""
+        """Report to the crash lab that a command begins, and return the command's context."""
         inside = super().carrying_out(command)
         if self.watcher is not None:
             self.watcher.called(command, RoundContext.idempotency_key.fget(inside))  # type: ignore[attr-defined]
@@ -68,11 +71,14 @@ class WatchedContext(RoundContext):
 
 
 def watched(flow: Flow, watcher: Observer) -> Flow:
-    """Make ``flow``, a fresh object, report the begin and end of its rounds, and return it."""
+    """Make a fresh flow object report the begin and end of its nodes, and return it.
+
+    The reports go to ``watcher``, a part of the crash lab.
+    """
     play = flow.play
 
     def watched_play(node: str, context: RoundContext) -> Outcome:
-        """Run a node, and report its begin and end."""
+        """Run a node of the flow, and report its begin and its end to the crash lab."""
         watcher.began(context)
         outcome = play(node, WatchedContext.of(context, watcher))
         watcher.played(node, outcome)
@@ -90,7 +96,7 @@ class WatchedStore(Store):
     def commit_and_fetch(
         self, run_id: str, *, kind: str, **named: Any
     ) -> tuple[str, str, Prefetched | None]:
-        """Commit a round and report it; see Store."""
+        """Commit a round, and report the commit and its reply to the crash lab; see Store."""
         if self.watcher is None:
             return super().commit_and_fetch(run_id, kind=kind, **named)
         self.watcher.passed("committing")
@@ -100,19 +106,22 @@ class WatchedStore(Store):
         return word, detail, fetched
 
     def take(self) -> str | None:
-        """Return the next message as a worker receives it, or None if the queues are empty."""
+        """Take the next Celery message from the queues and return it, as a worker receives it.
+
+        The result is None if all queues are empty.
+        """
         with self._answered():
             popped: Any = self.redis.lmpop(2, *self.keys.queue_names, direction="RIGHT")
         return None if popped is None else str(popped[1][0])
 
     def due(self, run_id: str) -> int | None:
-        """Return when the run is due (ms), or None if it is not in the due set."""
+        """Return the time in ms at which the run stands in the due set, or None if it does not."""
         with self._answered():
             score: Any = self.redis.zscore(self.keys.due, run_id)
         return None if score is None else int(score)
 
     def forget(self, run_id: str) -> None:
-        """Remove the run and everything else under the prefix."""
+        """Delete the crash lab's run from the server, and all else under the lab's prefix."""
         with self._answered():
             self.redis.delete(*self.keys.of_run(run_id), *self.keys.of_sweep())
 
@@ -121,9 +130,9 @@ class LabHeartbeat(Heartbeat):
     """A heartbeat without a thread: it sends one only when ``beat`` is called."""
 
     def hold(self, run_id: str, token: str, claim: str, time_limit: float | None) -> Lease:
-        """Register a lease; see Heartbeat.
+        """Register the lease of a round without starting the heartbeat's thread; see Heartbeat.
 
-        Time stands still in a lab, so no round exceeds its limit.
+        Time stands still in a crash lab, so no round exceeds its time limit.
         """
         lease = Lease(run_id, token, claim)
         with self._changed:

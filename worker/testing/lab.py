@@ -53,7 +53,7 @@ class Lab:
         only: str | None = None,
         limit: int | None = None,
     ) -> Report:
-        """Run ``flow`` through every fault.
+        """Run a flow through every fault that the crash lab can inject.
 
         Args:
             flow: A registered flow's name, a class, an object, or a function that makes one. A
@@ -105,7 +105,7 @@ class Lab:
             return pool.submit(copy_context().run, play).result()
 
     def close(self) -> None:
-        """Stop the server if the lab started it. A later call starts a new one."""
+        """Stop the crash lab's server if the lab started it. A later call starts a new one."""
         self._ground.close()
 
     def __enter__(self) -> Self:
@@ -121,7 +121,10 @@ class Lab:
 
 
 def _in_a_loop() -> bool:
-    """Return whether this thread runs an event loop, because the test is a coroutine."""
+    """Return whether the current thread runs an asyncio event loop.
+
+    It does if the test that uses the crash lab is a coroutine.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -36,7 +36,7 @@ class Player(Driver):
         self.boundaries: list[Boundary] = []
 
     def play(self) -> None:
-        """Run the story to its end.
+        """Play one run in the crash lab to its end, and inject its fault if it has one.
 
         Raises:
             LabError: The story cannot be run.
@@ -63,7 +63,7 @@ class Player(Driver):
     # Calls from the watched flow and store about the current round.
 
     def passed(self, place: Place, label: str = "") -> None:
-        """Record a boundary and inject the fault that belongs there; see ``Watcher``."""
+        """Record the boundary that the run has reached, and inject the fault that belongs there."""
         current = self._round
         if current is not None and current.dead:
             self._story.trace.tell(
@@ -95,14 +95,14 @@ class Player(Driver):
             self._strike(fault, self.boundaries[index])
 
     def began(self, context: RoundContext) -> None:
-        """Record the attempt of the round; see ``Watcher``."""
+        """Record which attempt of which node begins in the crash lab, with its run loaded."""
         round_ = self._in_hand
         round_.attempt, round_.node = context.attempt, context.node
         self._attempts[round_.step] = context.attempt
         self.passed("loaded")
 
     def called(self, command: Command, key: str) -> None:
-        """Record a call of a command; see ``Watcher``."""
+        """Record that a round in the crash lab calls a command, and whether it does so again."""
         round_ = self._in_hand
         earlier = [call for call in self._story.calls_of(command.name) if call.step == round_.step]
         call = Call(
@@ -126,18 +126,18 @@ class Player(Driver):
         self._tell(f"{called(command.name, command.args)} was called{again}")
 
     def key_read(self) -> None:
-        """Record that the command read its idempotency key; see ``Watcher``."""
+        """Record that the command called last has read its idempotency key."""
         if self._in_hand.calls:
             self._in_hand.calls[-1].key_read = True
 
     def played(self, node: str, outcome: Outcome) -> None:
-        """Record the outcome of a node; see ``Watcher``."""
+        """Record the outcome of a node in the crash lab's trace, and the boundary after it."""
         calls = self._in_hand.calls
         self._tell(told_outcome(outcome, calls))
         self.passed("played", label_of(node, outcome, calls))
 
     def settled(self, kind: str, word: str, detail: str, named: dict[str, Any]) -> None:
-        """Record the reply to a commit; see ``Watcher``."""
+        """Record in the crash lab's trace how the state server replied to a round's commit."""
         if word == "fenced":
             self._tell("its commit was refused: the round no longer belongs to this worker")
         elif word != "ok":
@@ -186,10 +186,10 @@ class Player(Driver):
                 tell(f"{worker} wakes and goes on")
 
     def _overtaken(self, boundary: Boundary) -> bool:
-        """Return whether other workers have done enough.
+        """Return whether the other workers have moved the run far enough past the frozen worker.
 
-        They have if the round is done. If its command is still to be called, they do all that they
-        can.
+        If the frozen worker had played its node, they have to commit that step. Otherwise they
+        continue until the run has ended or waits for a person.
         """
         return self._fields()["phase"] in ("completed", "errored", "interrupted") or (
             boundary.place == "played" and self._at()[0] > boundary.step

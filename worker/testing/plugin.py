@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def crash_lab() -> Iterator[Lab]:
-    """Run a flow through every fault: ``crash_lab(flow, goal, ...)``.
+    """Yield a crash lab, which runs a flow through every fault: ``crash_lab(flow, goal, ...)``.
 
-    One server serves the session.
+    One server serves the whole pytest session.
     """
     from perdure.worker.testing.lab import Lab
 

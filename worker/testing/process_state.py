@@ -38,11 +38,14 @@ class ProcessMemory:
         self._start = self.capture()
 
     def capture(self) -> Kept:
-        """Return the current attributes."""
+        """Return a copy of the plain data that a flow's classes and controllers hold now."""
         return {place: (value, copy.deepcopy(value)) for place, value in self._attributes()}
 
     def changes(self) -> list[str]:
-        """Return the changes since the start, like ``Shop.seen = ['book']``."""
+        """Return what changed in the attributes of a flow's classes and controllers.
+
+        Each change since the start is a text such as ``Shop.seen = ['book']``.
+        """
         changes = []
         for (owner, name), value in self._attributes():
             before = self._start.get((owner, name))
@@ -51,7 +54,10 @@ class ProcessMemory:
         return changes
 
     def restore(self, captured: Kept | None = None) -> None:
-        """Restore the attributes as they were at the start, or as ``captured``."""
+        """Restore the plain attributes of a flow's classes and controllers.
+
+        They become what they were at the start, or when ``captured`` was captured.
+        """
         target = self._start if captured is None else captured
         for (owner, name), _ in list(self._attributes()):
             if (owner, name) not in target:
@@ -77,7 +83,10 @@ def _is_plain(value: Any) -> bool:
 
 
 def _refill(container: Any, held: Any) -> None:
-    """Replace the content in place, because copies of a registered flow share the container."""
+    """Replace the content of a list, dict or set in place.
+
+    Copies of a registered flow share the container, so it must remain the same object.
+    """
     if isinstance(container, list):
         container[:] = held
     elif isinstance(container, dict | set):

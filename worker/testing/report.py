@@ -39,7 +39,7 @@ class Report:
 
     @property
     def stories(self) -> int:
-        """The number of stories, without the undisturbed one and its repetition."""
+        """The number of runs into which the crash lab injected a fault."""
         return len(self.faults)
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Report:
 
 
 def found(flow: str, wrong: Sequence[tuple[Story, Violation]], stories: int) -> CrashFound:
-    """Return the error that shows the shortest of the stories that went wrong.
+    """Return the crash lab's error, which shows the shortest of the runs that went wrong.
 
     Args:
         wrong: The failed stories, each with what was wrong.

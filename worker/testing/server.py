@@ -50,7 +50,10 @@ class LabServer:
 
     @cached_property
     def engine(self) -> Runtime:
-        """The engine on the lab's server, with the project's settings except for URL and prefix."""
+        """The runtime on the crash lab's server, with a URL and a prefix of the lab.
+
+        All other settings are those of the project.
+        """
         prefix = f"lab-{uuid.uuid4().hex[:12]}"
         settings = load_settings().model_copy(
             update={"redis_url": self._url or self._start(), "broker_url": None, "prefix": prefix}
@@ -62,16 +65,16 @@ class LabServer:
 
     @property
     def store(self) -> WatchedStore:
-        """The store, whose clock the stories control."""
+        """The store of the crash lab's server. The lab controls its clock."""
         assert isinstance(self.engine.store, WatchedStore)
         return self.engine.store
 
     def client(self, flow: Flow) -> LabClient:
-        """Return a client that submits ``flow``, registered or not."""
+        """Return a client that submits runs of this flow, whether or not the flow is registered."""
         return LabClient(self.engine.app, flow)
 
     def close(self) -> None:
-        """Close the connections, and stop the server if the lab started it."""
+        """Close the crash lab's connections, and stop its server if the lab started it."""
         if "engine" in self.__dict__:
             self.engine.close()
             del self.engine
@@ -92,7 +95,7 @@ class LabServer:
 
 
 def _clear_up() -> None:
-    """Stop the servers of labs that were killed, and delete their directories."""
+    """Stop the servers of crash labs that were killed, and delete the servers' directories."""
     for directory in Path(tempfile.gettempdir()).glob(f"{DIRECTORY}*"):
         try:
             status = directory.stat()

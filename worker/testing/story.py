@@ -37,13 +37,16 @@ class TraceLine:
 
 @dataclass
 class Trace:
-    """The lines, and the step at which the fault struck (None if none did)."""
+    """The trace of a story: its lines, and the step at which a fault struck (None if none did)."""
 
     lines: list[TraceLine] = field(default_factory=list)
     disturbed: int | None = None
 
     def tell(self, text: str, step: int | None = None, node: str = "", attempt: int = 1) -> None:
-        """Add a line, or count it with the last line if it repeats that."""
+        """Add a line to the crash lab's trace of a run.
+
+        A line that repeats the last one is only counted with it.
+        """
         line = TraceLine(text, step, node, attempt)
         if self.lines and replace(self.lines[-1], times=1) == line:
             self.lines[-1] = replace(line, times=self.lines[-1].times + 1)
@@ -138,22 +141,22 @@ class Story:
 
     @property
     def run(self) -> Run:
-        """The run as it ended."""
+        """The run of a crash-lab story, as it was at its end."""
         assert self.ended is not None, f"story {self.name!r} has not ended"
         return self.ended
 
     @property
     def status(self) -> RunStatus:
-        """The status with which the run ended."""
+        """The status with which the run of a crash-lab story ended."""
         return self.run.status
 
     @property
     def answer(self) -> Any:
-        """The run's answer."""
+        """The final answer of the run of a crash-lab story."""
         return self.run.answer
 
     def calls_of(self, name: str) -> list[Call]:
-        """Return the calls of one command."""
+        """Return the calls of the command ``name`` that the crash lab recorded in one run."""
         return [call for call in self.calls if call.name == name]
 
 
@@ -182,7 +185,10 @@ swept = {
 
 
 def told_outcome(outcome: Outcome, calls: Sequence[Call]) -> str:
-    """Return the outcome of a round as text."""
+    """Return a text for the crash lab's trace that says what a round did.
+
+    For example, it names what a command returned or with which answer the run ends.
+    """
     if isinstance(outcome, Interrupt):
         return f"asks a person: {outcome.reason}"
     gave = (
@@ -203,7 +209,7 @@ def told_outcome(outcome: Outcome, calls: Sequence[Call]) -> str:
 
 
 def label_of(node: str, outcome: Outcome, calls: Sequence[Call]) -> str:
-    """Return what ran, to name the boundary after it: ``after {label}``."""
+    """Return in a few words what a round did, for the name ``after {label}`` of a boundary."""
     if calls:
         return calls[-1].name
     if isinstance(outcome, Interrupt):

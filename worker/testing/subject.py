@@ -18,7 +18,7 @@ Subject = str | Flow | Callable[..., Flow]
 
 
 def maker(subject: Subject, world: Any) -> Callable[[], Flow]:
-    """Return a function that makes a fresh flow object for each round of one story.
+    """Return a function that makes a fresh flow object for each round of a run in the crash lab.
 
     Raises:
         InvalidFlow: The subject is not a flow, or its definition is invalid.
@@ -34,7 +34,7 @@ def maker(subject: Subject, world: Any) -> Callable[[], Flow]:
     name = _name(first)
 
     def make() -> Flow:
-        """Return a fresh flow object."""
+        """Return a fresh object of the flow that the crash lab runs."""
         flow: Flow = source()
         flow.name = name
         return flow
@@ -44,7 +44,10 @@ def maker(subject: Subject, world: Any) -> Callable[[], Flow]:
 
 
 def _name(flow: Flow) -> str:
-    """Return the flow's own name, not one inherited from a shipped flow."""
+    """Return the name of a flow: its own, else the registered name, else that of its class.
+
+    A name that the flow inherits from a shipped flow does not count as its own.
+    """
     kind = type(flow)
     own = "name" in vars(flow) or any(
         "name" in vars(each)

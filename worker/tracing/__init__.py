@@ -17,9 +17,10 @@ UNTRACED = nullcontext(RoundSpan())
 
 
 def round_span(store: Store, claim: Claim, owner: str) -> AbstractContextManager[RoundSpan]:
-    """Return a context with the span of the attempt that ``owner`` was granted.
+    """Return a context manager with the tracing span of one attempt of a round.
 
-    If this process does not trace, the span records nothing.
+    ``owner`` is the worker that plays the round. If this process does not trace, the span records
+    nothing.
     """
     if not is_on():
         return UNTRACED
@@ -30,7 +31,7 @@ def round_span(store: Store, claim: Claim, owner: str) -> AbstractContextManager
 
 
 def traced_submission(flow: str, run_id: str) -> AbstractContextManager[RunSpan]:
-    """Return a context with the run's root span.
+    """Return a context manager with the root tracing span of a run that is being submitted.
 
     If this process does not trace, the span records nothing.
     """

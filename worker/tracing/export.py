@@ -31,7 +31,7 @@ APART = 0.05
 
 
 def flush(seconds: float = PATIENCE) -> None:
-    """Send the last spans of a process that ends, and wait for that at most ``seconds``."""
+    """Send the last tracing spans of a process that ends, and wait at most ``seconds``."""
     force = _force()
     if force is None:
         return
@@ -56,7 +56,7 @@ class PromptExport:
         self._pid: int | None = None
 
     def ask(self) -> None:
-        """Send the spans that have ended so far; return at once."""
+        """Request an export of the tracing spans that have ended so far, and return at once."""
         if self._pid != os.getpid():  # the first call, or a fork, which copies no thread
             self._pid, self._requested = os.getpid(), threading.Event()
             threading.Thread(
@@ -80,7 +80,10 @@ soon = PromptExport()
 
 
 def _force() -> Callable[[], Any] | None:
-    """Return the provider's ``force_flush``, or None if it has none."""
+    """Return the method that makes the tracer provider send its spans now, or None.
+
+    It is None if this process does not trace, or if the provider has no ``force_flush``.
+    """
     if not is_on():
         return None
     from opentelemetry import trace
@@ -105,7 +108,10 @@ EVERY = 250
 
 
 def set_up() -> None:
-    """Export this process's traces if its environment asks for it and no provider is set."""
+    """Set up OpenTelemetry to export this process's traces, if the environment asks for it.
+
+    A tracer provider that is already set is kept.
+    """
     if not _requested() or is_on():
         return
     try:
@@ -123,7 +129,7 @@ def set_up() -> None:
 
 @contextmanager
 def exporting() -> Iterator[None]:
-    """Export what is traced inside the block, as far as ``set_up`` and ``flush`` can."""
+    """Set up the export of traces for the block, and send the last spans at its end."""
     set_up()
     try:
         yield
@@ -185,13 +191,13 @@ def _exporter() -> SpanExporter:
             self._exporter, self._pid = OTLPSpanExporter(), os.getpid()
 
         def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-            """Export the spans, with an exporter of this process."""
+            """Export tracing spans, with an exporter that this process created itself."""
             if self._pid != os.getpid():
                 self._exporter, self._pid = OTLPSpanExporter(), os.getpid()
             return self._exporter.export(spans)
 
         def shutdown(self) -> None:
-            """Shut the exporter down."""
+            """Shut down OpenTelemetry's exporter of spans."""
             self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     return ForkedExporter()

@@ -20,7 +20,10 @@ HEADERS = ("traceparent", "tracestate")
 
 
 def headers() -> dict[str, str]:
-    """Return the headers that name the current span; empty if this process does not trace."""
+    """Return the HTTP headers that name the current tracing span to a server.
+
+    They are empty if this process does not trace.
+    """
     carrier: dict[str, str] = {}
     if is_on():
         from perdure.worker.tracing.run_spans import W3C

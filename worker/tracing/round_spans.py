@@ -28,7 +28,7 @@ SPAN = "span"
 
 
 class AttemptSpan(RoundSpan):
-    """A real span, which a sampler may still drop."""
+    """The span of an attempt in a process that traces. A sampler may still drop it."""
 
     def __init__(self, span: Span, step: int) -> None:
         self._span = span
@@ -36,14 +36,18 @@ class AttemptSpan(RoundSpan):
         self._ended = False
 
     def played(self, context: RoundContext) -> None:
-        """Record what the node reported and spent."""
+        """Record in a round's tracing span what its node reported and what money it spent."""
         with SuppressTracingErrors("what a round used"):
             self._span.set_attributes(context.traced)
             if "money" in context.spent:
                 self._span.set_attribute(attributes.MONEY, context.spent["money"])
 
     def fields(self, settlement: Settlement) -> Mapping[str, str]:
-        """Record a failure, or return the field with this span's id."""
+        """Return the tracing fields that a round's commit also writes to the run's hash.
+
+        If the round is done, that is the id of its span, to which the next round's span links. The
+        cause of a failed round is recorded in the span.
+        """
         with SuppressTracingErrors("a round's commit"):
             if settlement.cause:
                 self._fail(settlement.cause)
@@ -52,17 +56,17 @@ class AttemptSpan(RoundSpan):
         return {}
 
     def outcome(self, word: str) -> None:
-        """Record the outcome of the commit."""
+        """Record the outcome of a round's commit in the round's tracing span."""
         with SuppressTracingErrors("what a round came to"):
             self._span.set_attribute(attributes.OUTCOME, word)
 
     def raised(self, error: BaseException) -> None:
-        """Record that the round ended without a commit."""
+        """Record in a round's tracing span that an exception ended the round."""
         with SuppressTracingErrors("how a round was left"):
             self._fail(type_of(error))
 
     def end(self) -> None:
-        """End the span."""
+        """End the tracing span of a round."""
         with SuppressTracingErrors("the end of a round"):
             self._span.end()
 
@@ -73,9 +77,9 @@ class AttemptSpan(RoundSpan):
 
 @contextmanager
 def traced(store: Store, claim: Claim, owner: str) -> Iterator[RoundSpan]:
-    """Make the attempt's span the current one inside the block.
+    """Start the tracing span of a round's attempt, and make it the current one in the block.
 
-    What a node traces itself is within it.
+    Spans that the node itself starts become its children.
     """
     attempt: AttemptSpan | None = None
     with SuppressTracingErrors("a round"):
@@ -108,7 +112,7 @@ def _start_attempt(store: Store, claim: Claim, owner: str) -> AttemptSpan:
 
 
 def facts(fields: Mapping[str, str], step: int, node: str, attempt: int) -> dict[str, Any]:
-    """Return the attributes that identify an attempt."""
+    """Return the span attributes that identify an attempt: run, flow, node, step and so on."""
     return {
         attributes.RUN: fields["id"],
         attributes.FLOW: fields["flow"],
@@ -126,7 +130,7 @@ def start(
     span_attributes: Mapping[str, Any],
     at: int | None = None,
 ) -> Span:
-    """Start the span of an attempt of ``step``.
+    """Start the tracing span of one attempt of a round, and return it.
 
     Args:
         at: When it began, in ms since 1970; None for now.
@@ -143,7 +147,10 @@ def start(
 
 
 def _before(parent: Context, fields: Mapping[str, str], step: int) -> list[Link]:
-    """Return a link to the round committed just before; empty if that one was not traced."""
+    """Return a link from a round's tracing span to that of the round committed just before.
+
+    The list is empty if that round was not traced.
+    """
     number, _, span_id = fields.get(SPAN, "").partition(":")
     root = trace.get_current_span(parent).get_span_context()
     if number != str(step - 1) or not root.is_valid:
@@ -161,7 +168,9 @@ EVENTS_READ = 50
 
 
 def tell_losses(store: Store, report: Sequence[tuple[str, str]]) -> None:
-    """Write a span for each attempt that was lost in a sweep.
+    """Write a tracing span for each attempt that a sweep found lost.
+
+    The worker that played the attempt is silent and cannot end the span itself.
 
     Args:
         report: The sweep's run ids, with an outcome each. ``freed`` and ``delayed`` are losses,
@@ -194,9 +203,9 @@ def _write_loss(store: Store, run_id: str, word: str) -> None:
 
 
 def _lost(entries: Sequence[tuple[str, Mapping[str, str]]], word: str) -> Mapping[str, str] | None:
-    """Return the event of the loss that the sweep recorded.
+    """Return the newest ``lost`` event of a run that a sweep has just moved, or None.
 
-    If the sweep ended the run, it is a loss only if the end followed at once.
+    If the sweep ended the run as errored, the event counts only if that end followed it at once.
     """
     after: Mapping[str, str] = {}
     for _, entry in entries:

@@ -30,7 +30,7 @@ NS = 1_000_000
 
 
 def tracer() -> Tracer:
-    """Return the tracer of the provider that this process has now."""
+    """Return Perdure's OpenTelemetry tracer, from the provider that this process has now."""
     return _tracer(trace.get_tracer_provider())
 
 
@@ -48,7 +48,10 @@ class TracedRunSpan(RunSpan):
         self.fields = {FIELD: text} if text else {}
 
     def end(self, error: BaseException | None = None) -> None:
-        """End the span if the run exists, or may exist."""
+        """End the root tracing span of a submitted run, if the run exists or may exist.
+
+        After an error of the submission the run may exist. The span records that error.
+        """
         if not (self.made or error):
             return
         with SuppressTracingErrors("a run's submission"):
@@ -60,7 +63,7 @@ class TracedRunSpan(RunSpan):
 
 @contextmanager
 def submission(flow: str, run_id: str) -> Iterator[RunSpan]:
-    """Start the root span of a run that is submitted inside the block.
+    """Start the root tracing span of a run that is submitted inside the block.
 
     It is a child of the caller's current span, if there is one.
     """
@@ -79,10 +82,9 @@ def submission(flow: str, run_id: str) -> Iterator[RunSpan]:
 
 
 def parent_of(store: Store, fields: dict[str, str]) -> Context:
-    """Return the context with the run's root span as parent.
+    """Return a tracing context in which the run's root span is the parent of new spans.
 
-    A run without a root gets one from its first caller. It is written to the store and added to
-    ``fields``.
+    A run without a root span gets one. It is written to the store and added to ``fields``.
     """
     text = fields.get(FIELD)
     if text is None:
@@ -102,7 +104,7 @@ def parent_of(store: Store, fields: dict[str, str]) -> Context:
 
 
 def traceparent(span: Span) -> str | None:
-    """Return the ids of a span as a header, or None if it has none."""
+    """Return a tracing span's ids as the W3C header ``traceparent``, or None if it has none."""
     carrier: dict[str, str] = {}
     W3C.inject(carrier, trace.set_span_in_context(span, Context()))
     return carrier.get(HEADER)

@@ -21,7 +21,10 @@ QUIET_SECONDS = 60.0
 
 
 def is_on() -> bool:
-    """Return whether a tracer provider is configured, without importing OpenTelemetry."""
+    """Return whether this process traces, without importing OpenTelemetry.
+
+    It does if a tracer provider is configured.
+    """
     trace = sys.modules.get("opentelemetry.trace")
     provider = getattr(
         trace, "get_tracer_provider", None
@@ -85,11 +88,11 @@ class RoundSpan:
     """The span of one attempt of a round. This base class records nothing."""
 
     def played(self, context: RoundContext) -> None:
-        """Record what the node reported in its context."""
+        """Record in a round's tracing span what its node reported."""
 
     def fields(self, settlement: Settlement) -> Mapping[str, str]:
-        """Return further fields for the commit to write."""
+        """Return the tracing fields that a round's commit also writes to the run's hash."""
         return {}
 
     def outcome(self, word: str) -> None:
-        """Record the outcome of the commit."""
+        """Record the outcome of a round's commit in the round's tracing span."""

@@ -38,7 +38,7 @@ def create_app(
     caller: Callable[[Request], Caller] | None = None,
     open_on_loopback: bool = True,
 ) -> FastAPI:
-    """Return the HTTP server as an ASGI app.
+    """Return Perdure's HTTP server as an ASGI app: API, dashboard and metrics.
 
     Args:
         settings: None for the settings of this process.

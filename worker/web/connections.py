@@ -24,7 +24,7 @@ WARN_SECONDS = 60.0
 
 
 def most_connections() -> int:
-    """Return how many connections this process accepts at once, from its limit of open files."""
+    """Return the maximum number of HTTP connections of this process, from its open-file limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 65_536 if soft == resource.RLIM_INFINITY else max(soft - RESERVED, soft // 2)
 
@@ -49,7 +49,10 @@ class BoundedConnection(H11Protocol):
     _warned = -math.inf
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the timer of the first request. Close a connection if there are too many."""
+        """Start the timer for the first request of a new HTTP connection.
+
+        If there are too many connections, close the oldest idle one, or this one.
+        """
         super().connection_made(transport)
         self._arriving: asyncio.TimerHandle | None = None
         self._waits_for: object = None
@@ -61,13 +64,13 @@ class BoundedConnection(H11Protocol):
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop all timers."""
+        """Stop all timers of an HTTP connection that has ended."""
         self._expect(None)
         self._cancel_unread()
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """Restart the timer for what the client has to send next."""
+        """Restart the timer for what the HTTP client has to send next: a head or a body."""
         super().handle_events()
         state = self.conn.their_state
         if state is h11.IDLE:
@@ -78,26 +81,30 @@ class BoundedConnection(H11Protocol):
             self._expect(None)
 
     def pause_writing(self) -> None:
-        """Start the timer for a client that does not read its response."""
+        """Start the timer that closes the connection of a client that does not read.
+
+        The client has not read enough of its HTTP response.
+        """
         super().pause_writing()
         self._unread = self.loop.call_later(
             self.read_seconds, self._abort, "the client did not read its response in time"
         )
 
     def resume_writing(self) -> None:
-        """Stop that timer: the client reads again."""
+        """Stop the timer for an HTTP client that did not read, because it reads again."""
         self._cancel_unread()
         super().resume_writing()
 
     @property
     def is_silent(self) -> bool:
-        """Whether the connection waits for a request."""
+        """Whether the HTTP connection waits for a request."""
         return self._waits_for is h11.IDLE
 
     def _expect(self, state: object, seconds: float = 0.0) -> None:
-        """Start the timer for ``state``, unless it is already running.
+        """Start the timer for the part of a request that the HTTP client has to send next.
 
-        None stops the timer.
+        ``state`` is h11's state of that part. If its timer runs already, leave it running. None
+        stops the timer.
         """
         if state is self._waits_for:
             return

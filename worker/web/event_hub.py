@@ -57,7 +57,7 @@ class Subscriber:
         self._waiting: deque[Event] = deque()
 
     async def heard(self, seconds: float) -> list[Event]:
-        """Return the new events, oldest first.
+        """Wait for new events of the subscribed run, and return them, oldest first.
 
         Returns:
             An empty list if no event came within ``seconds``, or if the subscription is over.
@@ -77,9 +77,10 @@ class Subscriber:
     def deliver(
         self, events: Sequence[Event], over: Literal["behind", "damaged", "closed"] | None = None
     ) -> None:
-        """Deliver events, and end the subscription if ``over`` is given. Only the hub calls this.
+        """Deliver events of a run to one subscriber, and end the subscription if ``over`` is given.
 
-        If the buffer would overflow, it is emptied, and the subscription ends as ``behind``.
+        Only the hub calls this. If the buffer would overflow, it is emptied, and the subscription
+        ends as ``behind``.
         """
         with self._lock:
             if self.over is not None:
@@ -108,7 +109,7 @@ class EventHub:
 
     @property
     def closed(self) -> bool:
-        """Whether the hub is closed, so that no run can be watched any more."""
+        """Whether the event hub is closed, so that no run can be watched any more."""
         return self._closed.is_set()
 
     def join(self, run_id: str, after: str | None) -> Subscriber:
@@ -130,7 +131,7 @@ class EventHub:
         return subscriber
 
     def leave(self, subscriber: Subscriber) -> None:
-        """End a subscription. Repeating it changes nothing."""
+        """End a subscription to the events of a run. Repeating it changes nothing."""
         with self._lock:
             others = [
                 other
@@ -143,7 +144,7 @@ class EventHub:
                 self._subscribers.pop(subscriber.run_id, None)
 
     def close(self) -> None:
-        """End all subscriptions for good.
+        """End all subscriptions to the events of runs, for good.
 
         It may be called from any thread, and repeatedly. It waits up to ``CLOSE_SECONDS`` for the
         read in progress.
@@ -184,7 +185,7 @@ class EventHub:
                 raise
 
     def _positions(self) -> dict[str, Position] | None:
-        """Return from where to read each run: the lowest position of its subscribers.
+        """Return after which event to read each watched run: the earliest that a subscriber needs.
 
         Returns:
             None if there are no subscribers. The thread then ends.
@@ -201,7 +202,7 @@ class EventHub:
     def _distribute(
         self, run_id: str, start: Position, events: Sequence[Event], damaged: bool
     ) -> None:
-        """Deliver the events that were read from ``start`` on.
+        """Deliver the events of a run that were read after the position ``start``.
 
         A subscriber that joined meanwhile at an earlier position is skipped: it would miss events.
         """

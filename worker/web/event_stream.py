@@ -51,9 +51,10 @@ class StreamRead:
 
     @property
     def is_all(self) -> bool:
-        """Whether to switch from polling to the hub: the run is active and we have caught up.
+        """Whether a live stream has read all stored events of a run that is still active.
 
-        "Caught up" means a batch that is not full, because a busy run has new events at every read.
+        The stream then switches from polling to the event hub. A batch that is not full counts as
+        all, because a busy run has new events at every read.
         """
         return (
             not self.ended
@@ -65,7 +66,9 @@ class StreamRead:
 def read_events(
     runs: AuthorizedClient, run_id: str, after: str | None, most: int = BATCH
 ) -> StreamRead:
-    """Return a run's events after the event ``after``, up to the first that cannot be read.
+    """Return a run's stored events after the event ``after``, and whether the run has ended.
+
+    An event that cannot be read ends the list.
 
     Raises:
         DamagedRun: The next event or the run cannot be read.
@@ -93,7 +96,7 @@ async def watch(
     follow: bool,
     seconds: float,
 ) -> AsyncGenerator[Sequence[Event] | StreamEnd]:
-    """Yield the events of a run in batches.
+    """Yield the stored events of a run in batches, then its new events as they happen.
 
     The last item is a StreamEnd if no further event follows. Without a StreamEnd, the stream ended
     for another reason: the time is up, the hub is closed, or an event cannot be read. The client
@@ -135,7 +138,7 @@ async def watch(
 async def _live_events(
     hub: EventHub, run_id: str, after: str | None, until: float
 ) -> AsyncGenerator[Sequence[Event]]:
-    """Yield events from the hub.
+    """Yield the new events of a run in batches, as the event hub delivers them.
 
     It ends when the run seems to have ended, or when no event has come for IDLE_SECONDS. Then the
     caller reads the run again.

@@ -24,7 +24,7 @@ NUL = re.compile(r"\\\\|(\\u0000)")
 
 
 def most_bytes(settings: Settings) -> int:
-    """Return the maximum size of a body in bytes.
+    """Return the maximum size of an HTTP request's body in bytes.
 
     It is what a run's goal, inputs, labels and other options need if every character is escaped.
     """
@@ -41,7 +41,7 @@ class Json(JSONResponse):
     """
 
     def render(self, content: Any) -> bytes:
-        """Return the content as compact JSON in UTF-8."""
+        """Return the content of an HTTP response as compact JSON in UTF-8."""
         return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode(
             "utf-8", "backslashreplace"
         )
@@ -59,7 +59,7 @@ class JsonRequest(Request):
         self._most = most
 
     def check(self) -> None:
-        """Check the body's declared size and type.
+        """Check the size and type that an HTTP request declares for its body.
 
         A form of another site cannot send the type JSON.
 
@@ -84,7 +84,7 @@ class JsonRequest(Request):
             )
 
     async def body(self) -> bytes:
-        """Return the body.
+        """Return the body of an HTTP request, whose size is limited.
 
         Raises:
             HTTPException: 413 as soon as the body exceeds the limit.
@@ -102,7 +102,7 @@ class JsonRequest(Request):
         return HTTPException(413, f"the body is larger than the limit of {self._most:,} bytes")
 
     async def json(self) -> Any:
-        """Return the value of the body.
+        """Return the JSON value of an HTTP request's body.
 
         Raises:
             HTTPException: 400 if the body is not valid JSON.
@@ -112,7 +112,7 @@ class JsonRequest(Request):
 
 
 def read(body: bytes) -> Any:
-    """Return the value of a JSON text.
+    """Return the value of an HTTP request's body, which must be strict JSON.
 
     Raises:
         HTTPException: 400 if the text is not valid JSON, or if parsers would read it differently.

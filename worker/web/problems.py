@@ -52,7 +52,7 @@ class ProblemRoute(APIRoute):
     caller: Callable[[Request], Caller] | None = None
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, with errors turned into problem details."""
+        """Return the handler of an API route, which turns errors into problem details."""
         handle = super().get_route_handler()
         takes_body = self.body_field is not None
 
@@ -86,7 +86,7 @@ class ProblemRoute(APIRoute):
 
 
 def problem(error: PerdureError, **more: Any) -> Response:
-    """Return the response for an error."""
+    """Return the HTTP response, with problem details, for an error of Perdure."""
     cls = http_class(type(error))
     if cls is PerdureError:
         logger.error(
@@ -105,7 +105,7 @@ def problem(error: PerdureError, **more: Any) -> Response:
 
 
 def unknown_flow(error: UnknownFlow) -> Response:
-    """Return the response for an unknown flow in a body.
+    """Return the HTTP response for a request whose body names an unknown flow.
 
     It is 422 instead of 404: the request is wrong, the path exists.
     """
@@ -113,7 +113,7 @@ def unknown_flow(error: UnknownFlow) -> Response:
 
 
 def invalid(error: RequestValidationError, **more: Any) -> Response:
-    """Return the response for a request that does not match the API's description."""
+    """Return the HTTP response 422 for a request that does not match the API's description."""
     faults = [
         {
             "at": ".".join(map(str, fault["loc"])),
@@ -126,7 +126,7 @@ def invalid(error: RequestValidationError, **more: Any) -> Response:
 
 
 def refused(error: HTTPException) -> Response:
-    """Return the response for a request that was refused before it had any effect."""
+    """Return the HTTP response for a request that was refused before it had any effect."""
     word, title = REQUEST_PROBLEMS.get(error.status_code, ("refused", "Refused"))
     return details(error.status_code, word, title, str(error.detail), dict(error.headers or {}))
 
@@ -139,7 +139,7 @@ def details(
     headers: dict[str, str] | None = None,
     **more: Any,
 ) -> Response:
-    """Return a response with problem details.
+    """Return an HTTP response whose body describes an error as problem details (RFC 9457).
 
     ``type`` is a name and not an address, so there is nothing to download.
     """

@@ -29,11 +29,11 @@ class StreamCloser:
         self._leaving = asyncio.Event()
 
     def leave(self) -> None:
-        """End all open streams."""
+        """End all open event streams, because the HTTP server shuts down."""
         self._leaving.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the app for one request."""
+        """Run the ASGI app for one request; if it streams, end the stream on shutdown."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -81,7 +81,7 @@ SHUTDOWN_SECONDS = 3
 def serve(
     app: ASGIApp, listening: socket.socket, say_ready: Callable[[], None], root_path: str = ""
 ) -> None:
-    """Serve requests until SIGTERM or Ctrl-C, then return.
+    """Serve HTTP requests until SIGTERM or Ctrl-C, then return.
 
     A second Ctrl-C does not wait for open requests.
 
@@ -114,18 +114,18 @@ class WebServer(uvicorn.Server):
         self._say_ready = say_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start listening, then call ``say_ready``."""
+        """Start listening for HTTP requests, then call ``say_ready``."""
         await super().startup(sockets)
         self._say_ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the streams, then wait for the other requests."""
+        """Shut the HTTP server down: end the event streams, then wait for other requests."""
         self._leaving.leave()
         await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle the signals to stop.
+        """Handle SIGINT and SIGTERM in the block by shutting the HTTP server down.
 
         Uvicorn's own version sends itself the signal again at the end, and so dies by it.
         """

@@ -138,20 +138,20 @@ class ModelController(Controller):
 
     @property
     def missing(self) -> str | None:
-        """Which extra is not installed here, in a sentence; None if all packages are."""
+        """A sentence about packages that the model controller lacks here; None if it has all."""
         return missing()
 
     async def decide(
         self, context: RoundContext
     ) -> Command | Interrupt | Turn | list[Command | BadReply]:
-        """Make one request and read the reply.
+        """Send one request to the model, and return the decision in its reply.
 
         If the model already replied in text in this round and a person has answered, there is no
         request.
 
         Raises:
             BadReply: The reply decides nothing.
-            RetryableError, FatalError: There was no reply; see ``failures``.
+            RetryableError, FatalError: There was no reply; see ``errors.failed``.
         """
         if self.missing is not None:
             raise FatalError(f"this worker cannot send requests to a model: {self.missing}")
@@ -193,7 +193,10 @@ class ModelController(Controller):
         return decisions[0]
 
     def estimate(self, context: RoundContext) -> Mapping[str, float]:
-        """Return what a request of this round will cost; see ``estimates``."""
+        """Return an estimate of what a request to the model in this round will cost, by budget.
+
+        See ``cost``.
+        """
         last = context.committed.get(LAST)
         if last:
             return next_estimate(last, context, self.settings.max_tokens)
@@ -209,14 +212,14 @@ class ModelController(Controller):
         return amounts if money is None else {**amounts, "money": money}
 
     def _target(self, context: RoundContext) -> Target:
-        """Return where the requests of this flow go."""
+        """Return the model, the server and the key that this flow's requests use."""
         own = self.settings
         if own.provider is not None:  # it requires a model, and uses only its own key
             return Target(own.model, None, own.api_key, provider=own.provider)
         return target_of(own.model, own.base_url, own.api_key, context.endpoint)
 
     def messages(self, context: RoundContext, names: ToolNames, tools: bool) -> list[ChatMessage]:
-        """Return the chat messages of a request of this round.
+        """Build the chat messages of a request to the model in this round.
 
         Args:
             tools: Whether the model calls commands as tools. Otherwise the prompt lists the
@@ -256,7 +259,7 @@ class ModelController(Controller):
     async def _request_reply(
         self, model: Model, names: ToolNames, context: RoundContext, tools: bool
     ) -> Reply:
-        """Make the request, and charge its cost to the budgets."""
+        """Send the round's request to the model, and charge its cost to the run's budgets."""
         context.traced.update(
             {OPERATION: CHAT, PROVIDER: model.provider[:200], REQUEST_MODEL: model.name[:200]}
         )
@@ -278,7 +281,10 @@ class ModelController(Controller):
         return reply
 
     def _check_price(self, model: Model, context: RoundContext) -> None:
-        """Raise FatalError if a money budget lacks a price, under ``unpriced: refuse``."""
+        """Raise FatalError if a run limits money, but no price is known for its model.
+
+        This applies only to flows that set ``unpriced: refuse``.
+        """
         if (
             self.settings.unpriced != "refuse"
             or "money" not in context.budgets
@@ -295,7 +301,10 @@ class ModelController(Controller):
             )
 
     def _report_if_unpriced(self, reply: Reply, context: RoundContext) -> None:
-        """Report once that a money budget has no effect, if the price is unknown."""
+        """Report in a run's first event that its money budget has no effect.
+
+        This is so if no price is known for the model. A run without a money budget reports nothing.
+        """
         if "money" not in context.budgets or context.committed.get(LAST) or len(context.history):
             return
         if (
@@ -306,7 +315,7 @@ class ModelController(Controller):
             context.tell(unpriced=UNPRICED.format(model=reply.model[:200]))
 
     def _charge(self, reply: Reply, context: RoundContext) -> None:
-        """Charge the reply to the budgets, and remember its numbers for the next estimate."""
+        """Charge a model's reply to the run's budgets, and remember its usage for estimates."""
         usage = reply.usage
         self._report_if_unpriced(reply, context)
         context.tell(model=reply.model[:200])
@@ -325,7 +334,7 @@ class ModelController(Controller):
 
 
 def _tokens(group: Group, names: ToolNames, tools: bool) -> float:
-    """Return the estimated number of tokens of a group."""
+    """Return the estimated number of tokens that a past reply and its results take in a prompt."""
     return bytes_of(group_messages(group, names, tools)) / BYTES_A_TOKEN
 
 
@@ -334,14 +343,14 @@ def _as_tools(commands: Sequence[Mapping[str, Any]], names: ToolNames) -> list[d
 
 
 def _progress_reporter(context: RoundContext) -> Callable[[str], None]:
-    """Return a function that reports the end of a growing text as progress.
+    """Return a function that shows the end of a model's incoming reply as the round's progress.
 
     It reports at most once in TOLD_EVERY seconds.
     """
     last_report = 0.0
 
     def report(text: str) -> None:
-        """Report the text's end, unless a report was made a moment ago."""
+        """Report the end of the model's text so far as progress, if no report is recent."""
         nonlocal last_report
         now = monotonic()
         if now - last_report >= TOLD_EVERY:

@@ -29,7 +29,7 @@ class SystemMessage:
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """A message to the model, from a person or from the engine."""
+    """A message to the model, from a person or from the runtime."""
 
     text: str
 
@@ -141,15 +141,15 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """The name under which it is requested."""
+        """The name of the language model in requests to its provider."""
 
     @property
     def provider(self) -> str:
-        """The provider's name in the model library."""
+        """The name of the model's provider in the model library."""
 
     @property
     def has_tools(self) -> bool:
-        """Whether it can call tools."""
+        """Whether the language model can call tools."""
 
     async def request(
         self,
@@ -158,7 +158,7 @@ class Model(Protocol):
         settings: RequestSettings,
         on_text: Callable[[str], None],
     ) -> Reply:
-        """Make one request.
+        """Send one request to the language model, and return its reply.
 
         Args:
             tools: ``name``, ``description`` and ``parameters`` (a JSON schema) of each.

@@ -1,6 +1,7 @@
-"""Estimates of a request's cost before it is made: too much rather than too little.
+"""The cost of requests to a model: prices of tokens, and estimates before a request is made.
 
-Prices of tokens: the flow's own, else those of the model library's price list.
+Prices are the flow's own, else those of the model library's price list. An estimate is rather too
+high than too low.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ UNPRICED = (
 
 
 def money_of(usage: Usage, price: PriceKeys | None) -> float | None:
-    """Return what a request cost in US dollars.
+    """Return what a finished request to a model cost in US dollars.
 
     The flow's price has precedence over what the provider or the price list says.
+
+    Returns:
+        None if no price is known.
     """
     if price is None:
         return usage.money
@@ -43,7 +47,7 @@ def money_of(usage: Usage, price: PriceKeys | None) -> float | None:
 def price_of(
     target: Target, tokens_in: float, tokens_out: float, price: PriceKeys | None = None
 ) -> float | None:
-    """Return the price in US dollars of this number of tokens, before the request.
+    """Return what a request to a model with this number of tokens would cost in US dollars.
 
     Returns:
         None if no price is known.
@@ -78,7 +82,7 @@ LAST = "_model"
 
 
 def first_estimate(prompt_bytes: int, max_tokens: int | None) -> dict[str, float]:
-    """Return the estimate of a first request.
+    """Return an estimate of what a run's first request to a model will spend, by budget.
 
     It covers all bytes of the prompt, and a reply of ``max_tokens`` (or REPLY_TOKENS).
     """
@@ -88,7 +92,7 @@ def first_estimate(prompt_bytes: int, max_tokens: int | None) -> dict[str, float
 def next_estimate(
     last: Sequence[Any], context: RoundContext, max_tokens: int | None
 ) -> dict[str, float]:
-    """Return the estimate of a later request.
+    """Return an estimate of what a run's next request to a model will spend, by budget.
 
     It is based on the last request's numbers, what was added since, and twice the last reply.
     """
@@ -103,7 +107,10 @@ def next_estimate(
 
 
 def figures(usage: Usage, context: RoundContext) -> list[float | None]:
-    """Return the numbers of a request that ``next_estimate`` needs."""
+    """Return the numbers of a finished request to a model from which the next one is estimated.
+
+    They are input tokens, output tokens, money and the length of the run's history.
+    """
     return [usage.input_tokens, usage.output_tokens, usage.money, len(context.history)]
 
 

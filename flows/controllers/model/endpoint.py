@@ -44,7 +44,7 @@ class Target:
 
     @property
     def limits(self) -> str:
-        """An id that is equal for requests that share a provider's limits.
+        """An id that is equal for requests to models that share a provider's rate limits.
 
         It is a hash of endpoint, model and key, so it reveals none of them.
         """
@@ -53,13 +53,20 @@ class Target:
         ).hexdigest()[:16]
 
     def secret(self) -> str | None:
-        """Return the key, looked up now; raises FatalError if it is configured but missing."""
+        """Return the API key for the model, read from the environment now.
+
+        Returns:
+            None if no key is configured.
+
+        Raises:
+            FatalError: A key is configured, but this process does not have it.
+        """
         if self.key is not None:
             return secret_of(self.key, "the model's key")
         return (os.environ.get(DEFAULT_KEY) or None) if self.by_default else None
 
     def secrets(self) -> list[str]:
-        """Return the texts of this target that must not be shown, if this process has them."""
+        """Return the API keys, passwords and other secrets here that no text may show."""
         named = os.environ.get(self.key.removeprefix("env:"), "") if self.key else ""
         urls = [
             self.url,
@@ -79,10 +86,11 @@ class Target:
 
 
 def target_of(model: str | None, url: str | None, key: str | None, endpoint: Endpoint) -> Target:
-    """Return where a flow's requests go.
+    """Return the model, the server and the key that a flow's requests use.
 
-    Its own ``model``, ``url`` and ``key`` have precedence over the worker's. A server configured in
-    the flow gets only a key configured in the flow: a worker's key is for the worker's endpoint.
+    The flow's own ``model``, ``url`` and ``key`` have precedence over the worker's. A server
+    configured in the flow gets only a key configured in the flow: a worker's key is for the
+    worker's endpoint.
 
     Raises:
         FatalError: No model is configured.
@@ -103,7 +111,7 @@ def target_of(model: str | None, url: str | None, key: str | None, endpoint: End
 
 
 def _is_of_a_provider(model: str) -> bool:
-    """Return whether the model library knows the prefix before the colon.
+    """Return whether a model's name has a prefix that is a provider known to the model library.
 
     Many servers' own model names contain a colon too (``llama3:8b``).
     """

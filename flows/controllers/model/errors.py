@@ -1,8 +1,7 @@
-"""Refusals: what happens to a run whose model or provider refuses to continue.
+"""The meaning of a provider's error, and of a model's refusal, for the run.
 
-The meaning of a provider's error.
-
-It decides whether to retry, when, and whether the request may be charged.
+A provider's error decides whether to retry, when, and whether the request may be charged. After a
+refusal the run ends, or a person is asked.
 """
 
 from __future__ import annotations
@@ -69,7 +68,10 @@ def failed(
     reply_format: str = "",
     has_answered: bool = True,
 ) -> ModelFailed:
-    """Return the failure for a request that raised ``error``; its text contains no secret.
+    """Translate an exception of a request to a model into the error that the round raises.
+
+    The result also says whether the provider may charge for the request. Its text contains no
+    secret.
 
     Args:
         model: The model's name in errors.
@@ -140,7 +142,7 @@ def failed(
 
 
 def no_reply(body: bytes, error: BaseException, model: str, secrets: Iterable[str]) -> ModelFailed:
-    """Return the failure for a status of 200 with a page or an error instead of a reply.
+    """Return the error for a model's server that answered 200 with a page or an error, not a reply.
 
     No model was used, so nothing is charged.
     """
@@ -155,7 +157,7 @@ def no_reply(body: bytes, error: BaseException, model: str, secrets: Iterable[st
 
 
 def _advice(status: int, text: str, reply_format: str) -> str:
-    """Return what to change, for errors with a known remedy."""
+    """Return a hint how the flow's author can mend a provider's error; empty if none is known."""
     if reply_format != "json" and status in (400, 404, 422) and NO_TOOLS.search(text):
         return " (for a model without tools, set `reply: json`)"
     if status in (401, 403):
@@ -168,7 +170,7 @@ def _wait(seconds: float | None) -> float | None:
 
 
 def _error_text(error: BaseException, secrets: Iterable[str]) -> str:
-    """Return the provider's own text if it sent one, else the error's and its cause's.
+    """Return the text of a failed request: the provider's own if it sent one, else the exception's.
 
     The text is bounded and contains no secrets.
     """
@@ -184,7 +186,7 @@ def _error_text(error: BaseException, secrets: Iterable[str]) -> str:
 
 
 def _message_in(body: Any) -> str:
-    """Return the message in the body of an error.
+    """Return the error message inside the body with which a model provider answered.
 
     Most bodies look like ``{"error": {"message": ...}}`` or similar.
     """
@@ -198,7 +200,7 @@ def _message_in(body: Any) -> str:
 
 
 def _read(body: Any) -> Any:
-    """Return a body as data, also if the library passes it as JSON text."""
+    """Return the body of a provider's error response as data, parsed if it is JSON text."""
     if not isinstance(body, str) or not body.lstrip().startswith("{"):
         return body
     try:
@@ -208,7 +210,7 @@ def _read(body: Any) -> Any:
 
 
 def _failed_call(body: Any) -> str | None:
-    """Return the call that the provider checked against its schema and refused.
+    """Return the model's tool call that the provider refused, because it does not fit its schema.
 
     Returns:
         None if the provider refused something else.
@@ -222,7 +224,7 @@ def _failed_call(body: Any) -> str | None:
 
 
 def _cannot_be_sent(error: BaseException, has_answered: bool) -> bool:
-    """Return whether the request never left this process and never will.
+    """Return whether a request to a model failed before it was sent, and would always fail so.
 
     A setting or a credential is missing or wrong then.
     """
@@ -238,12 +240,12 @@ def _cannot_be_sent(error: BaseException, has_answered: bool) -> bool:
 
 
 def _never_sent(error: BaseException) -> bool:
-    """Return whether no connection was made, so that no request was sent."""
+    """Return whether a request to a model was never sent, because no connection was made."""
     return any(getattr(each, "phase", None) in ("pool", "connect") for each in _chain(error))
 
 
 def _chain(error: BaseException) -> Iterable[BaseException]:
-    """Yield the error and its causes."""
+    """Yield an exception, then the exception that caused it, and so on."""
     current: BaseException | None = error
     seen: set[int] = set()
     while current is not None and id(current) not in seen:
@@ -259,10 +261,10 @@ REFUSAL = "refusal"
 
 
 def refused(reply: Reply, becomes: str) -> Interrupt:
-    """Return the question to a person, if the flow sets ``refusal: ask``.
+    """Return the question that asks a person how to go on after the model refused.
 
     Raises:
-        FatalError: The flow sets ``refusal: end``.
+        FatalError: The flow does not set ``refusal: ask``, so the refusal ends the run.
     """
     text = safe_text(reply.refusal.strip(), LENGTH)
     if becomes != "ask":
@@ -274,7 +276,11 @@ def refused(reply: Reply, becomes: str) -> Interrupt:
 
 
 def after_refusal(context: RoundContext) -> list[ChatMessage]:
-    """Return the message to the model after a person has answered its refusal."""
+    """Return the chat message that gives the model a person's answer to its refusal.
+
+    Returns:
+        A list of this message. It is empty if no refusal was answered.
+    """
     asked = context.asked
     if not context.answered or not isinstance(asked, Mapping) or REFUSAL not in asked:
         return []

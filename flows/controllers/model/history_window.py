@@ -51,7 +51,11 @@ class WindowView:
 def shown(
     history: Sequence[Turn], window: Window, tokens_of: Callable[[Group], float]
 ) -> WindowView:
-    """Return the groups of ``history`` that a request contains, without reading more than these."""
+    """Choose the turns of a run's history that a request to the model contains.
+
+    They are the oldest and the newest, as many as the window allows. No more of the history is read
+    than necessary.
+    """
     left = float(window.tokens)
     last: list[Group] = []
     begin = len(history)
@@ -74,7 +78,7 @@ def shown(
 
 
 def groups_of(turns: Sequence[Turn]) -> list[Group]:
-    """Return the turns grouped by reply."""
+    """Return the turns of a history in groups, one group for each reply of the model."""
     groups: list[list[Turn]] = []
     for turn in turns:
         if begins(turn) or not groups:
@@ -84,12 +88,12 @@ def groups_of(turns: Sequence[Turn]) -> list[Group]:
 
 
 def begins(turn: Turn) -> bool:
-    """Return whether this turn is the first of a reply."""
+    """Return whether a turn of the history is the first that came from a reply of the model."""
     return turn.command is None or turn.command.part == 0
 
 
 def _backwards(history: Sequence[Turn]) -> Iterator[Group]:
-    """Yield the groups from the newest to the oldest."""
+    """Yield the turns of a history in groups, one for each model reply, newest group first."""
     rest: list[Turn] = []
     begin = len(history)
     while begin > 0:
@@ -102,7 +106,7 @@ def _backwards(history: Sequence[Turn]) -> Iterator[Group]:
 
 
 def _forwards(history: Sequence[Turn], end: int) -> Iterator[Group]:
-    """Yield the groups of the turns before ``end``, from the oldest."""
+    """Yield the turns before position ``end`` in groups, one for each model reply, oldest first."""
     rest: list[Turn] = []
     start = 0
     while start < end:

@@ -1,6 +1,6 @@
 """A run's turns as chat messages. Every request builds them anew from the history.
 
-The prompt for a model without tools: its commands, and the format of its replies.
+For a model without tools, a part of the prompt describes the commands and the format of replies.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ The commands (name, what it does, JSON schema of its arguments):"""
 
 
 def instructions(commands: Sequence[Mapping[str, Any]]) -> str:
-    """Return the end of the system prompt."""
+    """Return the end of the system prompt for a model without tools.
+
+    It lists the commands and describes the JSON format of a reply.
+    """
     lines = [
         f"- {each['name']}: {each.get('description') or ''} {canonical(each['parameters'])}"
         for each in commands
@@ -53,7 +56,9 @@ Artifact = Callable[[str], str]
 def history_messages(
     shown: WindowView, names: ToolNames, tools: bool, artifact: Artifact | None = None
 ) -> list[ChatMessage]:
-    """Return the messages of what the window shows; a sentence replaces a gap.
+    """Convert the shown part of a run's history to chat messages for the model.
+
+    A sentence replaces the turns that are left out.
 
     Args:
         tools: Whether commands were called as tools. Otherwise both sides use JSON.
@@ -84,7 +89,7 @@ def history_messages(
 def group_messages(
     group: Group, names: ToolNames, tools: bool, artifact: Artifact | None = None
 ) -> list[ChatMessage]:
-    """Return one reply and its results.
+    """Convert one reply of the model and the results of its commands to chat messages.
 
     These are an assistant message, and an answer to each of its calls.
     """
@@ -118,17 +123,21 @@ def group_messages(
 
 
 def feedback_of(turn: Turn) -> Any:
-    """Return a person's feedback on a turn; None if there is none."""
+    """Return the feedback that a person gave on a turn of the run; None if there is none."""
     return None if turn.command is None else turn.command.extras.get(FEEDBACK)
 
 
 def feedback_message(feedback: Any) -> UserMessage:
-    """Return a person's feedback as the model reads it."""
+    """Convert a person's feedback to a chat message for the model."""
     return UserMessage(f"A person says: {text_of(feedback)}")
 
 
 def budget_message(budgets: Mapping[str, Budget]) -> list[ChatMessage]:
-    """Return the last message of a request, if a budget runs low."""
+    """Return a chat message that asks the model to finish, because a budget runs low.
+
+    Returns:
+        A list of this message. It is empty if no budget runs low.
+    """
     low = [
         f"{name}: {budget.spent:g} of {budget.limit:g} spent"
         for name, budget in sorted(budgets.items())
@@ -145,7 +154,7 @@ def budget_message(budgets: Mapping[str, Budget]) -> list[ChatMessage]:
 
 
 def merged(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
-    """Return the messages with adjacent user messages merged.
+    """Return chat messages with adjacent user messages merged into one.
 
     Many local models require strictly alternating messages.
     """
@@ -163,7 +172,7 @@ def merged(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
 
 
 def bytes_of(messages: Iterable[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> int:
-    """Return the approximate size in bytes of the messages and tool declarations of a request."""
+    """Return the approximate size of a model request in bytes: its messages and its tools."""
     size = len(canonical(list(map(dict, tools))).encode("utf-8", "replace")) if tools else 0
     for message in messages:
         size += FRAME + len(message.text.encode("utf-8", "replace"))
@@ -176,7 +185,7 @@ def bytes_of(messages: Iterable[ChatMessage], tools: Sequence[Mapping[str, Any]]
 
 
 def text_of(observation: Any) -> str:
-    """Return an observation as a model reads it: text unchanged, all else as JSON."""
+    """Convert a command's observation to text for the model: text unchanged, all else as JSON."""
     return observation if isinstance(observation, str) else canonical(observation)
 
 
@@ -188,7 +197,11 @@ def _assistant_message(
 
 
 def _provider_form(extras: Mapping[str, Any], artifact: Artifact | None) -> str:
-    """Return the provider's own form of a reply; empty if it is not available."""
+    """Return a stored reply of the model in the form in which its provider wants it sent back.
+
+    Returns:
+        An empty text if that form was not stored or no longer exists.
+    """
     reply = extras.get(REPLY)
     if not isinstance(reply, Mapping):
         return reply if isinstance(reply, str) else ""
@@ -201,7 +214,7 @@ def _provider_form(extras: Mapping[str, Any], artifact: Artifact | None) -> str:
 
 
 def _text_messages(turn: Turn, artifact: Artifact | None) -> list[ChatMessage]:
-    """Return the messages of a turn without a tool call."""
+    """Convert a turn whose command was not called as a tool to chat messages."""
     if turn.command is not None and MARK in turn.command.extras:
         person = answer_to(turn)
         reply = (
@@ -219,7 +232,7 @@ def _text_messages(turn: Turn, artifact: Artifact | None) -> list[ChatMessage]:
 
 
 def _as_json(command: Command) -> str:
-    """Return the reply in the seed's format, its thoughts first."""
+    """Convert a command to the JSON text in which a model without tools replies, thoughts first."""
     fields = {**public(command.extras), "command": command.name, "command_args": dict(command.args)}
     return (
         "{"

@@ -1,10 +1,7 @@
 """Conversion of a model's reply to decisions.
 
-Each of its calls becomes a command, or a BadReply that says what was wrong with it.
-
-Replies in words: text without a call of a command.
-
-The flow's key ``words`` decides what becomes of them.
+Each of its calls becomes a command, or a BadReply that says what was wrong with it. A reply in
+words is text without a call of a command. The flow's key ``words`` decides what becomes of it.
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ QUESTION = (
 
 
 def is_in_words(reply: Reply) -> bool:
-    """Return whether the reply is text only and complete.
+    """Return whether a model's reply is complete and only text, without a call of a command.
 
     Half a command in the JSON format does not count as text.
     """
@@ -56,14 +53,18 @@ def is_in_words(reply: Reply) -> bool:
 
 
 def saying(extras: Mapping[str, Any]) -> Command:
-    """Return a reply in words as a command for the history."""
+    """Convert a model's reply that is only text to a command, so that the history can store it."""
     return Command(SAY, {}, {**extras, MARK: True})
 
 
 def decided(
     words: Words, reply: Reply, extras: Mapping[str, Any], context: RoundContext
 ) -> Command | Interrupt | Turn:
-    """Return the decision for a reply in words, unless it is a bad reply (``ask``)."""
+    """Return what the run does after the model replied with text and called no command.
+
+    With ``words: answer`` the text is the run's answer. With ``words: person`` a person is asked.
+    (``words: ask`` treats the reply as a bad one, elsewhere.)
+    """
     if words == "answer":
         return Command(
             "finish", {"answer": safe_text(reply.text.strip(), len(reply.text))}, public(extras)
@@ -80,9 +81,9 @@ def decided(
 
 
 def can_end(context: RoundContext) -> bool:
-    """Return whether a text is all that ``finish`` takes in this flow.
+    """Return whether the command ``finish`` of this flow takes nothing but an answer.
 
-    Otherwise text cannot end the run, and the model is asked for a call.
+    Otherwise a reply in text cannot end the run, and the model is asked for a call.
     """
     finish: Mapping[str, Any] = next(
         (each for each in context.commands if each["name"] == "finish"), {}
@@ -91,9 +92,9 @@ def can_end(context: RoundContext) -> bool:
 
 
 def recorded(context: RoundContext) -> Command | Interrupt | Turn | None:
-    """Return the decision for a reply in words from earlier in this round.
+    """Return the decision for a text-only reply of the model that this round recorded earlier.
 
-    It is a question, or what a person made of the reply.
+    It is the question to a person, or what follows from the person's answer.
 
     Returns:
         None if there was no such reply.
@@ -113,12 +114,19 @@ def recorded(context: RoundContext) -> Command | Interrupt | Turn | None:
 
 
 def answer_to(turn: Turn) -> Any:
-    """Return a person's answer to a reply in words; None if the reply was a bad one."""
+    """Return what a person answered to a text-only reply of the model, as stored in a turn.
+
+    Returns:
+        None if no person was asked, because the reply was a bad one.
+    """
     return turn.observation.get("person") if isinstance(turn.observation, Mapping) else None
 
 
 def bad(error: BadReply, extras: Mapping[str, Any]) -> BadReply:
-    """Return the error with the model's text added, unless it has a command already."""
+    """Return the error for a model's bad reply with the reply's text added, to show it later.
+
+    An error that names a command already is returned unchanged.
+    """
     return (
         error if error.command is not None else BadReply(str(error), saying(extras), error.others)
     )
@@ -134,10 +142,10 @@ ADVICE = "call one of the commands; call finish with the answer when the goal is
 
 
 def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
-    """Return the reply's decisions, in order.
+    """Parse a model's reply to a list of commands, with a BadReply in place of each invalid call.
 
     Raises:
-        BadReply: It decides nothing that could be answered call by call.
+        BadReply: The whole reply is invalid: it is too long, empty, or calls no command.
     """
     length = len(reply.text) + sum(len(call.arguments) + len(call.name) for call in reply.calls)
     if length > MAX_LENGTH:
@@ -181,7 +189,7 @@ def decisions_of(reply: Reply, names: ToolNames) -> list[Command | BadReply]:
 
 
 def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command | BadReply:
-    """Return one call as a command, or as a BadReply."""
+    """Convert one tool call of a model's reply to a command, or to a BadReply if it is invalid."""
     extras = beside(reply) if part == 0 else {}
     name = safe_text(names.command(call.name), ID_LENGTH)
     command = Command(name, {}, extras, call.id, part)
@@ -212,7 +220,7 @@ def _read(call: ToolCall, part: int, reply: Reply, names: ToolNames) -> Command 
 
 
 def beside(reply: Reply) -> dict[str, Any]:
-    """Return what a reply contains besides its calls.
+    """Return what a model's reply contains besides its calls of commands.
 
     This is a thought for people, and the provider's form of the reply that must be sent back.
     """
@@ -227,7 +235,7 @@ def beside(reply: Reply) -> dict[str, Any]:
 
 
 def told_apart(calls: Sequence[ToolCall]) -> list[ToolCall]:
-    """Return the calls with unique ids.
+    """Return the tool calls of a model's reply with unique ids.
 
     Some servers give all calls the same id, or none.
     """

@@ -81,17 +81,20 @@ class LibraryModel:
 
     @property
     def name(self) -> str:
-        """The name under which it is requested."""
+        """The name of the language model in requests to its provider."""
         return self._model.model_name
 
     @property
     def provider(self) -> str:
-        """The provider's name; ``openai-compatible`` for a server configured only by its URL."""
+        """The name of the model's provider.
+
+        It is ``openai-compatible`` for a server configured only by its URL.
+        """
         return self._model.system
 
     @property
     def has_tools(self) -> bool:
-        """Whether it can call tools, as far as the library knows."""
+        """Whether the language model can call tools, as far as the model library knows."""
         return bool(self._model.profile.get("supports_tools", True))
 
     async def request(
@@ -101,7 +104,7 @@ class LibraryModel:
         settings: RequestSettings,
         on_text: Callable[[str], None],
     ) -> Reply:
-        """Make one request; see ``chat.Model``."""
+        """Send one request to the language model, and return its reply; see ``chat.Model``."""
         try:
             async with asyncio.timeout(settings.timeout_seconds):
                 return await self._request(messages, tools, settings, on_text)
@@ -178,7 +181,7 @@ class LibraryModel:
 async def opened(
     target: Target, reply_format: str, timeout_seconds: float
 ) -> AsyncIterator[LibraryModel]:
-    """Open the model of a target, with its own connections, and close it at the end.
+    """Open the language model that a flow uses, and close its connections after the ``with`` block.
 
     Each round has its own event loop, so connections cannot be shared between rounds.
 
@@ -251,7 +254,7 @@ def _tool(schema: Mapping[str, Any]) -> ToolDefinition:
 
 
 def _messages(messages: Sequence[ChatMessage], model: TheirModel) -> list[theirs.ModelMessage]:
-    """Return our messages as the library's.
+    """Convert Perdure's chat messages to those of the model library (pydantic-ai).
 
     All messages between two replies of the model become one request.
     """
@@ -291,7 +294,7 @@ def _request_part(message: ChatMessage) -> theirs.ModelRequestPart:
 
 
 def _added_text(event: theirs.ModelResponseStreamEvent) -> str:
-    """Return what this event adds to the model's text or reasoning."""
+    """Return the text or reasoning that one event of a model's streamed reply adds."""
     if isinstance(event, theirs.PartStartEvent) and isinstance(
         event.part, theirs.TextPart | theirs.ThinkingPart
     ):

@@ -1,21 +1,15 @@
 """Models of providers that the library knows by prefix, opened for one round.
 
-The client of Amazon Bedrock: one request for each attempt, with the round's time limit.
-
-This module is imported only when a Bedrock model is opened. The model library builds this client
-without a setting for retries, and botocore makes up to five attempts by itself.
-
-Models on servers with OpenAI's protocol that are configured by URL: reads the reported cost.
-
-OpenRouter, LiteLLM and other gateways report a request's cost in ``usage.cost``. The model library
-reads it only for the prefix ``openrouter:``.
-
-Reasoning that is sent back to Groq, in the field ``reasoning`` of an assistant's message.
-
-This module is imported only when a Groq model is opened. The model library can put reasoning only
-between tags into the content, which a model reads as its own words. This module therefore completes
-the library's message. It uses a private method of the library. Without that method the reasoning is
-left out.
+- Amazon Bedrock: a client that makes one request for each attempt, with the round's time limit. The
+  model library builds this client without a setting for retries, and botocore makes up to five
+  attempts by itself.
+- Servers with OpenAI's protocol that are configured by URL: the reported cost is read. OpenRouter,
+  LiteLLM and other gateways report a request's cost in ``usage.cost``. The model library reads it
+  only for the prefix ``openrouter:``.
+- Groq: reasoning is sent back in the field ``reasoning`` of an assistant's message. The model
+  library can put reasoning only between tags into the content, which a model reads as its own
+  words. This module therefore completes the library's message. It uses a private method of the
+  library. Without that method the reasoning is left out.
 """
 
 from __future__ import annotations
@@ -56,7 +50,7 @@ NAMES = (
 
 
 def client_of(arguments: Mapping[str, Any], timeout_seconds: float) -> Any:
-    """Return a client for ``bedrock-runtime`` that makes one request for each call.
+    """Return a client for Amazon Bedrock's models that sends each request once, without retries.
 
     Args:
         arguments: As for ``pydantic_ai.providers.bedrock.BedrockProvider``: ``api_key``,
@@ -73,7 +67,7 @@ def client_of(arguments: Mapping[str, Any], timeout_seconds: float) -> Any:
 
     class BearerSession(Session):  # type: ignore[misc]
         def get_auth_token(self, **_: Any) -> Any:
-            """Return the API key as a bearer token."""
+            """Return the API key of Amazon Bedrock as a bearer token."""
             return FrozenAuthToken(arguments["api_key"])
 
         def get_credentials(self) -> None:
@@ -133,13 +127,16 @@ _MARK = "perdure_sends_reasoning"
 
 
 def send_reasoning(model: Any) -> None:
-    """Add the reasoning to the messages that a Groq model makes of its replies."""
+    """Make a Groq model send back its earlier reasoning with each of its earlier replies.
+
+    This replaces the library's method that converts a reply to a message.
+    """
     to_message = getattr(model, _METHOD, None)
     if to_message is None:
         return
 
     def to_whole_message(response: ModelResponse) -> Any:
-        """Return the message with the field ``reasoning``."""
+        """Convert an earlier reply of a Groq model to a message that includes its reasoning."""
         thoughts = [
             part.content
             for part in response.parts
@@ -158,7 +155,7 @@ def send_reasoning(model: Any) -> None:
 
 
 def takes_reasoning(model: Any, response: ModelResponse) -> bool:
-    """Return whether Groq accepts the reasoning of this reply.
+    """Return whether Groq accepts the reasoning of an earlier reply in a request to this model.
 
     Groq refuses reasoning in a request to a model that has none, so a reply of another model is
     sent without it. It uses the reasoning of replies with tool calls. It drops that of answers, as
@@ -177,12 +174,17 @@ REASON_NEEDED = OpenAIModelProfile(openai_chat_streaming_requires_finish_reason=
 
 @lru_cache(maxsize=1)
 def trusted() -> ssl.SSLContext:
-    """Return the trusted certificates, cached because reading them takes longer than a request."""
+    """Return the TLS settings of HTTP clients, with the trusted certificates.
+
+    They are cached, because reading the certificates takes longer than a request.
+    """
     return httpx2.create_ssl_context()
 
 
 async def http_client(stack: AsyncExitStack, done: DoneMarker, legacy: bool = False) -> Any:
-    """Return an HTTP client that is closed with ``stack``. ``done`` watches its streams.
+    """Open an HTTP client for requests to a model provider. It is closed with ``stack``.
+
+    ``done`` watches the client's responses for the end of the reply.
 
     Args:
         legacy: Use the package ``httpx``, which some providers' packages still require.
@@ -204,7 +206,9 @@ async def model_of(
     stack: AsyncExitStack,
     done: DoneMarker,
 ) -> TheirModel:
-    """Return the model ``PROVIDER:NAME``, whose connections are closed with ``stack``.
+    """Open the language model that is named ``PROVIDER:NAME``, with the model library.
+
+    Its connections are closed with ``stack``.
 
     Args:
         secret: Its key; None for the provider's own variable or no key.
@@ -216,7 +220,10 @@ async def model_of(
     constructor_args: dict[str, Any] = dict(arguments)
 
     def made(provider: str) -> Provider[Any]:
-        """Return the provider's object, with REASON_NEEDED added to its profile."""
+        """Create the library's object for a model provider.
+
+        A stream of its models that ends without a reason counts as cut (REASON_NEEDED).
+        """
         instance = infer_provider_class(provider)(**constructor_args)
         own_profile = instance.model_profile
 
@@ -252,7 +259,9 @@ async def model_of(
 
 
 def _watched(provider: str, stack: AsyncExitStack, done: DoneMarker) -> Awaitable[Any] | None:
-    """Return an HTTP client (to be awaited) for the provider's class.
+    """Return an HTTP client (to be awaited) that a model provider's class can use.
+
+    It watches each response for the end of the reply.
 
     Returns:
         None if the class does not take such a client.
@@ -269,7 +278,7 @@ def _watched(provider: str, stack: AsyncExitStack, done: DoneMarker) -> Awaitabl
 
 
 def _parameters_of(provider: str) -> set[str]:
-    """Return the parameters of the provider's class.
+    """Return the names of the parameters that a model provider's class takes.
 
     Returns:
         An empty set if the provider is unknown or not installed, or if the gateway chooses it.

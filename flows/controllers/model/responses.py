@@ -34,7 +34,8 @@ _FIELDS = (
     "finish_reason",
     "kind",
 )
-#: Providers to which the library can send reasoning only between tags. For Groq see ``groq``.
+#: Providers to which the library can send reasoning only between tags. For Groq see
+#: ``takes_reasoning``.
 _TAKES_TAGS_ALONE = frozenset({"huggingface"})
 #: Providers that accept reasoning only with its signature. The library puts other reasoning between
 #: tags.
@@ -46,9 +47,10 @@ _MARKS = ("signature", "id", "provider_details")
 def kept_of(
     response: theirs.ModelResponse, calls: Sequence[ToolCall], secrets: Sequence[str]
 ) -> str:
-    """Return the response as JSON text; empty if its text and calls are complete.
+    """Return a model's response as JSON text that is stored and sent back in later requests.
 
-    It is also empty for a response that is too long or contains a secret.
+    The text is empty if the response says no more than its text and calls. It is also empty for a
+    response that is too long or contains a secret.
 
     Args:
         calls: Its calls, with the ids under which they are answered.
@@ -84,10 +86,10 @@ def kept_of(
 
 
 def response_of(message: AssistantMessage, model: Model) -> theirs.ModelResponse | None:
-    """Return the response that a message keeps, with the calls that are answered.
+    """Restore a model's earlier response from the JSON text that a chat message keeps of it.
 
-    Reasoning that ``model`` would read as its own text is left out: that of another provider, and
-    what it accepts in no other form.
+    It contains only calls that have an answer. Reasoning that ``model`` would read as its own text
+    is left out: that of another provider, and what it accepts in no other form.
 
     Returns:
         None if the message keeps no response that fits.
@@ -123,7 +125,7 @@ def _says_more(part: Any) -> bool:
 
 
 def _is_blank(part: theirs.ModelResponsePart) -> bool:
-    """Return whether the part is white space only.
+    """Return whether a part of a model's response is only white space.
 
     Some models write such text before they think, and Anthropic refuses to take it back.
     """
@@ -137,7 +139,7 @@ def _is_blank(part: theirs.ModelResponsePart) -> bool:
 def _would_be_words(
     part: theirs.ThinkingPart, response: theirs.ModelResponse, model: Model
 ) -> bool:
-    """Return whether the library would put the part between tags into the content.
+    """Return whether the library would send reasoning back between tags, inside the reply's text.
 
     The model would read it there as its own text.
     """
@@ -163,7 +165,7 @@ def _would_be_words(
 
 
 def _as_called(part: theirs.ToolCallPart, call: ToolCall) -> theirs.ToolCallPart:
-    """Return the call as the model wrote it.
+    """Return a tool call as the model wrote it, to be sent back to the provider.
 
     Arguments that are not a JSON object, which providers refuse, are replaced by those understood.
     """

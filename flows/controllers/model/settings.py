@@ -1,6 +1,6 @@
 """The settings of a flow's model, validated when the flow is read.
 
-Prompts: templates in sandboxed Jinja. An unknown name is an error.
+The prompts are templates in sandboxed Jinja. An unknown name in one is an error.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ NAMES = ("goal", "inputs", "node_goal", "commands", "budgets", "values", "recall
 
 
 def check_template(source: str) -> None:
-    """Raise InvalidFlow if a template has a syntax error or uses an unknown name."""
+    """Raise InvalidFlow if a prompt template has a syntax error or uses an unknown name."""
     from jinja2 import TemplateSyntaxError, meta
 
     try:
@@ -70,7 +70,7 @@ def check_template(source: str) -> None:
 
 
 def rendered(source: str, what: str, variables: Mapping[str, Any]) -> str:
-    """Return the rendered template.
+    """Render a prompt template with these variables, and return the text.
 
     Raises:
         FatalError: Rendering failed. The message names the template and what is wrong in it.
@@ -121,7 +121,7 @@ Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class WindowKeys(BaseModel):
-    """The key ``window``; see ``window.Window``."""
+    """The key ``window``; see ``history_window.Window``."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -150,19 +150,19 @@ class ModelSettings(BaseModel):
 
     Attributes:
         model, base_url, api_key: The model, its server and its key (``env:NAME``); see
-            ``target.target_of``.
+            ``endpoint.target_of``.
         system, user: Templates of the first two messages.
-        reply: ``tools`` calls commands as tools. ``json`` uses the seed's JSON format. ``auto``
+        reply: ``tools`` calls commands as tools. ``json`` uses a JSON format. ``auto``
             uses what the model can do.
         words: What happens with a reply that calls no command although it could; see
-            ``words.Words``.
+            ``parse_reply.Words``.
         temperature, max_tokens: As for each reply.
         timeout_seconds: Time limit of one whole request, including its reply.
         window: How much of the history a request contains.
         refusal: What happens when the model refuses: ``end`` ends the run errored, ``ask`` asks a
             person.
         price: The price of tokens, if the price list lacks it or should not be used.
-        settings, provider: What the model library takes; see ``library_settings``.
+        settings, provider: What the model library takes; see ``provider_settings``.
         unpriced: For a money budget without a price: ``say`` reports it in the first round's event,
             ``refuse`` makes no request.
     """
@@ -188,7 +188,7 @@ class ModelSettings(BaseModel):
 
 
 def read_settings(values: Mapping[str, Any]) -> ModelSettings:
-    """Validate the settings of the controller ``model``.
+    """Validate the settings of the controller ``model``, and return them as a model.
 
     Raises:
         InvalidController: Settings are invalid. It has a sentence for each, none of which shows a
@@ -242,7 +242,7 @@ def _faults_of_library(
 
 
 def missing() -> str | None:
-    """Return which extra is not installed here, in a sentence; None if all packages are."""
+    """Return a sentence about the packages that models need and this process lacks; else None."""
     return None if all(find_spec(package) for package in PACKAGES) else NEEDED
 
 

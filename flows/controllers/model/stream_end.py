@@ -57,7 +57,7 @@ class DoneMarker:
 
     @property
     def is_no_reply(self) -> bool:
-        """Whether the server answered 200 with a page or an error instead of a stream.
+        """Whether a model's server answered 200 with a page or an error instead of a stream.
 
         No model was used in that case.
         """
@@ -68,7 +68,10 @@ class DoneMarker:
         return not text.startswith(b"{") or any(name in text for name in ERROR_NAMES)
 
     async def watch(self, response: httpx2.Response) -> None:
-        """Watch the response's bytes without changing them."""
+        """Watch the bytes of a model server's response for the end of the reply.
+
+        The bytes are passed on unchanged.
+        """
         self.is_seen, self.body, self.refused_call = False, b"", None
         self.is_stream = response.status_code >= 300 or any(
             kind in response.headers.get("content-type", "") for kind in STREAMS
@@ -76,7 +79,7 @@ class DoneMarker:
         pieces = response.aiter_bytes
 
         async def watched(chunk_size: int | None = None) -> AsyncIterator[bytes]:
-            """Yield the chunks of the response, and look for its end in them."""
+            """Yield the chunks of a model server's response, and look for the reply's end."""
             last = b"\n"
             line = b""
             async for piece in pieces(chunk_size):
@@ -107,10 +110,10 @@ class DoneMarker:
 
 
 def refusal_in(response: ModelResponse) -> str:
-    """Return why a reply was refused or blocked, in the words of the model or its provider.
+    """Return why the model refused to reply or its provider blocked the reply, in their words.
 
     Returns:
-        An empty text if it was not.
+        An empty text if neither did.
     """
     details = response.provider_details or {}
     raw = str(details.get("finish_reason") or "")
@@ -137,7 +140,7 @@ def fault_in(response: ModelResponse) -> str:
 
 
 def lacks_reason_only(error: ModelAPIError) -> bool:
-    """Return whether the library's error says that only a finish_reason was missing."""
+    """Return whether an error only says that a model's streamed reply had no finish_reason."""
     return (
         type(error) is ModelAPIError
         and error.__cause__ is None
@@ -146,7 +149,7 @@ def lacks_reason_only(error: ModelAPIError) -> bool:
 
 
 def reason_of(response: ModelResponse, model: str, is_done: bool) -> str:
-    """Return why a reply ended.
+    """Return why a model's streamed reply ended, such as ``stop`` or ``length``.
 
     Args:
         is_done: Whether the server has sent ``data: [DONE]``.

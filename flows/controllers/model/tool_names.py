@@ -29,11 +29,11 @@ class ToolNames:
             self._tools[command], self._commands[tool] = tool, command
 
     def tool(self, command: str) -> str:
-        """Return a command's tool name, even if the command is no longer offered."""
+        """Return the tool name by which a model knows a command, even one no longer offered."""
         return self._tools.get(command) or _legal(command)
 
     def command(self, tool: str) -> str:
-        """Return a tool's command name; an unknown name is returned unchanged."""
+        """Return the command for which a model's tool stands; an unknown name stays unchanged."""
         return self._commands.get(tool, tool)
 
 

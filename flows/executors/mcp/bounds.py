@@ -1,8 +1,7 @@
-"""Validation of arguments against a server's JSON schema, with a limit of steps.
+"""Limits for what MCP servers send: the size of messages, and the work of validating arguments.
 
-The limit keeps a hostile schema from prolonging the validation.
-
-Size limits for messages from MCP servers, so that no message can fill the worker's memory.
+No message can fill the worker's memory. Arguments are validated against a server's JSON schema with
+a limit of steps, which keeps a hostile schema from prolonging the validation.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ class BoundedStream(httpx2.AsyncByteStream):
             yield piece
 
     async def aclose(self) -> None:
-        """Close the underlying stream."""
+        """Close the body of an HTTP response whose size is limited."""
         await self._stream.aclose()
 
 
 def bound(response: httpx2.Response) -> None:
-    """Limit the size of a response's body.
+    """Limit how many bytes the worker reads of an MCP server's HTTP response.
 
     An event stream as a whole has no limit, because the client library limits each event. A
     compressed body is not read at all: the request did not accept it, and a few bytes could
@@ -75,7 +74,7 @@ class _Decoder(codecs.BufferedIncrementalDecoder):
         return codecs.utf_8_decode(data, errors, final)
 
     def decode(self, data: Any, final: bool = False) -> str:
-        """Decode ``data``, or end the session if the current line is too long."""
+        """Decode output of an MCP server's program, or end the session if its line is too long."""
         text = super().decode(data, final)
         _, newline, last = text.rpartition("\n")
         self._length = len(last) if newline else self._length + len(text)
@@ -118,7 +117,7 @@ class TooManySteps(Exception):
 
 @contextmanager
 def counting() -> Iterator[None]:
-    """Count the steps of the validations inside."""
+    """Count the steps of JSON schema validations that run in the ``with`` block, to limit them."""
     before = _steps.set(count())
     try:
         yield
@@ -127,9 +126,9 @@ def counting() -> Iterator[None]:
 
 
 def bounded(kind: Any) -> Any:
-    """Return a copy of a jsonschema validator class whose checks are counted.
+    """Return a copy of a jsonschema validator class in which each check counts as a step.
 
-    They raise TooManySteps inside ``counting``.
+    Inside ``counting``, a check raises TooManySteps if the limit of steps is reached.
     """
     from jsonschema.validators import extend
 
@@ -144,27 +143,27 @@ def bounded(kind: Any) -> Any:
 
 
 def _accept(validator: Any, value: Any, instance: Any, schema: Any) -> None:
-    """Accept every value."""
+    """Accept every value, in place of a check that only the MCP server carries out."""
 
 
 def _additional(check: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a check of additional properties that is skipped if the schema has patterns.
+    """Return a check of additional properties that is skipped if the JSON schema has patterns.
 
     Patterns would decide which properties are additional, and they are not evaluated here.
     """
 
     def checked(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-        """Return the faults, or none if the schema has patterns."""
+        """Check a value for additional properties, unless its JSON schema has patterns for them."""
         return () if "patternProperties" in schema else check(validator, value, instance, schema)
 
     return checked
 
 
 def _counted(check: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the check, preceded by a count of its steps."""
+    """Return a check of a JSON schema keyword that first counts one step of the validation."""
 
     def counted(validator: Any, value: Any, instance: Any, schema: Any) -> Any:
-        """Run the check, or raise TooManySteps."""
+        """Run a check of a JSON schema keyword, or raise TooManySteps if the limit is reached."""
         if next(_steps.get()) >= STEPS:
             raise TooManySteps
         return check(validator, value, instance, schema)

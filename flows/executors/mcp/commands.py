@@ -41,7 +41,9 @@ class RemoteTool:
         return None if importlib.util.find_spec("mcp") else MISSING
 
     def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """Return the arguments as one argument named ``arguments``, since they may have any names.
+        """Validate arguments against the MCP server's schema, and return them as one argument.
+
+        The one argument is named ``arguments``, since a tool's arguments may have any names.
 
         Raises:
             BadReply: The server's schema does not accept them.
@@ -50,17 +52,27 @@ class RemoteTool:
         return {"arguments": dict(args)}
 
     def schema(self) -> dict[str, Any]:
-        """Return the JSON schema of the arguments, as the server declares it."""
+        """Return the JSON schema of a tool's arguments, as its MCP server declares it."""
         return dict(self.told().schema)
 
     def told(self) -> Tool:
-        """Return the server's declaration of the tool; raises as ``Session.tool``."""
+        """Return the declaration of a tool (description, schema) from its MCP server.
+
+        Raises:
+            FatalError: The client library is not installed here.
+            PerdureError: As ``McpSession.tool``.
+        """
         if self.missing:
             raise FatalError(f"command {self.server_name}.{self.name}: {self.missing}")
         return background.run(self._declaration())
 
     def __call__(self, arguments: Mapping[str, Any], context: RoundContext) -> Any:
-        """Call the tool; raises as ``Session.call``."""
+        """Call a tool of an MCP server, and return its result.
+
+        Raises:
+            RoundStopped: The round was cancelled.
+            PerdureError: As ``McpSession.call``.
+        """
         return background.run(self._call(arguments), context.cancelled)
 
     async def _declaration(self) -> Tool:
@@ -80,9 +92,9 @@ class McpCommand(CommandSpec):
     """
 
     def schema(self) -> dict[str, Any]:
-        """Return the schema as ``CommandSpec.schema`` does.
+        """Return an MCP server's tool as a tool definition for language models.
 
-        The default description is the server's.
+        It is that of ``CommandSpec.schema``. The default description is the server's.
         """
         schema = super().schema()
         return (
@@ -145,7 +157,7 @@ def mcp_commands(
 
 
 def commands_of_server(name: str, server: ServerConfig) -> list[CommandSpec]:
-    """Return the commands of a declared server.
+    """Return the tools of an MCP server that a flow declares, each as a command.
 
     Raises:
         InvalidFlow: A command's name would be invalid.

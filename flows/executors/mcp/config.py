@@ -1,9 +1,7 @@
 """A flow's declaration of an MCP server: how to reach it, and which of its tools are commands.
 
-References to secrets in a flow's declaration of a server.
-
-They are resolved when a session begins. The secrets are removed from everything that comes out of
-the session.
+The declaration refers to secrets. They are resolved when a session begins, and removed from
+everything that comes out of the session.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ _SCHEME = re.compile(r"[A-Za-z]+ (?=env:)")
 
 
 def refers(value: str) -> bool:
-    """Return whether the value is a reference.
+    """Return whether a configured value refers to a secret by ``env:NAME`` and contains none.
 
     A scheme before it is allowed (``Bearer env:NAME``), other text is not.
     """
@@ -45,7 +43,7 @@ class Secrets:
         self._known: set[str] = set()
 
     def resolved(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Return the values with all references replaced.
+        """Return an MCP server's variables or headers, each ``env:NAME`` replaced by its secret.
 
         Raises:
             FatalError: This worker does not have a variable, or the variable's value cannot be
@@ -54,7 +52,7 @@ class Secrets:
         return {name: self._value(name, value) for name, value in values.items()}
 
     def cleaned(self, value: Any) -> Any:
-        """Return JSON data without the secrets that were resolved."""
+        """Remove the secrets of an MCP server from JSON data that came from it."""
         if isinstance(value, str):
             return scrubbed(value, self._known)
         if isinstance(value, dict):
@@ -82,7 +80,7 @@ _SECRET = re.compile(r"auth|cookie|credential|key|passw|secret|token", re.IGNORE
 
 
 def _fault(message: str) -> PydanticCustomError:
-    """Return an error whose message must not be followed by the value, which may be a secret."""
+    """Return a validation error that is shown without the invalid value, which may be a secret."""
     return PydanticCustomError("told_in_full", message)
 
 
@@ -170,7 +168,7 @@ class ServerConfig(BaseModel):
 
     @property
     def offered(self) -> dict[str, ToolConfig]:
-        """The offered tools and their settings, by name."""
+        """The tools of the MCP server that become commands: the settings of each, by name."""
         return (
             dict(self.tools)
             if isinstance(self.tools, dict)
@@ -179,7 +177,7 @@ class ServerConfig(BaseModel):
 
     @property
     def key(self) -> str:
-        """A key that is equal for declarations of one server, which then share its session."""
+        """A key that is equal for declarations of one MCP server, which then share a session."""
         connection: dict[str, Any] = self.model_dump(
             mode="json", include={"command", "env", "url", "headers"}
         )

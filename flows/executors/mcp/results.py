@@ -1,7 +1,4 @@
-"""Conversion of a tool's result into an observation.
-
-A tool as its server declares it.
-"""
+"""Tools of MCP servers: a tool as its server declares it, and its result as an observation."""
 
 from __future__ import annotations
 
@@ -38,13 +35,13 @@ class Tool:
 
     @classmethod
     def of(cls, declared: mcp_types.Tool) -> Tool:
-        """Return the tool of a server's declaration, with a bounded description."""
+        """Convert the declaration of a tool from its MCP server, and bound its description."""
         return cls(
             declared.name, safe_text(declared.description or "", DESCRIPTION), declared.input_schema
         )
 
     def check(self, args: Mapping[str, Any], what: str) -> None:
-        """Validate the arguments.
+        """Validate the arguments for an MCP server's tool against the tool's JSON schema.
 
         Raises:
             BadReply: The schema does not accept them. The message names each such argument.
@@ -121,7 +118,7 @@ class ToolFailed(PerdureError):
 
 
 def observation_of(result: CallToolResult, what: str) -> Any:
-    """Return a tool result's structured content, else its texts.
+    """Convert the result of an MCP tool to an observation: its structured content, else its texts.
 
     Content that is neither is named under ``left_out``.
 
@@ -146,7 +143,7 @@ def observation_of(result: CallToolResult, what: str) -> Any:
 
 
 def _parts(content: Any) -> tuple[list[str], list[str]]:
-    """Return the texts, and the names of the parts that are not text."""
+    """Return the texts in an MCP tool's result, and the names of its parts that are not text."""
     texts, left_out = [], []
     for part in content:
         if part.type == "text":

@@ -49,11 +49,11 @@ class McpSession:
 
     @property
     def ended(self) -> bool:
-        """Whether the session has ended, so that no call can succeed."""
+        """Whether the session with the MCP server has ended, so that no call can succeed."""
         return self._ended.is_set() or self._unwanted.is_set() or self._life.done()
 
     async def tool(self, name: str) -> Tool:
-        """Return the tool, after the server has listed its tools.
+        """Return the MCP server's declaration of a tool, once the server has listed its tools.
 
         Raises:
             RetryableError: The server cannot be reached.
@@ -65,7 +65,7 @@ class McpSession:
         return self._tools[name]
 
     async def call(self, name: str, arguments: Mapping[str, Any], seconds: float) -> Any:
-        """Call a tool and return its observation as JSON data.
+        """Call a tool of the MCP server, and return its result as JSON data.
 
         Raises:
             ToolFailed: The tool or its server reports an error.
@@ -98,13 +98,13 @@ class McpSession:
             raise ToolFailed(self._secrets.cleaned(str(failed))) from None
 
     async def close(self) -> None:
-        """End the session and the program that was started for it."""
+        """End the session with the MCP server, and the program that was started for it."""
         self._unwanted.set()
         with suppress(asyncio.CancelledError):
             await asyncio.wait({self._life})
 
     async def _opened(self) -> Client:
-        """Wait until the session is open, and return its client."""
+        """Wait until the session with the MCP server is open, and return the library's client."""
         ready = asyncio.create_task(self._ready.wait())
         try:
             await asyncio.wait({ready, self._life}, return_when=asyncio.FIRST_COMPLETED)
@@ -115,7 +115,10 @@ class McpSession:
         return self._client
 
     async def _live(self) -> None:
-        """Run the session from connect to end, in one task, as the client library requires."""
+        """Run the session with the MCP server from connect to end.
+
+        This is one task, as the client library requires.
+        """
         from mcp import Client
         from mcp_types import Implementation
 
@@ -146,7 +149,7 @@ class McpSession:
                 self._fault = self._failed_start(next(_leaves(error)), served)
 
     def _failed_start(self, error: BaseException, served: list[McpTransport]) -> PerdureError:
-        """Return the error of a failed start.
+        """Return the error that a round raises because the MCP server did not start.
 
         Nothing was called yet, so nothing is in doubt. Another attempt or another worker may
         succeed.
@@ -165,7 +168,7 @@ class McpSession:
     def _judged(
         self, error: BaseException, served: list[McpTransport], what: str, seconds: float
     ) -> PerdureError:
-        """Return the error that an exception of the client library means for the round."""
+        """Translate an exception of the MCP client library into the error that the round raises."""
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
         from pydantic import ValidationError
@@ -210,7 +213,7 @@ class McpSession:
 
 
 async def _tools_of(client: Client) -> Any:
-    """Yield all tools that the server lists."""
+    """Yield all tools that an MCP server lists."""
     cursor = None
     for _ in range(PAGES):
         page = await client.list_tools(cursor=cursor)

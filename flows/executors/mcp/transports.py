@@ -42,7 +42,7 @@ class McpTransport:
 
     @property
     def refused(self) -> bool:
-        """Whether the server did nothing, so that the request is not in doubt."""
+        """Whether the MCP server surely did nothing, so that the request is not in doubt."""
         return self.status is None or 400 <= self.status < 500 or self.status == 503
 
 
@@ -59,7 +59,10 @@ class ProgramOutput(asyncio.Protocol):
         self.tail = ""
 
     def data_received(self, data: bytes) -> None:
-        """Take more output. A line that is too long is cut into pieces."""
+        """Log each line that an MCP server's program writes to stderr.
+
+        A line that is too long is cut into pieces.
+        """
         *lines, self._line = (self._line + data).split(b"\n")
         if len(self._line) > LINE:
             lines, self._line = [*lines, self._line], b""
@@ -67,7 +70,7 @@ class ProgramOutput(asyncio.Protocol):
             self._log(line)
 
     def eof_received(self) -> None:
-        """Log the last line."""
+        """Log the last line that an MCP server's program has written to stderr."""
         self._log(self._line)
 
     def _log(self, line: bytes) -> None:
@@ -85,15 +88,15 @@ class _Watched:
 
     @property
     def last_context(self) -> Any:
-        """The sender's context of the last message."""
+        """The context (``contextvars``) in which the last message of the MCP server was sent on."""
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> Any:
-        """Return the next message."""
+        """Return the next message from the MCP server."""
         return await self._stream.receive()
 
     async def aclose(self) -> None:
-        """Close the stream."""
+        """Close the stream of messages from the MCP server."""
         await self._stream.aclose()
 
     def __aiter__(self) -> _Watched:
@@ -118,7 +121,7 @@ class _Watched:
 async def connected(
     server: ServerConfig, secrets: Secrets, output: ProgramOutput, ended: asyncio.Event
 ) -> AsyncIterator[tuple[Any, Any]]:
-    """Connect to a server, and yield the streams of messages from and to it.
+    """Connect to an MCP server, and yield the streams of messages from and to it.
 
     ``ended`` is set when no more messages can come.
     """
@@ -150,7 +153,7 @@ async def _program(
     )
 
     def end() -> None:
-        """End the session after a line that is too long."""
+        """End the session with an MCP server whose program has written a line that is too long."""
         output.tail = TOO_LARGE
         ended.set()
 
@@ -180,7 +183,7 @@ async def _service(server: ServerConfig, secrets: Secrets) -> AsyncIterator[tupl
         """A client that records statuses and unsent requests, which the client library hides."""
 
         async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-            """Send the request, and record its outcome."""
+            """Send an HTTP request to the MCP server, and record the status of its response."""
             noted = requests.get([])
             try:
                 response = await super().send(request, **options)

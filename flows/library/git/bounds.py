@@ -18,7 +18,7 @@ class Bounds(BaseModel):
 
     @classmethod
     def of(cls, repository: Repository, good: Sequence[str], bad: str) -> Bounds:
-        """Return the commits that these revisions name now.
+        """Return the good and bad commits that the revisions of a bisection name now.
 
         Raises:
             FatalError: A revision names no commit, or a good one is the bad one or not an ancestor

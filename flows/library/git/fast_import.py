@@ -28,7 +28,7 @@ class NewRepository:
         subject: str,
         author: str = "Ada <ada@example.com>",
     ) -> int:
-        """Add a commit, and return its number.
+        """Add a commit to a new git repository that is written later, and return its number.
 
         Its files are those of its first parent, updated with ``files``.
         """
@@ -48,11 +48,11 @@ class NewRepository:
         return number
 
     def tag(self, name: str, commit: int) -> None:
-        """Tag a commit."""
+        """Add a tag for a commit to a new git repository that is written later."""
         self._stream.append(f"reset refs/tags/{name}\nfrom :{commit + 1}\n".encode())
 
     def write(self, path: Path) -> list[str]:
-        """Write the repository to ``path``, with the last commit checked out as branch ``main``.
+        """Write the new git repository to ``path``, with its last commit checked out as ``main``.
 
         Returns:
             The commits' ids by number.

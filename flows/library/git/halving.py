@@ -29,9 +29,10 @@ class BisectRange:
 
 
 def read_halving(text: str, bad: str, skipped: Collection[str]) -> BisectRange:
-    """Read the output of ``git rev-list [--bisect-all] --bisect-vars``.
+    """Choose the commit that a bisection tests next, from the output of ``git rev-list``.
 
-    The output is about the commits between good and ``bad``.
+    The command is ``git rev-list [--bisect-all] --bisect-vars``. The output is about the commits
+    between good and ``bad``.
     """
     listed, variables = [], {}
     for line in text.splitlines():
@@ -48,7 +49,7 @@ def read_halving(text: str, bad: str, skipped: Collection[str]) -> BisectRange:
 
 
 def away_from(skipped: Collection[str], by_halving: Sequence[str], bad: str) -> str:
-    """Return the commit to test if some cannot be tested; ``bad`` itself if none is left.
+    """Return the best commit for a bisection to test next if some commits cannot be tested.
 
     The best commit is taken if it can be tested. If not, its neighbours are likely to fail in the
     same way. A fixed number, derived from how many are left as in git, then leads away from it,
@@ -56,6 +57,9 @@ def away_from(skipped: Collection[str], by_halving: Sequence[str], bad: str) -> 
 
     Args:
         by_halving: All candidates including ``bad``, best first.
+
+    Returns:
+        ``bad`` itself if no other commit is left.
     """
     if by_halving[0] not in skipped:
         return by_halving[0]

@@ -29,7 +29,7 @@ class Repository:
 
     @classmethod
     def open(cls, path: str) -> Repository:
-        """Return the repository at ``path``.
+        """Return the git repository at ``path``.
 
         The path may be its work tree, a directory in it, a linked worktree, or a bare repository.
 
@@ -67,7 +67,7 @@ class Repository:
         return _text(parsed.stdout).strip()
 
     def is_ancestor(self, older: str, newer: str) -> bool:
-        """Return whether ``newer`` contains ``older`` (a commit contains itself)."""
+        """Return whether the commit ``newer`` contains the commit ``older``, or is the same."""
         compared = _git(self.directory, "merge-base", "--is-ancestor", older, newer)
         if compared.returncode not in (0, 1):
             raise FatalError(
@@ -77,12 +77,12 @@ class Repository:
         return compared.returncode == 0
 
     def merge_base(self, one: str, other: str) -> str | None:
-        """Return the newest commit that both contain; None if they share none."""
+        """Return the newest commit that two commits both contain; None if they share none."""
         base = _git(self.directory, "merge-base", one, other)
         return _text(base.stdout).split("\n")[0] or None
 
     def halve(self, bad: str, good: Sequence[str], skipped: Collection[str]) -> BisectRange:
-        """Return what is left between ``good`` and ``bad``, and the commit to test next."""
+        """Return which commit a bisection tests next, and how many commits and tests are left."""
         # With skips git weighs and sorts all candidates; without them it stops at the first good
         # enough. This does the same, to choose the same commits.
         every = ["--bisect-all"] if skipped else []
@@ -91,11 +91,11 @@ class Repository:
         )
 
     def candidates(self, bad: str, good: Sequence[str]) -> list[str]:
-        """Return the commits contained in ``bad`` and in none of ``good``, newest first."""
+        """Return the git commits contained in ``bad`` and in none of ``good``, newest first."""
         return self._read("rev-list", "--topo-order", bad, "--not", *good, "--").split()
 
     def line(self, commit: str) -> CommitLine:
-        """Return author and subject of a commit."""
+        """Return author and subject of a git commit."""
         text = self._read(
             "show",
             "--no-patch",

@@ -28,7 +28,7 @@ class Trials:
 
     @classmethod
     def of(cls, history: Iterable[Turn], bounds: Bounds) -> Trials:
-        """Return the verdicts in a run's history.
+        """Return the results of the tests of commits that a bisection's history contains.
 
         Raises:
             FatalError: A turn contains something else, because the command failed in a way that
@@ -50,21 +50,21 @@ class Trials:
 
     @property
     def tests(self) -> int:
-        """The number of tests so far."""
+        """The number of commits that a bisection has tested so far."""
         return len(self.between) + (self.of_good is not None)
 
     @property
     def first_exit(self) -> int | None:
-        """The first test's exit code; None before that test, or if it was killed."""
+        """The exit code of a bisection's first test; None before that test, or if it was killed."""
         return self.between[0].exit if self.between else None
 
     @property
     def skipped(self) -> frozenset[str]:
-        """The commits that cannot be tested."""
+        """The commits that a bisection could not test."""
         return frozenset(verdict.commit for verdict in self.between if verdict.outcome == "skip")
 
     def narrowed(self, bounds: Bounds) -> tuple[list[str], str]:
-        """Return all known good commits, and the bad commit found last.
+        """Return the commits that a bisection knows to be good, and the bad one found last.
 
         That bad commit contains the first bad one.
         """

@@ -47,7 +47,7 @@ def judge(
     timeout: float,
     cancelled: threading.Event,
 ) -> CommitTest:
-    """Test ``commit`` in a worktree under ``root``.
+    """Run a bisection's test command at one commit, in a new worktree under ``root``.
 
     The repository does not change, and no files remain. Exit code 0 is good, 125 skips, others up
     to 127 are bad, as for ``git bisect run``. A test that still runs after ``timeout`` seconds is
@@ -99,9 +99,9 @@ def _outcome(commit: str, ending: ProcessEnding) -> Literal["good", "bad", "skip
 def _check_out(
     repository: Repository, commit: str, worktree: Worktree, cancelled: threading.Event
 ) -> None:
+    """Check a commit out in the worktree of a test, which becomes a new clone of the repository."""
     # No templates and no hooks: checking out a commit must not run anything of the user's git
     # setup.
-    """Check the commit out in the worktree, which is a new clone."""
     quiet = ["git", "-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false"]
     clone = [
         *quiet,

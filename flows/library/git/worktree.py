@@ -33,7 +33,7 @@ class Worktree:
 
 
 def worktrees_root() -> Path:
-    """Return the directory of this user's worktrees on this machine; creates it if necessary.
+    """Return the directory for the worktrees of this user's bisections; create it if necessary.
 
     Raises:
         FatalError: Another user owns it or may write to it.
@@ -52,7 +52,7 @@ def worktrees_root() -> Path:
 
 @contextlib.contextmanager
 def own_worktree(root: Path) -> Iterator[Worktree]:
-    """Create a directory under ``root`` and yield it.
+    """Create an empty worktree for one test of a bisection under ``root``, and yield it.
 
     At the end it is removed, together with all processes that still work in it.
     """
@@ -67,7 +67,7 @@ def own_worktree(root: Path) -> Iterator[Worktree]:
 
 
 def remove_abandoned(root: Path) -> list[str]:
-    """Remove the worktrees whose owners have ended, and kill the processes that they left.
+    """Remove the worktrees of bisections whose process has ended, and kill what that process left.
 
     Returns:
         The names of the removed worktrees.
@@ -87,7 +87,7 @@ def remove_abandoned(root: Path) -> list[str]:
 
 
 def _locked_name(root: Path) -> tuple[str, int]:
-    """Return a new name, and the descriptor of its locked file."""
+    """Return a name for a new worktree, and the descriptor of the lock file created for it."""
     while True:
         name = uuid.uuid4().hex
         file = root / f"{name}.lock"

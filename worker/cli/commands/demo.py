@@ -48,7 +48,7 @@ class DemoStage:
         client: A client of the stage's own server.
         killed_step: The step whose round was in flight when the worker was killed. None until a
             kill has hit a round.
-        lost: Whether the engine noticed that loss.
+        lost: Whether a ``lost`` event says that Perdure noticed the lost worker.
         recovered: Seconds from the kill until another worker claimed the step. None until then.
     """
 
@@ -92,16 +92,20 @@ class DemoStage:
 
     @property
     def test(self) -> str:
-        """The bisection's test command."""
+        """The shell command with which the demo's bisection tests a commit."""
         return f"sleep {TEST_SECONDS}; {self.repository.test}"
 
     def start_worker(self) -> None:
-        """Start a worker; its temporary files stay in the stage's directory if it is killed."""
+        """Start a worker for the demo's run.
+
+        Its temporary files are in the demo's directory, which is removed even if the worker is
+        killed.
+        """
         arguments = ["--url", self._server.url, "--enable", "bisect", "--concurrency", "4"]
         self._child = Child(arguments, {"TMPDIR": str(self.directory)}, self.directory, quiet=True)
 
     def submit(self) -> Run:
-        """Submit the bisection."""
+        """Submit the run that bisects the demo's git repository, and return the run."""
         inputs = {
             "repo": str(self.repository.path),
             "good": self.repository.good,
@@ -111,9 +115,9 @@ class DemoStage:
         return self.client.submit("bisect", GOAL, inputs)
 
     def tick(self, view: View, run: Run, events: Sequence[Event]) -> None:
-        """Kill the worker once a round is in flight, and record the recovery.
+        """Kill the demo's worker while a round is in flight, and record when another takes over.
 
-        This is the ``tick`` of ``follow``.
+        ``follow`` calls this after each poll of the run.
         """
         if self.killed_step is None:
             is_in_flight = (
@@ -167,7 +171,10 @@ class DemoStage:
         view.note(f"another worker claimed the step {self.recovered:.1f} s after the kill")
 
     def git_bisect(self) -> str:
-        """Return the first bad commit that ``git bisect run`` finds in a clone."""
+        """Return the first bad commit of the demo's repository, as ``git bisect run`` finds it.
+
+        Git works in a clone.
+        """
         from perdure.flows.library.git.environment import clean_environment
 
         clone = self.directory / "clone"
@@ -196,7 +203,7 @@ class DemoStage:
         return git("rev-parse", "refs/bisect/bad")
 
     def close(self) -> None:
-        """Stop the worker and the server, and remove the directory."""
+        """Kill the demo's worker, stop its server, and remove its directory."""
         try:
             if self._child is not None:
                 self._child.kill()
@@ -272,10 +279,11 @@ def demo_command(as_json: bool) -> None:
 
 
 def _check_commit(stage: DemoStage, run: Run) -> str:
-    """Return the commit that the run found.
+    """Return the bad commit that the demo's run found.
 
     Raises:
-        Failed: The run found no commit, or the worker was not killed during a round.
+        Failed: The run found no commit, or the worker was not killed during a round, or a step was
+            not committed exactly once.
     """
     if (
         run.status.value != "completed"

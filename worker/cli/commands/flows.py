@@ -45,7 +45,10 @@ class FlowsCommand(click.Command):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Return the subcommand's context if the first argument is a subcommand."""
+        """Return the click context of the ``flows`` subcommand that the first argument names.
+
+        If it names none, return the context of the command ``flows`` itself.
+        """
         if args and args[0] in SUBCOMMANDS:
             command = globals()[f"{args[0]}_command"]
             assert isinstance(command, click.Command)
@@ -53,7 +56,7 @@ class FlowsCommand(click.Command):
         return super().make_context(info_name, args, parent, **extra)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of subcommands."""
+        """Write the list of subcommands of ``flows`` at the end of its help text."""
         with formatter.section("Also"):
             formatter.write_dl(
                 [(f"{ctx.command_path} {usage}", line) for usage, line in SUBCOMMANDS.values()]

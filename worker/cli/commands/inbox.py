@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def pairs(waiting: PendingInterrupt) -> list[tuple[str, str]]:
-    """Return what a run asks, and how to answer, as names and values.
+    """Return what an interrupted run asks and how to answer it, as names and values to print.
 
-    ``command`` must not be cut when it is printed: a person approves it.
+    The value of ``command`` must not be cut when it is printed: a person approves it.
     """
     asks = "for more budget" if waiting.kind == "budget" else plain(waiting.question)
     fields = [("asks", asks)]
@@ -82,7 +82,10 @@ def inbox_command(limit: int, as_json: bool, url: str | None) -> None:
 def print_inbox(
     console: Console, waiting: Sequence[PendingInterrupt], now: datetime | None = None
 ) -> None:
-    """Print a few lines for each run. Prose is wrapped; commands to copy stay on one line."""
+    """Print a few lines about each run that waits for a person.
+
+    Prose is wrapped. Commands to copy stay on one line.
+    """
     from rich.text import Text
 
     for number, each in enumerate(waiting):

@@ -45,14 +45,17 @@ def each(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Call ``act`` for each run and print the results. On a terminal, ask first.
+    """Retry or delete several runs one after the other, and print the result for each.
+
+    On a terminal, ask the user first.
 
     Args:
-        ids: The runs.
+        ids: The ids of the runs.
         verb: What the question says, such as "Delete".
         done: What the line of each run says, such as "is deleted".
-        act: May raise InvalidTransition, Stale, RunNotFound or DamagedRun, if the run has changed
-            meanwhile. That run is reported as unchanged.
+        act: Retries or deletes the run with an id. It may raise InvalidTransition, Stale,
+            RunNotFound or DamagedRun, if the run has changed meanwhile. That run is reported as
+            unchanged.
         yes: Whether to skip the question.
         as_json: Whether to print one JSON document.
     """

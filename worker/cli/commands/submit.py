@@ -136,7 +136,10 @@ def submit_command(
 
 @contextmanager
 def _json_hint(texts: Sequence[str]) -> Iterator[None]:
-    """Point to --input-json in the InvalidInput of a text that looks like JSON."""
+    """Add a hint at ``--input-json`` to an InvalidInput that is raised in this context.
+
+    That is done only if the text of an ``--input`` option looks like JSON.
+    """
     from perdure.flows import InvalidInput
 
     try:
@@ -170,10 +173,10 @@ def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
 
 
 def amounts(texts: Sequence[str], option: str) -> dict[str, float]:
-    """Parse the ``NAME=AMOUNT`` values of an option into numbers.
+    """Parse the ``NAME=AMOUNT`` values of an option into a dict of numbers.
 
     Raises:
-        UsageError: An amount is not a number, or `pairs` refuses the values.
+        UsageError: A value has no name, a name occurs twice, or an amount is not a number.
     """
     numbers: dict[str, float] = {}
     for name, text in pairs(texts, option).items():
@@ -198,7 +201,10 @@ def _value(key: str, text: str) -> Any:
 
 
 def _bounds(text: str | None) -> dict[str, Any] | None:
-    """Parse the value of ``--retry``: ``KEY=VALUE`` pairs separated by commas."""
+    """Parse the value of ``--retry``, which limits the retries of a run.
+
+    It consists of ``KEY=VALUE`` pairs, separated by commas.
+    """
     if text is None:
         return None
     bounds: dict[str, Any] = pairs(tuple(text.split(",")), "--retry")

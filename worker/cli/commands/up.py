@@ -68,7 +68,7 @@ class Dashboard(SupervisedChild):
         self._file.write_text(self.url)
 
     def close(self) -> None:
-        """Kill the process, close the socket and remove the address file."""
+        """Kill the dashboard process, close its socket and remove the file with its address."""
         self.child.kill()
         self._listening.close()
         if read_address(self._file.parent) == self.url:
@@ -76,14 +76,14 @@ class Dashboard(SupervisedChild):
 
 
 def read_address(directory: Path) -> str | None:
-    """Return the dashboard URL that an `up` stored in this directory, or None."""
+    """Return the dashboard URL that a `perdure up` stored in this directory, or None."""
     with suppress(OSError):
         return (directory / FILE).read_text().strip() or None
     return None
 
 
 def answering(directory: Path) -> str | None:
-    """Return the URL of another `up`'s dashboard if it answers, else None."""
+    """Return the URL of the dashboard that another `perdure up` serves, or None if none answers."""
     address = read_address(directory)
     if address is None or not address.startswith("http://"):
         return None
@@ -208,7 +208,7 @@ def up_command(
 
 
 def _warn_of_missing_key(model: str | None, model_url: str | None) -> None:
-    """Warn at the start if the model's API key is missing."""
+    """Print a warning if the API key of the model that `perdure up` uses is missing."""
     from perdure.worker.doctor.app_checks import model_key
     from perdure.worker.domain.verdict import Level
     from perdure.worker.settings import load_settings
@@ -219,7 +219,7 @@ def _warn_of_missing_key(model: str | None, model_url: str | None) -> None:
 
 
 def _dashboard(server: EmbeddedServer, port: int | None) -> tuple[str | None, Dashboard | None]:
-    """Start the dashboard, or find another `up`'s, and print its address.
+    """Start the dashboard of `perdure up`, or find that of another `up`, and print its address.
 
     Returns:
         The address, and the dashboard that this process supervises. The second is None if it is
@@ -257,7 +257,10 @@ def _watch_over(
 def _shut_down(
     server: EmbeddedServer, worker: SupervisedChild | None, dashboard: Dashboard | None
 ) -> None:
-    """Stop the dashboard and the worker, then the server; another Ctrl-C does not wait."""
+    """Stop what `perdure up` has started: the dashboard and the worker, then the server.
+
+    Another Ctrl-C ends the wait for the worker's rounds.
+    """
     try:
         if dashboard is not None:
             dashboard.child.leave()

@@ -35,7 +35,10 @@ def watch_command(context: click.Context, run_id: str, as_json: bool, url: str |
 
 
 def watch_until_end(client: ClientApi, run_id: str, as_json: bool, url: str | None) -> int:
-    """Show the run until it ends or is interrupted, and return the exit code."""
+    """Show a run in the terminal until it ends or is interrupted, and return the exit code.
+
+    Ctrl-C ends the display and not the run.
+    """
     view = view_for(as_json)
     try:
         return end_code(follow(client, run_id, view))
@@ -50,7 +53,10 @@ def watch_until_end(client: ClientApi, run_id: str, as_json: bool, url: str | No
 
 
 def view_for(as_json: bool) -> View:
-    """Return the live view on a terminal, and the view of lines elsewhere."""
+    """Return the view in which a command shows a run live.
+
+    It is a redrawn display on a terminal, lines elsewhere, and JSON lines if ``as_json``.
+    """
     if as_json:
         return JsonLinesView()
     if not sys.stdout.isatty():

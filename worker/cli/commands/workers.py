@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 def alive_here(url: str | None) -> str:
-    """Return the name of a live worker on this machine: it runs and has sent a recent heartbeat.
+    """Return the name of a worker on this machine that runs and has sent a recent heartbeat.
 
-    Its heartbeats show that its sweeper runs and reaches the server. They say nothing about the
-    progress of rounds; ``why`` does.
+    This is the health check of ``perdure workers --alive``. Heartbeats show that the worker's
+    sweeper runs and reaches the server. They say nothing about the progress of rounds; ``why``
+    does.
 
     Raises:
         Failed: No worker on this machine is alive. The message lists the silent ones.

@@ -11,12 +11,19 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 
 
 def pause(ends: int) -> float:
-    """Return the seconds to wait before a restart, after this number of ends in a row."""
+    """Return the seconds to wait before a process that has ended is started again.
+
+    There is no wait after the first of ``ends`` in a row. Then the wait doubles with each, up to a
+    minute.
+    """
     return 0.0 if ends <= 1 else min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(ends - 2, 16))
 
 
 def no_pause(ends: int) -> float:
-    """Return 0: the process is restarted at once, for as long as it is restarted at all."""
+    """Return 0 as the seconds to wait before a process that has ended is started again.
+
+    The argument, the number of times that it ended in a row, makes no difference.
+    """
     return 0.0
 
 
@@ -40,11 +47,11 @@ class Restarts:
         self.next_start: float | None = None
 
     def began(self) -> None:
-        """Record that the process was started."""
+        """Record that the supervised process was started."""
         self._started, self.next_start = time.monotonic(), None
 
     def ended(self) -> float:
-        """Record that the process ended, and return the seconds until its next start."""
+        """Record that the supervised process ended, and return the seconds until its next start."""
         now = time.monotonic()
         self.ends = self.ends + 1 if now - self._started < self._settled else 1
         seconds = self._pause(self.ends)
@@ -53,5 +60,5 @@ class Restarts:
 
 
 def ending(code: int) -> str:
-    """Return how a process ended, as messages have it."""
+    """Return how a process ended, as text for a message: ``exit code 1`` or ``signal 9``."""
     return f"exit code {code}" if code >= 0 else f"signal {-code}"

@@ -26,7 +26,7 @@ class Shutdown:
     reaches Celery: its handler takes a lock, and would deadlock if it interrupted itself.
 
     Args:
-        engine: The engine of this worker.
+        engine: The runtime of this worker.
         alone: Whether this process handles Ctrl-C itself. Otherwise its supervisor does, and sends
             SIGTERM or SIGQUIT.
     """
@@ -38,9 +38,10 @@ class Shutdown:
         self._celery_handler: Any = None
 
     def watch(self, **_: Any) -> None:
-        """Install the handlers; a receiver of Celery's signal ``worker_ready``.
+        """Install this worker's signal handlers when Celery says that the worker is ready.
 
-        Celery sends that signal again after each lost connection to the broker.
+        It receives Celery's signal ``worker_ready``. Celery sends that again after each lost
+        connection to the broker, so only the first call installs them.
         """
         if not self._is_installed:
             self._is_installed = True
@@ -74,8 +75,9 @@ class Shutdown:
 
 
 def ignore_terminal() -> None:
-    """Ignore the terminal's signals. Call it once Celery has set its own handlers.
+    """Ignore the signals that a terminal sends to a supervised worker process.
 
+    The supervisor forwards them in its own way. Call this once Celery has set its own handlers.
     Empty handlers are used, because programs that rounds start would inherit SIG_IGN.
     """
     for number in FROM_TERMINAL:
@@ -84,7 +86,10 @@ def ignore_terminal() -> None:
 
 
 def say_finishing() -> None:
-    """Print on a terminal what the first Ctrl-C does, and what a second one would do."""
+    """Print on a terminal that the worker finishes its rounds in flight after the first Ctrl-C.
+
+    The line also says that a second Ctrl-C leaves these rounds to other workers.
+    """
     if os.isatty(2):
         os.write(
             2, b"\nfinishing the rounds in flight; Ctrl-C again leaves them to other workers\n"

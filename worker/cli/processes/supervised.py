@@ -25,7 +25,9 @@ AT_ONCE_SECONDS = 5.0
 
 
 def main(worker: WorkerProcess, supervisor: int, ready: Connection, quiet: bool) -> None:
-    """Run the worker, then exit the process; this never returns.
+    """Run a supervised worker in this process, then exit the process.
+
+    This never returns.
 
     Args:
         worker: The worker to run.
@@ -79,9 +81,10 @@ def requeue_rounds(worker: WorkerProcess, pid: int) -> None:
 
 
 def _leave_after(supervisor: int) -> None:
-    """Shut down when the supervisor has died (SIGKILL), within a limit.
+    """Wait until the supervisor of this worker process has died, then shut this process down.
 
-    The limit ends this process even if its rounds do not, since no supervisor can kill it.
+    The rounds in flight have DRAIN_SECONDS to finish. After that the process kills itself, since no
+    supervisor can kill it.
     """
     from perdure.worker.runtime.runtime import LOOK_EVERY_SECONDS
 
@@ -97,9 +100,10 @@ def _leave_after(supervisor: int) -> None:
 
 
 def leave_with_stdin() -> None:
-    """Send SIGTERM to this process when standard input ends, as when its supervisor has died.
+    """Wait until standard input ends, then send SIGTERM to this process.
 
-    For a process that `up` or `demo` started: it is in a session of its own.
+    `up` and `demo` hold the other end of standard input, so it ends when they die. Their children
+    are in sessions of their own, and would otherwise survive them.
     """
     while os.read(0, 4096):
         pass

@@ -101,7 +101,7 @@ class Supervisor:
         self._cleanups: list[Any] = []
 
     def run(self) -> int:
-        """Run until all processes have ended, and return the exit code of the command."""
+        """Run the supervisor until all worker processes have ended, and return the exit code."""
         set_up_logging(self._worker.settings.log_format, several=True)
         if METHOD == "fork":
             for name in IMPORTED:
@@ -146,7 +146,10 @@ class Supervisor:
             self._act()
 
     def _act(self) -> None:
-        """Start and kill the processes that are due."""
+        """Start the worker processes whose restart is due.
+
+        During a shutdown at once, kill the worker processes that have not ended in time.
+        """
         now = time.monotonic()
         if self._kill_at is not None and now >= self._kill_at:
             self._send(signal.SIGKILL)
@@ -156,7 +159,11 @@ class Supervisor:
                 self._start(slot)
 
     def _timeout(self) -> float | None:
-        """Return the seconds until `_act` has something to do, or None if it has nothing to do."""
+        """Return the seconds until the supervisor must next start or kill a worker process.
+
+        Returns:
+            The seconds, or None if no start or kill is planned.
+        """
         times = [slot.restarts.next_start for slot in self._slots] + [self._kill_at]
         due = [each for each in times if each is not None]
         return max(0.0, min(due) - time.monotonic()) if due else None
@@ -221,9 +228,10 @@ class Supervisor:
         )
 
     def _requeue_rounds(self, pid: int) -> None:
-        """Start a process that requeues the rounds of a dead one before their leases expire.
+        """Start a process that requeues the rounds of a dead worker process.
 
-        The supervisor itself has no connection.
+        It does so before their leases expire. The supervisor cannot do it itself, because it has no
+        connection.
         """
         process = self._context.Process(  # type: ignore[attr-defined]
             target=supervised.requeue_rounds, args=(self._worker, pid), name="requeue", daemon=True
@@ -232,10 +240,10 @@ class Supervisor:
         self._cleanups.append(process)
 
     def _is_over(self) -> bool:
-        """Return whether no process will be started any more.
+        """Return whether the supervisor will start no more worker processes.
 
-        A process that refuses to start is retried while others work, because the cause may go
-        away. If all refuse, the supervisor exits and reports their exit code.
+        A worker process that refuses to start is retried while others work, because the cause may
+        go away. If all refuse, the supervisor exits and reports their exit code.
         """
         started = [
             slot
@@ -248,7 +256,11 @@ class Supervisor:
         )
 
     def _handle(self, number: int) -> None:
-        """Forward a signal as a single worker would treat it."""
+        """Shut the supervisor and its worker processes down after a signal.
+
+        SIGQUIT and a second Ctrl-C end the workers at once. The other signals let them finish their
+        rounds.
+        """
         self._leaving = True
         if number == signal.SIGINT:
             self._interrupts += 1
@@ -281,7 +293,10 @@ class Supervisor:
 
 
 def _listen() -> int:
-    """Handle the signals from now on, and return a descriptor from which to read their numbers."""
+    """Install the supervisor's signal handlers, and return the read end of a pipe.
+
+    Python writes the number of each signal that arrives into this pipe.
+    """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing)

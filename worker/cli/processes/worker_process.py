@@ -31,7 +31,7 @@ class WorkerProcess:
     as_json: bool
 
     def __call__(self, say_ready: Callable[[Ready], None], alone: bool = True) -> None:
-        """Run the worker in this process.
+        """Run a Celery worker for this role in this process until it is shut down.
 
         Args:
             say_ready: Called with the worker's description at the start, and again after each
@@ -121,7 +121,7 @@ class WorkerProcess:
             sys.exit(INTERNAL)
 
     def say_ready(self, ready: Ready, processes: Sequence[int] = ()) -> None:
-        """Print that the worker is ready.
+        """Print that the worker is ready, as a sentence or as one JSON document.
 
         Args:
             ready: The worker's description, and the end of a sentence that names its brokers.

@@ -30,19 +30,22 @@ class View(Protocol):
     """A display of a run."""
 
     def show(self, run: Run, events: Sequence[Event]) -> None:
-        """Show the run's current state and the new events."""
+        """Show the current state of the followed run, and its new events."""
 
     def note(self, text: str) -> None:
-        """Show a message that is not an event."""
+        """Show a message that is not an event of the followed run."""
 
     def away(self, since: float) -> None:
-        """Show that the server has not answered since this time (monotonic)."""
+        """Show to the user that the server has not answered since this time (monotonic)."""
 
     def end(self, run: Run) -> None:
-        """Show how the run ended, or what it asks."""
+        """Show how the followed run ended, or what it asks."""
 
     def close(self) -> None:
-        """Release the terminal. This is called in any case, and may be called twice."""
+        """Stop the display of the run and release the terminal.
+
+        The caller closes a view in any case, and may do so twice.
+        """
 
 
 def follow(
@@ -51,7 +54,7 @@ def follow(
     view: View,
     tick: Callable[[Run, Sequence[Event]], None] | None = None,
 ) -> Run:
-    """Show the run until it ends or is interrupted, and return it.
+    """Show a run in a view until the run ends or is interrupted, and return the run.
 
     Args:
         client: The client to poll.
@@ -96,7 +99,7 @@ def follow(
 
 
 def end_code(run: Run) -> int:
-    """Return the exit code for the way the run ended."""
+    """Return the exit code with which a command reports how a run ended."""
     if run.status.value == "completed" and not run.finished:
         return RUN_UNFINISHED
     return {"errored": RUN_ERRORED, "stopped": RUN_STOPPED, "interrupted": RUN_INTERRUPTED}.get(

@@ -95,7 +95,10 @@ class LiveView:
             self._add(Row(-1, "", 0, text, tone="note"))
 
     def away(self, since: float) -> None:
-        """Do nothing: the foot reports the silence before a poll has failed."""
+        """Do nothing when the server does not answer, because the foot of the live view shows that.
+
+        It does so before a poll has failed.
+        """
 
     def end(self, run: Run) -> None:
         with self._lock:
@@ -110,7 +113,7 @@ class LiveView:
             self._live.stop()
 
     def render(self) -> RenderableType:
-        """Return the current picture for the console's current size."""
+        """Return the live view of a run as it is now, laid out for the terminal's current size."""
         with self._lock:
             if self._run is None:
                 return Text("")
@@ -181,7 +184,10 @@ class LiveView:
 
     @staticmethod
     def _taken(rows: Sequence[Row], width: int) -> int:
-        """Return the width of the other columns: step, time and, if wide, node and attempt."""
+        """Return the width of all columns of the table of rounds except the column with the text.
+
+        These are step and time. If the terminal is wide enough, node and attempt are added.
+        """
         taken = (
             5
             + 1
@@ -263,7 +269,10 @@ def _until(moment: str) -> float:
 
 
 def _totals(run: Run) -> list[Text]:
-    """Return a line with the run's usage and limits, or no line if it has used nothing."""
+    """Return a list with the line that shows a run's usage and the limits of its budgets.
+
+    The list is empty if the run has used nothing.
+    """
     line = Text(no_wrap=True, overflow="ellipsis")
     for text, share in totals(run):
         line.append(" · " if line else "", "dim")
@@ -272,7 +281,10 @@ def _totals(run: Run) -> list[Text]:
 
 
 def _said(row: Row, room: int) -> Text:
-    """Return a row's text of at most ``room`` characters; the thought is cut before the command."""
+    """Return the text of a row in the table of rounds, with the controller's thought before it.
+
+    The thought is cut, or left out, if both need more than ``room`` characters.
+    """
     text = Text(_cut(row.text), style=TONES[row.tone])
     left = room - text.cell_len - len(" · ")
     if not row.thought or left < min(LEAST_THOUGHT, len(row.thought)):

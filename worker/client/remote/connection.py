@@ -32,10 +32,10 @@ TOKEN = re.compile(r"[!-~]+")
 
 
 def read(url: str) -> HttpAddress:
-    """Return the address in a URL.
+    """Parse the URL of an HTTP API and return its address.
 
     Raises:
-        InvalidSettings: It is not the URL of an HTTP API.
+        InvalidSettings: The URL cannot be that of an HTTP API.
     """
     address = parse_http(url, API)
     if address is None:
@@ -47,10 +47,12 @@ def read(url: str) -> HttpAddress:
 
 
 def headers(address: HttpAddress, token: str | None) -> dict[str, str]:
-    """Return the headers that authenticate each request.
+    """Return the HTTP headers with an access token that a remote client sends with each request.
+
+    Without a token there are none.
 
     Raises:
-        InvalidSettings: The token is malformed, or the URL has a user too. The message does not
+        InvalidSettings: The token is malformed, or the URL names a user too. The message does not
             contain the token.
     """
     if token is None:
@@ -69,7 +71,10 @@ def headers(address: HttpAddress, token: str | None) -> dict[str, str]:
 
 
 def not_here(**given: object) -> None:
-    """Raise InvalidInput if a caller is named. Over HTTP the token identifies the caller."""
+    """Raise InvalidInput if an argument that names the caller is given to a remote client.
+
+    Over HTTP, the access token identifies the caller.
+    """
     for name, value in given.items():
         if value is not None:
             raise InvalidInput(
@@ -107,11 +112,11 @@ class RemoteConnection:
         return f"{type(self).__name__}({self._address.shown!r})"
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections of this client."""
         self._http.close()
 
     def _ask(self, path: str, **params: str | int | list[str] | None) -> Any:
-        """Return the JSON that a GET request returns."""
+        """Send a GET request to the HTTP API and return the JSON of its response."""
         return self._sent("GET", path, params=params).json()
 
     def _tell(
@@ -123,10 +128,14 @@ class RemoteConnection:
         repeat: bool = False,
         **headers: str | None,
     ) -> Any:
-        """Return the JSON answer to a request that changes runs.
+        """Send a request that changes something to the HTTP API, and return its JSON answer.
 
         Args:
-            repeat: Whether the request may be sent twice, because it is then done once.
+            repeat: Whether the request may be sent again without an answer, because the server
+                carries it out only once.
+
+        Returns:
+            The JSON value, or None if the answer is empty.
         """
         content = (
             None
@@ -177,7 +186,7 @@ class RemoteConnection:
 
 
 def path_of(run_id: str, *more: str) -> str:
-    """Return the path of a run, or of something that belongs to it.
+    """Return the HTTP API's path of a run, or of something that belongs to the run.
 
     Raises:
         RunNotFound: No run can have this id.

@@ -89,7 +89,9 @@ class RemoteEvents(RemoteReads):
             more = told["more"]
 
     def _following(self, run_id: str, after: str | None, until: float | None) -> Iterator[Event]:
-        """Yield events until the run has ended or ``until`` has passed.
+        """Yield the events of a run from the HTTP API, and reconnect when a connection ends early.
+
+        It stops when the run has ended or was deleted, or at the time ``until`` (monotonic).
 
         Raises:
             StoreUnavailable: The server was unreachable for ``PATIENCE_SECONDS``.
@@ -116,9 +118,12 @@ class RemoteEvents(RemoteReads):
     def _stream(
         self, run_id: str, after: str | None, until: float | None
     ) -> Iterator[Event | None]:
-        """Yield the events of one connection, then None if no more events follow.
+        """Yield the events of a run that one HTTP stream brings, then None if the run has no more.
 
-        It ends without None if the connection is cut or the server shuts down.
+        It ends without None if the server closes the stream early, for example when it shuts down.
+
+        Raises:
+            StoreUnavailable: The server is unreachable, or the connection was cut.
         """
         left = (
             LONGEST_SECONDS

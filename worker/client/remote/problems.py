@@ -15,12 +15,12 @@ TYPE = "urn:perdure:"
 REFUSED = ("invalid-request", "unreadable-body", "body-too-large", "no-json")
 #: The error to raise, by the code in the problem's type.
 ERRORS: dict[str, type[PerdureError]] = HTTP_ERRORS | dict.fromkeys(REFUSED, InvalidInput)
-#: What stands between answers so for a server that is away.
+#: Status codes with which a proxy answers if it cannot reach the server behind it.
 AWAY = (502, 503, 504)
 
 
 def raise_problem(answer: httpx2.Response, place: str) -> NoReturn:
-    """Raise the error that the server reported.
+    """Raise the error that an unsuccessful response of the HTTP API reports.
 
     Args:
         answer: The response.

@@ -158,7 +158,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
 
 
 def _told(when: When | None, what: str) -> str | float | None:
-    """Return a time as the API expects it.
+    """Return the start time or deadline of a submission in the form that the HTTP API expects.
 
     A moment stays a moment and a duration a duration, because an idempotency key tells them apart.
     """

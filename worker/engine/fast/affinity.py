@@ -49,7 +49,7 @@ _results = FieldPrefix(RESULT)
 def commit_and_continue(
     store: Store, committer: Committer, commit: RoundCommit, request: PrefetchRequest
 ) -> CommitResult | None:
-    """Commit a round, and lease its run's next round to this worker.
+    """Commit a round, and lease the run's next round to this worker in the same write.
 
     Returns:
         None if the round has to be committed like any other.
@@ -100,7 +100,9 @@ def next_claim(
     continuation: Continuation,
     claim_id: str,
 ) -> Claim:
-    """Return the claim of the next round, from the claim of this one and what it committed.
+    """Compute the claim of a run's next round from the claim and the commit of this round.
+
+    So the worker need not read the run from the server again.
 
     Args:
         written: The fields that the commit wrote.

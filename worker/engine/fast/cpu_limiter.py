@@ -59,23 +59,27 @@ class CpuLimiter:
         self._own = threading.local()
 
     def took(self, flow: str, node: str, ms: int) -> None:
-        """Record how long a round of this node took."""
+        """Record whether a node's last round was brief.
+
+        Args:
+            ms: How long that round took.
+        """
         if ms <= BRIEF_MS:
             self._brief.add((flow, node))
         else:
             self._brief.discard((flow, node))
 
     def is_brief(self, flow: str, node: str) -> bool:
-        """Return whether the node's last round was brief."""
+        """Return whether a node's last round in this process took at most ``BRIEF_MS``."""
         return (flow, node) in self._brief
 
     @property
     def inside(self) -> bool:
-        """Whether this thread holds a slot."""
+        """Whether this thread holds a slot of the CPU limiter."""
         return getattr(self._own, "slot", None) in self._taken
 
     def enter(self, patience: float = PATIENCE) -> float:
-        """Begin a round in the slot that this thread holds, or wait for a free one.
+        """Wait for a slot of the CPU limiter, unless this thread holds one, to run a round in it.
 
         Args:
             patience: Seconds to wait at most. After that the round runs without a slot.
@@ -95,7 +99,7 @@ class CpuLimiter:
         return time.monotonic() - began
 
     def leave(self) -> None:
-        """Free this thread's slot, if it holds one."""
+        """Free this thread's slot of the CPU limiter, if it holds one."""
         slot = getattr(self._own, "slot", None)
         if slot is not None:
             self._own.slot = None

@@ -50,7 +50,7 @@ class Prefetcher:
     def begin(
         self, queues: Sequence[str], slots: int, inline: bool, own: Sequence[str] = ()
     ) -> None:
-        """Prefetch from these queues from now on.
+        """Switch prefetch on: the commits of this process now pop messages from these queues.
 
         Args:
             own: The queues of this worker's set of flows. They are mostly empty, so they are rarely
@@ -63,19 +63,22 @@ class Prefetcher:
         self._orders = [[*queues[place:], *queues[:place]] for place in range(len(queues))]
 
     def end(self) -> None:
-        """Stop prefetching."""
+        """Switch prefetch off: the commits of this process pop no more messages."""
         self._orders = []
 
     @property
     def is_on(self) -> bool:
-        """Whether commits prefetch."""
+        """Whether the commits of this process prefetch messages."""
         return bool(self._orders)
 
     def queues(self, in_flight: int) -> Sequence[str]:
-        """Return the queues that the next commit pops from, in this order; empty for none.
+        """Return the queues from which the next commit pops a message, in the order to try them.
 
         Args:
             in_flight: The rounds that this process runs now.
+
+        Returns:
+            Empty if the next commit must not prefetch.
         """
         turn = next(self._turns)
         orders = self._orders
@@ -99,9 +102,12 @@ class Prefetcher:
         return [*self._own, *order] if self._own and turn % OWN_TURNS == OWN_TURNS // 2 else order
 
     def holds(self, holder: object) -> None:
-        """Note who holds a prefetched message until its round's own message is acknowledged."""
+        """Record that an object holds a prefetched message that is not delivered yet.
+
+        It is delivered when the message of the round whose commit prefetched it is acknowledged.
+        """
         self._undelivered.add(holder)
 
     def delivers(self, holder: object) -> None:
-        """Note that the holder's prefetched message is on its way to Celery's consumer."""
+        """Record in this process that a prefetched message goes to Celery's consumer now."""
         self._undelivered.discard(holder)

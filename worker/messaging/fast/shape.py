@@ -90,10 +90,12 @@ class Shape:
                 raise ValueError("the shape reads the message in another way than validation does")
 
     def read(self, text: str) -> dict[str, Any] | None:
-        """Return what ``validate`` returns for it, with the decoded body as ``content``.
+        """Validate and parse a message by the regular expression of its known form.
+
+        The result is that of ``validate``, with the decoded body as ``content``.
 
         Returns:
-            None if it is not of this shape.
+            None if the message does not have this form.
         """
         match = self._pattern.fullmatch(text) if len(text) <= MAX_BYTES else None
         if match is None:
@@ -134,9 +136,10 @@ class Shapes:
         self._learned_from: Counter[str] = Counter()
 
     def validate(self, text: str | bytes, queue: str) -> dict[str, Any]:
-        """Return the validated message, like ``perdure.worker.messaging.message.validate``.
+        """Validate a received message, by a regular expression if its form is known.
 
-        A message of a known shape has its decoded body as ``content``.
+        The result is that of ``perdure.worker.messaging.message.validate``. A message of a known
+        form has its decoded body as ``content``, too.
 
         Raises:
             InvalidMessage: It is not exactly a round's message.

@@ -36,13 +36,17 @@ class QoS(virtual.QoS):  # type: ignore[misc]
     """Returns popped messages to their list at a warm shutdown.
 
     What cannot be returned is dropped. kombu would wait for each as long as the server is silent,
-    so the worker would not shut down, and would write them to a file.
+    so the worker would not shut down. It would write them to a file, too.
     """
 
     _missed = -math.inf
 
     def restore_unacked(self) -> list[Any]:
-        """Return the unacknowledged messages to their list; return none for kombu to dump."""
+        """Return a worker's unacknowledged messages to their Redis queues.
+
+        Messages that cannot be returned are dropped, and the sweep sends them again. The result is
+        always empty, since kombu would write the messages in it to a file.
+        """
         self._flush()
         if not self._delivered:
             return []
@@ -59,11 +63,14 @@ class QoS(virtual.QoS):  # type: ignore[misc]
         return []
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Reject a message; requeue it only if the server replies."""
+        """Reject a received message, and return it to its queue only if the server replies."""
         super().reject(delivery_tag, requeue and self._answers())
 
     def _answers(self) -> bool:
-        """Return whether the server replies now."""
+        """Return whether the broker's Redis server replies now.
+
+        After a missing reply it counts as away for a while.
+        """
         if time.monotonic() - self._missed < COUNTS_AS_AWAY:
             return False
         there = answers(self.channel.pool.make_connection(), ANSWERS_WITHIN)
@@ -109,15 +116,15 @@ class ValidatingChannel(KombuChannel):  # type: ignore[misc]
 
     @cached_property  # type: ignore[untyped-decorator]
     def client(self) -> Any:
-        """The client that pops messages and validates each BRPOP reply."""
+        """The Redis client that pops messages, and validates each reply of BRPOP."""
         client = self._create_client(asynchronous=True)
         client.set_response_callback("BRPOP", self._validated)
         return client
 
     def decode_body(self, body: Any, encoding: str | None = None) -> Any:
-        """Decode the body as kombu does, unless it is decoded already.
+        """Decode the body of a message as kombu does, unless it is decoded already.
 
-        It is for a message that this process made, and delivers to itself.
+        It is decoded in a message that this process built, and delivers to itself.
         """
         return body if isinstance(body, bytes) else super().decode_body(body, encoding)
 
@@ -179,7 +186,7 @@ class ValidatingChannel(KombuChannel):  # type: ignore[misc]
         return answer
 
     def _size(self, queue: str) -> int:
-        """Return how many messages wait.
+        """Return how many messages wait in a Redis queue.
 
         It is one plain command. kombu would use a transaction, which a full server refuses.
         """
@@ -187,7 +194,7 @@ class ValidatingChannel(KombuChannel):  # type: ignore[misc]
             return int(client.llen(queue))
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
-        """Write a binding, except for a queue of rounds.
+        """Write kombu's binding of a queue to Redis, except for a queue of rounds.
 
         Rounds are pushed to their list, not routed, and a full server would refuse the binding.
         """

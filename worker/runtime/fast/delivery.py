@@ -62,14 +62,16 @@ class Delivery:
         return self._rounds.prefetcher.is_on
 
     def end(self) -> None:
-        """Stop prefetching."""
+        """Switch prefetch off: commits of this process pop no more messages."""
         self._rounds.prefetcher.end()
 
     def handoff(self, message: Any) -> Handoff | None:
-        """Return the fast path of a message that this process received.
+        """Return the fast path for a received message, with its claim if a commit prefetched it.
+
+        The fast path spares the round a separate claim, and prefetches when it commits.
 
         Returns:
-            None if its round takes the plain path.
+            None if its round is claimed and committed without it.
         """
         if not self.is_on:
             return None
@@ -88,10 +90,10 @@ class Delivery:
         return handoff
 
     def deliver_next(self, handoff: Handoff, channel: Any) -> bool:
-        """Deliver what the handoff's round prefetched.
+        """Deliver the message that a round's commit prefetched to Celery's consumer.
 
         Returns:
-            False if there is nothing, or no consumer to take it any more.
+            False if nothing was prefetched, or if no consumer can take it any more.
         """
         following = handoff.take_prefetched()
         if following is None:
@@ -137,14 +139,17 @@ class Delivery:
         return True
 
     def _not_here(self, prefetched: Prefetched) -> bool:
-        """Release the claim, if there is one; the sweep sends an unclaimed message again."""
+        """Release the claim of a prefetched message that cannot be delivered here; return False.
+
+        If the message came without a claim, the sweep sends it again.
+        """
         if prefetched.claim is not None:
             self._release(prefetched.claim)
         return False
 
 
 def unfit(channel: Any, slots: int) -> str | None:
-    """Return why this channel's consumer cannot take prefetched messages, or None if it can."""
+    """Return why a kombu channel's consumer cannot take prefetched messages, or None if it can."""
     if (
         not isinstance(channel, ValidatingChannel)
         or channel.ack_emulation
@@ -166,7 +171,7 @@ def unfit(channel: Any, slots: int) -> str | None:
 
 
 def changed_kombu() -> str | None:
-    """Return which part of kombu differs from the one this module expects, or None if none does."""
+    """Return which kombu method has other parameters than prefetch expects, or None if none has."""
     expected = {
         (virtual.Transport, "_deliver"): ["self", "message", "queue"],
         (virtual.QoS, "append"): ["self", "message", "delivery_tag"],

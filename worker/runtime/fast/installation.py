@@ -16,7 +16,10 @@ from perdure.worker.runtime.runtime import Runtime
 
 
 def fast_rounds(engine: Runtime) -> FastRounds:
-    """Return the fast path of this process; its prefetch has not begun."""
+    """Return the fast path of this worker process: its prefetch, affinity and CPU limiter.
+
+    Prefetch has not begun yet.
+    """
     return FastRounds(
         engine.store,
         engine.rounds.committer,
@@ -31,12 +34,14 @@ def fast_rounds(engine: Runtime) -> FastRounds:
 def install_fast_path(
     engine: Runtime, parent: Any, queues: Sequence[str], own: Sequence[str], inline: bool
 ) -> None:
-    """Prefetch in the commits of this worker; called before its consumer starts.
+    """Make the commits of this worker prefetch its next messages.
+
+    It has to be called before the worker's consumer starts.
 
     Args:
         parent: Celery's worker.
-        queues: The queues of rounds that it consumes.
-        own: The queues of its set of flows.
+        queues: The queues of rounds that the worker consumes.
+        own: The queues of the worker's set of flows.
         inline: Whether the pool runs a round in the very call that submits it (solo).
     """
     rounds = fast_rounds(engine)

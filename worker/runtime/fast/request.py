@@ -51,9 +51,9 @@ class FastRequest(RoundRequest):
                 )
 
     def acknowledge(self) -> None:
-        """Acknowledge the message, and deliver what its round's commit prefetched.
+        """Acknowledge a round's message, and deliver the message that its commit prefetched.
 
-        Delivering it starts the next round: Celery submits it to the pool.
+        The delivery starts the next round: Celery submits it to the pool.
         """
         channel = self.message.channel
         if (
@@ -69,7 +69,10 @@ class FastRequest(RoundRequest):
         channel.qos.ack(self.message.delivery_tag)
 
     def give_back(self) -> None:
-        """Return a round that has not begun; release its claim if it has one."""
+        """Return a round that has not begun, so that another worker can take it.
+
+        If the round is claimed, its claim is released. If not, its message goes back to the queue.
+        """
         if self._handoff is None or self._handoff.claim is None:
             super().give_back()
         else:

@@ -9,8 +9,8 @@ CPU time (docs/internals/performance.md, ``make bench``).
 Switch off: the setting ``fetch`` (``PERDURE_FETCH=false``). Where prefetch is off, Celery's
 executor stays.
 
-Private parts used: none of the standard library's. ``install`` replaces the attribute ``executor``
-of ``celery.concurrency.thread.TaskPool``, which is not documented.
+Private parts used: none of the standard library's. ``install_fast_path`` replaces the attribute
+``executor`` of ``celery.concurrency.thread.TaskPool``, which is not documented.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class RoundThreadPool(ThreadPoolExecutor):
         self._own = threading.local()
 
     def submit(self, act: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
-        """Submit as in ThreadPoolExecutor.
+        """Submit work to a thread pool, which runs the work of its own threads in the same thread.
 
-        From one of the pool's own threads it returns the future of all that this thread runs. That
-        future has no result and cannot be cancelled.
+        From such a thread it returns the future of all that this thread runs. That future has no
+        result and cannot be cancelled.
         """
         queue: ThreadQueue | None = getattr(self._own, "queue", None)
         if queue is None:

@@ -26,7 +26,7 @@ from perdure.worker.web.problems import REQUEST_PROBLEMS, ProblemRoute, details
 
 
 def fallback_route(routes: Iterable[BaseRoute]) -> Route:
-    """Return a route that answers every path and method that ``routes`` do not.
+    """Return a route for all paths and methods that the HTTP API's ``routes`` do not have.
 
     It responds with problem details: 405 if the path exists with other methods, else 404.
     """
@@ -124,7 +124,10 @@ def api_router(
 
 
 def bound(client: Client, caller: Callable[[Request], Caller], *routers: APIRouter) -> APIRouter:
-    """Return these routers, with an AuthorizedClient for the caller of each request."""
+    """Return a router that includes the given routers and authenticates each request.
+
+    A route then gets an AuthorizedClient, which does only what the request's caller may do.
+    """
 
     def bind(request: Request) -> None:
         # A route with a body has authenticated its caller before it read the body.
@@ -138,9 +141,10 @@ def bound(client: Client, caller: Callable[[Request], Caller], *routers: APIRout
 
 
 def _limited(router: APIRouter, most: int, caller: Callable[[Request], Caller]) -> APIRouter:
-    """Return a router with copies of the routes, which have this limit and this caller.
+    """Return a copy of a router whose routes refuse request bodies of more than ``most`` bytes.
 
-    They are copied because another client in this process may have another limit and caller.
+    They also authenticate requests with ``caller``. The routes are copied because another client in
+    this process may have another limit and caller.
     """
     routes = [copy(route) for route in router.routes]
     for route in routes:

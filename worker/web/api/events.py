@@ -46,7 +46,10 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def event_router(hub: EventHub) -> APIRouter:
-    """Return the router of the events. Its live streams read from ``hub``."""
+    """Return the router of the HTTP route for a run's events.
+
+    Its live streams read from ``hub``.
+    """
     events = resource_router("runs")
 
     @events.get(
@@ -125,7 +128,7 @@ def event_router(hub: EventHub) -> APIRouter:
 
 
 async def stream(watched: AsyncGenerator[Sequence[Event] | StreamEnd]) -> AsyncIterator[bytes]:
-    """Yield the events of a watched run as bytes of an event stream."""
+    """Yield a watched run's events as bytes of a stream of server-sent events."""
     # Sent at once, so that the client of a silent run knows that it is connected.
     yield b": connected\n\n"
     async with aclosing(watched):
@@ -137,5 +140,5 @@ async def stream(watched: AsyncGenerator[Sequence[Event] | StreamEnd]) -> AsyncI
 
 
 def frame(event: Event) -> bytes:
-    """Return one event as bytes of an event stream."""
+    """Return one event of a run in the bytes of a server-sent event."""
     return format_sse_event(id=event.id, event=event.type, data_str=json.dumps(event.to_dict()))

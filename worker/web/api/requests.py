@@ -83,9 +83,9 @@ MOST_ROUNDS = 10**9
 
 
 def moment(value: object) -> object:
-    """Return a time as sent: ISO 8601 text with a time zone, or seconds from now.
+    """Validate a time in a request, and return it as a datetime or as seconds from now.
 
-    A duration such as ``10m`` is accepted too, as seconds from now.
+    A text must be in ISO 8601 with a time zone, or a duration from now such as ``10m``.
     """
     if isinstance(value, str) and is_duration(value):
         value = seconds_of(value)
@@ -112,7 +112,10 @@ def moment(value: object) -> object:
 
 
 def whole(value: object) -> object:
-    """Return 3.0 as 3: JSON does not distinguish them. Return other values unchanged."""
+    """Return a number such as 3.0 as the integer 3, since JSON does not distinguish them.
+
+    Return other values unchanged.
+    """
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -60,11 +60,11 @@ class Rest(Convertor[str]):
     regex = "(?s:.*)"
 
     def convert(self, value: str) -> str:
-        """Return the rest of the path unchanged."""
+        """Return the rest of a requested URL path unchanged."""
         return value
 
     def to_string(self, value: str) -> str:
-        """Return the rest of the path unchanged."""
+        """Return the rest of a URL path unchanged, to build a URL from it."""
         return value
 
 
@@ -72,21 +72,24 @@ register_url_convertor("rest", Rest())
 
 
 def resource_router(tag: str) -> APIRouter:
-    """Return a router for one resource."""
+    """Return an empty router for the HTTP routes of one resource, such as runs."""
     return APIRouter(route_class=ProblemRoute, tags=[tag], default_response_class=Json)
 
 
 def problems(
     *types: str, unknown_flow: int = 404, content: dict[str, Any] = CONTENT
 ) -> dict[int | str, dict[str, Any]]:
-    """Return OpenAPI's responses for these problems and for those of any call."""
+    """Return the error responses of a route, as OpenAPI describes them.
+
+    They are the given ones and those that any route of the API can have.
+    """
     return problem_responses(*COMMON_PROBLEMS, *types, unknown_flow=unknown_flow, content=content)
 
 
 def problem_responses(
     *types: str, unknown_flow: int = 404, content: dict[str, Any] = CONTENT
 ) -> dict[int | str, dict[str, Any]]:
-    """Return OpenAPI's responses for these problems.
+    """Return the given error responses of a route, as OpenAPI describes them.
 
     Args:
         types: Last words of the problems' types.

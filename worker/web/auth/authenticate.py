@@ -48,20 +48,20 @@ class Caller:
 
     @property
     def is_admin(self) -> bool:
-        """Whether the caller may do everything, on the runs of all owners."""
+        """Whether the HTTP caller may do everything, on the runs of all owners."""
         return Scope.ADMIN in self.scopes
 
     @property
     def sees_only(self) -> str | None:
-        """The owner whose runs the caller may see, or None for the runs of all owners."""
+        """The owner whose runs the HTTP caller may see, or None for the runs of all owners."""
         return None if self.is_admin else self.name
 
     def may(self, scope: Scope) -> bool:
-        """Return whether the caller has a scope. An admin has all of them."""
+        """Return whether the HTTP caller has a permission scope. An admin has all of them."""
         return self.is_admin or scope in self.scopes
 
     def require(self, scope: Scope) -> None:
-        """Raise Forbidden unless the caller has the scope."""
+        """Raise Forbidden unless the HTTP caller has the permission scope."""
         if not self.may(scope):
             raise Forbidden(
                 f"{self.name} may not do this: it requires the scope {scope.value!r}, "
@@ -108,7 +108,9 @@ class Authenticator:
         self._clock = clock
 
     def caller(self, request: Request) -> Caller:
-        """Return the caller of a request. It reads from the store, so call it in a thread.
+        """Return the caller of an HTTP request, by its token, its session cookie or loopback.
+
+        It reads from the store, so call it in a thread.
 
         Raises:
             Unknown: The request has no valid token and no valid session.
@@ -133,7 +135,7 @@ class Authenticator:
         )
 
     def is_open(self, request: Request) -> bool:
-        """Return whether the request may do everything without a token.
+        """Return whether an HTTP request may do everything without a token.
 
         It may if no token exists and it comes from this machine.
 
@@ -151,7 +153,7 @@ class Authenticator:
         return True
 
     async def guard(self, request: Request) -> None:
-        """Refuse requests that another site made a browser send.
+        """Refuse HTTP requests that a page of another site made a browser send.
 
         A browser never adds a bearer token by itself, so a request with one needs no further check.
         Any other request that changes something must not come from another site. If a browser may
@@ -188,9 +190,9 @@ class Authenticator:
         return None if session is None else self._sessions.csrf(session)
 
     def prepare_page(self, request: Request) -> None:
-        """Prepare ``request.state`` for a page: ``csrf`` for its forms, and ``signed_in``.
+        """Prepare the state of a request for a dashboard page: ``csrf`` and ``signed_in``.
 
-        A browser without a session gets a new one.
+        ``csrf`` is the token for the page's forms. A browser without a session gets a new one.
         """
         session = self.session(request)
         if session is None:
@@ -202,12 +204,15 @@ class Authenticator:
     # sessions
 
     def session(self, request: Request) -> WebSession | None:
-        """Return the session of the request's cookie, or None if there is no valid one."""
+        """Return the browser session in a request's cookie, or None without a valid one."""
         cookie = request.cookies.get(_name(request))
         return None if cookie is None else self._sessions.read(cookie, self._clock())
 
     def set_session_cookie(self, request: Request, session: WebSession | None) -> None:
-        """Set the session's cookie with the response, or remove it if `session` is None."""
+        """Set the dashboard's session cookie with the response.
+
+        If `session` is None, remove the cookie.
+        """
         cookie_writer = Response()
         cookie_writer.set_cookie(
             _name(request),
@@ -223,7 +228,7 @@ class Authenticator:
         request.scope.setdefault("state", {})[COOKIE_KEY] = cookie_writer.headers["set-cookie"]
 
     def sign_in(self, request: Request, text: str) -> bool:
-        """Begin a session for a token.
+        """Sign a dashboard user in: begin a browser session for an access token.
 
         Returns:
             Whether the token is valid. If not, no session begins.
@@ -236,7 +241,7 @@ class Authenticator:
 
     @property
     def _sessions(self) -> WebSessions:
-        """The sessions, signed with the current key.
+        """The reader and writer of session cookies, with the current signing key.
 
         The key is read each time. After it was replaced, all cookies are invalid on every server.
         """
@@ -252,7 +257,7 @@ class Authenticator:
 
 
 def bearer(request: Request) -> str | None:
-    """Return the bearer token of a request, valid or not.
+    """Return the bearer token of an HTTP request, valid or not.
 
     Other schemes in the header ``Authorization`` are ignored: a proxy may use them for itself.
 

@@ -22,7 +22,7 @@ PROXY_HEADERS = (
 
 
 def is_from_elsewhere(request: HTTPConnection) -> bool:
-    """Return whether a page of another site made this request.
+    """Return whether a page of another site made a browser send this HTTP request.
 
     A browser states it in ``Sec-Fetch-Site``, which no page can set. Old browsers, and browsers
     that use plain http to another machine, do not send it. Then ``Origin`` names the page's host. A
@@ -39,7 +39,7 @@ def is_from_elsewhere(request: HTTPConnection) -> bool:
 
 
 def is_from_browser(request: HTTPConnection) -> bool:
-    """Return whether a browser may have sent this request, perhaps for another site."""
+    """Return whether a browser may have sent this HTTP request, perhaps for another site."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind in FORM_TYPES or any(
         name in request.headers
@@ -48,7 +48,7 @@ def is_from_browser(request: HTTPConnection) -> bool:
 
 
 def is_this_machine(request: HTTPConnection) -> bool:
-    """Return whether the request came over loopback, and not through a proxy."""
+    """Return whether an HTTP request came over loopback, and not through a proxy."""
     server = request.scope.get("server")
     return (
         server is not None
@@ -58,7 +58,7 @@ def is_this_machine(request: HTTPConnection) -> bool:
 
 
 def names_this_machine(request: HTTPConnection) -> bool:
-    """Return whether the requested host is one of this machine's own names.
+    """Return whether the ``Host`` header of a request names this machine itself.
 
     Any other name may belong to an attacker and resolve to this machine (DNS rebinding). To a
     browser, the attacker's page would then have the same origin as ours.

@@ -55,7 +55,7 @@ class AuthorizedClient:
     # read
 
     def metrics(self, accept: str = "") -> tuple[bytes, str]:
-        """Return the metrics for Prometheus, over the runs of all owners.
+        """Return the metrics for Prometheus, over the runs of all owners, and their content type.
 
         They name flows but no runs. For ``accept`` see perdure.worker.metrics.
         """
@@ -63,7 +63,7 @@ class AuthorizedClient:
         return exposition(self.client, accept)
 
     def get(self, run_id: str) -> Run:
-        """Return the current state of a run."""
+        """Return the current state of a run that the HTTP caller may see."""
         self._owned(run_id, Scope.READ)
         return self.client.get(run_id)
 
@@ -75,7 +75,7 @@ class AuthorizedClient:
         cursor: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> Page:
-        """Return a page of the caller's runs.
+        """Return a page of the runs that the HTTP caller may see.
 
         It may hold fewer than ``limit`` runs and yet have a cursor.
         """
@@ -92,12 +92,12 @@ class AuthorizedClient:
         )
 
     def status_counts(self) -> dict[str, int]:
-        """Return the number of the caller's runs by status."""
+        """Return how many runs of each status the HTTP caller may see."""
         self.caller.require(Scope.READ)
         return self.client.status_counts(self.caller.sees_only)
 
     def live(self, status: RunStatus | str | None = None, flow: str | None = None) -> list[str]:
-        """Return the ids of the caller's live runs of this status and flow.
+        """Return the ids of the live runs of this status and flow that the HTTP caller may see.
 
         These are the runs that request_stop_many would stop.
         """
@@ -112,14 +112,14 @@ class AuthorizedClient:
         ]
 
     def events(self, run_id: str, after: str | None = None) -> Iterator[Event]:
-        """Return the run's events up to now."""
+        """Return the events that a run has so far, if the HTTP caller may see the run."""
         self._owned(run_id, Scope.READ)
         return self.client.events(run_id, after, follow=False)
 
     def latest_events(
         self, run_id: str, limit: int = 100, before: str | None = None
     ) -> list[Event]:
-        """Return the run's newest events."""
+        """Return the newest events of a run, if the HTTP caller may see the run."""
         self._owned(run_id, Scope.READ)
         return self.client.latest_events(run_id, limit, before)
 
@@ -134,7 +134,7 @@ class AuthorizedClient:
         return self.client.artifacts(run_id)
 
     def artifact(self, run_id: str, name: str) -> str:
-        """Return the text of one artifact."""
+        """Return the text of one artifact of a run."""
         self._owned(run_id, Scope.READ)
         return self.client.artifact(run_id, name)
 
@@ -144,17 +144,20 @@ class AuthorizedClient:
         return self.client.why(run_id)
 
     def inbox(self, limit: int = 50, cursor: str | None = None) -> Inbox:
-        """Return the caller's runs that wait for a person."""
+        """Return the runs that wait for a person, as far as the HTTP caller may see them."""
         self.caller.require(Scope.READ)
         return self.client.inbox(limit, cursor, self.caller.sees_only)
 
     def stuck(self, limit: int = 50) -> list[Verdict]:
-        """Return why runs make no progress, except for runs that wait on purpose."""
+        """Return for each run that makes no progress the reason, with its remedy.
+
+        Runs that wait on purpose, and runs that the HTTP caller may not see, are left out.
+        """
         self.caller.require(Scope.READ)
         return self.client.stuck(limit, self.caller.sees_only)
 
     def queues(self) -> list[QueueInfo]:
-        """Return the broker's queues."""
+        """Return the broker's queues with their lengths."""
         self.caller.require(Scope.READ)
         return self.client.queues()
 
@@ -174,22 +177,22 @@ class AuthorizedClient:
         return self.client.flows()
 
     def paused_flows(self) -> dict[str, FlowPause]:
-        """Return the paused flows."""
+        """Return the flows that are paused: since when, by whom and why."""
         self.caller.require(Scope.READ)
         return self.client.paused_flows()
 
     def saved_filters(self) -> dict[str, str]:
-        """Return the caller's saved filters for the table of runs."""
+        """Return the HTTP caller's saved filters for the dashboard's table of runs."""
         self.caller.require(Scope.READ)
         return SavedFilters(self.client, self.caller.name).all()
 
     def save_filter(self, name: str, query: str) -> None:
-        """Save a filter under a name."""
+        """Save a filter for the dashboard's table of runs under a name."""
         self.caller.require(Scope.READ)
         SavedFilters(self.client, self.caller.name).save(name, query)
 
     def forget_filter(self, name: str) -> None:
-        """Delete a saved filter."""
+        """Delete a saved filter for the dashboard's table of runs."""
         self.caller.require(Scope.READ)
         SavedFilters(self.client, self.caller.name).forget(name)
 
@@ -198,7 +201,7 @@ class AuthorizedClient:
     def submit(
         self, flow: str, goal: str, inputs: Mapping[str, Any] | None = None, **options: Any
     ) -> Run:
-        """Submit a run that belongs to the caller.
+        """Submit a run that belongs to the HTTP caller.
 
         The idempotency key belongs to the caller too: it never matches a run of another owner.
 
@@ -218,12 +221,12 @@ class AuthorizedClient:
         return run
 
     def retry(self, run_id: str) -> Run:
-        """Retry an errored run."""
+        """Retry an errored run that the HTTP caller may see."""
         self._owned(run_id, Scope.SUBMIT)
         return self.client.retry(run_id)
 
     def retry_many(self, flow: str | None = None) -> list[Done]:
-        """Retry all errored runs, or those of one flow."""
+        """Retry all errored runs that the HTTP caller may see, or those of one flow."""
         self.caller.require(Scope.SUBMIT)
         return self.client.retry_many(flow, self.caller.sees_only)
 
@@ -236,7 +239,7 @@ class AuthorizedClient:
         add: Mapping[str, float] | None = None,
         interrupt: str | None = None,
     ) -> Run:
-        """Resume a stopped run, or an interrupted one with the answer, in the caller's name."""
+        """Resume a stopped run, or an interrupted one with the HTTP caller's answer."""
         self._owned(run_id, Scope.ANSWER)
         return self.client.resume(run_id, answer, add, interrupt, self.caller.name)
 
@@ -245,7 +248,7 @@ class AuthorizedClient:
     def request_stop(
         self, run_id: str, mode: StopMode = "graceful", reason: str | None = None
     ) -> StopReceipt:
-        """Stop a run, in the caller's name."""
+        """Stop a run, and record the HTTP caller as the one who asked for it."""
         self._owned(run_id, Scope.STOP)
         return self.client.request_stop(run_id, mode, reason, self.caller.name)
 
@@ -256,7 +259,7 @@ class AuthorizedClient:
         mode: StopMode = "graceful",
         reason: str | None = None,
     ) -> list[StopReceipt]:
-        """Stop all live runs of a flow, a status, or both."""
+        """Stop all live runs of a flow, a status, or both, that the HTTP caller may see."""
         self.caller.require(Scope.STOP)
         return self.client.request_stop_many(
             flow, status, mode, reason, self.caller.name, self.caller.sees_only
@@ -267,41 +270,44 @@ class AuthorizedClient:
     def signal(
         self, run_id: str, name: str, payload: Any = None, key: str | None = None
     ) -> SignalReceipt:
-        """Send a signal to a run, in the caller's name."""
+        """Send a signal to a run, in the HTTP caller's name."""
         self._owned(run_id, Scope.SIGNAL)
         return self.client.signal(run_id, name, payload, key=key, by=self.caller.name)
 
     # admin
 
     def delete(self, run_id: str) -> None:
-        """Delete a run that has ended."""
+        """Delete a run that has ended, if the HTTP caller is an admin."""
         self.caller.require(Scope.ADMIN)
         self.client.delete(run_id)
 
     def delete_many(
         self, status: RunStatus | str, flow: str | None = None, older_than: timedelta | None = None
     ) -> list[Done]:
-        """Delete all runs of an ended status."""
+        """Delete all runs of an ended status, if the HTTP caller is an admin.
+
+        ``flow`` and ``older_than`` can limit the deletion to fewer runs.
+        """
         self.caller.require(Scope.ADMIN)
         return self.client.delete_many(status, flow, older_than)
 
     def pause_flow(self, flow: str, reason: str | None = None) -> bool:
-        """Pause a flow, in the caller's name."""
+        """Pause a flow, in the HTTP caller's name, so that no round of its runs starts."""
         self.caller.require(Scope.ADMIN)
         return self.client.pause_flow(flow, reason, self.caller.name)
 
     def unpause_flow(self, flow: str) -> int:
-        """Unpause a flow."""
+        """Unpause a flow, and return how many runs it had held."""
         self.caller.require(Scope.ADMIN)
         return self.client.unpause_flow(flow)
 
     def doctor(self) -> list[Finding]:
-        """Return what breaks or endangers the guarantees."""
+        """Return the doctor's findings: what breaks or endangers Perdure's guarantees."""
         self.caller.require(Scope.ADMIN)
         return self.client.doctor()
 
     def _owned(self, run_id: str, scope: Scope) -> None:
-        """Raise unless the caller has the scope and may see the run.
+        """Raise an error unless the HTTP caller has the scope and may see the run.
 
         A run of another owner is reported as not found. A damaged run is checked as well, since
         only its owner is read.

@@ -33,7 +33,7 @@ class WebSession:
 
     @classmethod
     def new(cls, now: float, token_id: str = "") -> WebSession:
-        """Return a session that begins now."""
+        """Return a new browser session of the dashboard that begins at the time ``now``."""
         return cls(secrets.token_urlsafe(16), token_id, int(now))
 
 
@@ -53,13 +53,13 @@ class WebSessions:
         )
 
     def signed(self, session: WebSession) -> str:
-        """Return the cookie's value for a session."""
+        """Return the signed cookie value that holds a browser session of the dashboard."""
         text = self._serializer.dumps([session.id, session.token_id, session.begun])
         assert isinstance(text, str)
         return text
 
     def read(self, cookie: str, now: float) -> WebSession | None:
-        """Return the session of a cookie.
+        """Return the browser session that a signed cookie holds.
 
         Returns:
             None if the session has expired or its signature is not valid.
@@ -72,7 +72,7 @@ class WebSessions:
         return session if 0 <= now - session.begun < AGE else None
 
     def csrf(self, session: WebSession) -> str:
-        """Return the CSRF token of a session. No other site can know it."""
+        """Return the CSRF token of a browser session. No other site can know it."""
         return hmac.new(
             self._key.encode(), f"csrf {session.id}".encode(), hashlib.sha256
         ).hexdigest()

@@ -53,7 +53,7 @@ def answer(request: Request, run_id: str, runs: Runs, filled: Filled) -> Respons
 def answer_of(
     waiting: PendingInterrupt, filled: Mapping[str, str]
 ) -> tuple[Any, dict[str, float] | None]:
-    """Return the answer that the form states, and what it adds to a budget.
+    """Return the answer that a dashboard form gives to a waiting run, and what it adds to budgets.
 
     Raises:
         MissingField: No answer was chosen, or the text is not the JSON or number that is needed.
@@ -87,7 +87,7 @@ def answer_of(
 
 
 def is_repeat(waiting: PendingInterrupt, filled: Mapping[str, str]) -> bool:
-    """Return whether the answer repeats a command that may already have happened.
+    """Return whether a person's answer repeats a command that may already have happened.
 
     Such an answer needs a confirmation.
     """
@@ -128,7 +128,7 @@ def _json(text: str, what: str) -> Any:
 
 
 def _json_or_text(text: str) -> Any:
-    """Return a text as JSON if it is valid JSON, else unchanged."""
+    """Return the JSON value of a text, or the text unchanged if it is not valid JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -43,9 +43,10 @@ class Assets(StaticFiles):
         scope: Scope,
         status_code: int = 200,
     ) -> Response:
-        """Return the file with a Cache-Control header.
+        """Return a static file of the dashboard with a Cache-Control header.
 
-        A request with the current digest may be cached for good. Any other is validated each time.
+        A response to a request with the file's current digest may be cached for good. Any other is
+        validated each time.
         """
         response = super().file_response(full_path, stat_result, scope, status_code)
         digest = ASSETS.get(Path(full_path).relative_to(DIRECTORY).as_posix())

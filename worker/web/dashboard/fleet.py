@@ -19,7 +19,7 @@ REFUSED_MESSAGES_SHOWN = 20
 
 
 def refused_messages_for(runs: AuthorizedClient) -> list[dict[str, Any]]:
-    """Return the newest refused messages.
+    """Return the newest messages that workers refused, for the dashboard.
 
     Returns:
         An empty list if the caller is no admin: a message may belong to any owner.
@@ -85,7 +85,7 @@ def stuck(request: Request, runs: Runs) -> Response:
 
 
 def grouped(verdicts: Iterable[Verdict]) -> list[tuple[VerdictCode, str, dict[str, list[Verdict]]]]:
-    """Return the verdicts grouped by code, and within a code by sentence.
+    """Return the verdicts on stuck runs, grouped by code and within a code by sentence.
 
     Codes come in the order of HEADS, then those without a heading.
     """

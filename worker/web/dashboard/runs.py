@@ -94,7 +94,7 @@ def forget(
 
 
 def labels_of(text: str) -> dict[str, str]:
-    """Return the labels of a text such as ``team=a, env=b``.
+    """Return the labels of runs that a text such as ``team=a, env=b`` names.
 
     Raises:
         InvalidInput: A part is not ``name=value``.
@@ -109,7 +109,7 @@ def labels_of(text: str) -> dict[str, str]:
 
 
 def query_of(view: Mapping[str, Any]) -> str:
-    """Return the query string of a view."""
+    """Return the URL's query string for a filter of the table of runs."""
     return urlencode({name: view[name] for name in VIEW if view.get(name)})
 
 

@@ -59,7 +59,7 @@ class MissingField(ValueError):
 
 
 def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
-    """Return the fields of a flow's inputs.
+    """Return the form fields for the inputs of a flow, made from the flow's JSON schema.
 
     A flow without a schema gets a single JSON field. So does a schema that only allows arbitrary
     names.
@@ -84,7 +84,7 @@ def fields_of(schema: Mapping[str, Any] | None) -> list[Field]:
 def values_of(
     fields: Sequence[Field], texts: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the values that were entered, and the fault of each invalid field.
+    """Return the inputs that a user entered in a form, and the fault of each invalid field.
 
     Args:
         texts: The form's texts by field. Boxes that are not ticked are left out.
@@ -115,7 +115,7 @@ def values_of(
 
 
 def read(field: Field, text: str) -> Any:
-    """Return the value of a field's text.
+    """Return the input value that a user entered as the text of a form field.
 
     Raises:
         MissingField: The text is not a valid value.
@@ -136,7 +136,10 @@ def read(field: Field, text: str) -> Any:
 
 
 def write(field: Field, value: Any) -> str:
-    """Return the field's text for a value: '' for None, and for a flag that is off."""
+    """Return the text that a form field shows for an input value.
+
+    It is '' for None, and for a flag that is off.
+    """
     if value is None or (value is False and field.kind == "flag"):
         return ""
     match field.kind:
@@ -193,7 +196,7 @@ def _is_texts(schema: Mapping[str, Any]) -> bool:
 
 
 def _values(schema: Mapping[str, Any]) -> list[Any]:
-    """Return the possible values if the schema lists them, else an empty list."""
+    """Return the possible values if a JSON schema lists them, else an empty list."""
     if "const" in schema:
         return [schema["const"]]
     if schema.get("type") == "boolean" and schema.get("nullable"):
@@ -202,7 +205,7 @@ def _values(schema: Mapping[str, Any]) -> list[Any]:
 
 
 def _resolved(schema: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema with its references followed.
+    """Return the JSON schema of one input with its references followed.
 
     "This or null" becomes ``nullable``. A more complicated schema becomes a JSON field.
     """
@@ -261,7 +264,7 @@ def _json(text: str) -> Any:
 
 
 def _bound(schema: Mapping[str, Any], *names: str) -> float | None:
-    """Return the bound that a field shows.
+    """Return the minimum or maximum in a JSON schema, which a form field shows, or None.
 
     The flow itself enforces whether the bound is inclusive or exclusive.
     """

@@ -29,11 +29,11 @@ class Started:
     faults: dict[str, str] = field(default_factory=dict)
 
     def text(self, name: str, at_first: str = "") -> str:
-        """Return the text of a field, or ``at_first`` if nothing was sent yet."""
+        """Return what the user entered in a form field, or ``at_first`` if the form is new."""
         return self.filled.get(name, "") if self.filled else at_first
 
     def fault(self, name: str) -> str:
-        """Return the fault of a field, or ''."""
+        """Return what is wrong with the text of a form field, or '' if nothing is."""
         return self.faults.get(name, "")
 
 
@@ -107,7 +107,10 @@ def _inputs(filled: Mapping[str, str]) -> dict[str, str]:
 
 
 def _options(flow_info: Mapping[str, Any], form: Started) -> dict[str, Any]:
-    """Return the options besides goal and inputs. Faults are added to the form."""
+    """Return the options of a new run that a form states, besides goal and inputs.
+
+    Faults are added to the form.
+    """
     options: dict[str, Any] = {}
     for name, read in (
         ("labels", _pairs),
@@ -132,7 +135,7 @@ def _options(flow_info: Mapping[str, Any], form: Started) -> dict[str, Any]:
 
 
 def _pairs(text: str) -> dict[str, str]:
-    """Return the pairs of a text with one ``name=text`` per line."""
+    """Return the names and texts in a form field that has one ``name=text`` per line."""
     pairs = {}
     for line in text.splitlines():
         name, equals, value = line.partition("=")
@@ -144,7 +147,7 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def _amounts(text: str) -> dict[str, float]:
-    """Return the amounts of a text with one ``name=number`` per line."""
+    """Return the names and numbers in a form field that has one ``name=number`` per line."""
     amounts: dict[str, float] = {}
     for name, amount in _pairs(text).items():
         try:

@@ -39,7 +39,7 @@ HARMFUL = re.compile(
 
 
 def harmless(value: Any) -> Any:
-    """Return a value for a page: harmful characters are replaced, None becomes ''.
+    """Return a value of a template with harmful characters replaced; None becomes ''.
 
     Every expression of a template goes through this function.
     """
@@ -61,12 +61,12 @@ def cut(text: str, limit: int = 100) -> str:
 
 
 def pretty(value: Any) -> str:
-    """Return a value as indented JSON."""
+    """Return a value as indented JSON, for a page of the dashboard."""
     return json.dumps(value, ensure_ascii=False, indent=2, default=str)
 
 
 def progress(reported: Any) -> str:
-    """Return a round's progress, such as ``3 of 5 · testing a commit``."""
+    """Return the progress that a round reported, such as ``3 of 5 · testing a commit``."""
     if not isinstance(reported, dict):
         return ""
     text = reported.get("text")
@@ -76,7 +76,7 @@ def progress(reported: Any) -> str:
 
 
 def time_tag(at: datetime | str | None, form: str = "age") -> Markup | str:
-    """Return a ``<time>`` element with the full date as its title.
+    """Return an HTML ``<time>`` element for a moment, with the full date as its title.
 
     Args:
         form: ``age``, ``clock`` (time of day) or ``moment`` (date and time).
@@ -96,7 +96,7 @@ def time_tag(at: datetime | str | None, form: str = "age") -> Markup | str:
 
 @pass_context
 def at(context: Context, *parts: str, **query: str | int | None) -> str:
-    """Return the address of a page of this server.
+    """Return the address of a page of the dashboard, made from its path and query.
 
     For example ``at("runs", run.id)`` or ``at("runs", status="errored")``. Query values that are
     None or '' are left out.
@@ -112,7 +112,10 @@ def at(context: Context, *parts: str, **query: str | int | None) -> str:
 
 @pass_context
 def asset(context: Context, name: str) -> str:
-    """Return the address of a static file. It changes with the file's content."""
+    """Return the address of a static file of the dashboard.
+
+    The address changes with the file's content.
+    """
     root = context["request"].scope.get("root_path", "").rstrip("/")
     return f"{root}/static/{name}?v={ASSETS[name]}"
 

@@ -32,7 +32,7 @@ MAKES_READY = (
 
 @dataclass(frozen=True)
 class Entry:
-    """One row.
+    """One row of a run's timeline.
 
     Attributes:
         role: ``controller`` or ``executor``, the role of the round's node.
@@ -46,17 +46,20 @@ class Entry:
 
     @property
     def id(self) -> str:
-        """The id of the row on the page, and of the event in the run."""
+        """The id of a timeline row on the page, which is the id of its event in the run."""
         return self.event.id
 
     @property
     def began(self) -> datetime:
-        """When the work began. For an event without a duration, when it happened."""
+        """The time at which the work of a timeline row began.
+
+        For an event without a duration, it is the time at which the event happened.
+        """
         return self.event.at - timedelta(seconds=self.row.took or 0.0)
 
     @property
     def command(self) -> str:
-        """The command that was chosen or executed, with its arguments."""
+        """The command that a round chose or executed, with its arguments; '' for other events."""
         return (
             command_text(self.event.data)
             if self.row.is_round and "command" in self.event.data
@@ -65,18 +68,18 @@ class Entry:
 
     @property
     def cost(self) -> str:
-        """What the round used, as text."""
+        """The tokens and money that the round of a timeline row used, as text."""
         return used(self.event.data)
 
     @property
     def remarks(self) -> list[tuple[str, str]]:
-        """Names and texts of the controller's remarks besides its command."""
+        """The names and texts of what a controller remarked besides the command it chose."""
         names = ("thought", "reasoning", "plan", "criticism", "speak")
         return [(name, str(self.event.data[name])) for name in names if self.event.data.get(name)]
 
     @property
     def turn_digest(self) -> str:
-        """The digest of the observation if it is shown only in part, else ''."""
+        """The digest of a round's observation if its event holds only the beginning, else ''."""
         observation = self.event.data.get("observation")
         return (
             str(self.event.data.get("digest", ""))
@@ -100,7 +103,10 @@ class Timeline:
 
     @cached_property
     def longest(self) -> float:
-        """Seconds of the longest round with its wait. The bars of the rows are relative to it."""
+        """The seconds of the timeline's longest round, with its wait in the queue.
+
+        The bars of the rows are relative to it.
+        """
         return (
             max(
                 [
@@ -115,16 +121,16 @@ class Timeline:
 
     @property
     def rounds(self) -> int:
-        """Number of rows that are rounds."""
+        """The number of the timeline's rows that are rounds."""
         return sum(each.row.is_round for each in self.entries)
 
     @cached_property
     def marks(self) -> Strip:
-        """All rows on one time axis."""
+        """All rows of the timeline on one time axis, for a small picture."""
         return Strip(self.entries)
 
     def bar(self, entry: Entry) -> tuple[float, float]:
-        """Return the widths of a row's wait and of its work, in percent."""
+        """Return how wide the bars of a timeline row's wait and work are, in percent."""
         return 100 * (entry.wait or 0.0) / self.longest, max(
             100 * (entry.row.took or 0.0) / self.longest, 0.75
         )
@@ -141,11 +147,14 @@ class Strip:
 
     @property
     def seconds(self) -> float:
-        """Duration that the axis covers."""
+        """The seconds that the timeline's axis covers."""
         return (self.last - self.first).total_seconds()
 
     def rounds(self) -> Iterable[tuple[Entry, float, float, float]]:
-        """Yield each round: start of its wait, start of its work, and width of its work."""
+        """Yield each round with the positions at which the timeline's axis shows it.
+
+        They are the start of its wait, the start of its work, and the width of its work.
+        """
         for each in self.entries:
             if each.row.is_round:
                 begins = self._at(each.began)
@@ -153,9 +162,10 @@ class Strip:
                 yield each, min(waits, begins), begins, max(self._at(each.event.at) - begins, 1.5)
 
     def others(self) -> Iterable[tuple[Entry, float]]:
-        """Yield the other events with their positions.
+        """Yield the events that are not rounds, with their positions on the timeline's axis.
 
-        Submission and end are left out because they are the ends of the axis.
+        Submission and completion are left out, because they are the ends of the axis. So are
+        messages that were sent again.
         """
         for each in self.entries:
             if not each.row.is_round and each.event.type not in (
@@ -172,7 +182,7 @@ class Strip:
 
 
 def timeline(run: Run, events: Sequence[Event], roles: Mapping[str, str], limit: int) -> Timeline:
-    """Return the timeline of these events, which must be ordered from oldest to newest.
+    """Return the timeline of a run from its events, which must be ordered oldest first.
 
     If there are more than ``limit`` events, the first is not shown. It only tells when the next
     round was ready.
@@ -203,7 +213,7 @@ def timeline(run: Run, events: Sequence[Event], roles: Mapping[str, str], limit:
 
 
 def _in_flight(run: Run) -> dict[str, Any]:
-    """Return the round that a worker runs now, or an empty dict."""
+    """Return facts about the run's round that a worker plays now, or an empty dict."""
     details = run.details
     if run.phase != "leased" or not details.get("owner"):
         return {}
