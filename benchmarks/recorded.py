@@ -14,8 +14,8 @@ from typing import Any
 
 from perdure.worker.app import engine_of, make_app
 from perdure.worker.client import Client
-from perdure.worker.messaging.builder import Sender
 from perdure.worker.messaging.fast.template import Template, new_ids
+from perdure.worker.messaging.message_builder import Sender
 from perdure.worker.runtime.fast.installation import fast_rounds
 from perdure.worker.settings import Settings
 from perdure.worker.store import scripts

@@ -41,7 +41,7 @@ class Approval:
     default: Any = "refuse"
 
     def is_needed(self, args: Mapping[str, Any]) -> bool:
-        """Return whether a call with these arguments needs approval."""
+        """Return whether a person must approve a call of the command with these arguments."""
         return self.when is None or bool(self.when(args))
 
 
@@ -60,10 +60,13 @@ class ApprovalRefused:
 
 
 def approval_of(option: Any) -> Approval | None:
-    """Return the approval that ``@command(approval=...)`` describes, or None for ``"never"``.
+    """Convert the option of ``@command(approval=...)`` to a rule that says when approval is needed.
+
+    Returns:
+        None for ``"never"`` and for an option that is not set.
 
     Raises:
-        InvalidFlow: it describes none.
+        InvalidFlow: the option is not valid.
     """
     if option is None or option == "never":
         return None
@@ -92,11 +95,12 @@ def approval_of(option: Any) -> Approval | None:
 
 
 def matching(patterns: Mapping[str, list[str]], otherwise: bool = False) -> Rule:
-    """Return a rule made of shell patterns (``*``, ``?``, ``[...]``), for flows written in YAML.
+    """Return a function that decides by shell patterns whether a call of a command needs approval.
 
-    Approval is needed if any named argument matches one of its patterns. With ``otherwise``,
-    approval is needed unless every named argument does. A value that is not text is matched as
-    JSON.
+    It serves flows written in YAML. The patterns (``*``, ``?``, ``[...]``) belong to named
+    arguments. Approval is needed if any named argument matches one of its patterns. With
+    ``otherwise``, approval is needed unless every named argument does. A value that is not text is
+    matched as JSON.
     """
 
     def fits(args: Mapping[str, Any], name: str) -> bool:
@@ -115,19 +119,21 @@ def digest_of(name: str, args: Mapping[str, Any]) -> str:
 
 
 def read_answer(answer: Any) -> Approved | ApprovalRefused:
-    """Return a person's answer.
+    """Parse a person's answer to the question whether a command may be carried out.
 
     Raises:
         InvalidInput: it is not an answer to an approval.
     """
+    # Of two decisions in one answer, neither counts.
+    is_one = not isinstance(answer, Mapping) or len(answer) == 1
     match answer:
-        case True | "approve" | "yes" | {"approve": True}:
+        case True | "approve" | "yes" | {"approve": True} if is_one:
             return Approved()
-        case False | "refuse" | "no" | {"refuse": True}:
+        case False | "refuse" | "no" | {"refuse": True} if is_one:
             return ApprovalRefused()
-        case {"refuse": str(words)} if len(answer) == 1:
+        case {"refuse": str(words)} if is_one:
             return ApprovalRefused(words)
-        case {"edit": dict(args)} if len(answer) == 1:
+        case {"edit": dict(args)} if is_one:
             return Approved(args)
     raise InvalidInput(f"the answer to an approval is {str(answer)[:200]!r}; expected {EXPECTED}")
 
@@ -138,7 +144,9 @@ def approved(
     check: Callable[[Mapping[str, Any]], Any],
     context: RoundContext,
 ) -> Any:
-    """Return a person's answer to exactly this command, or the ``Interrupt`` that asks for it.
+    """Return a person's decision about a command, or the ``Interrupt`` that asks for the decision.
+
+    A decision counts only for exactly this command and these arguments.
 
     Returns:
         ``Approved``, ``ApprovalRefused``, or an ``Interrupt`` if no valid answer has come yet.

@@ -1,8 +1,7 @@
 """A subprocess that is watched until it ends, its time is over or its round is cancelled.
 
-Functions that end every process that a command left behind.
-
-This includes processes that moved to a process group of their own.
+At the end, every process that the command left behind is killed. This includes processes that moved
+to a process group of their own.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def kill_marked(mark: str, session: int | None = None) -> None:
 
 
 def _alive(variable: bytes, session: int | None) -> Iterator[int]:
-    """Yield the ids of the live processes of the session or with the variable."""
+    """Yield the ids of live processes that belong to a session or have an environment variable."""
     for entry in _PROC.iterdir() if _PROC.is_dir() else ():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -105,7 +104,7 @@ def run_watched(
     head_bytes: int = 0,
     tail_bytes: int = TAIL_BYTES,
 ) -> ProcessEnding:
-    """Run ``command`` in its own session and wait for its end.
+    """Run a program in its own session, and wait until it ends or its time is over.
 
     When this function returns or raises, none of the command's processes is left.
 
@@ -129,8 +128,9 @@ def run_watched(
         start_new_session=True,
     )
     assert process.stdout is not None  # because stdout=PIPE
+    output = _Output(process.stdout.fileno(), head_bytes, tail_bytes)
     try:
-        output = _Output(process.stdout.fileno(), head_bytes, tail_bytes)
+        os.set_blocking(process.stdout.fileno(), False)
         exit_code = None
         while exit_code is None:
             if cancelled.is_set():
@@ -166,10 +166,13 @@ class _Output:
         self._room, self._tail_bytes = head_bytes, tail_bytes
         self._pipe = pipe
         self._open = True
-        os.set_blocking(pipe, False)
 
     def read_while_running(self, process: subprocess.Popen[bytes]) -> int | None:
-        """Read for at most one time slice, and return the exit code if the process has ended."""
+        """Read a subprocess's output for at most one time slice.
+
+        Returns:
+            The exit code if the process has ended, else None.
+        """
         if self._open:
             with DefaultSelector() as selector:
                 selector.register(self._pipe, EVENT_READ)
@@ -182,7 +185,7 @@ class _Output:
             return None
 
     def finish(self) -> None:
-        """Read the remaining output, after all writers have ended."""
+        """Read the rest of a subprocess's output, after all that write to it have ended."""
         while self._open and self._read():
             pass
 

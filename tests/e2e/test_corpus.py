@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from perdure import Client, RunStatus, Settings
 from perdure.worker.app import broker_url, make_app
 from perdure.worker.doctor import examine
-from perdure.worker.store.tables import KEPT, KEPT_BYTES
+from perdure.worker.store.tables import KEPT, KEPT_CHARACTERS
 from tests.corpus.form import form_of
 from tests.corpus.messages import LIST, MESSAGES, carried_by
 from tests.corpus.posting import post_to
@@ -28,7 +28,7 @@ from tests.support.workers import workers
 #: The one ground and pool that the quick suite stands on.
 QUICK = ("fused", "threads")
 #: A letter is the beginning of a message and a few words.
-LETTER_BYTES = 4 * KEPT_BYTES
+LETTER_BYTES = 4 * KEPT_CHARACTERS
 
 
 @pytest.fixture(

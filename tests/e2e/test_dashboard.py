@@ -344,8 +344,15 @@ def test_colours_are_chosen_and_nobody_is_led_elsewhere_by_it(visitor: Visitor) 
     dark = visitor.send(page, "/theme", theme="dark")
     assert 'data-theme="dark"' in sound(dark).html and dark.url.endswith("/runs?status=queued")
     assert "data-theme" not in visitor.send(dark, "/theme", theme="system").html
-    for elsewhere in ("https://evil.example/", "//evil.example/", "/\\evil.example"):
+    for elsewhere in (
+        "https://evil.example/",
+        "//evil.example/",
+        "/\\evil.example",
+        "/\t/evil.example",
+    ):
         assert "evil" not in visitor.send(page, "/theme", here=elsewhere).url
+    there = visitor.send(page, "/theme", here="/runs?q=\u65e5\u672c&status=queued")
+    assert there.url.endswith("/runs?q=%E6%97%A5%E6%9C%AC&status=queued")
 
 
 @pytest.mark.slow

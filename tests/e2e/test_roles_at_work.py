@@ -16,7 +16,7 @@ from tests.support.command_line import CommandLine
 from tests.support.roles import ROLES, LockedServer, locked_server, password
 from tests.support.servers import until
 
-FLOWS = "tests.support.example_flows.rings"
+FLOWS, WAITS = "tests.support.example_flows.rings", "tests.support.example_flows.waits"
 #: What is asked of a server, and done without where it refuses: by the doctor, and by redis-py when it connects.
 DONE_WITHOUT = {"config|get", "client|setinfo", "client|maint_notifications"}
 
@@ -32,7 +32,9 @@ def as_role(locked: LockedServer) -> Iterator[Callable[[str], Client]]:
     made: list[Client] = []
 
     def client(role: str) -> Client:
-        made.append(Client(settings=Settings(redis_url=locked.url(role), flow_modules=(FLOWS,))))
+        made.append(
+            Client(settings=Settings(redis_url=locked.url(role), flow_modules=(FLOWS, WAITS)))
+        )
         return made[-1]
 
     with locked.login("operator") as operator:
@@ -60,7 +62,9 @@ def test_each_role_can_do_all_that_it_is_for(
     producer, reader, admin = as_role("producer"), as_role("reader"), as_role("admin")
     pool = {"valkey": "threads", "redis": "prefork"}[locked.binary]
     command_line = CommandLine(
-        tmp_path, Settings(redis_url=locked.url("worker")), PERDURE_FLOW_MODULES=FLOWS
+        tmp_path,
+        Settings(redis_url=locked.url("worker")),
+        PERDURE_FLOW_MODULES=f"{FLOWS},{WAITS}",
     )
     refused(locked)
     with command_line.worker() as killed:
@@ -73,6 +77,10 @@ def test_each_role_can_do_all_that_it_is_for(
         done = producer.submit("ledger", "g", {"rounds": 3}, idempotency_key="k")
         assert producer.submit("ledger", "g", {"rounds": 3}, idempotency_key="k").id == done.id
         assert producer.wait(done.id, 60).answer == [0, 1, 2]
+        waits = producer.submit("payment", "g", {"times": 2, "timeout": 0.5, "nap": 0.1})
+        until(lambda: producer.get(waits.id).phase == "parked", "a wait")
+        producer.signal(waits.id, "paid", 7)
+        assert producer.wait(waits.id, 60).answer[1:] == [["paid", 1, 7], None]
         long = producer.submit("ledger", "g", {"rounds": 50, "seconds": 0.2})
         until(lambda: producer.get(long.id).state.step > 0, "a step")
         producer.request_stop(long.id)
@@ -125,6 +133,7 @@ def asked(client: Client, run_id: str) -> dict[str, Callable[[], object]]:
         "stop now": lambda: client.request_stop(run_id, "now"),
         "resume": lambda: client.resume(run_id),
         "delete": lambda: client.delete(run_id),
+        "signal": lambda: client.signal(run_id, "paid"),
         "pause": lambda: client.pause_flow("ledger"),
         "unpause": lambda: client.unpause_flow("ledger"),
     }
@@ -133,7 +142,10 @@ def asked(client: Client, run_id: str) -> dict[str, Callable[[], object]]:
 @pytest.mark.parametrize(
     ("role", "denied"),
     [
-        ("reader", {"submit", "stop", "stop now", "resume", "delete", "pause", "unpause"}),
+        (
+            "reader",
+            {"submit", "stop", "stop now", "resume", "delete", "signal", "pause", "unpause"},
+        ),
         ("producer", {"delete", "pause", "unpause"}),
     ],
 )
@@ -222,8 +234,21 @@ def test_a_login_taken_away_is_an_error_at_once(locked: LockedServer, as_role: A
                 producer.get(run_id)
             with pytest.raises(AccessDenied):
                 producer.runs()
+            operator.execute_command("ACL", "SETUSER", "producer", "-hmget")
+            with pytest.raises(AccessDenied):
+                producer._store.some_fields([run_id], ["phase"])
         finally:
-            operator.execute_command("ACL", "SETUSER", "producer", "+hgetall")
+            operator.execute_command("ACL", "SETUSER", "producer", "+hgetall", "+hmget")
+
+
+def test_a_producer_signals_and_a_worker_plays_what_waited(
+    locked: LockedServer, as_role: Any
+) -> None:
+    producer = as_role("producer")
+    run_id = producer.submit("ledger", "g", {"rounds": 1}).id
+    assert producer.signal(run_id, "paid", 1, key="event").number == 1
+    assert producer.signal(run_id, "paid", 1, key="event").number == 1
+    assert as_role("admin").signal(run_id, "paid", 2).number == 2
 
 
 def test_who_may_only_look_lists_a_submitters_runs_though_some_are_gone(

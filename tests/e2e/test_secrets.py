@@ -122,6 +122,11 @@ def test_no_error_repeats_the_password_of_a_broker(
     assert CANARY not in said.out + said.err + caplog.text
 
 
+#: Seconds until a worker has left. A child of billiard's pool waits up to 30 s for its parent to
+#: have read its last result, which may never happen after the connection was killed.
+LEAVES = 60
+
+
 @contextmanager
 def spoken(log: Path, *command: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process whose every word goes to ``log``."""
@@ -143,7 +148,7 @@ def spoken(log: Path, *command: str, **environment: str) -> Iterator[subprocess.
         yield process
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(LEAVES)
 
 
 def command_lines(pid: int) -> str:

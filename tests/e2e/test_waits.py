@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from perdure import Client, InvalidTransition, Run, RunStatus, Settings
+from perdure.worker.domain.verdict import VerdictCode
 from perdure.worker.errors import Conflict
 from tests.support.every_status import play
 from tests.support.example_flows import waits  # noqa: F401 -- registers flows
@@ -27,6 +28,15 @@ def parked(client: Client, settings: Settings, flow: str = "payment", **inputs: 
     run = client.submit(flow, "g", inputs)
     play(settings, run.id)
     assert phase(client._store, run.id) == "parked"
+    return run
+
+
+def asleep(client: Client, settings: Settings) -> Run:
+    """A run that has got its signal and sleeps."""
+    run = client.submit("payment", "g", {"nap": 60})
+    client.signal(run.id, "paid")
+    play(settings, run.id)
+    assert "wait_until" in hash_of(client._store, run.id)
     return run
 
 
@@ -75,6 +85,36 @@ def test_a_signal_sent_again_under_its_key_is_stored_once(
     assert client.get(run.id).answer == ["charge of attempt 1", ["paid", 1, 1], ["paid", 2, 3]]
     with pytest.raises(InvalidTransition, match="completed"):
         client.signal(run.id, "paid")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "code", "signals"),
+    [
+        ({}, VerdictCode.WAITING_FOR_A_SIGNAL, ["paid", "withdrawn"]),
+        ({"timeout": 60}, VerdictCode.WAITING_FOR_A_SIGNAL, ["paid", "withdrawn"]),
+        ({"nap": 60}, VerdictCode.SLEEPING, None),
+    ],
+    ids=["for a signal", "for a signal or a time", "for a time"],
+)
+def test_why_says_what_a_run_waits_for(
+    client: Client,
+    settings: Settings,
+    inputs: dict[str, Any],
+    code: VerdictCode,
+    signals: list[str] | None,
+) -> None:
+    run = asleep(client, settings) if "nap" in inputs else parked(client, settings, **inputs)
+    with workers(1, settings, PERDURE_FLOW_MODULES=MODULES[0]):
+        until(lambda: bool(client.workers()), "the worker's announcement")
+        verdict = client.why(run.id)
+    assert (verdict.code, verdict.details.get("signals")) == (code, signals)
+    assert (verdict.details["until"] is not None) == bool(inputs)
+
+
+def test_a_sleeper_that_nothing_will_wake_is_damaged(client: Client, settings: Settings) -> None:
+    run = asleep(client, settings)
+    client._store.redis.zrem(client._store.keys.due, run.id)
+    assert client.why(run.id).code is VerdictCode.QUARANTINED
 
 
 @pytest.mark.parametrize("name", ["confirm", "gentle"])

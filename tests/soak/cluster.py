@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure import Settings
+from perdure.worker.domain.record import SCHEMA
 from perdure.worker.errors import PerdureError
 from tests.soak.ledger import Ledger
 from tests.soak.proxy import Proxy
@@ -193,9 +194,10 @@ class Cluster:
             else:
                 record = root / "perdure/worker/domain/record.py"
                 text = record.read_text()
-                assert 'SCHEMA = "2"' in text, (
-                    "the older version must know an older schema than this one"
+                line = f'SCHEMA = "{SCHEMA}"'
+                assert text.count(line) == 1, (
+                    f"{record} has {line!r} {text.count(line)} times; the older version must know an older schema"
                 )
-                record.write_text(text.replace('SCHEMA = "2"', 'SCHEMA = "0"'))
+                record.write_text(text.replace(line, 'SCHEMA = "0"'))
             self._versions[name] = root
         return self._versions[name]

@@ -69,9 +69,7 @@ class BulkOperations(ClientApi):
             except DamagedRun as error:
                 # A damaged run must not prevent the others from being stopped.
                 receipts.append(
-                    StopReceipt(
-                        run_id, True, True, str(error), False, "damaged", mode, requested_by, reason
-                    )
+                    StopReceipt.of_damaged(run_id, str(error), mode, requested_by, reason)
                 )
         return receipts
 

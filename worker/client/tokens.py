@@ -49,16 +49,19 @@ class Tokens:
         expires_in: timedelta | None = None,
         created_by: str | None = None,
     ) -> NewToken:
-        """Create a token for ``name``.
+        """Create an access token for ``name``, a person or a service.
 
         Args:
             scopes: Its permissions, at least one.
             expires_in: Lifetime. None if it never expires.
 
+        Returns:
+            The token with its secret. Only a digest of the secret is stored.
+
         Raises:
             InvalidInput: An argument is invalid. Nothing was stored.
         """
-        validation.submitter(name)
+        validation.submitter(name, "name")
         if name is None:
             raise validation.wrong("name", "a name", name)
         validation.notes(created_by=created_by)
@@ -80,14 +83,14 @@ class Tokens:
         return NewToken(token, written(token_id, secret))
 
     def all(self) -> list[AccessToken]:
-        """Return all tokens, expired ones too, oldest first."""
+        """Return all access tokens, expired ones too, oldest first."""
         return sorted(
             (AccessToken.of(*record) for record in self._records.all().items()),
             key=lambda token: (token.created_at, token.id),
         )
 
     def revoke(self, token_id: str) -> None:
-        """Revoke a token, so that it grants no access from the next request on.
+        """Revoke an access token, so that it grants no access from the next request on.
 
         Raises:
             TokenNotFound: No token has this id.
@@ -97,7 +100,7 @@ class Tokens:
             raise TokenNotFound("no token has this id; see: perdure token list")
 
     def find(self, text: str) -> AccessToken | None:
-        """Return the token with this text form.
+        """Return the access token that a caller has sent as a text with its id and its secret.
 
         Returns:
             The token, or None if it is unknown, revoked or expired, or its secret is wrong.
@@ -109,7 +112,7 @@ class Tokens:
         )
 
     def get(self, token_id: str) -> AccessToken | None:
-        """Return the token with this id, without a check of its secret.
+        """Return the access token with this id, without a check of its secret.
 
         Returns:
             The token, or None if it is unknown, revoked or expired.
@@ -121,7 +124,10 @@ class Tokens:
         return None if token.has_expired(_moment(now)) else token
 
     def any(self) -> bool:
-        """Return whether any token exists, even an expired one. If so, access needs a token."""
+        """Return whether any access token exists, even an expired one.
+
+        If one exists, the HTTP API and the dashboard require a token.
+        """
         return self._records.any()
 
     @cached_property
@@ -131,7 +137,7 @@ class Tokens:
     def signing_key(self) -> str:
         """Return the key that signs the dashboard's cookies, and create it on first use.
 
-        All servers of this prefix share it.
+        All server processes with the same Redis prefix share it.
         """
         try:
             return self._records.signing_key(new_secret()[1])
@@ -140,7 +146,10 @@ class Tokens:
             return self._temporary_key
 
     def sign_everybody_out(self) -> None:
-        """Invalidate all cookies issued so far. Tokens do not change."""
+        """Invalidate all cookies of the dashboard, so that all its users must sign in again.
+
+        Access tokens stay valid.
+        """
         self._records.forget_signing_key()
 
 
@@ -168,15 +177,19 @@ class SavedFilters:
     """Saved filters of ``owner``, on the server of ``client``."""
 
     def __init__(self, client: ClientConnection, owner: str) -> None:
-        validation.submitter(owner)
+        validation.submitter(owner, "owner")
         self._records = FilterRecords(client._store, owner)
 
     def all(self) -> dict[str, str]:
-        """Return each query by its name, sorted by name."""
+        """Return the saved filters that one user has for the dashboard's runs table.
+
+        Returns:
+            Each filter's query by the filter's name, sorted by name.
+        """
         return dict(sorted(self._records.all().items(), key=lambda pair: pair[0].casefold()))
 
     def save(self, name: str, query: str) -> None:
-        """Store a query under a name of one line.
+        """Save a filter of the dashboard's runs table: a query under a name of one line.
 
         Raises:
             InvalidInput: The name or the query is too long, or there are too many filters.
@@ -199,6 +212,9 @@ class SavedFilters:
         self._records.put(name, query)
 
     def forget(self, name: str) -> None:
-        """Remove a filter. It is no error if none has this name."""
+        """Remove a saved filter of the dashboard's runs table.
+
+        It is no error if no filter has this name.
+        """
         validation.text(name, "name")
         self._records.remove(name)

@@ -43,21 +43,21 @@ EVENT_ID = re.compile(r"\d{1,19}(-\d{1,19})?", re.ASCII)
 
 
 def text(value: object, name: str) -> None:
-    """Check that the value is a text."""
+    """Raise InvalidInput unless a client's argument is a text."""
     if not isinstance(value, str):
         raise wrong(name, "a text", value)
     storable(value, name)
 
 
 def optional_texts(**values: object) -> None:
-    """Check that each value is a text or None."""
+    """Raise InvalidInput unless each of a client's arguments is a text or None."""
     for name, value in values.items():
         if value is not None:
             text(value, name)
 
 
 def notes(**values: object) -> None:
-    """Check that each value is a short text or None.
+    """Raise InvalidInput unless each note that a client passes is a short text or None.
 
     A note says who requested something and why. It is stored with the run, and every read of the
     run carries it.
@@ -70,19 +70,19 @@ def notes(**values: object) -> None:
             )
 
 
-def submitter(value: object) -> None:
-    """Check that the value is a submitter's name or None."""
-    optional_texts(submitted_by=value)
+def submitter(value: object, name: str = "submitted_by") -> None:
+    """Raise InvalidInput unless the value is a valid name of a run's submitter, or None."""
+    optional_texts(**{name: value})
     if isinstance(value, str) and not SUBMITTER.fullmatch(value):
         raise wrong(
-            "submitted_by",
+            name,
             "a name: letters, digits and _ . : @ + -, at most 100, a letter or digit first",
             value,
         )
 
 
 def names(value: object, name: str) -> None:
-    """Check that the value is a list of texts or None.
+    """Raise InvalidInput unless a client's argument is a list of texts or None.
 
     A single text is refused, because it would be read character by character.
     """
@@ -93,7 +93,10 @@ def names(value: object, name: str) -> None:
 
 
 def mapping(value: object, name: str, of_texts: bool = False) -> None:
-    """Check that the value is a mapping from texts (to texts, if ``of_texts``) or None."""
+    """Raise InvalidInput unless a client's argument is a mapping whose keys are texts, or None.
+
+    If ``of_texts`` is set, the values must be texts too.
+    """
     if value is None:
         return
     fits = isinstance(value, Mapping) and all(isinstance(key, str) for key in value)
@@ -104,13 +107,16 @@ def mapping(value: object, name: str, of_texts: bool = False) -> None:
 
 
 def budgets(value: object, name: str) -> dict[str, float]:
-    """Return amounts by budget name. Empty if the value is None."""
+    """Validate amounts of budgets that a client passes, and return them by budget name.
+
+    The result is empty if the argument is None.
+    """
     mapping(value, name)
     return check_budgets(value, name) if isinstance(value, Mapping) else {}
 
 
 def key(value: object, name: str = "idempotency_key") -> None:
-    """Check that the value is an idempotency key or None.
+    """Raise InvalidInput unless the value is a valid idempotency key or None.
 
     An empty key is refused. It often comes from an unset variable, and would merge all submissions
     into one run.
@@ -127,13 +133,13 @@ def key(value: object, name: str = "idempotency_key") -> None:
 
 
 def signal(name: object) -> None:
-    """Check that the value is the name of a signal."""
+    """Raise InvalidInput unless the value is a valid name of a signal."""
     if not is_name(name):
         raise wrong("name", "letters, digits, '_', '.' or '-', at most 100", name)
 
 
 def nonce(value: object) -> None:
-    """Check that the value is a nonce or None.
+    """Raise InvalidInput unless the value is a valid nonce of a submission, or None.
 
     The nonce identifies a submission that is sent again. A short one could be guessed, and with it
     another caller's run.
@@ -143,7 +149,7 @@ def nonce(value: object) -> None:
 
 
 def is_run_id(value: object) -> bool:
-    """Return whether a run can have this id.
+    """Return whether a text has the form of a run's id.
 
     Raises:
         InvalidInput: The value is not a text.
@@ -154,7 +160,7 @@ def is_run_id(value: object) -> bool:
 
 
 def status(value: object, name: str = "status") -> RunStatus | None:
-    """Return the status that the value is or names, or None if it is None."""
+    """Return the run status that a client's argument is or names, or None if it is None."""
     if value is None or isinstance(value, RunStatus):
         return value
     if not isinstance(value, str) or value not in {each.value for each in RunStatus}:
@@ -163,21 +169,25 @@ def status(value: object, name: str = "status") -> RunStatus | None:
 
 
 def limit(value: object) -> None:
-    """Check the maximum number of runs on a page."""
+    """Raise InvalidInput unless the value is a valid maximum number of runs on a page."""
     if type(value) is not int or not 1 <= value <= MOST:
         raise wrong("limit", f"a whole number from 1 to {MOST}", value)
 
 
 def look(value: object) -> None:
-    """Check the maximum number of runs to read for one page. None means no maximum."""
+    """Raise InvalidInput unless the value is a valid maximum number of runs to read for one page.
+
+    None means no maximum.
+    """
     if value is not None and (type(value) is not int or value < 1):
         raise wrong("look", "a whole number from 1, or None", value)
 
 
 def cursor(value: object) -> tuple[str, str] | None:
-    """Return the index and the position in it that a page's cursor names.
+    """Parse the cursor of a page of runs into the name of an index and a position in it.
 
-    None means the beginning.
+    Returns:
+        The name and the position, or None for the beginning.
     """
     if value is None:
         return None
@@ -189,9 +199,10 @@ def cursor(value: object) -> tuple[str, str] | None:
 
 
 def inbox_cursor(value: object) -> tuple[int, str] | None:
-    """Return since when (ms) the last run of the previous page has waited, and its id.
+    """Parse the cursor of an inbox page, which names the last run of the previous page.
 
-    None means the beginning.
+    Returns:
+        Since when (ms) that run has waited, and its id, or None for the beginning.
     """
     if value is None:
         return None
@@ -202,7 +213,7 @@ def inbox_cursor(value: object) -> tuple[int, str] | None:
 
 
 def after(value: object, name: str = "after") -> None:
-    """Check that the value is the id of an event or None."""
+    """Raise InvalidInput unless a client's argument is the id of an event or None."""
     fits = value is None or (
         isinstance(value, str)
         and EVENT_ID.fullmatch(value)
@@ -213,19 +224,19 @@ def after(value: object, name: str = "after") -> None:
 
 
 def mode(value: object) -> None:
-    """Check the mode of a stop."""
+    """Raise InvalidInput unless the mode of a stop is ``graceful`` or ``now``."""
     if value not in ("graceful", "now"):
         raise wrong("mode", "'graceful' or 'now'", value)
 
 
 def flag(value: object, name: str) -> None:
-    """Check that the value is True or False."""
+    """Raise InvalidInput unless a client's argument is True or False."""
     if not isinstance(value, bool):
         raise wrong(name, "True or False", value)
 
 
 def timeout(value: object) -> float | None:
-    """Return the seconds of a timeout, which may be a number, a timedelta or None.
+    """Return a client's timeout in seconds. It may be a number, a timedelta or None.
 
     A negative timeout has expired already.
     """
@@ -239,7 +250,7 @@ def timeout(value: object) -> float | None:
 
 
 def moment_before(older_than: object, now: object) -> datetime | None:
-    """Return the time that is ``older_than`` before ``now``.
+    """Return the time that is ``older_than`` before ``now``, for a filter of runs by age.
 
     Args:
         older_than: A timedelta, or None.
@@ -263,7 +274,7 @@ def moment_before(older_than: object, now: object) -> datetime | None:
 
 
 def settings(value: object) -> None:
-    """Raise InvalidSettings unless the value is a Settings or None."""
+    """Raise InvalidSettings unless a client's settings are a ``Settings`` object or None."""
     if value is not None and not isinstance(value, Settings):
         raise InvalidSettings(
             f"settings: expected a perdure.Settings or None, got a {type(value).__name__}"
@@ -271,7 +282,7 @@ def settings(value: object) -> None:
 
 
 def app(value: object, url: object, settings: object) -> None:
-    """Raise InvalidSettings if an app is combined with a URL or settings."""
+    """Raise InvalidSettings if a client gets a Celery app together with a URL or settings."""
     if value is not None and (url is not None or settings is not None):
         raise InvalidSettings(
             "app cannot be combined with url or settings: the app has its own state server, "
@@ -280,7 +291,7 @@ def app(value: object, url: object, settings: object) -> None:
 
 
 def wrong(name: str, expected: str, value: object) -> InvalidInput:
-    """Return the error for an invalid argument."""
+    """Return the InvalidInput error that says what was expected of a client's argument."""
     return InvalidInput(
         f"{name} should be {expected}; it is {reprlib.repr(value)} ({type(value).__name__})"
     )

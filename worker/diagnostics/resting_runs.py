@@ -17,16 +17,19 @@ from perdure.worker.presentation.usage import amount
 MAX_TEXT = 300
 #: Phases in which the engine must move the run, so that it must be in the due set.
 LIVE = ("queued", "leased", "waiting")
-PHASES = (*LIVE, "interrupted", "stopped", "completed", "errored")
+PHASES = (*LIVE, "parked", "interrupted", "stopped", "completed", "errored")
 
 
 def quarantined(case: RunCase) -> Verdict | None:
-    """Return the verdict if the run is damaged, as found by a worker, the sweep, or this read."""
+    """Return the verdict that a run's stored data is damaged, or None if it is sound.
+
+    A worker or the sweep has found the damage before, or this function finds it.
+    """
     damage = case.fields.get("error", "") if "quarantined" in case.fields else _damage(case)
     if damage is None:
         return None
     # As far as the scripts can tell, the run could continue. A stop prevents that.
-    can_go_on = case.standing.damage is None and case.phase in (*LIVE, "interrupted")
+    can_go_on = case.standing.damage is None and case.phase in (*LIVE, "parked", "interrupted")
     remove = f"{f'perdure stop {case.id} and ' if can_go_on else ''}perdure delete {case.id}"
     return case.say(
         VerdictCode.QUARANTINED,
@@ -43,7 +46,8 @@ def _damage(case: RunCase) -> str | None:
         return f"{case.standing.damage} is missing or malformed"
     if case.phase not in PHASES:
         return f"its phase is {case.phase!r}, expected one of {', '.join(PHASES)}"
-    if case.phase in LIVE and case.standing.due is None:
+    is_promised = case.phase in LIVE or (case.phase == "parked" and "wait_until" in case.fields)
+    if is_promised and case.standing.due is None:
         return (
             "it is missing from the due set: the sweep found it damaged and dropped it, "
             "or it was removed by hand"
@@ -98,7 +102,10 @@ def ended(case: RunCase) -> Verdict:
 
 
 def waiting_for_a_person(case: RunCase) -> Verdict:
-    """Return the verdict on an interrupted run: a person must answer, or its default does."""
+    """Return the verdict on an interrupted run: what it asks a person, and how to answer.
+
+    If it has a deadline, its default answer is taken then.
+    """
     reason, due = case.fields.get("i_reason", ""), case.standing.due
     until = (
         ""
@@ -126,7 +133,7 @@ def _waiting(case: RunCase) -> PendingInterrupt | None:
 
 
 def _asked(waiting: PendingInterrupt | None, reason: str, resume: str) -> tuple[str, str]:
-    """Return what the run waits for, and the commands that answer it."""
+    """Return what an interrupted run asks a person, and the CLI commands that answer it."""
     question = safe_text(reason, MAX_TEXT)
     match waiting.kind if waiting else "question":
         case "approval":

@@ -117,6 +117,13 @@ class RunDetails(TypedDict, total=False):
     lease_until: TimeText | None
     beat_at: TimeText | None
     waiting_until: TimeText | None
+    waiting_since: TimeText | None
+    """When the first of its provider's failures came for which the run waits."""
+    wait_until: TimeText | None
+    """When the time of the node's wait is over."""
+    signals: list[str] | None
+    """The signals for which the node waits."""
+    trace_id: MaybeText
     not_before: TimeText | None
     deadline: TimeText | None
     ended_at: TimeText | None
@@ -171,7 +178,7 @@ class Run(Document):
 
     @classmethod
     def of(cls, record: Record) -> Run:
-        """Build the run that a stored record describes.
+        """Build what a client sees of a run from the run's stored record.
 
         Raises:
             DamagedRun: A field of the record cannot be read.
@@ -252,7 +259,7 @@ class Done(Document):
 
 
 def status_of(fields: Mapping[str, str]) -> RunStatus:
-    """Return the client status for a run's stored phase.
+    """Return the status that clients see for a run's stored phase.
 
     Raises:
         DamagedRun: The phase is unknown.
@@ -299,7 +306,7 @@ TIMES = (
 
 
 def _has_traceback(fields: Mapping[str, str]) -> bool:
-    """Return whether the stored traceback belongs to the run's last failure.
+    """Return whether a run's stored traceback belongs to its last failure.
 
     An older worker leaves the traceback behind when a later round succeeds.
     """

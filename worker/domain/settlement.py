@@ -1,8 +1,8 @@
 """Settlements: the writes that follow from a round's outcome.
 
-Pure: frozen data in, frozen data out. It has the checks between two rounds (deadline, number of
-rounds, pauses for a person) and the backoff before a failed round is retried. The claim and commit
-scripts check for a stop request, because only there the check cannot race with it.
+Pure: frozen data in, frozen data out. It has the checks between two rounds: deadline, number of
+rounds, pauses for a person. A round that failed is settled in ``failed_attempt``. The claim and
+commit scripts check for a stop request, because only there the check cannot race with it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from perdure.flows.durations import as_seconds, duration
-from perdure.flows.errors import FatalError, RetryableError, UnstorableValue
+from perdure.flows.durations import as_seconds
+from perdure.flows.errors import FatalError, UnstorableValue
 from perdure.flows.flow import Flow
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.outcomes import Advance, End, Interrupt, Outcome, Turn
-from perdure.flows.retry import Retry
 from perdure.flows.waits import Wait
 from perdure.worker.domain.execution_state import ExecutionStatus
 from perdure.worker.domain.record import (
@@ -32,7 +31,6 @@ from perdure.worker.domain.record import (
     pack_turn,
     version_of,
 )
-from perdure.worker.errors import type_of
 from perdure.worker.settings import Settings
 
 
@@ -48,7 +46,7 @@ class Pause:
 def pause_between(
     done: str | None, coming: str, before: Collection[str], after: Collection[str]
 ) -> Pause | None:
-    """Return the pause between node ``done`` and node ``coming``, or None.
+    """Return the pause for a person between two nodes of a flow, or None.
 
     One boundary is one pause: if both sides ask for it, it counts as the pause after ``done``. The
     commit of a round decides on the pause. So resuming passes it, and the next visit pauses again.
@@ -66,7 +64,7 @@ def pause_between(
 
 
 def pause_behind(done: str, after: Collection[str]) -> Pause | None:
-    """Return the pause after node ``done``, or None.
+    """Return the pause for a person after a node that ran, or None.
 
     If no node follows, the pause comes before the run's answer is published.
     """
@@ -78,7 +76,10 @@ def pause_behind(done: str, after: Collection[str]) -> Pause | None:
 
 
 def rounds_exhausted(cycles: int, max_rounds: int | None) -> bool:
-    """Return whether ``cycles`` completed passes reach the limit. None is no limit."""
+    """Return whether a run has used up its cycles.
+
+    If ``max_rounds`` is None, there is no limit.
+    """
     return max_rounds is not None and cycles >= max_rounds
 
 
@@ -87,45 +88,10 @@ def too_late(now: int, deadline: int | None) -> bool:
     return deadline is not None and now >= deadline
 
 
-def backoff(
-    failures: int,
-    first: float,
-    longest: float,
-    jitter: float,
-    multiplier: float = 2.0,
-    by_chance: float = 0.5,
-) -> float:
-    """Return the seconds to wait after the ``failures``-th failure in a row.
-
-    The wait grows exponentially, and a part of it is random.
-
-    Args:
-        failures: 1 after the first failure.
-        first: Wait after the first failure, before jitter.
-        longest: Upper limit of any wait.
-        jitter: Random number in [0, 1), passed in by the caller.
-        multiplier: Factor between one wait and the next.
-        by_chance: Part of the wait that is random.
-
-    Source: "equal jitter", M. Brooker, Exponential Backoff And Jitter, AWS Architecture Blog, 2015.
-    """
-    # The exponent is capped: 1000 ** 103 overflows a float, and growing waits reach the longest
-    # long before.
-    full = min(longest, first * multiplier ** min(failures - 1, 60))
-    return full * (1 - by_chance + by_chance * jitter)
-
-
-#: First and longest wait (s) for a provider that is busy or away and names no time itself.
-BUSY_WAITS = (1.0, 60.0)
-
 Kind = Literal["next", "end", "pause_next", "pause_here", "park", "failed", "give_back", "damaged"]
 
 #: Longest wait in seconds: ten years. Times must stay whole numbers that Lua counts exactly.
 LONGEST = 10 * 365.25 * 86_400
-
-#: Maximum length of a stored error text. Longer ones are cut, because the text goes into the hash,
-#: the events and every read of the run.
-ERROR_LENGTH = 4000
 
 #: Maximum bytes of one character in UTF-8.
 MOST_BYTES = 4
@@ -160,7 +126,7 @@ class Settlement:
 
     @property
     def is_done(self) -> bool:
-        """Whether this settlement completes the step."""
+        """Whether the round is done, so that its commit completes the step."""
         return self.kind in ("next", "end", "pause_next")
 
 
@@ -172,7 +138,7 @@ def settle(
     settings: Settings,
     event_data: Mapping[str, Any] | None = None,
 ) -> Settlement:
-    """Return the settlement of a round that ended with ``outcome``.
+    """Return what the commit of a round must write, given the outcome of the round's node.
 
     Args:
         record: The run as the round's claim read it.
@@ -189,95 +155,11 @@ def settle(
     return settlement
 
 
-def failure(
-    record: Record,
-    error: BaseException,
-    settings: Settings,
-    jitter: float,
-    retry: Retry | None = None,
-    bounds: Retry | None = None,
-) -> Settlement:
-    """Return the settlement of a round that raised: retry after a wait, or end the run.
-
-    Args:
-        retry: The flow's policy for this round. The settings fill in what it leaves out.
-        bounds: The submission's policy, which can only tighten it.
-    """
-    text = (
-        str(error)
-        if isinstance(error, FatalError | RetryableError)
-        else f"{type(error).__name__}: {error}"
-    )
-    where = f"run {record.id}, step {record.step}"
-    error_text = text if text.startswith(where) else f"{where}, node {record.node}: {text}"
-    busy = isinstance(error, RetryableError) and not error.counts
-    policy = _policy(retry, settings, busy).tightened(bounds)
-    options: dict[str, str | int] = {
-        "error": _sound(error_text),
-        "max_failures": policy.max_attempts or settings.max_attempts,
-    }
-    if isinstance(error, FatalError) or not policy.retries(error):
-        return Settlement(
-            "failed", options={**options, "fatal": 1, "delay": 0}, cause=type_of(error)
-        )
-    failure_count = (_waits(record) if busy else int(record.fields.get("failures", "0"))) + 1
-    initial, maximum = cast(float, policy.initial), cast(float, policy.maximum)
-    wait = backoff(
-        failure_count,
-        initial,
-        maximum,
-        jitter,
-        policy.multiplier or 2.0,
-        0.5 if policy.jitter is None else policy.jitter,
-    )
-    if (
-        isinstance(error, RetryableError)
-        and error.retry_after is not None
-        and math.isfinite(error.retry_after)
-    ):
-        wait = min(max(error.retry_after, 0.0), LONGEST)
-    if policy.patience is not None:
-        spent = f"{error_text}. It was tried for {duration(policy.patience)} (within)"
-        options |= {"within": _ms(policy.patience), "spent": _sound(spent)}
-    if busy:
-        options["uncounted"] = 1
-    return Settlement("failed", options={**options, "delay": _ms(wait)}, cause=type_of(error))
-
-
-def _policy(retry: Retry | None, settings: Settings, busy: bool) -> Retry:
-    """Return the retry policy of a round, completed by the settings.
-
-    A busy provider has its own waits, independent of those after failures.
-    """
-    if busy:
-        default = Retry(settings.max_attempts, *BUSY_WAITS, within=settings.patience_seconds)
-    else:
-        default = Retry(
-            settings.max_attempts, settings.retry_delay_seconds, settings.retry_delay_max_seconds
-        )
-    return default if retry is None else retry.over(default)
-
-
-def _waits(record: Record) -> int:
-    """Return how many times in a row this step has waited for its provider."""
-    epoch, step, _, waits = (record.fields.get("failing", "").split(" ") + [""] * 4)[:4]
-    return (
-        int(waits)
-        if (epoch, step) == (str(record.epoch), str(record.step)) and waits.isdecimal()
-        else 0
-    )
-
-
-def quarantine(error: Exception) -> Settlement:
-    """Return the settlement of a run whose content is not what was stored."""
-    return Settlement("damaged", options={"error": _sound(str(error))}, cause=type_of(error))
-
-
 GIVE_BACK = Settlement("give_back")
 
 
 def park(record: Record, wait: Wait, over: str) -> Settlement:
-    """Return the settlement of a round whose node waits.
+    """Return what a commit must write to park a run whose node waits for signals or a time.
 
     Args:
         over: What the sweep records if the time ends the wait.
@@ -289,12 +171,14 @@ def park(record: Record, wait: Wait, over: str) -> Settlement:
         "wait_over": over,
     }
     if wait.seconds is not None:
-        options["wait_ms"] = _ms(wait.seconds)
+        options["wait_ms"] = milliseconds(wait.seconds)
     return Settlement("park", {"schema": version_of([*record.fields, "wait"])}, options=options)
 
 
 def taking(settlement: Settlement, used: Mapping[str, int]) -> Settlement:
-    """Return the settlement of a round that has waited. If it is done, it takes what it used.
+    """Return what a round's commit must write, extended by the signals that the round takes.
+
+    Only a round that is done takes the signals that it used from the run's mailbox.
 
     Args:
         used: The number of the newest signal that the round used, by name.
@@ -306,7 +190,10 @@ def taking(settlement: Settlement, used: Mapping[str, int]) -> Settlement:
 
 
 def hold_up(record: Record, interrupt: Interrupt) -> Settlement:
-    """Return the settlement of a round that must not run: a budget is used up, a person decides."""
+    """Return what a commit must write to pause a run because a budget is used up.
+
+    The round must not run. A person decides.
+    """
     settlement = _pause_here(record, record.node, interrupt)
     return replace(settlement, fields={**settlement.fields, "i_kind": "budget"})
 
@@ -314,7 +201,10 @@ def hold_up(record: Record, interrupt: Interrupt) -> Settlement:
 def with_accounts(
     record: Record, settlement: Settlement, accounts: Mapping[str, str]
 ) -> Settlement:
-    """Return the settlement extended by ``accounts``: fields of the content and intents."""
+    """Return what a round's commit must write, extended by ``accounts``.
+
+    These are fields of the budget account and the round's intents. The content's digest is renewed.
+    """
     if not accounts or settlement.kind == "damaged":
         return settlement
     fields = {**settlement.fields, **accounts}
@@ -322,7 +212,7 @@ def with_accounts(
 
 
 def pause_fields(pause: Pause) -> dict[str, str]:
-    """Return the hash fields of an interrupt between two nodes."""
+    """Return the fields of a run's hash that describe its pause between two nodes."""
     kind = "before" if pause.status is ExecutionStatus.INTERRUPTED_BEFORE else "after"
     return {
         "i_kind": kind,
@@ -389,9 +279,9 @@ def _end(
     changed: dict[str, str],
     beside: Mapping[str, str] = MappingProxyType({}),
 ) -> Settlement:
-    """Return the settlement of the last round.
+    """Return what the commit of a run's last round must write.
 
-    If a person is to review its node, the run pauses before the answer is published.
+    If a person is to review the round's node, the run pauses before the answer is published.
 
     Args:
         changed: The content that changes beside answer and output.
@@ -417,7 +307,7 @@ def _end(
 
 
 def end_of(record: Record) -> Settlement:
-    """Return the settlement for a run whose end is committed already.
+    """Return what a commit must write for a run whose last round is committed already.
 
     A client of an earlier release resumed it, so its last node must not run again.
     """
@@ -438,7 +328,7 @@ def _advance(
     artifacts: Mapping[str, str],
     options: Mapping[str, str | int],
 ) -> Settlement:
-    """Return the settlement of a finished round after which ``coming`` runs.
+    """Return what the commit of a finished round must write if node ``coming`` runs next.
 
     The next round runs at once, or after a person has reviewed this one.
     """
@@ -486,14 +376,14 @@ def _pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:
                 f"the interrupt's deadline is {seconds!r} seconds; "
                 "leave it out if there is no time limit for the answer"
             )
-        fields["i_wait"] = str(_ms(max(seconds, 0.0)))
+        fields["i_wait"] = str(milliseconds(max(seconds, 0.0)))
     return Settlement(
         "pause_here", fields, message=NextMessage(node, record.epoch + 1, record.step)
     )
 
 
 def _sealed(record: Record, changed: Mapping[str, str]) -> dict[str, str]:
-    """Return the changed content fields, with the digest over the whole new content."""
+    """Return a run's changed content fields, with the digest over its whole new content."""
     content = {**record.content, **changed}
     version = (
         {}
@@ -504,7 +394,7 @@ def _sealed(record: Record, changed: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> None:
-    """Raise UnstorableValue if the round adds too much, or the named values grow too large."""
+    """Raise UnstorableValue if a round adds too much, or the run's values grow too large."""
     if _surely_fits(record, settlement, settings):
         return
     new = [text for name, text in settlement.fields.items() if record.fields.get(name) != text]
@@ -525,9 +415,9 @@ def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> 
 
 
 def _surely_fits(record: Record, settlement: Settlement, settings: Settings) -> bool:
-    """Return whether the character counts alone prove that the limits hold.
+    """Return whether a round's texts are so short that no size limit can be exceeded.
 
-    The exact check copies every text.
+    Only characters are counted. The exact check in bytes copies every text.
     """
     data = settlement.options.get("data", "")
     written = (
@@ -546,18 +436,6 @@ def _size(texts: list[str]) -> int:
     return len("".join(texts).encode("utf-8", "surrogateescape"))
 
 
-def _sound(text: str) -> str:
-    """Return an error text as storable Unicode of bounded length.
-
-    The message of an exception may hold anything.
-    """
-    sound = text.encode("utf-8", "replace").decode("utf-8")
-    return (
-        sound
-        if len(sound) <= ERROR_LENGTH
-        else f"{sound[:ERROR_LENGTH]} ... ({len(sound)} characters)"
-    )
-
-
-def _ms(seconds: float) -> int:
+def milliseconds(seconds: float) -> int:
+    """Return a duration in whole milliseconds."""
     return round(seconds * 1000)

@@ -61,7 +61,7 @@ class StopReceipt(Document):
     def of(
         cls, run_id: str, reply: Sequence[str], mode: StopMode, by: str | None, reason: str | None
     ) -> StopReceipt:
-        """Build the receipt from the reply of request_stop.lua."""
+        """Build the receipt for a stop request from the reply of request_stop.lua."""
         if reply[0] == "missing":
             return cls(run_id, False, False, "no-state", False, None, mode, by, reason)
         result, phase, requested, seen, stopped, step, doubt = reply
@@ -82,6 +82,13 @@ class StopReceipt(Document):
             step=int(step),
             in_doubt=None if doubt == "-" else doubt,
         )
+
+    @classmethod
+    def of_damaged(
+        cls, run_id: str, damage: str, mode: StopMode, by: str | None, reason: str | None
+    ) -> StopReceipt:
+        """Build the receipt for a run that cannot be stopped because it is damaged."""
+        return cls(run_id, True, True, damage, False, "damaged", mode, by, reason)
 
 
 def _when(ms: str) -> datetime | None:

@@ -56,16 +56,18 @@ class Committer:
         fast: FastPath = NO_FAST_PATH,
         beside: Mapping[str, str] = MappingProxyType({}),
     ) -> str:
-        """Commit the result of the round of ``claim``.
+        """Commit the result of a round to the state server, and publish what follows it.
+
+        That is the message of the run's next round, or the callback of a run that has ended.
 
         Args:
             nodes: The nodes of the run's flow, each with its role.
             took: Duration of the round in ms.
-            beside: Further fields to write.
+            beside: Further fields of the run's hash to write.
 
         Returns:
-            ``fenced``, ``missing`` or ``damaged``; otherwise what the commit led to (``continued``,
-                ``completed``, ...).
+            ``fenced``, ``missing`` or ``damaged`` if the commit was refused; otherwise what it led
+                to (``continued``, ``completed``, ...).
 
         Raises:
             StoreUnavailable: The server was away for too long.
@@ -86,7 +88,7 @@ class Committer:
         return result.outcome
 
     def write(self, commit: RoundCommit, fetch: PrefetchRequest | None = None) -> CommitResult:
-        """Write a commit.
+        """Write the commit of a round to the state server, with retries while the server is away.
 
         Args:
             fetch: What to prefetch in the same write; None for nothing.
@@ -131,11 +133,12 @@ class Committer:
         return CommitResult(word, detail, message, prefetched)
 
     def retry_while_away(self, record: Record, ask: Callable[[], T], is_result: bool = True) -> T:
-        """Return the server's reply, and retry while the server is away.
+        """Call the state server until it replies, and return its reply.
 
         Args:
-            is_result: Whether a round's result would be lost. A claim that is not released lapses
-                by itself.
+            ask: Makes the call.
+            is_result: Whether a round's result would be lost without a reply. If not, a worker that
+                shuts down does not retry: its claim lapses by itself.
 
         Raises:
             StoreUnavailable: The server was away for too long.
@@ -149,7 +152,8 @@ class Committer:
                 if time.monotonic() > self._patience_ends(began, is_result):
                     self._store.outage.dropped(what)
                     raise
-                what = f"run {record.id}, step {record.step}: the result waits to be committed"
+                waits = "the result waits to be committed" if is_result else "the release waits"
+                what = f"run {record.id}, step {record.step}: {waits}"
                 self._store.outage.failed(what, error)
                 time.sleep(COMMIT_PAUSE)
             else:
@@ -168,7 +172,10 @@ class Committer:
         )
 
     def _follow_up(self, commit: RoundCommit, result: CommitResult) -> None:
-        """Publish the next round's message, or call what the run's end calls."""
+        """Publish the message of a run's next round, or the callback of a run that has ended.
+
+        If the server refused the commit, log why instead.
+        """
         record = commit.record
         if result.word == "ok":
             if result.detail in ENDS and ON_END in record.fields and self._callbacks is not None:
@@ -201,6 +208,6 @@ class Committer:
 
 
 def _own_message(record: Record) -> RoundMessage:
-    """Return the message of the round itself, as the run's hash holds it."""
+    """Return the Celery message of the round that is being committed, from its run's hash."""
     fields = record.fields
     return RoundMessage(fields["message"], fields.get("task", ""), fields["queue"])

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.settlement import Settlement
-from perdure.worker.messaging.builder import Sender
+from perdure.worker.messaging.message_builder import Sender
 from perdure.worker.messaging.publisher import LazyMessage, RoundMessage
 from perdure.worker.store import Claim, Prefetched
 
@@ -56,7 +56,10 @@ class CommitResult(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """What the commit led to, or why it was refused."""
+        """What the commit of a round led to, or why it was refused.
+
+        That is for example ``continued`` or ``completed``, or ``fenced``.
+        """
         return self.detail if self.word == "ok" else self.word
 
 
@@ -64,36 +67,48 @@ class FastPath(Protocol):
     """The fast path of one round."""
 
     def take_claim(self) -> Claim | None:
-        """Return the round's claim if an earlier commit took it; None: it has to be claimed."""
+        """Return the round's claim if an earlier commit of this worker already took it.
+
+        Returns:
+            None if the round still has to be claimed.
+        """
 
     def is_wanted(self) -> bool:
-        """Return whether the round may begin.
+        """Return whether a claimed round may still begin.
 
-        False if a claim that was taken long ago may have been stopped or fenced since.
+        It may not if its run may have been stopped, or its claim fenced, since the claim was taken.
         """
 
     def sender(self) -> Sender | None:
-        """Return the sender of the round's own message; None: it has to be looked up."""
+        """Return the Celery ids by which the message of the next round names its sender.
+
+        Returns:
+            None if the ids have to be looked up in Celery's current task.
+        """
 
     def commit(self, commit: RoundCommit) -> CommitResult | None:
-        """Commit the round, and fetch what follows; None: it has to be committed plainly."""
+        """Commit the round, and prefetch the worker's next message in the same write.
+
+        Returns:
+            None if the round has to be committed without a prefetch.
+        """
 
 
 class NoFastPath:
     """The plain path."""
 
     def take_claim(self) -> None:
-        """Return None: the round has to be claimed."""
+        """Return None: no earlier commit has taken the round's claim."""
 
     def is_wanted(self) -> bool:
-        """Return True: the round was claimed just now."""
+        """Return True: the round was claimed just now, so it may begin."""
         return True
 
     def sender(self) -> None:
-        """Return None: the sender has to be looked up."""
+        """Return None: the sender of the next message is looked up in Celery's current task."""
 
     def commit(self, commit: RoundCommit) -> None:
-        """Return None: the round has to be committed plainly."""
+        """Return None: the round has to be committed without a prefetch."""
 
 
 NO_FAST_PATH = NoFastPath()

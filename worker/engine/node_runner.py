@@ -25,15 +25,14 @@ from perdure.flows.flow import Flow, Role
 from perdure.flows.retry import tightening
 from perdure.flows.waits import TIMED_OUT, Parked
 from perdure.worker.domain.budget import BudgetAccount
+from perdure.worker.domain.failed_attempt import failure, quarantine
 from perdure.worker.domain.record import ENDING, Record
 from perdure.worker.domain.settlement import (
     GIVE_BACK,
     Settlement,
     end_of,
-    failure,
     hold_up,
     park,
-    quarantine,
     settle,
     taking,
     too_late,
@@ -89,7 +88,9 @@ class NodeRunner:
     def run(
         self, record: Record, claim: Claim, lease: Lease, span: RoundSpan, begin: bool
     ) -> tuple[Settlement, Mapping[str, Role]]:
-        """Run the node of a claimed round.
+        """Run the node of a claimed round, and decide what the round's commit writes.
+
+        A damaged run, a spent budget or a shutdown can prevent that the node is run.
 
         Args:
             begin: Whether the node may be run. If not, and in a drain, the round is released.
@@ -120,11 +121,11 @@ class NodeRunner:
         return self._within_budgets(loaded, estimate, nodes[node], span, begin), nodes
 
     def _load(self, record: Record, claim: Claim, lease: Lease) -> LoadedRound:
-        """Check the record, and make the round's flow and context.
+        """Check what is stored of a run, and build the flow and the context for its round.
 
         Raises:
-            DamagedRun: What is stored is not valid.
-            InvalidInput: The flow does not accept the inputs.
+            DamagedRun: What is stored of the run is not valid.
+            InvalidInput: The flow does not accept the run's inputs.
         """
         if not claim.carried_over:  # this worker committed what it holds a moment ago
             record.check()
@@ -147,7 +148,7 @@ class NodeRunner:
         span: RoundSpan,
         begin: bool,
     ) -> Settlement:
-        """Run the node if the run's budgets allow it, and charge them with what it used.
+        """Run a round's node if the run's budgets allow it, and charge them with what it used.
 
         Args:
             estimate: What the round is expected to use of each budget.
@@ -183,7 +184,7 @@ class NodeRunner:
         return with_accounts(record, settlement, accounts)
 
     def _settlement(self, loaded: LoadedRound) -> Settlement:
-        """Run the node, and return what its outcome or its error means for the run."""
+        """Run a round's node, and decide from its outcome or error what the commit writes."""
         record, claim, lease, flow, context = loaded
         try:
             if too_late(claim.now, record.deadline):
@@ -222,7 +223,7 @@ class NodeRunner:
             return self._failure(loaded, error)
 
     def _failure(self, loaded: LoadedRound, error: BaseException) -> Settlement:
-        """Return what a node's error means for the run: a retry, its end, or a stop."""
+        """Log a node's error, and return what it means for the run: a retry, its end, or a stop."""
         record, _, lease, flow, _ = loaded
         where = f"run {record.id}, step {record.step}, node {record.node}"
         cause = error
@@ -265,7 +266,10 @@ class NodeRunner:
 
 
 def _used(context: RoundContext, estimate: Mapping[str, float]) -> dict[str, float]:
-    """Return what a round used: what it reported, and the estimate of what it carried out."""
+    """Return how much of the run's budgets a round has used.
+
+    That is what its node reported, and the estimate for the command that it carried out.
+    """
     if not context.spent and not estimate:
         return {}
     carried_out = f"{COMMANDS}{context.journal.carried_out}"
@@ -275,7 +279,10 @@ def _used(context: RoundContext, estimate: Mapping[str, float]) -> dict[str, flo
 
 
 def swallowed(record: Record) -> FatalError:
-    """Return the error for a node that caught the end of its own round, and went on."""
+    """Return the error for a node that caught the exception of its own wait, and went on.
+
+    A node waits by raising ``Parked``, which has to end the round.
+    """
     return FatalError(
         f"run {record.id}, step {record.step}: node {record.node!r} caught its own wait "
         "(Parked, a BaseException) and went on. Catch Exception instead of everything, "
@@ -284,9 +291,9 @@ def swallowed(record: Record) -> FatalError:
 
 
 def gone(record: Record, flow: Flow) -> FatalError:
-    """Return the error for a run whose next node the flow does not have (any more).
+    """Return the error for a run whose flow has no node of the next node's name (any more).
 
-    It is fatal: no attempt of this version can succeed.
+    The error is fatal: no attempt with this version of the flow can succeed.
     """
     here = ", ".join(flow.nodes)
     return FatalError(

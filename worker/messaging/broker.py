@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kombu import Exchange, Queue
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("perdure.install")
 
+#: What redis-py reads as false in a URL, in capitals. Any other word leaves a check on.
+FALSE_WORDS = ("0", "F", "FALSE", "N", "NO")
 #: Values of ``ssl_cert_reqs``, as kombu and redis-py spell them.
 CERT_REQS = {
     "required": ssl.CERT_REQUIRED,
@@ -60,7 +62,7 @@ UNUSED_MS = 3_600_000
 
 
 def broker_ssl(url: str) -> bool | dict[str, Any]:
-    """Return Celery's ``broker_use_ssl`` for this URL: the server must prove its identity.
+    """Return Celery's setting ``broker_use_ssl`` for a URL: the server must prove its identity.
 
     kombu derives it from the scheme only if the transport comes from the URL as well, and checks no
     host name for RabbitMQ. ``ssl_cert_reqs=none`` and ``ssl_check_hostname=false`` in the URL
@@ -73,9 +75,7 @@ def broker_ssl(url: str) -> bool | dict[str, Any]:
         return False
     query = query_of(url)
     required = CERT_REQS[query.get("ssl_cert_reqs", "required")]
-    named = (
-        required is not ssl.CERT_NONE and query.get("ssl_check_hostname", "true").lower() != "false"
-    )
+    named = required is not ssl.CERT_NONE and _checks_host_name(query)
     # Without the key kombu uses no host name. With None it would take the URL's.
     name_of_server = {"server_hostname": host_of(url)} if named else {}
     files = {name.removeprefix("ssl_"): query[name] for name in SSL_FILES if name in query}
@@ -83,17 +83,18 @@ def broker_ssl(url: str) -> bool | dict[str, Any]:
 
 
 def is_verified(url: str) -> bool:
-    """Return whether the server at this URL of an encrypted connection must prove its identity."""
+    """Return whether the server at an encrypted URL has to prove its identity.
+
+    It does unless the URL switches off the check of its certificate or of its host name.
+    """
     query = query_of(url)
-    named = query.get("ssl_check_hostname", "true").lower() not in (
-        "false",
-        "0",
-        "no",
-        "off",
-        "f",
-        "n",
-    )
-    return named and query.get("ssl_cert_reqs", "required") in ("required", "CERT_REQUIRED")
+    required = query.get("ssl_cert_reqs", "required") in ("required", "CERT_REQUIRED")
+    return required and _checks_host_name(query)
+
+
+def _checks_host_name(query: Mapping[str, str]) -> bool:
+    """Return whether the query of a server's URL leaves the check of its host name on."""
+    return query.get("ssl_check_hostname", "true").upper() not in FALSE_WORDS
 
 
 def check_broker_url(url: str) -> None:
@@ -145,7 +146,7 @@ def _unknown_ssl(url: str) -> str | None:
 
 
 def is_fused(app: Celery, state_url: str) -> bool:
-    """Return whether the Lua scripts can push the app's messages themselves.
+    """Return whether the Lua scripts can push messages to the Celery app's broker themselves.
 
     They can if the broker's lists are in the database of the runs, under their own names.
     """
@@ -157,7 +158,7 @@ def is_fused(app: Celery, state_url: str) -> bool:
 
 
 def queue_of_set(name: str, amqp: bool) -> Queue:
-    """Return Celery's queue for the workers that run one set of flows.
+    """Return the Celery queue for the workers that run the same set of flows.
 
     RabbitMQ deletes it if no worker has consumed it for ``UNUSED_MS``.
     """
@@ -170,7 +171,7 @@ def queue_of_set(name: str, amqp: bool) -> Queue:
 
 
 def queues_of(keys: Keys, amqp: bool) -> list[Queue]:
-    """Return Celery's queues for rounds, one per role.
+    """Return the Celery queues for the messages of rounds, one per role of worker.
 
     On RabbitMQ they are quorum queues: replicated, and safe from the loss of a node.
     """
@@ -201,7 +202,7 @@ def may_consume(app: Celery, lists: Sequence[str]) -> bool:
 
 
 def with_state_server(settings: Settings, app: Celery) -> Settings:
-    """Return the settings with ``redis_url`` set, from the app's broker if they have none.
+    """Return the settings with a state server: if they name none, it is the Celery app's broker.
 
     ``broker_url`` is set as well if the broker is another server. A client made with these settings
     therefore publishes where the app's workers consume.

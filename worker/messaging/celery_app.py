@@ -15,8 +15,8 @@ from perdure.worker.messaging.broker import (
     check_broker_url,
     queues_of,
 )
-from perdure.worker.messaging.builder import RoundTask
 from perdure.worker.messaging.message import TASKS
+from perdure.worker.messaging.message_builder import RoundTask
 from perdure.worker.settings import Settings
 from perdure.worker.store.keys import Keys
 from perdure.worker.store.sentinel import sentinel_options
@@ -57,9 +57,9 @@ class OwnApp(Celery):  # type: ignore[misc]
 
 
 def celery_app(settings: Settings, kind: type[OwnApp] = OwnApp) -> OwnApp:
-    """Return a Celery app without tasks, set up as the protocol requires.
+    """Return Perdure's own Celery app, set up for rounds, but without tasks.
 
-    It prefetches nothing, accepts JSON only, and stores no results.
+    Its workers prefetch nothing, accept JSON only, and store no results.
     """
     keys = Keys(settings.prefix)
     check_url(settings.redis_url or LOCALHOST)
@@ -113,7 +113,7 @@ def celery_app(settings: Settings, kind: type[OwnApp] = OwnApp) -> OwnApp:
 
 
 def publishing_app(settings: Settings) -> OwnApp:
-    """Return an app whose round tasks can be published, but not run."""
+    """Return a Celery app that can publish the messages of rounds, but cannot run them."""
     app = celery_app(settings)
 
     def refuse(*_: object) -> None:
@@ -125,7 +125,7 @@ def publishing_app(settings: Settings) -> OwnApp:
 
 
 def _transport(address: str, amqp: bool) -> tuple[str, dict[str, Any]]:
-    """Return the validating transport for the broker at ``address``, and its options."""
+    """Return the kombu transport that validates messages of this broker, and its options."""
     if amqp:
         return AMQP_TRANSPORT, AMQP_OPTIONS
     if not is_sentinel(address):
@@ -140,7 +140,10 @@ def _transport(address: str, amqp: bool) -> tuple[str, dict[str, Any]]:
 
 
 def _fast_options(settings: Settings) -> dict[str, Any]:
-    """Return the options of the transport that the fast path adds."""
+    """Return the kombu option that makes validation of messages faster.
+
+    It is left out if the setting ``fetch`` is off.
+    """
     if not settings.fetch:
         return {}
     from perdure.worker.messaging.fast.shape import Shapes

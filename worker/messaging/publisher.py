@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from kombu import Connection
 
 from perdure.worker.errors import InvalidSettings
-from perdure.worker.messaging.builder import InMemoryTransport, Sender, captured
 from perdure.worker.messaging.message import TASKS
+from perdure.worker.messaging.message_builder import InMemoryTransport, Sender, captured
 from perdure.worker.store.keys import Keys
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class LazyMessage(NamedTuple):
 
     @property
     def message(self) -> RoundMessage:
-        """The message, serialized."""
+        """The message of a round, serialized to text."""
         return RoundMessage(self.write(), self.task, self.queue)
 
 
@@ -63,10 +63,11 @@ class MessageBuilder(Protocol):
         args: tuple[str, int, int],
         origin: Sender | None,
     ) -> LazyMessage | None:
-        """Return a message for these arguments of a task.
+        """Return the message of a round, built without Celery.
 
         Args:
             build: Builds such a message with Celery.
+            args: The run's id, epoch and step.
             origin: The sender, if it is known already.
 
         Returns:
@@ -96,7 +97,7 @@ class Publisher(ABC):
 
     @abstractmethod
     def publish(self, messages: Iterable[tuple[str, str]]) -> None:
-        """Publish the messages (queue and text) that a script returned, if possible now.
+        """Publish the messages (queue and text) that a Lua script returned, if possible now.
 
         It never raises. A message that could not be published counts as lost, and the sweep sends
         it again.
@@ -104,18 +105,18 @@ class Publisher(ABC):
 
     @abstractmethod
     def lengths(self) -> Mapping[str, int] | None:
-        """Return how many messages wait in each queue.
+        """Return how many messages wait in each queue of the broker.
 
         Returns:
-            None if the scripts read the lengths themselves, empty if the broker does not reply.
+            None if the Lua scripts read the lengths themselves, empty if the broker does not reply.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connections."""
+        """Close the publisher's connections to the broker."""
 
     def message(self, role: str, run_id: str, epoch: int, step: int) -> RoundMessage:
-        """Return the message of round ``step`` of ``run_id`` in ``epoch``.
+        """Return the Celery message by which a worker runs a certain round of a run.
 
         Args:
             role: The role of the workers that it is for.
@@ -125,13 +126,13 @@ class Publisher(ABC):
     def message_for(
         self, task: str, queue: str, run_id: str, epoch: int, step: int
     ) -> RoundMessage:
-        """Return the message for a task and queue as the run's hash names them."""
+        """Return the message of a round for the Celery task and queue that its run's hash names."""
         return self._draft(task, queue, run_id, epoch, step).message
 
     def draft(
         self, role: str, run_id: str, epoch: int, step: int, origin: Sender | None = None
     ) -> LazyMessage:
-        """Return the message, to be serialized only if another thread or process has to read it.
+        """Return a round's message, serialized only if another thread or process has to read it.
 
         Args:
             origin: The sender, if it is known already.
@@ -156,7 +157,7 @@ class Publisher(ABC):
         return LazyMessage(task, queue, lambda: text, lambda: None)
 
     def _built(self, task: str, queue: str, run_id: str, epoch: int, step: int) -> str:
-        """Return a message's text, built by Celery."""
+        """Build the message of a round with Celery, and return its text."""
         captured.clear()
         # What a user's app sets for its own tasks (time limits, a serializer) must not apply:
         # validation would refuse the message.
@@ -197,10 +198,10 @@ class SameServerPublisher(Publisher):
     outbox = False
 
     def publish(self, messages: Iterable[tuple[str, str]]) -> None:
-        """Do nothing: the script has pushed the messages."""
+        """Do nothing: the Lua script has pushed the messages to the queues already."""
 
     def lengths(self) -> None:
-        """Return None: the scripts read the lists themselves."""
+        """Return None: the Lua scripts read the lengths of the queues themselves."""
 
     def close(self) -> None:
-        """Do nothing: it has no connections of its own."""
+        """Do nothing: a publisher for the state server's own queues has no connections."""

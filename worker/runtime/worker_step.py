@@ -18,8 +18,8 @@ from perdure.worker.engine.fast_path import NO_FAST_PATH, REQUEST_ATTRIBUTE
 from perdure.worker.engine.redirect import flow_set
 from perdure.worker.errors import InvalidSettings
 from perdure.worker.messaging.broker import may_consume, queue_of_set, queues_of
-from perdure.worker.messaging.builder import NEVER, RoundFailed, RoundTask
 from perdure.worker.messaging.message import TASKS
+from perdure.worker.messaging.message_builder import NEVER, RoundFailed, RoundTask
 from perdure.worker.runtime.runtime import Runtime, watch_parent
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.keys import Keys
@@ -33,7 +33,7 @@ rounds_logger = logging.getLogger("perdure.rounds")
 
 
 def add_tasks(app: Celery, engine: Runtime) -> None:
-    """Register ``perdure.controller_round`` and ``perdure.executor_round`` on ``app``."""
+    """Register the Celery tasks that run the rounds of controllers and executors on an app."""
 
     def play_round(task: Task, run_id: str, epoch: int, step: int) -> None:
         # worker/runtime/fast/request.py sets it, if this worker has a fast path.
@@ -70,7 +70,7 @@ def add_tasks(app: Celery, engine: Runtime) -> None:
 
 
 def exempt_from_time_limits(app: Celery) -> None:
-    """Exempt rounds from a worker's time limits for all tasks.
+    """Exempt rounds from the time limits that a Celery worker sets for all tasks.
 
     Rounds have limits of their own (``round_timeout_seconds``).
     """
@@ -87,7 +87,7 @@ CHECK_CHILDREN_SECONDS = 0.2
 
 
 def install_rounds(engine: Runtime) -> None:
-    """Add the round tasks, the worker's step and the receivers of its signals to the app."""
+    """Add all that rounds need to a Celery app: tasks, a worker step and signal receivers."""
     app = engine.app
     add_tasks(app, engine)
     app.steps["worker"].add(_step(engine))
@@ -98,7 +98,7 @@ def install_rounds(engine: Runtime) -> None:
 
 
 def _declare_queues(instance: Any, **_: Any) -> None:
-    """Declare the queues of rounds in a worker process, before it reads ``-Q`` and ``-X``.
+    """Declare the queues of rounds in a worker process, before Celery reads ``-Q`` and ``-X``.
 
     Both options may name these queues. Without the options the worker consumes all of them.
     """
@@ -114,7 +114,10 @@ def _declare_queues(instance: Any, **_: Any) -> None:
 
 
 def _flush_spans(**_: Any) -> None:
-    """Send the last spans of a pool process that ends; nothing else would."""
+    """Send the last trace spans of a pool process that ends.
+
+    Nothing else would send them.
+    """
     flush()
 
 
@@ -138,10 +141,10 @@ def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
         look: Any = None
 
         def include_if(self, parent: Any) -> bool:
-            """Return whether this worker consumes queues of rounds.
+            """Return whether this Celery worker runs rounds.
 
-            If not, they are removed from the app, since Celery acts on the quorum queues that it
-            knows.
+            If not, the queues of rounds are removed from the app, since Celery acts on the quorum
+            queues that it knows.
             """
             if _roles(parent.app, engine) and self._may_play():
                 return True
@@ -152,9 +155,10 @@ def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
             return False
 
         def _may_play(self) -> bool:
-            """Return whether the worker runs rounds.
+            """Return whether the doctor's checks let this worker run rounds.
 
-            If it cannot, a worker of Perdure's own app ends, and another runs its own tasks.
+            If they do not, a worker of Perdure's own app ends. A worker of a user's app runs only
+            the app's own tasks.
             """
             from perdure.worker.runtime.startup_checks import check_before_start, why_no_rounds
 
@@ -173,7 +177,7 @@ def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
             return why is None
 
         def create(self, parent: Any) -> None:
-            """Prepare the worker before its pool starts."""
+            """Prepare a Celery worker for rounds before its pool starts: queues and time limits."""
             engine.worker_pid = os.getpid()  # before the pool forks
             if engine.owns_app:
                 set_up()
@@ -182,7 +186,7 @@ def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
                 exempt_from_time_limits(parent.app)
 
         def _consume_own(self, parent: Any) -> None:
-            """Consume the queues of this worker's set of flows too, if the broker's user may."""
+            """Make the worker consume the queues of its set of flows too, if its login may."""
             amqp, keys = is_amqp(parent.app.conf.broker_read_url), Keys(engine.given.prefix)
             own = [
                 keys.queue_of_set(role, flow_set(engine.flows))
@@ -200,7 +204,7 @@ def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
             engine.own_queues = own
 
         def start(self, parent: Any) -> None:
-            """Start the sweeper and, if possible, prefetch."""
+            """Start the worker's sweeper and, if possible, prefetch."""
             signals.worker_shutting_down.connect(self._drain)
             # Sent when the pool has ended, after `stop`.
             signals.worker_shutdown.connect(self._leave, sender=parent)
@@ -212,9 +216,10 @@ def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
             self._begin_prefetch(parent, [Keys(engine.given.prefix).queue(role) for role in roles])
 
         def _begin_prefetch(self, parent: Any, lists: list[str]) -> None:
-            """Prefetch if rounds run in this process, and if it consumes only queues of rounds.
+            """Switch prefetch on if this process runs its rounds and consumes no other queues.
 
-            Prefetched rounds would delay messages of other queues.
+            Prefetched rounds would delay messages of other queues. Prefetch also needs the setting
+            ``fetch``, and the broker on the state server.
             """
             own = engine.own_queues
             pool, alone = (
@@ -232,14 +237,14 @@ def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
                 install_fast_path(engine, parent, lists, own, inline=pool == "solo")
 
         def register_with_event_loop(self, parent: Any, hub: Any) -> None:
-            """Check for dead child processes more often than Celery does."""
+            """Make the worker check for dead child processes more often than Celery does."""
             if _pool_name(parent) == "prefork":
                 if self.look is not None:  # the event loop restarts after each loss of the broker
                     self.look.cancel()
                 self.look = hub.call_repeatedly(CHECK_CHILDREN_SECONDS, parent.pool.maintain_pool)
 
         def close(self, parent: Any) -> None:
-            """Stop prefetching and return what has not begun.
+            """Stop prefetching, and return the messages of rounds that have not begun.
 
             The event loop has ended, but the consumer still knows what it received. After this
             Celery waits for the last round.

@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-import redis
-
 from perdure.worker.errors import AccessDenied
-from perdure.worker.store.connection import StoreConnection, is_denied
+from perdure.worker.store.connection import StoreConnection
 from perdure.worker.store.keys import INDEXES
 
 #: Bounds of the search for a process's leases in the due set. It begins at runs that were due 5,000
 #: ms ago, and reads 1,000 runs per exchange. Pages overlap by 50, since runs that moved meanwhile
 #: shift the positions.
 LATE_MS, HELD_PAGE, HELD_MOVED = 5_000, 1_000, 50
+#: Stands for the reply to a read of a key that is not a hash.
+MISTYPED: dict[str, str] = {}
 
 
 class Queries(StoreConnection):
@@ -28,12 +28,15 @@ class Queries(StoreConnection):
     """
 
     def fields(self, run_id: str) -> dict[str, str] | None:
-        """Return the run's hash, or None if there is no such run."""
+        """Return all fields of a run's hash, or None if there is no such run."""
         with self._answered():
             return cast(dict[str, str], self.redis.hgetall(self.keys.run(run_id))) or None
 
     def holds(self, run_id: str, token: str, claim: str) -> bool:
-        """Return whether this token and claim hold the run's lease, and no stop was requested."""
+        """Return whether a claim still holds a run's lease, and no stop was requested.
+
+        The claim is named by its token and its id.
+        """
         names = ("phase", "token", "claim_id", "stop_current_execution")
         with self._answered():
             phase, *held, stop = cast(
@@ -42,9 +45,10 @@ class Queries(StoreConnection):
         return phase == "leased" and held == [token, claim] and stop != "stop_requested"
 
     def memory(self, run_id: str, start: int = 0, stop: int | None = None) -> list[str]:
-        """Return the memory entries ``[start, stop)``, packed.
+        """Return stored entries of a run's history, each the packed text of one turn.
 
-        The default is all entries.
+        They are those from ``start`` up to, but not including, ``stop``. The default is all
+        entries.
         """
         with self._answered():
             return cast(
@@ -55,7 +59,7 @@ class Queries(StoreConnection):
             )
 
     def signal_counts(self, run_id: str, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-        """Return the numbers of the newest taken and the newest signal of each name."""
+        """Return, by signal name, the numbers of a run's newest taken and newest signal."""
         wanted = [f"{name}:{which}" for name in names for which in ("taken", "last")]
         with self._answered():
             found = cast("list[str | None]", self.redis.hmget(self.keys.mailbox(run_id), wanted))
@@ -65,10 +69,11 @@ class Queries(StoreConnection):
     def signals(
         self, run_id: str, wanted: Sequence[tuple[str, int]]
     ) -> list[tuple[int, int, str, str] | None]:
-        """Return signals by name and number, and None for a signal that is not there.
+        """Return signals from a run's mailbox, each by its name and number.
 
         Returns:
-            Of each its place in the order of all names, its time (ms), its sender and its payload.
+            For each signal its place in the order of all names, its time (ms), its sender and its
+            payload. None for a signal that is not there.
         """
         fields = [f"{name}:{number}" for name, number in wanted]
         with self._answered():
@@ -80,12 +85,12 @@ class Queries(StoreConnection):
         return read
 
     def artifact(self, run_id: str, name: str) -> str | None:
-        """Return the text of one artifact, or None."""
+        """Return the text of one of a run's artifacts, or None if it has none of this name."""
         with self._answered():
             return cast("str | None", self.redis.hget(self.keys.artifacts(run_id), name))
 
     def artifacts(self, run_id: str) -> dict[str, int]:
-        """Return the names of the run's artifacts, each with its size in bytes."""
+        """Return the names of a run's artifacts, each with its size in bytes."""
         key = self.keys.artifacts(run_id)
         with self._answered(), self.redis.pipeline(transaction=False) as pipe:
             names = sorted(cast(list[str], self.redis.hkeys(key)))
@@ -96,7 +101,7 @@ class Queries(StoreConnection):
     def events(
         self, run_id: str, after: str | None = None, block: int | None = None, count: int = 500
     ) -> list[tuple[str, dict[str, str]]]:
-        """Return the events after the id ``after``, oldest first.
+        """Return the events of a run after the event id ``after``, oldest first.
 
         Args:
             after: None: from the first event.
@@ -107,7 +112,7 @@ class Queries(StoreConnection):
     def events_of(
         self, after: Mapping[str, str], block: int | None = None, count: int = 500
     ) -> dict[str, list[tuple[str, dict[str, str]]]]:
-        """Return the events of several runs, by run id, as ``events`` does for one.
+        """Return the events of several runs by run id, for each run after an event id of its own.
 
         One command reads up to ``count`` events per run. A run without new events is left out.
         """
@@ -122,9 +127,9 @@ class Queries(StoreConnection):
     def newest_events(
         self, run_id: str, count: int, names: Sequence[str]
     ) -> tuple[list[tuple[str, dict[str, str]]], dict[str, str]]:
-        """Return the newest ``count`` events, newest first, and these fields of the run.
+        """Return a run's newest ``count`` events, newest first, and some fields of its hash.
 
-        Fields that the run does not have are left out.
+        Fields in ``names`` that the run does not have are left out.
         """
         with self._answered(), self.redis.pipeline(transaction=False) as pipe:
             pipe.xrevrange(self.keys.events(run_id), count=count)
@@ -137,7 +142,7 @@ class Queries(StoreConnection):
     def latest_events(
         self, run_id: str, count: int, before: str | None = None
     ) -> list[tuple[str, dict[str, str]]]:
-        """Return the last ``count`` events (before the id ``before``), oldest first."""
+        """Return a run's last ``count`` events (before the event id ``before``), oldest first."""
         with self._answered():
             entries: Any = self.redis.xrevrange(
                 self.keys.events(run_id), f"({before}" if before else "+", "-", count
@@ -145,7 +150,7 @@ class Queries(StoreConnection):
         return [(event, data) for event, data in reversed(entries)]
 
     def listed(self, index: str, limit: int, before: str | None = None) -> list[tuple[str, float]]:
-        """Return ids of an index with their times (ms), newest first.
+        """Return one page of the run ids in an index with their times (ms), newest first.
 
         Args:
             before: a cursor ``score:id``; the listing begins just after it.
@@ -155,16 +160,16 @@ class Queries(StoreConnection):
     def submitted(
         self, name: str, limit: int, before: str | None = None
     ) -> list[tuple[str, float]]:
-        """Return ids of one submitter's runs, as ``listed`` does.
+        """Return one page of a submitter's run ids with their times (ms), newest first.
 
-        Some of the runs may be deleted.
+        ``before`` is as in ``listed``. Some of the runs may be deleted.
         """
         return self._listed(self.keys.submitted(name), limit, before)
 
     def forget_submitted(self, name: str, run_ids: Sequence[str]) -> None:
         """Remove deleted runs from their submitter's index.
 
-        A user who may only read leaves that to others.
+        If this user of the state server may only read, nothing is removed.
         """
         with suppress(AccessDenied), self._answered():
             self.redis.zrem(self.keys.submitted(name), *run_ids)
@@ -195,32 +200,29 @@ class Queries(StoreConnection):
         return [(pair[0], float(pair[1])) for pair in cast(list[Any], entries)]
 
     def records(self, run_ids: Sequence[str]) -> list[dict[str, str] | None]:
-        """Return the hashes of several runs, read in one exchange.
+        """Return all fields of several runs' hashes, read in one exchange.
 
         Returns:
-            None for a run that does not exist, an empty dict if its key is not a hash.
+            The fields of each run. None for a run that does not exist, an empty dict if its key is
+            not a hash.
         """
         with self._answered(), self.redis.pipeline(transaction=False) as pipe:
             for run_id in run_ids:
                 pipe.hgetall(self.keys.run(run_id))
-            replies = pipe.execute(raise_on_error=False)
-            for reply in replies:
-                if isinstance(reply, redis.ResponseError) and is_denied(reply):
-                    raise reply
-            return [(reply or None) if isinstance(reply, dict) else {} for reply in replies]
+            replies = _hashes(pipe.execute(raise_on_error=False))
+        return [reply if reply is MISTYPED else reply or None for reply in replies]
 
     def some_fields(self, run_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
-        """Return these fields of several runs, read in one exchange.
+        """Return the requested fields of several runs' hashes, read in one exchange.
 
         Fields that a run does not have are left out. A run whose key is not a hash has none.
         """
         with self._answered(), self.redis.pipeline(transaction=False) as pipe:
             for run_id in run_ids:
                 pipe.hmget(self.keys.run(run_id), names)
-            replies = pipe.execute(raise_on_error=False) if run_ids else []
+            replies = _hashes(pipe.execute(raise_on_error=False) if run_ids else [])
         fields_by_run = [
-            dict(zip(names, reply, strict=True)) if isinstance(reply, list) else {}
-            for reply in replies
+            {} if reply is MISTYPED else dict(zip(names, reply, strict=True)) for reply in replies
         ]
         return [
             {name: text for name, text in fields.items() if text is not None}
@@ -228,7 +230,7 @@ class Queries(StoreConnection):
         ]
 
     def held_by(self, process: str) -> Iterator[tuple[str, int, int]]:
-        """Yield run, epoch and step of each round that this process (``HOST:PID``) has leased.
+        """Yield run id, epoch and step of each round that a process (``HOST:PID``) has leased.
 
         Leases that ended more than ``LATE_MS`` ago are left out.
         """
@@ -239,9 +241,11 @@ class Queries(StoreConnection):
                 yield run_id, int(fields["epoch"]), int(fields["step"])
 
     def passed(self) -> dict[str, tuple[str, ...]]:
-        """Return the queued runs whose message is no longer in line, or is again at its head.
+        """Return the queued runs whose message has probably left its queue without a claim.
 
-        Within milliseconds a worker claims such a round, or its message is lost.
+        The message's number is not above that of the newest claimed message, or the queue is empty.
+        Within milliseconds a worker claims such a round, or its message is lost. A message that was
+        put back at the queue's head is included.
 
         Returns:
             The epoch, step and message number of each run, by id.
@@ -259,7 +263,7 @@ class Queries(StoreConnection):
         return passed
 
     def _cursor(self, queue: str) -> float:
-        """Return the number of the newest claimed message; infinity if the list is empty."""
+        """Return the number of a queue's newest claimed message; infinity if the queue is empty."""
         with self._answered():
             if not self.redis.llen(queue):
                 return math.inf
@@ -267,7 +271,7 @@ class Queries(StoreConnection):
             return int(cursor) if cursor.isdecimal() else 0
 
     def _due_lately(self, names: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield these fields of each run that is due, or will be.
+        """Yield the id and the requested fields of each run in the due set.
 
         Runs that were due more than ``LATE_MS`` ago are left out.
         """
@@ -287,7 +291,7 @@ class Queries(StoreConnection):
             offset += HELD_PAGE - HELD_MOVED
 
     def counts(self) -> dict[str, int]:
-        """Return the number of runs in each index and in the due set, and in each broker list."""
+        """Return the number of runs in each index and the due set, and of messages per queue."""
         names = [self.keys.index(name) for name in INDEXES]
         with self._answered(), self.redis.pipeline(transaction=False) as pipe:
             for key in (*names, self.keys.due):
@@ -298,7 +302,7 @@ class Queries(StoreConnection):
         return dict(zip((*INDEXES, "due", *self.keys.queue_names), counts, strict=True))
 
     def announce(self, worker: str, info: Mapping[str, Any], at: int, forget_before: int) -> None:
-        """Record that ``worker`` is alive and what it plays.
+        """Record a worker's heartbeat and its announcement, which says what the worker plays.
 
         Workers without an announcement since ``forget_before`` (ms) are removed.
         """
@@ -313,12 +317,15 @@ class Queries(StoreConnection):
                 pipe.execute()
 
     def called(self, run_id: str, epoch: int) -> None:
-        """Record that a run's ``on_end`` was called for its end in ``epoch``, or is not needed."""
+        """Record that a run's ``on_end`` callback was called, or need not be called.
+
+        ``epoch`` is the epoch in which the run ended.
+        """
         with self._answered():
             self.redis.zrem(self.keys.endings, f"{run_id} {epoch}")
 
     def withdraw(self, worker: str) -> None:
-        """Remove the announcement of a worker that shuts down."""
+        """Remove the announcement of a worker that shuts down or has died."""
         with self._answered(), self.redis.pipeline() as pipe:
             pipe.zrem(self.keys.workers, worker)
             pipe.hdel(self.keys.announcements, worker)
@@ -337,7 +344,7 @@ class Queries(StoreConnection):
         ]
 
     def dead_letters(self, limit: int = 20) -> list[dict[str, Any]]:
-        """Return the newest messages that the guard refused."""
+        """Return the newest dead letters: messages that workers refused as invalid."""
         with self._answered():
             return [
                 json.loads(text)
@@ -345,10 +352,22 @@ class Queries(StoreConnection):
             ]
 
 
-def _flat(entries: list[Any]) -> list[tuple[str, dict[str, str]]]:
-    """Return a stream's entries as one list.
+def _hashes(replies: list[Any]) -> list[Any]:
+    """Return the replies to reads of hashes, with ``MISTYPED`` for a key that is not a hash.
 
-    With RESP3 they come as lists in a list.
+    Raises:
+        redis.ResponseError: The server refused a read for another reason, such as an ACL.
+    """
+    for reply in replies:
+        if isinstance(reply, Exception) and not str(reply).startswith("WRONGTYPE"):
+            raise reply
+    return [MISTYPED if isinstance(reply, Exception) else reply for reply in replies]
+
+
+def _flat(entries: list[Any]) -> list[tuple[str, dict[str, str]]]:
+    """Return the entries of a Redis stream as one flat list.
+
+    With RESP3 redis-py returns them as lists in a list.
     """
     return [
         (event, data)

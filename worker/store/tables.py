@@ -28,17 +28,17 @@ class TokenRecords:
         self._store = store
 
     def put(self, token_id: str, record: str) -> None:
-        """Store a record.
+        """Store the record of an access token.
 
-        May be repeated.
+        The call may be repeated.
         """
         with self._store._answered():
             self._store.redis.hset(self._store.keys.tokens, token_id, record)
 
     def get(self, token_id: str) -> tuple[str | None, int]:
-        """Return the record, or None, and the server's clock (ms).
+        """Return an access token's stored record, or None, and the state server's clock (ms).
 
-        The clock decides whether the record has expired.
+        The caller compares the clock with the record to see whether the token has expired.
         """
         with self._store._answered(), self._store.redis.pipeline(transaction=False) as pipe:
             pipe.hget(self._store.keys.tokens, token_id)
@@ -50,12 +50,12 @@ class TokenRecords:
         )
 
     def all(self) -> dict[str, str]:
-        """Return every record by its id."""
+        """Return the stored records of all access tokens, by token id."""
         with self._store._answered():
             return cast(dict[str, str], self._store.redis.hgetall(self._store.keys.tokens))
 
     def remove(self, token_id: str) -> bool:
-        """Delete a record, and return whether it existed."""
+        """Delete the stored record of an access token, and return whether it existed."""
         with self._store._answered():
             existed = bool(self._store.redis.hexists(self._store.keys.tokens, token_id))
             # Checked first, since a removal that is sent again after a lost reply finds nothing.
@@ -63,14 +63,14 @@ class TokenRecords:
         return existed
 
     def any(self) -> bool:
-        """Return whether there is any record, including expired or damaged ones."""
+        """Return whether any access token is stored, including expired or damaged ones."""
         with self._store._answered():
             return bool(self._store.redis.exists(self._store.keys.tokens))
 
     def signing_key(self, proposed: str) -> str:
-        """Return the key that signs cookies, or store ``proposed`` as the key if there is none.
+        """Return the key that signs the dashboard's cookies.
 
-        All servers of this prefix share the key.
+        If none is stored, ``proposed`` is stored as the key. All servers of this prefix share it.
         """
         key = self._store.keys.web_key
         with self._store._answered():
@@ -81,7 +81,7 @@ class TokenRecords:
         return stored
 
     def forget_signing_key(self) -> None:
-        """Delete the signing key, which invalidates every cookie that it signed."""
+        """Delete the key that signs the dashboard's cookies, which invalidates every cookie."""
         with self._store._answered():
             self._store.redis.delete(self._store.keys.web_key)
 
@@ -94,17 +94,17 @@ class FilterRecords:
         self._key = store.keys.filters(owner)
 
     def all(self) -> dict[str, str]:
-        """Return each query by its name."""
+        """Return a person's saved filters of the table of runs: each filter's query by its name."""
         with self._store._answered():
             return cast(dict[str, str], self._store.redis.hgetall(self._key))
 
     def put(self, name: str, query: str) -> None:
-        """Save a query under this name, in place of an earlier one."""
+        """Save a person's filter of the table of runs, in place of an earlier one of this name."""
         with self._store._answered():
             self._store.redis.hset(self._key, name, query)
 
     def remove(self, name: str) -> None:
-        """Delete the query of this name, if there is one."""
+        """Delete a person's saved filter of the table of runs, if it exists."""
         with self._store._answered():
             self._store.redis.hdel(self._key, name)
 
@@ -120,7 +120,7 @@ class Pauses:
         self._store = store
 
     def add(self, flow: str, by: str | None = None, reason: str | None = None) -> bool:
-        """Pause a flow.
+        """Pause a flow, so that each of its runs waits from its next claim on.
 
         Returns:
             False if the flow was paused already. Who paused it, when and why are then unchanged.
@@ -130,10 +130,10 @@ class Pauses:
             return self._store.redis.hsetnx(self._store.keys.paused, flow, info) == 1
 
     def remove(self, flow: str) -> int:
-        """Unpause a flow, and return how many waiting runs are due now.
+        """Unpause a flow, and return how many of its waiting runs are now due.
 
-        May be repeated. The pause is removed first, so that no further run waits for it. Then the
-        waiting runs are found among the live ones.
+        The call may be repeated. The pause is removed first, so that no further run waits for it.
+        Then the waiting runs are found among the live ones.
 
         Raises:
             DamagedRun: a key that the runs share is of a wrong type.
@@ -168,24 +168,25 @@ class Pauses:
 #: Maximum number of dead letters. The oldest are dropped.
 KEPT = 1000
 #: Maximum characters of a refused message that are stored. A character has at most 4 bytes.
-KEPT_BYTES = 2000
+KEPT_CHARACTERS = 2000
 #: Seconds to wait for the state server, since the worker's event loop waits as well.
 PATIENCE = 1.0
 
 
 def letter(queue: str, text: str | bytes, why: str) -> str:
-    """Return the stored form of a refused message.
+    """Return a refused message as the JSON text of a dead letter.
 
     It has when the message came, its queue, why it was refused, its length and its beginning.
     """
-    shown = text[: 4 * KEPT_BYTES].decode("utf-8", "replace") if isinstance(text, bytes) else text
+    data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+    shown = data[: 4 * KEPT_CHARACTERS].decode("utf-8", "replace")
     return json.dumps(
         {
             "at": time.time(),
             "list": queue,
             "why": why,
-            "bytes": len(text),
-            "message": shown[:KEPT_BYTES],
+            "bytes": len(data),
+            "message": shown[:KEPT_CHARACTERS],
         }
     )
 
@@ -204,7 +205,7 @@ class DeadLetters(StoreConnection):
         super().__init__(url, prefix, timeout=PATIENCE, resends=1)
 
     def put_aside(self, queue: str, text: str | bytes, why: str) -> None:
-        """Store a refused message, and drop the oldest ones over the limit.
+        """Store a refused message as a dead letter, and drop the oldest ones over the limit.
 
         Raises:
             StoreUnavailable: the server does not answer, or refuses to write.

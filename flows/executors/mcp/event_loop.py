@@ -36,9 +36,10 @@ class BackgroundLoop:
 
     def __init__(self) -> None:
         self._forget_parent()
+        os.register_at_fork(after_in_child=self._forget_parent)
 
     def run(self, work: Coroutine[Any, Any, T], cancelled: threading.Event | None = None) -> T:
-        """Run the coroutine in the event loop, and wait for its result.
+        """Run a coroutine in the event loop of the MCP sessions, and wait for its result.
 
         Args:
             cancelled: The round's cancel token. The default is the token of the round that this
@@ -61,7 +62,7 @@ class BackgroundLoop:
         return future.result()
 
     async def session(self, name: str, server: ServerConfig) -> McpSession:
-        """Return the session with this server. Call this only in the event loop.
+        """Return this process's session with an MCP server. Call this only in the event loop.
 
         A new session is opened if the server has none or its session has ended.
         """
@@ -71,8 +72,8 @@ class BackgroundLoop:
         return session
 
     def close(self) -> None:
-        """Close all sessions of this process."""
-        if self._pid == os.getpid() and self._loop is not None:
+        """Close all MCP sessions of this process."""
+        if self._loop is not None:
             closing = asyncio.run_coroutine_threadsafe(self._close(), self._loop)
             with suppress(TimeoutError):
                 closing.result(CLOSING_SECONDS)
@@ -82,8 +83,6 @@ class BackgroundLoop:
         self._sessions.clear()
 
     def _running(self) -> asyncio.AbstractEventLoop:
-        if self._pid != os.getpid():
-            self._forget_parent()
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -92,19 +91,18 @@ class BackgroundLoop:
             return self._loop
 
     def _forget_parent(self) -> None:
-        """Reset all state.
+        """Reset the MCP sessions and their event loop, as a forked process has to.
 
         A forked process inherits its parent's sessions, but not the thread that runs them. The
         sessions remain the parent's.
         """
-        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._loop = None
         self._sessions: dict[str, McpSession] = {}
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """Run the loop until it is closed, whatever a task in it raises.
+    """Run the event loop of the MCP sessions until it is closed, whatever a task in it raises.
 
     SystemExit and KeyboardInterrupt end an asyncio loop. Without the restart, all rounds would wait
     for ever.

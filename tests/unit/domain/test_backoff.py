@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.worker.domain.settlement import backoff
+from perdure.worker.domain.failed_attempt import backoff
 
 JITTER = st.floats(0, 1, exclude_max=True)
 

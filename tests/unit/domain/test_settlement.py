@@ -13,13 +13,12 @@ from perdure import FatalError, Flow, RetryableError, UnstorableValue
 from perdure.flows.flow import Role
 from perdure.flows.outcomes import Advance, Command, End, Interrupt, Outcome, Turn
 from perdure.worker.domain.execution_state import ExecutionState
+from perdure.worker.domain.failed_attempt import failure, quarantine
 from perdure.worker.domain.record import SCHEMA, Record, digest_of, unpack_turns
 from perdure.worker.domain.settlement import (
     GIVE_BACK,
     NextMessage,
     Settlement,
-    failure,
-    quarantine,
     settle,
 )
 from perdure.worker.settings import Settings

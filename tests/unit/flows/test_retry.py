@@ -23,7 +23,7 @@ from perdure import (
 )
 from perdure.flows.retry import retry_of, tightening
 from perdure.flows.shapes.config import read_config
-from perdure.worker.domain.settlement import failure
+from perdure.worker.domain.failed_attempt import failure
 from tests.unit.domain.test_settlement import SETTINGS, record
 
 

@@ -12,7 +12,7 @@ from celery import Celery
 from perdure import Client, Settings
 from perdure.worker.app import engine_of, make_app
 from perdure.worker.errors import InvalidSettings
-from perdure.worker.messaging.broker import broker_ssl, is_fused
+from perdure.worker.messaging.broker import broker_ssl, is_fused, is_verified
 from perdure.worker.urls import broker_url, is_amqp, place_of
 
 
@@ -165,3 +165,10 @@ def test_an_unknown_word_about_trust_is_refused_and_not_overlooked(query: str) -
         make_app(
             Settings(redis_url="redis://localhost", broker_url=f"amqps://u:secret@rabbit/v?{query}")
         )
+
+
+@pytest.mark.parametrize("word", ["false", "0", "no", "F", "n"])
+def test_whether_a_host_name_is_checked_is_read_alike_everywhere(word: str) -> None:
+    url = f"amqps://rabbit?ssl_check_hostname={word}"
+    assert broker_ssl(url) == {"cert_reqs": ssl.CERT_REQUIRED} and not is_verified(url)
+    assert is_verified("amqps://rabbit") and "server_hostname" in broker_ssl("amqps://rabbit")  # type: ignore[operator]

@@ -25,11 +25,11 @@ from perdure import Settings, install
 from perdure.worker.app import engine_of, make_app
 from perdure.worker.domain.record import SCHEMA
 from perdure.worker.engine.sweeper import unplayable
-from perdure.worker.messaging.builder import Sender, _message_app, sender
 from perdure.worker.messaging.fast.hooks import publish_functions
 from perdure.worker.messaging.fast.shape import Shapes
 from perdure.worker.messaging.fast.template import BLANKS, MessageTemplates, Template
 from perdure.worker.messaging.message import TASKS, stored_round, validate
+from perdure.worker.messaging.message_builder import Sender, _message_app, sender
 from perdure.worker.messaging.publisher import Publisher
 from tests.support.apps.settings_of_theirs import SETTINGS
 from tests.support.apps.theirs_task import Stubborn
@@ -489,13 +489,13 @@ def test_where_celery_builds_otherwise_in_a_round_alone_it_builds_the_messages_o
 def test_where_a_blank_is_not_in_celerys_message_there_is_no_template(
     dispatcher: Publisher, monkeypatch: pytest.MonkeyPatch, blank: tuple[str, str]
 ) -> None:
-    from perdure.worker.messaging import builder
+    from perdure.worker.messaging import message_builder
 
     def without(message: dict[str, Any]) -> str:
         del message[blank[0]][blank[1]]
         return json.dumps(message)
 
-    monkeypatch.setattr(builder, "dumps", without)
+    monkeypatch.setattr(message_builder, "dumps", without)
     assert not is_by_template(dispatcher)
     assert blank[1] not in json.loads(dispatcher.message("controller", "run", 1, 2).text)[blank[0]]
 

@@ -9,6 +9,7 @@ from functools import partial
 import click
 
 from perdure.worker.cli import output
+from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.options import flow_option, json_option, status_option, url_option
 from perdure.worker.cli.target import client_for
 from perdure.worker.presentation.text import duration, plain, since
@@ -37,7 +38,7 @@ def list_command(
         counts = client.status_counts() if sys.stdout.isatty() and not as_json else {}
     for run_id in page.damaged:
         click.echo(
-            f"run {run_id} is damaged and cannot be shown; see `perdure show {run_id}`",
+            f"run {run_id} is damaged and cannot be shown; see `{program()} show {run_id}`",
             err=True,
         )
     if as_json:

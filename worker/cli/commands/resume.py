@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.worker.cli import output
+from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.commands.stop import name_for
 from perdure.worker.cli.commands.submit import amounts
 from perdure.worker.cli.options import json_option, run_argument, url_option
@@ -102,7 +103,7 @@ def resume_command(
     else:
         if run.status.ended:  # It was interrupted after the node that ended it.
             ending = "has completed" if run.finished else f"is {run.status_text}"
-            click.echo(f"{run.id} {ending}; to see it: perdure show {run.id}")
+            click.echo(f"{run.id} {ending}; to see it: {program()} show {run.id}")
             return
         click.echo(
             f"{run.id} continues at step {run.state.step}, {run.state.current_node}; "
@@ -111,7 +112,10 @@ def resume_command(
 
 
 def _answer(answer: str | None, approve: bool, refuse: str | None, edit: str | None) -> Any:
-    """Return the answer as the run gets it, or None without an answer.
+    """Return the answer to a run's question that the options of ``perdure resume`` give.
+
+    Returns:
+        The answer as JSON data, or None if no option gives one.
 
     Raises:
         UsageError: The text of an option is not JSON, or that of --edit is not an object.
@@ -131,15 +135,15 @@ def _answer(answer: str | None, approve: bool, refuse: str | None, edit: str | N
 def asked_for_approval(
     client: ClientApi, run_id: str, option: str, interrupt: str | None
 ) -> str | None:
-    """Return the id of the approval that the run asks for, so that no later one is answered.
+    """Return the id of the approval that a run asks for, so that no later one is answered.
 
     Returns:
-        ``interrupt`` if it is given, or if the run cannot be resumed now: `resume` reports that.
+        The id. It is ``interrupt`` if that is given, or if the run cannot be resumed now: `resume`
+        reports that.
 
     Raises:
         UsageError: The run asks for no approval.
     """
-    from perdure.worker.cli.celery_command import program
     from perdure.worker.domain.interrupt import PendingInterrupt
     from perdure.worker.presentation.questions import what
 
@@ -161,7 +165,11 @@ def asked_for_approval(
 
 
 def read_json(option: str, text: str) -> Any:
-    """Return the JSON value of an option, or raise UsageError with how to write it."""
+    """Parse the JSON text that a user gives as the value of an option.
+
+    Raises:
+        UsageError: The text is not JSON. The message says how to write it.
+    """
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

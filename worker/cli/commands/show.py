@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from perdure.worker.cli import output
+from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.commands import inbox
 from perdure.worker.cli.exit_codes import USAGE, Failed
 from perdure.worker.cli.options import json_option, run_argument, url_option
@@ -45,7 +46,9 @@ if TYPE_CHECKING:
 
 
 def write_transcript(document: Transcript, file: Path) -> None:
-    """Write the document to the file atomically: a failure leaves the old content.
+    """Write the transcript of a run to a JSON file, and print on stderr what was written.
+
+    The file is replaced atomically, so a failure leaves its old content.
 
     Raises:
         Failed: The file cannot be written.
@@ -128,7 +131,7 @@ def _milliseconds(at: str | None) -> float | None:
 def described(
     run: Run, models: str = "", artifacts: Mapping[str, int] | None = None
 ) -> list[tuple[str, str]]:
-    """Return the fields that ``show`` prints of a run, as names and values."""
+    """Return the names and values that ``perdure show`` prints about a run."""
     details = run.details
     pairs = [
         ("run", run.id),
@@ -151,7 +154,7 @@ def described(
                 _milliseconds(details.get(name)) for name in ("waiting_since", "waiting_until")
             )
             reason = waits_for_provider(began, again).removeprefix("waits ")
-        unpause = f"the flow is paused; to continue: perdure flows unpause {run.flow}"
+        unpause = f"the flow is paused; to continue: {program()} flows unpause {run.flow}"
         pairs.append(("waits", unpause if is_paused else reason))
     if run.phase == "parked":
         pairs.append(("waits", parked_text(details)))
@@ -175,7 +178,7 @@ def described(
         if details.get("in_doubt"):
             pairs.append(("in doubt", _in_flight_at_stop(details["in_doubt"])))
         pairs += [("will ask", what(waiting))] if waiting is not None else []
-        pairs.append(("go on", f"perdure resume {run.id}"))
+        pairs.append(("go on", f"{program()} resume {run.id}"))
     if details.get("resumed_by"):
         pairs.append(
             ("resumed", f"{moment(details['resumed_at'])} by {plain(details['resumed_by'])}")
@@ -184,10 +187,10 @@ def described(
         pairs.append(("traceback", "\n" + lines(details["traceback"])))
     if "unfinished" in details:
         pairs.append(
-            ("go on", f"perdure resume {run.id} --add cycles={details['unfinished']['cycles']}")
+            ("go on", f"{program()} resume {run.id} --add cycles={details['unfinished']['cycles']}")
         )
     if run.error:
-        pairs += [("error", plain(run.error)), ("try again", f"perdure retry {run.id}")]
+        pairs += [("error", plain(run.error)), ("try again", f"{program()} retry {run.id}")]
     pairs += [("model", models)] if models else []
     pairs += (
         [("used", used_in_all(details["spent"]))] if used_in_all(details.get("spent", {})) else []
@@ -217,7 +220,10 @@ def described(
 
 
 def _in_flight_at_stop(doubt: str) -> str:
-    """Return a sentence about the round in flight at the stop (``step/node/attempt``)."""
+    """Return a sentence about the round that was in flight when its run was stopped.
+
+    ``doubt`` names this round as ``step/node/attempt``.
+    """
     step, _, rest = doubt.partition("/")
     node, _, attempt = rest.rpartition("/")
     return (
@@ -227,7 +233,7 @@ def _in_flight_at_stop(doubt: str) -> str:
 
 
 def _models(events: Iterable[Event]) -> str:
-    """Return the names of the run's models, in the order of their first rounds."""
+    """Return the names of the models that a run's rounds used, in the order of first use."""
     return ", ".join(
         dict.fromkeys(
             plain(str(event.data["model"])) for event in events if event.data.get("model")
@@ -258,7 +264,10 @@ def _print_events(events: list[Event]) -> None:
 
 
 def _round_details(event: Event, row: Row) -> list[str]:
-    """Return a round's command, observation digest, usage, duration and attempt."""
+    """Return the facts about a round that ``perdure show`` prints below its event.
+
+    They are the round's command, observation digest, usage, duration and attempt.
+    """
     data = event.data
     command = [command_text(data)] if "observation" in data and "command" in data else []
     observation = [f"observation {str(data['digest'])[:12]}"] if data.get("digest") else []

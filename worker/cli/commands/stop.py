@@ -10,6 +10,7 @@ import click
 
 from perdure.flows.errors import PerdureError
 from perdure.worker.cli import output
+from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.options import STATUSES, flow_option, json_option, url_option
 from perdure.worker.cli.target import client_for, known_id
 from perdure.worker.errors import DamagedRun, InvalidTransition, RunNotFound
@@ -65,6 +66,7 @@ def stop_command(
                 click.echo(sentence)
             return
         from perdure.worker.client.bulk import LIVE
+        from perdure.worker.domain.stop import StopReceipt
 
         ids = list(
             dict.fromkeys(
@@ -82,6 +84,7 @@ def stop_command(
             try:
                 receipts.append(client.request_stop(each, mode, reason, by))
             except DamagedRun as damage:  # A damaged run must not keep the others running.
+                receipts.append(StopReceipt.of_damaged(each, str(damage), mode, by, reason))
                 click.echo(str(damage), err=True)
                 continue
             if not as_json:
@@ -93,9 +96,14 @@ def stop_command(
 
 
 def describe_receipt(receipt: StopReceipt) -> tuple[type[PerdureError] | None, str]:
-    """Return the error that a receipt stands for, or None, and the sentence for it."""
+    """Return the sentence that tells the user how a stop request went.
+
+    Returns:
+        The class of the error to raise with the sentence, or None if the stop succeeded, and the
+        sentence.
+    """
     if not receipt.known:
-        return RunNotFound, f"no run {receipt.run_id!r}; see `perdure list`"
+        return RunNotFound, f"no run {receipt.run_id!r}; see `{program()} list`"
     if receipt.stopped:
         doubt = f"; the round in flight is in doubt: {receipt.in_doubt}" if receipt.in_doubt else ""
         already = "" if receipt.running else "already "
@@ -110,9 +118,10 @@ def describe_receipt(receipt: StopReceipt) -> tuple[type[PerdureError] | None, s
 
 
 def name_for(client: ClientApi) -> str | None:
-    """Return the login name as the default of ``--by``, or None over HTTP.
+    """Return the user's login name as the default for the option ``--by``.
 
-    An HTTP server takes the name from the token.
+    Returns:
+        The name, or None for a client over HTTP: the HTTP server takes the name from the token.
     """
     from perdure.worker.client import Client
 

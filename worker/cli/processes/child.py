@@ -55,21 +55,24 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The id of the current process."""
+        """The process id of the child that runs now."""
         return self.process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code; None while the process runs."""
+        """The exit code of the child process. None while it runs."""
         return self.process.poll()
 
     def restart(self) -> None:
-        """Start another process with the same arguments."""
+        """Kill the child process if it still runs, and start a new one with the same arguments."""
         self.kill()
         self.process = self._start()
 
     def leave(self) -> None:
-        """Send SIGTERM, wait up to DRAIN_SECONDS for the rounds in flight, then kill it."""
+        """Shut the child process down with SIGTERM, and kill it if it has not ended in time.
+
+        It has DRAIN_SECONDS to finish its rounds in flight.
+        """
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
                 self.process.send_signal(signal.SIGTERM)
@@ -78,7 +81,7 @@ class Child:
         self.kill()
 
     def kill(self) -> None:
-        """Send SIGKILL to its whole process group."""
+        """Kill the child process, with all processes of its group, if it still runs."""
         if self.process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -130,17 +133,20 @@ class SupervisedChild:
         self._restarts.began()
 
     def restart_if_ended(self) -> None:
-        """Restart the child if it has ended.
+        """Restart the supervised child process if it has ended.
 
         Raises:
-            Failed: It ended DEATHS times in a row right after its start, or with exit code 2.
+            Failed: The child ended DEATHS times in a row right after its start, or with exit code
+                2.
         """
         code = self.child.exit_code
         if code is None:
             return
         self._restarts.ended()
         # Exit code 2 is a usage error: the next process would end the same way.
-        if self._restarts.ends == DEATHS or code == 2:
+        if code == 2:
+            raise Failed(f"the {self.name} ended with exit code 2; the reason is above")
+        if self._restarts.ends == DEATHS:
             raise Failed(
                 f"the {self.name} ended {self._restarts.ends} times in a row right after its "
                 f"start, last with exit code {code}; the reason is above"

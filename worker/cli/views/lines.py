@@ -73,7 +73,10 @@ class JsonLinesView:
 
 
 def last_words(run: Run) -> list[str]:
-    """Return the lines for a run that ended or waits: answer, error or question, and what to do."""
+    """Return the lines that a view prints about a run that ended or waits for a person.
+
+    They give its answer, error or question, and the command with which to continue.
+    """
     from perdure.worker.cli.celery_command import program
     from perdure.worker.domain.interrupt import PendingInterrupt
     from perdure.worker.presentation.questions import what
@@ -82,10 +85,12 @@ def last_words(run: Run) -> list[str]:
     status = run.status.value
     if status == "completed":
         limit = run.details.get("unfinished")
-        more = [f"go on: perdure resume {run.id} --add cycles={limit['cycles']}"] if limit else []
+        more = (
+            [f"go on: {program()} resume {run.id} --add cycles={limit['cycles']}"] if limit else []
+        )
         return [f"{'answer' if run.finished else run.status_text}: {value_text(run.answer)}", *more]
     if status == "errored":
-        return [f"error: {lines(run.error or '')}", f"try again: perdure retry {run.id}"]
+        return [f"error: {lines(run.error or '')}", f"try again: {program()} retry {run.id}"]
     waiting = PendingInterrupt.of(run)
     if status == "interrupted" and waiting is not None:
         command = [] if waiting.command is None and waiting.kind != "budget" else [what(waiting)]
@@ -95,5 +100,5 @@ def last_words(run: Run) -> list[str]:
             *(f"go on: {way}" for way in waiting.how(program())),
         ]
     if status == "stopped":
-        return [f"stopped at step {run.state.step}", f"go on: perdure resume {run.id}"]
+        return [f"stopped at step {run.state.step}", f"go on: {program()} resume {run.id}"]
     return []

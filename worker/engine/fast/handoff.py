@@ -24,7 +24,7 @@ from perdure.worker.engine.fast.cpu_limiter import PATIENCE, CpuLimiter
 from perdure.worker.engine.fast.prefetch import Prefetcher
 from perdure.worker.engine.fast_path import CommitResult, RoundCommit
 from perdure.worker.engine.rounds import new_claim
-from perdure.worker.messaging.builder import Sender, sender_within
+from perdure.worker.messaging.message_builder import Sender, sender_within
 from perdure.worker.store import Claim, Prefetched, PrefetchRequest, Store, StoreUnavailable
 
 logger = logging.getLogger("perdure.rounds")
@@ -75,10 +75,12 @@ class FastRounds:
         since: float | None = None,
         task: tuple[str, str | None] | None = None,
     ) -> Handoff:
-        """Return the fast path of one message.
+        """Return the fast path for the round of a message that this process received.
+
+        The fast path uses the claim that came with the message, and prefetches when it commits.
 
         Args:
-            claim: The claim that came with it, if the run is claimed already.
+            claim: The claim that came with the message, if its run is claimed already.
             until: When the run has to leave this worker; None for a run that begins here.
             since: When the claim came to this process; None for now.
             task: Id and root id of the message's Celery task.
@@ -93,7 +95,11 @@ class FastRounds:
         )
 
     def prefetch_request(self) -> PrefetchRequest | None:
-        """Return what the next commit prefetches; None for nothing."""
+        """Return the request by which the next commit prefetches a message for this worker.
+
+        Returns:
+            None if the commit must not prefetch.
+        """
         if self.drain.is_on():
             return None
         queues = self.prefetcher.queues(self._in_flight())
@@ -104,7 +110,7 @@ class FastRounds:
         )
 
     def keep(self, handoff: Handoff, prefetched: Prefetched) -> None:
-        """Keep what a commit prefetched until its round's own message is acknowledged."""
+        """Keep what a round's commit prefetched until the round's own message is acknowledged."""
         handoff.prefetched, handoff.since = prefetched, time.monotonic()
         self.prefetcher.holds(handoff)
 
@@ -129,10 +135,13 @@ class Handoff:
     prefetched: Prefetched | None = field(default=None)
 
     def take_claim(self) -> Claim | None:
-        """Return the claim that came with the message, and wait for a CPU slot if it needs one.
+        """Return the claim that came with a round's message, after a wait for a CPU slot if needed.
 
-        It needs one if the run kept this worker and its next round is brief. Otherwise this
-        thread's slot becomes free: another run begins here, or the round may take longer.
+        The round needs a slot if its run kept this worker and it is expected to be brief. Otherwise
+        this thread's slot becomes free: another run begins here, or the round may take longer.
+
+        Returns:
+            None if the round still has to be claimed.
         """
         claim, limiter = self.claim, self.rounds.cpu_limiter
         if (
@@ -148,10 +157,10 @@ class Handoff:
         return claim
 
     def is_wanted(self) -> bool:
-        """Return whether the run still has this claim and no stop was requested.
+        """Return whether a claimed round may begin: its claim holds, and no stop was requested.
 
         False if the server is away: the round must not begin without knowing. A claim that has just
-        come is not looked up.
+        come is not checked.
         """
         claim = self.claim
         if claim is None or time.monotonic() - self.since <= RECHECK_AFTER:
@@ -169,11 +178,15 @@ class Handoff:
             return False
 
     def sender(self) -> Sender | None:
-        """Return the sender of the round's own message, from the message that brought it."""
+        """Return the Celery ids by which the next message names this round as its sender.
+
+        Returns:
+            None if the ids of this round's task are not known.
+        """
         return None if self.task is None else sender_within(*self.task)
 
     def commit(self, commit: RoundCommit) -> CommitResult | None:
-        """Commit the round, and lease its run's next round or pop another message.
+        """Commit a round, and lease its run's next round or pop another message in the same write.
 
         Returns:
             None if the worker must not take a message now, so the round has to be committed
@@ -193,7 +206,11 @@ class Handoff:
         return result
 
     def take_prefetched(self) -> tuple[Prefetched, Handoff] | None:
-        """Return what the round's commit prefetched, and its fast path; None for nothing."""
+        """Return the message that the round's commit prefetched, with its fast path, and forget it.
+
+        Returns:
+            None if nothing was prefetched.
+        """
         prefetched, self.prefetched = self.prefetched, None
         if prefetched is None:
             return None

@@ -1,8 +1,8 @@
 """Detects whether signal receivers or tracers in this process can change outgoing messages.
 
 Replaces: nothing. It decides whether ``fast.template`` may be used. An app's settings cannot change
-a message (worker/messaging/builder.py). Without receivers and tracers, messages differ only in run,
-step and ids.
+a message (worker/messaging/message_builder.py). Without receivers and tracers, messages differ only
+in run, step and ids.
 
 Worth: see ``fast.template``.
 
@@ -19,7 +19,7 @@ from typing import Any
 from celery import Celery, signals
 from kombu import Producer
 
-from perdure.worker.messaging.builder import RoundTask
+from perdure.worker.messaging.message_builder import RoundTask
 
 #: The signals of publishing. A receiver may change the message, and must see each.
 SIGNALS = (signals.before_task_publish, signals.after_task_publish, signals.task_sent)
@@ -30,9 +30,9 @@ PublishFunctions = tuple[Any, ...]
 
 
 def has_receivers(task: str) -> bool:
-    """Return whether a signal receiver listens to the publishing of this task.
+    """Return whether a receiver of Celery's publish signals listens to this task.
 
-    Receivers come and go at any time.
+    It is asked for each message, since receivers come and go at any time.
     """
     if not (
         signals.before_task_publish.receivers
@@ -44,12 +44,15 @@ def has_receivers(task: str) -> bool:
 
 
 def publish_functions() -> PublishFunctions:
-    """Return the functions that a message passes through now."""
+    """Return the functions of Celery and kombu through which an outgoing message passes.
+
+    Tracers may have replaced them.
+    """
     return Celery.send_task, Producer.publish, Producer._publish
 
 
 def is_plain(app: Celery, task: str, functions: PublishFunctions) -> bool:
-    """Return whether the task, and all functions on its messages' way, are unchanged.
+    """Return whether a task, and the functions that publish its messages, are the original ones.
 
     The task must be Perdure's, the functions Celery's and kombu's own.
     """

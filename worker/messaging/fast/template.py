@@ -31,9 +31,9 @@ from kombu.utils.json import dumps
 
 from perdure.worker.domain.submission import RUN_ID
 from perdure.worker.ids import new_digits
-from perdure.worker.messaging.builder import Sender, sender
 from perdure.worker.messaging.fast.hooks import has_receivers, is_plain, publish_functions
 from perdure.worker.messaging.message import InvalidMessage, validate
+from perdure.worker.messaging.message_builder import Sender, sender
 from perdure.worker.messaging.publisher import Build, LazyMessage
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Template:
         self._blank_values = itemgetter(*self._pieces[1::2])
 
     def fill(self, args: Round, sender: Sender, task_id: str, tag: str) -> str:
-        """Return the message of this round.
+        """Fill a round's ids, epoch and step into a prebuilt message, and return its text.
 
         Args:
             args: The run id must be valid, so that neither JSON nor ``repr`` escapes any of it.
@@ -112,7 +112,9 @@ class Template:
         return "".join(pieces)
 
     def read(self, args: Round, sender: Sender, task_id: str, tag: str) -> dict[str, Any] | None:
-        """Return the message as ``Shapes.validate`` reads it, with its body decoded.
+        """Return the validated form of a message that a template builds, without parsing text.
+
+        Its body is decoded.
 
         Returns:
             None if the text has to be validated.
@@ -142,7 +144,10 @@ class Template:
         }
 
     def makes(self, text: str, args: Round, sender: Sender) -> bool:
-        """Return whether it builds exactly this message, and reads it as validation does."""
+        """Return whether a template reproduces exactly this message, which Celery built.
+
+        The validated form that the template returns must be the same, too.
+        """
         message = json.loads(text)
         ids = message["headers"]["id"], message["properties"]["delivery_tag"]
         received = _validated(text, self._queue)
@@ -170,14 +175,15 @@ class MessageTemplates:
         args: Round,
         origin: Sender | None,
     ) -> LazyMessage | None:
-        """Return a message for these arguments of a task, to be serialized on demand.
+        """Return a round's message, filled into a prebuilt one, and serialized only on demand.
 
         Args:
             build: Builds such a message with Celery.
+            args: The run's id, epoch and step.
             origin: The sender, if it is known already.
 
         Returns:
-            None if Celery has to build it.
+            None if Celery has to build the message.
         """
         if has_receivers(task) or not RUN_ID.fullmatch(args[0]):
             return None
@@ -193,7 +199,11 @@ class MessageTemplates:
     def _template(
         self, app: Celery, build: Build, task: str, queue: str, origin: Sender
     ) -> Template | None:
-        """Return the template to build messages from, or None if Celery builds each."""
+        """Return the prebuilt message for this task and queue, which the first call learns.
+
+        Returns:
+            None if Celery has to build each message.
+        """
         functions = publish_functions()
         # A forked process has another name, which its messages contain. Inside a round Celery may
         # build another message than outside.
@@ -206,7 +216,13 @@ class MessageTemplates:
 
 
 def learn_template(build: Build, queue: str, origin: Sender) -> Template | None:
-    """Return the template of what ``build`` builds for this queue and ``origin``.
+    """Return a prebuilt message for a queue, into which a run's id, epoch and step are filled.
+
+    It is learned from samples that Celery builds, and must reproduce them exactly.
+
+    Args:
+        build: Builds a message for this queue with Celery.
+        origin: The sender of the samples.
 
     Returns:
         None if Celery's form of a message is not known here.
@@ -228,7 +244,7 @@ def learn_template(build: Build, queue: str, origin: Sender) -> Template | None:
 
 
 def new_ids() -> tuple[str, str]:
-    """Return a task id and a delivery tag, both random UUIDs.
+    """Return two random UUIDs: the Celery task id and the delivery tag of a new message.
 
     ``uuid.uuid4`` would take as long for them as all the rest of a message.
     """
@@ -248,7 +264,10 @@ PLAIN = re.compile(r"[\w.:@-]+", re.ASCII)
 
 
 def _written(value: Any) -> str:
-    """Serialize a header value; it may be of any type if the message was not validated."""
+    """Return the value of a message's header as JSON.
+
+    The value may be of any type if it comes from a message that was not validated.
+    """
     return f'"{value}"' if isinstance(value, str) and PLAIN.fullmatch(value) else str(dumps(value))
 
 
@@ -257,7 +276,7 @@ def _uuid(digits: str) -> str:
 
 
 def _with_blanks(text: str, marks: Mapping[str, str]) -> str:
-    """Return the text as a format for ``%``, with each mark replaced by its blank."""
+    """Return a text as a format for ``%``, with each marked part replaced by a placeholder."""
     text = text.replace("%", "%%")
     for mark, blank in marks.items():
         text = text.replace(mark, blank)

@@ -27,10 +27,13 @@ def stop_many(request: Request, runs: Runs, filled: Filled) -> Response:
         filled.get("flow") or None, filled.get("status") or None, _mode(filled), _reason(filled)
     )
     stopped = sum(receipt.stopped for receipt in receipts)
-    later = len(receipts) - stopped
-    notice = f"{count(stopped, 'run')} stopped." + (
-        f" {later} more will stop after the current round." if later else ""
-    )
+    later = sum(receipt.running and not receipt.stopped for receipt in receipts)
+    others = len(receipts) - stopped - later
+    notice = f"{count(stopped, 'run')} stopped."
+    if later:
+        notice += f" {later} more will stop after the current round."
+    if others:
+        notice += f" {others} could not be stopped: ended meanwhile, or damaged."
     return back_from(request, filled, ("runs",), notice)
 
 

@@ -28,6 +28,8 @@ NOTICE = "perdure_notice"
 #: The cookie with the theme, if the user prefers another than the system's.
 THEME = "perdure_theme"
 THEMES = ("light", "dark")
+#: Marks of an address that a Location header has as they are. Other characters are encoded.
+URL_MARKS = ":/?#[]@!$&'()*+,;=%"
 #: Maximum length of a notice in characters. A cookie holds 4 KiB, and one character may take nine
 #: bytes in it.
 NOTICE_CHARACTERS = 400
@@ -44,7 +46,7 @@ environment.globals.update(GLOBALS)
 
 
 def page(request: Request, template: str, code: int = 200, /, **context: Any) -> HTMLResponse:
-    """Render a template for the caller.
+    """Render a template of the dashboard, and return the HTML response.
 
     Besides ``context``, the template gets ``request``, ``who`` (the caller, or None if not signed
     in), ``may`` (a flag for each scope), ``csrf``, ``theme`` and ``notice``.
@@ -69,7 +71,7 @@ def page(request: Request, template: str, code: int = 200, /, **context: Any) ->
 
 
 def back(request: Request, *parts: str, notice: str = "", **query: str) -> RedirectResponse:
-    """Redirect to another page after a form was handled, and show a notice there.
+    """Redirect the browser to another page after a form was handled, and show a notice there.
 
     With a redirect, reloading that page repeats nothing.
     """
@@ -99,9 +101,9 @@ Filled = Annotated[dict[str, str], Depends(_filled)]
 def back_from(
     request: Request, filled: Mapping[str, str], otherwise: tuple[str, ...], notice: str
 ) -> Response:
-    """Redirect to the page that the form's field ``back`` names, and show a notice there.
+    """Redirect the browser to the page that a form's field ``back`` names.
 
-    Without a valid ``back``, redirect to ``otherwise``.
+    A notice is shown there. Without a valid ``back``, redirect to ``otherwise``.
     """
     back_page = filled.get("back", "")
     return back(request, *((back_page,) if back_page in BACK_PAGES else otherwise), notice=notice)
@@ -114,7 +116,7 @@ class PageRoute(APIRoute):
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, with errors turned into pages."""
+        """Return the handler of a dashboard route, which turns errors into HTML pages."""
         handle = super().get_route_handler()
 
         async def respond(request: Request) -> Response:
@@ -131,7 +133,7 @@ class PageRoute(APIRoute):
 
 
 def error_page(request: Request, problem_response: Response) -> Response:
-    """Return the error page for a problem response of the API.
+    """Return a dashboard page that shows an error response of the HTTP API.
 
     If the state server does not answer, the page reloads itself.
     """
@@ -149,7 +151,7 @@ def error_page(request: Request, problem_response: Response) -> Response:
 
 
 def to_login(request: Request) -> Response:
-    """Redirect to the sign-in page, and from there back to the requested page.
+    """Redirect the browser to the sign-in page, and from there back to the requested page.
 
     A form that was sent is not repeated after the sign-in.
     """
@@ -183,8 +185,8 @@ def theme(
     """
     response = back(request)
     # The address must not lead to another host.
-    if here.startswith("/") and not here.startswith(("//", "/\\")):
-        response.headers["Location"] = here
+    if is_local(here):
+        response.headers["Location"] = quote(here, safe=URL_MARKS)
     if theme in THEMES:
         response.set_cookie(THEME, theme, max_age=THEME_SECONDS, samesite="lax", httponly=True)
     else:
@@ -193,7 +195,7 @@ def theme(
 
 
 def login_router(authenticator: Authenticator) -> APIRouter:
-    """Return the router of ``/login`` and ``/logout``."""
+    """Return the router of the dashboard's ``/login`` and ``/logout``."""
     router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
     @router.get("/login")
@@ -225,7 +227,7 @@ def login_router(authenticator: Authenticator) -> APIRouter:
 
 
 def is_local(address: str) -> bool:
-    """Return whether an address is a path of this server.
+    """Return whether an address to which the sign-in redirects is a path of this server.
 
     Otherwise a link to the login page could redirect users to another site.
     """

@@ -92,6 +92,9 @@ def test_a_person_may_change_the_arguments_and_the_controller_is_told() -> None:
         {"edit": {"nobody": 1}},
         {"edit": []},
         {"approve": "abc"},
+        {"approve": True, "edit": {"amount": 4, "to": "Bo"}},
+        {"approve": True, "refuse": "no"},
+        {"approve": True, "refuse": True},
     ],
 )
 def test_an_answer_that_cannot_be_taken_is_asked_for_again_and_loses_nothing(answer: Any) -> None:

@@ -1,0 +1,153 @@
+"""The settlement of an attempt that failed: tried again after a wait, or the end of the run.
+
+Pure, like ``settlement``. The retry policies of flow, node, command and submission meet here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+from perdure.flows.durations import duration
+from perdure.flows.errors import FatalError, RetryableError
+from perdure.flows.retry import Retry
+from perdure.worker.domain.record import Record
+from perdure.worker.domain.settlement import LONGEST, Settlement, milliseconds
+from perdure.worker.errors import type_of
+from perdure.worker.settings import Settings
+
+#: First and longest wait (s) for a provider that is busy or away and names no time itself.
+BUSY_WAITS = (1.0, 60.0)
+
+#: Maximum length of a stored error text. Longer ones are cut, because the text goes into the hash,
+#: the events and every read of the run.
+ERROR_LENGTH = 4000
+
+
+def failure(
+    record: Record,
+    error: BaseException,
+    settings: Settings,
+    jitter: float,
+    retry: Retry | None = None,
+    bounds: Retry | None = None,
+) -> Settlement:
+    """Return what the commit of a round must write after the round raised an error.
+
+    The round is retried after a wait, or the run ends.
+
+    Args:
+        retry: The flow's policy for this round. The settings fill in what it leaves out.
+        bounds: The submission's policy, which can only tighten it.
+    """
+    text = (
+        str(error)
+        if isinstance(error, FatalError | RetryableError)
+        else f"{type(error).__name__}: {error}"
+    )
+    where = f"run {record.id}, step {record.step}"
+    error_text = text if text.startswith(where) else f"{where}, node {record.node}: {text}"
+    busy = isinstance(error, RetryableError) and not error.counts
+    policy = _policy(retry, settings, busy).tightened(bounds)
+    options: dict[str, str | int] = {
+        "error": _sound(error_text),
+        "max_failures": policy.max_attempts or settings.max_attempts,
+    }
+    if isinstance(error, FatalError) or not policy.retries(error):
+        return Settlement(
+            "failed", options={**options, "fatal": 1, "delay": 0}, cause=type_of(error)
+        )
+    failure_count = (_waits(record) if busy else int(record.fields.get("failures", "0"))) + 1
+    initial, maximum = cast(float, policy.initial), cast(float, policy.maximum)
+    wait = backoff(
+        failure_count,
+        initial,
+        maximum,
+        jitter,
+        policy.multiplier or 2.0,
+        0.5 if policy.jitter is None else policy.jitter,
+    )
+    if (
+        isinstance(error, RetryableError)
+        and error.retry_after is not None
+        and math.isfinite(error.retry_after)
+    ):
+        wait = min(max(error.retry_after, 0.0), LONGEST)
+    if policy.patience is not None:
+        spent = f"{error_text}. It was tried for {duration(policy.patience)} (within)"
+        options |= {"within": milliseconds(policy.patience), "spent": _sound(spent)}
+    if busy:
+        options["uncounted"] = 1
+    return Settlement(
+        "failed", options={**options, "delay": milliseconds(wait)}, cause=type_of(error)
+    )
+
+
+def _policy(retry: Retry | None, settings: Settings, busy: bool) -> Retry:
+    """Return the retry policy of a round, completed by the settings.
+
+    A busy provider has its own waits, independent of those after failures.
+    """
+    if busy:
+        default = Retry(settings.max_attempts, *BUSY_WAITS, within=settings.patience_seconds)
+    else:
+        default = Retry(
+            settings.max_attempts, settings.retry_delay_seconds, settings.retry_delay_max_seconds
+        )
+    return default if retry is None else retry.over(default)
+
+
+def _waits(record: Record) -> int:
+    """Return how many times in a row the run's step has waited for its model provider."""
+    epoch, step, _, waits = (record.fields.get("failing", "").split(" ") + [""] * 4)[:4]
+    return (
+        int(waits)
+        if (epoch, step) == (str(record.epoch), str(record.step)) and waits.isdecimal()
+        else 0
+    )
+
+
+def quarantine(error: Exception) -> Settlement:
+    """Return what a commit must write to quarantine a run whose stored content is damaged."""
+    return Settlement("damaged", options={"error": _sound(str(error))}, cause=type_of(error))
+
+
+def backoff(
+    failures: int,
+    first: float,
+    longest: float,
+    jitter: float,
+    multiplier: float = 2.0,
+    by_chance: float = 0.5,
+) -> float:
+    """Return the seconds to wait before a failed round is tried again.
+
+    The wait grows exponentially with each failure in a row, and a part of it is random.
+
+    Args:
+        failures: 1 after the first failure.
+        first: Wait after the first failure, before jitter.
+        longest: Upper limit of any wait.
+        jitter: Random number in [0, 1), passed in by the caller.
+        multiplier: Factor between one wait and the next.
+        by_chance: Part of the wait that is random.
+
+    Source: "equal jitter", M. Brooker, Exponential Backoff And Jitter, AWS Architecture Blog, 2015.
+    """
+    # The exponent is capped: 1000 ** 103 overflows a float, and growing waits reach the longest
+    # long before.
+    full = min(longest, first * multiplier ** min(failures - 1, 60))
+    return full * (1 - by_chance + by_chance * jitter)
+
+
+def _sound(text: str) -> str:
+    """Return an error text as storable Unicode of bounded length.
+
+    The message of an exception may hold anything.
+    """
+    sound = text.encode("utf-8", "replace").decode("utf-8")
+    return (
+        sound
+        if len(sound) <= ERROR_LENGTH
+        else f"{sound[:ERROR_LENGTH]} ... ({len(sound)} characters)"
+    )
