@@ -21,12 +21,15 @@ from perdure.flows.shapes.config import (
     SubflowsConfig,
 )
 from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
+from perdure.flows.shapes.wait_nodes import signal_node, sleep_node, until_node
 from perdure.flows.yaml_flows.errors import FileFaults, Place
 from perdure.flows.yaml_flows.schema import InterfaceKeys, NodeKeys
 from perdure.flows.yaml_flows.validate import nearest
 
 T = TypeVar("T")
 
+#: The keys of which one says what plays a node.
+PLAYERS = ("flow", "sleep", "until", "wait_for")
 #: The two nodes that every controller_executor ring has.
 OWN = {node.name: node for node in ControllerExecutorFlow.topology}
 
@@ -154,8 +157,24 @@ def _node(
         if key in keys.model_fields_set:
             with faults.at(*place, key):
                 overrides[key] = _interface(getattr(keys, key))
-    if base.flow is _nothing and keys.flow is None and not whole:
+    players = [key for key in PLAYERS if getattr(keys, key) is not None]
+    for key in players[1:]:
+        faults.add(
+            (*place, key),
+            f"a node has one of {', '.join(PLAYERS)}; this one has {players[0]} already",
+        )
+    if (wait := _wait_of(keys)) is not None:
+        if base.flow is not _nothing:
+            faults.add(
+                (*place, players[0]),
+                f"the node {keys.name} always runs {keys.name}; "
+                "put the wait into a node of its own",
+            )
+        overrides["flow"] = wait
+    elif base.flow is _nothing and keys.flow is None and not whole:
         pass  # it may be meant as the missing Controller or Executor, which has its own fault
+    elif not players and any((*place, key) in faults.blamed for key in PLAYERS):
+        pass  # what plays it could not be read
     elif base.flow is _nothing and keys.flow not in parts and ("subflows_config",) in faults.blamed:
         pass  # it may name a subflow, and these could not be read
     elif base.flow is _nothing:
@@ -169,9 +188,23 @@ def _node(
     return replace(base, **overrides)
 
 
+def _wait_of(keys: NodeKeys) -> Callable[..., Any] | None:
+    """Return the function of a node that only waits; None if the node does something else."""
+    if keys.sleep is not None:
+        return sleep_node(keys.sleep)
+    if keys.until is not None:
+        return until_node(keys.until)
+    if keys.wait_for is not None:
+        return signal_node(keys.wait_for.names, keys.wait_for.timeout, keys.wait_for.into)
+    return None
+
+
 def _flow_named(keys: NodeKeys, parts: Mapping[str, Any], own: bool) -> Callable[..., Any]:
     if keys.flow is None:
-        raise InvalidFlow("this key is missing; expected the name of a registered node")
+        raise InvalidFlow(
+            "this key is missing; expected the name of a registered node, or sleep, until or "
+            "wait_for"
+        )
     if own and keys.flow in OWN:
         raise InvalidFlow(
             f"only a node named {keys.flow} can run {keys.flow}; rename the node to {keys.flow}"

@@ -26,6 +26,7 @@ from perdure.flows.flow import Role
 from perdure.flows.names import NAME
 from perdure.flows.shapes.config import CommandConfig, ExecutorConfig, RetryConfig, SubflowsConfig
 from perdure.flows.summaries import MOST
+from perdure.flows.waits import LONGEST, MOST_NAMES
 from perdure.flows.yaml_flows.errors import FileFaults
 
 Name = Annotated[str, Field(pattern=f"^(?:{NAME.pattern})$")]
@@ -45,11 +46,31 @@ class InterfaceKeys(_Keys):
     keys_to_select: list[str] | None = None
 
 
+class WaitKeys(_Keys):
+    """A wait for the first of some signals. ``into`` names the value that gets it."""
+
+    signal: Name | Annotated[list[Name], Field(min_length=1, max_length=MOST_NAMES)]
+    timeout: Seconds | None = None
+    into: Name | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the signals for which a node of a flow file waits."""
+        return [self.signal] if isinstance(self.signal, str) else self.signal
+
+
 class NodeKeys(_Keys):
-    """One node of a ring. ``flow`` names the function or flow that runs as this node."""
+    """One node of a ring.
+
+    One of four keys says what plays it: ``flow`` names a function or flow, ``sleep`` has a time,
+    ``until`` names a value that holds a time, ``wait_for`` names signals.
+    """
 
     name: Name
     flow: str | None = None
+    sleep: Annotated[Seconds, Field(le=LONGEST)] | None = None
+    until: Name | None = None
+    wait_for: WaitKeys | None = None
     goal: str = ""
     input_interface: str | InterfaceKeys | None = None
     output_interface: str | InterfaceKeys | None = None

@@ -129,6 +129,7 @@ ROWS = [
     row("POST /runs/{run_id}/resume",          ANSWER,           "stopped", 303),
     row("POST /runs/{run_id}/retry",           SUBMIT,           "errored", 303),
     row("POST /runs/{run_id}/delete",          ADMIN,            "stopped", 303),
+    row("POST /runs/{run_id}/signals",         SIGNAL,           "queued",  303, data={"name": "paid"}),
     row("GET /runs/{run_id}/answer",           READ,             "asks",    200),
     row("POST /runs/{run_id}/answer",          (READ, ANSWER),   "asks",    303),
     row("GET /runs/{run_id}/turns/{digest}",   READ,             "queued",  404),  # it has none yet

@@ -20,6 +20,7 @@ from tests.support.example_flows.planted_faults import (
     Bank,
     Busy,
     ByAClock,
+    Invoice,
     KeptOnClass,
     KeptOnController,
     KeptOnObject,
@@ -29,11 +30,15 @@ from tests.support.example_flows.planted_faults import (
     Skipping,
     Swallower,
     Three,
+    again_behind_the_wait,
     by_attempt,
     by_chance,
     naive,
+    once,
+    only_where_nothing_came,
 )
 from tests.support.example_flows.rings import Asker
+from tests.support.example_flows.waits import Orders
 from tests.support.leaks import keys_under
 from tests.support.servers import CrashableServer
 
@@ -379,3 +384,53 @@ def test_sound_flows_pass_every_story(lab: Lab, flow: Any, options: dict[str, An
     report = lab(flow, "go", **options)
     assert report.left_out == 0 and report.undisturbed.status is RunStatus.COMPLETED
     print(report)
+
+
+def invoice(charge: Any) -> Any:
+    return lambda bank: Invoice(bank, charge)
+
+
+def test_waits_are_played_and_struck_without_waiting(lab: Lab) -> None:
+    report = lab(
+        invoice(once), "g", world=Bank, check=charged_once, signals={"paid": [{"amount": 12}]}
+    )
+    assert report.undisturbed.answer == ["paid", {"amount": 12}]
+    assert [each.place for each in report.boundaries].count("parked") == 2
+    kinds = {fault.kind for fault in report.faults}
+    assert {"signals early", "signals twice", "stop", "stop now", "overtaken"} <= kinds
+    assert {fault.kind for fault in report.faults if fault.boundary and fault.boundary.place == "parked"} == {
+        "stop", "stop now"
+    }  # fmt: skip
+
+
+def test_a_wait_whose_time_passes_needs_no_signal(lab: Lab) -> None:
+    report = lab(invoice(once), "g", world=Bank, check=charged_once)
+    assert report.undisturbed.answer == ["paid", None]
+
+
+def test_an_effect_before_a_wait_that_is_not_in_once_is_found(lab: Lab) -> None:
+    with pytest.raises(CrashFound, match="nothing was done to the run"):
+        lab(
+            invoice(again_behind_the_wait),
+            "g",
+            world=Bank,
+            check=charged_once,
+            signals={"paid": [1]},
+        )
+
+
+def test_a_path_that_depends_on_an_empty_mailbox_is_found(lab: Lab) -> None:
+    signals = {"paid": [1], "cancelled": [2]}
+    with pytest.raises(CrashFound, match="each signal before its wait"):
+        lab(invoice(only_where_nothing_came), "g", world=Bank, signals=signals)
+
+
+def test_a_signal_that_nothing_sends_is_asked_for_by_name(lab: Lab) -> None:
+    with pytest.raises(LabError, match=r"signals=\{'confirmed': \[payload"):
+        lab(Orders, "g", inputs={"command": "gentle"}, signals={"other": [1]})
+
+
+@pytest.mark.parametrize("signals", [{"paid": "now"}, {"no name": [1]}])
+def test_signals_of_a_wrong_form_are_refused(lab: Lab, signals: Any) -> None:
+    with pytest.raises(LabError, match="lists of payloads"):
+        lab("countdown", signals=signals)

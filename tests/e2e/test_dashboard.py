@@ -16,7 +16,7 @@ from perdure.worker.store import Store
 from perdure.worker.web import Caller, Scope
 from tests.support.html_checks import Markup
 from tests.support.page_visitor import Page, Visitor
-from tests.support.runs import claim, commit_end, fail_round
+from tests.support.runs import claim, commit_end, fail_round, park
 from tests.support.servers import server as server_of_its_own
 from tests.support.threaded_server import serving
 
@@ -336,6 +336,24 @@ def test_another_owners_run_is_not_found(settings: Settings, client: Client) -> 
         page = sound(eve.see(f"/runs/{run.id}"))
         assert page.status == 404 and page.headings == ["No such run"] and "secret" not in page.html
         assert run.id not in eve.see("/runs").html
+
+
+@pytest.mark.slow
+def test_a_parked_run_takes_a_signal_from_its_page_once(
+    visitor: Visitor, client: Client, live_store: Store
+) -> None:
+    run = queued(client, live_store)
+    park(
+        live_store, claim(live_store, run.id, known=KNOWN), "1", {"paid": 1, "cancelled": 1}, 60_000
+    )
+    page = sound(visitor.see(f"/runs/{run.id}"))
+    assert "Waiting for a signal" in page.headings[1]
+    payload = {"name": "paid", "payload": '{"amount": 12}'}
+    for _ in range(2):
+        sent = sound(visitor.send(page, f"/runs/{run.id}/signals", **payload))
+    assert "Signal paid 1 of run" in sent.html and client.get(run.id).phase == "queued"
+    assert live_store.signal_counts(run.id, ["paid"]) == {"paid": (0, 1)}
+    assert json.loads(live_store.signals(run.id, [("paid", 1)])[0][3]) == {"amount": 12}  # type: ignore[index]
 
 
 @pytest.mark.slow

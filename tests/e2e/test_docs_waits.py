@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -13,20 +14,28 @@ import pytest
 
 from perdure import Client, Settings
 from perdure.flows import registry
+from perdure.flows.yaml_flows.errors import InvalidFlowFile
+from perdure.flows.yaml_flows.load import read_flow
 from perdure.worker.cli.main import perdure
+from tests.e2e.test_docs_testing import PLUGIN
 from tests.support.every_status import play
 from tests.support.runs import phase
-from tests.support.servers import until
+from tests.support.servers import CrashableServer, until
 from tests.support.sweeps import sweeping
 
-TEXT = (Path(__file__).parents[2] / "docs/guides/waits.md").read_text("utf-8")
-EXAMPLES = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs/guides/waits.md").read_text("utf-8")
+FENCED = re.compile(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", re.DOTALL)
+#: With the test for the crash lab, which stands with the others of its kind.
+EXAMPLES = dict(FENCED.findall((ROOT / "docs/guides/testing.md").read_text("utf-8")))
+EXAMPLES = {"test_crashes.py": EXAMPLES["test_crashes.py"], **dict(FENCED.findall(TEXT))}
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the examples as files."""
     for name, text in EXAMPLES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(registry, "_sources", dict(registry._sources))
@@ -58,15 +67,24 @@ def test_the_invoice_is_reminded_after_a_day_and_paid_after_two(
     assert recorded.count("parked") == 2
 
 
-def test_the_example_of_a_test_passes(project: Path) -> None:
+@pytest.mark.parametrize("name", ["test_invoices.py", "test_crashes.py"])
+def test_the_examples_of_tests_pass(project: Path, server: CrashableServer, name: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_invoices.py"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PLUGIN, name],
         cwd=project,
+        env={**os.environ, "PERDURE_TEST_URL": server.url, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout
+
+
+def test_the_ring_in_yaml_has_one_fault_its_own_node(project: Path) -> None:
+    with pytest.raises(InvalidFlowFile) as caught:
+        read_flow(project / "config/flows/invoice.yaml")
+    (fault,) = caught.value.faults
+    assert "no node is named 'end'" in str(fault)
 
 
 def test_the_command_can_be_given_as_it_stands_there() -> None:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure import Client, InvalidTransition, Run, RunStatus, Settings
+from perdure import (
+    Client,
+    InvalidTransition,
+    RoundContext,
+    Run,
+    RunStatus,
+    Settings,
+    node,
+)
+from perdure.flows import registry
+from perdure.flows.yaml_flows.directories import Directories
+from perdure.testing import Lab, LabError
 from perdure.worker.domain.verdict import VerdictCode
 from perdure.worker.errors import Conflict
 from tests.support.every_status import play
 from tests.support.example_flows import waits  # noqa: F401 -- registers flows
 from tests.support.runs import hash_of, phase
-from tests.support.servers import until
+from tests.support.servers import CrashableServer, until
 from tests.support.workers import workers
 
 MODULES = ("tests.support.example_flows.waits",)
@@ -144,6 +157,48 @@ def test_a_node_that_catches_its_own_wait_errors(client: Client, settings: Setti
     ended = client.get(run.id)
     assert ended.status is RunStatus.ERRORED and ended.error is not None
     assert "'Nap' caught its own wait" in ended.error
+
+
+INVOICE = """
+flow: circular
+inputs: {due: {type: string}}
+output_keys: [payment]
+topology:
+- {name: Paid, wait_for: {signal: [paid, cancelled], timeout: 1d, into: payment}}
+- {name: Cool, sleep: 10m}
+- {name: Due, until: due}
+- {name: End, flow: tests.end}
+"""
+
+
+@node("tests.end")
+def end(state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+    return {"EARLY_EXIT": True, "answer": state["payment"], "status": "finished"}
+
+
+@pytest.fixture
+def invoice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a flow whose nodes wait, written in YAML."""
+    monkeypatch.setattr(registry, "_sources", dict(registry._sources))
+    monkeypatch.setattr(registry, "_directories", Directories())
+    (tmp_path / "invoice.yaml").write_text(INVOICE)
+    registry.add_directory(tmp_path)
+    return "invoice"
+
+
+def test_nodes_that_wait_are_written_in_yaml(server: CrashableServer, invoice: str) -> None:
+    with Lab(server.url) as lab:
+        due = {"due": (datetime.now(UTC) + timedelta(days=2)).isoformat()}
+        report = lab(invoice, "g", inputs=due, signals={"paid": [12]}, only="each round", limit=1)
+        assert report.undisturbed.answer == {"name": "paid", "payload": 12}
+        assert [each.place for each in report.boundaries].count("parked") == 3
+        report = lab(invoice, "g", inputs=due, only="each round", limit=1)
+        assert report.undisturbed.answer is None, "its time was over"
+
+
+def test_a_time_that_is_none_is_a_clear_error(server: CrashableServer, invoice: str) -> None:
+    with Lab(server.url) as lab, pytest.raises(LabError, match="node Due waits until due"):
+        lab(invoice, "g", inputs={"due": "tomorrow"}, signals={"paid": [1]})
 
 
 @pytest.mark.parametrize("pool", ["threads", "solo"])

@@ -17,15 +17,18 @@ from tests.support.runs import (
     commit_next,
     fail_round,
     new_run,
+    park,
     pause_here,
     phase,
     resume,
     retry,
+    signal,
     stop,
     submit,
     sweep,
     sweep_after,
     take,
+    wake,
 )  # fmt: skip
 
 Deed = Callable[[Store], object]
@@ -88,6 +91,45 @@ def test_a_run_is_counted_by_its_status(store: Store, deed: Deed) -> None:
         else {"runs:queued:ring": 1, f"runs:{STATUSES[deed]}:ring": 1}
     )
     assert counted(store) == scanned(store, "r", "beside")
+
+
+def parked(store: Store, run_id: str = "r") -> None:
+    park(store, claim(store, run_id), "1", {"paid": 1}, None)
+
+
+def test_parked_runs_are_running_and_counted_beside_them(store: Store) -> None:
+    new_run(store)
+    parked(store)
+    assert counted(store) == scanned(store, "r")
+    assert counted(store)["runs:parked:ring"] == 1
+    signal(store)
+    signal(store)
+    assert wake(store) == "queued"
+    assert counted(store) == scanned(store, "r") == {
+        "runs:running:ring": 1, "moves:submitted:ring": 1, "moves:parked:ring": 1, "moves:signalled:ring": 2,
+    }  # fmt: skip
+
+
+def test_a_parked_run_that_is_stopped_is_parked_no_more(store: Store) -> None:
+    new_run(store)
+    parked(store)
+    stop(store)
+    assert counted(store) == scanned(store, "r")
+
+
+def test_a_wait_that_is_over_at_once_is_no_park(store: Store) -> None:
+    new_run(store)
+    signal(store)
+    parked(store)
+    assert counted(store) == scanned(store, "r")
+
+
+def test_a_damaged_parked_run_that_is_deleted_is_counted_no_more(store: Store) -> None:
+    new_run(store)
+    parked(store)
+    store.redis.hset(store.keys.run("r"), "step", "x")
+    assert store.delete("r") == ["ok"]
+    assert counted(store) == {"moves:submitted:ring": 1, "moves:parked:ring": 1}
 
 
 def test_a_run_that_goes_on_is_counted_as_queued_only_where_it_has_never_run(store: Store) -> None:
@@ -258,6 +300,9 @@ def one_of_each(store: Store) -> dict[str, int]:
     """A run in each status, and what they count to."""
     for run_id in "abcde":
         new_run(store, run_id)
+    for run_id in "fg":
+        new_run(store, run_id)
+        parked(store, run_id)
     claim(store, "b")
     pause_here(store, claim(store, "c"))
     stop(store, run_id="d")
@@ -265,7 +310,7 @@ def one_of_each(store: Store) -> dict[str, int]:
     store.redis.hset(store.keys.queues, "swept_at", START)
     return dict.fromkeys(
         [f"runs:{status}:ring" for status in ("queued", "running", "interrupted", "stopped")], 1
-    )
+    ) | {"runs:running:ring": 3, "runs:parked:ring": 2}
 
 
 def test_runs_that_are_older_than_the_counts_are_counted_by_the_first_sweep(store: Store) -> None:

@@ -29,11 +29,13 @@ def scanned(store: Store, *run_ids: str) -> dict[str, int]:
         flow, status = fields["flow"], status_of(fields).value
         if status not in ENDED:
             found[f"runs:{status}:{flow}"] += 1
+        if fields["phase"] == "parked":
+            found[f"runs:parked:{flow}"] += 1
         for _, event in store.events(run_id):
             if event["type"] in ENDED:
                 found[f"runs:{event['type']}:{flow}"] += 1
-            elif event["type"] == "submitted":
-                found[f"moves:submitted:{flow}"] += 1
+            elif event["type"] in ("submitted", "parked", "signalled"):
+                found[f"moves:{event['type']}:{flow}"] += 1
             elif event["type"] == "stopped":
                 found[f"stops:{event['mode']}:{flow}"] += 1
     return dict(found)

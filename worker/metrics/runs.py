@@ -44,6 +44,12 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
         of("runs", *STATUSES),
     )
     yield gauge(
+        "perdure_runs_parked",
+        "Runs whose node waits for a time or a signal; perdure_runs counts them as running, too.",
+        ("flow",),
+        of_one("runs:parked"),
+    )
+    yield gauge(
         "perdure_runs_listed",
         "Runs on the server, by the index that lists them: live (queued and running), "
         "interrupted, stopped, completed, errored.",
@@ -84,6 +90,18 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
         "Rounds that wait because their provider is busy or away; no attempt is counted.",
         ("flow",),
         of_one("moves:provider_waits"),
+    )
+    yield counter(
+        "perdure_parks",
+        "Rounds that ended because their node waits for a time or a signal.",
+        ("flow",),
+        of_one("moves:parked"),
+    )
+    yield counter(
+        "perdure_signals",
+        "Signals that were stored in a run's mailbox.",
+        ("flow",),
+        of_one("moves:signalled"),
     )
     yield counter(
         "perdure_messages_resent",

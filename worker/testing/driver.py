@@ -18,11 +18,12 @@ from perdure.worker.errors import InvalidInput
 from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.testing.answers import Answers
 from perdure.worker.testing.errors import Abandoned, LabError, ProcessGone, Stuck
-from perdure.worker.testing.faults import Place
+from perdure.worker.testing.faults import Kind, Place
 from perdure.worker.testing.instrument import LabHeartbeat, WatchedStore
 from perdure.worker.testing.process_state import ProcessMemory
 from perdure.worker.testing.server import LabClient
-from perdure.worker.testing.story import Call, Story, swept
+from perdure.worker.testing.signals import Signals
+from perdure.worker.testing.story import Call, Story, short, swept
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class LabSubmission:
     inputs: Mapping[str, Any]
     options: Mapping[str, Any]
     answers: Answers
+    signals: Signals
 
 
 @dataclass(eq=False)
@@ -61,7 +63,7 @@ class Driver(ABC):
     Args:
         make: Creates a fresh flow object for a round.
         story: Records what happens.
-        moved: Whether each round runs in another process.
+        whole: The fault that lasts through the whole run, or None.
         patience: Rounds and waits after which a run that has not ended is aborted.
     """
 
@@ -74,17 +76,19 @@ class Driver(ABC):
         make: Callable[[], Flow],
         story: Story,
         *,
-        moved: bool,
+        whole: Kind | None,
         patience: int,
     ) -> None:
         self._engine, self._store, self._client = engine, store, client
-        self._submission, self._make, self._story, self._moved = submission, make, story, moved
+        self._submission, self._make, self._story, self._whole = submission, make, story, whole
         self._memory = ProcessMemory(make())
         self._sweeper = Sweeper(store, engine.publisher, engine.settings, "lab", dict)
         self._worker = self._workers = 1
         self._round: Round | None = None
         self._attempts: Counter[int] = Counter()
         self._patience = patience
+        self._sent: Counter[str] = Counter()
+        self._parked_at: tuple[int, int] | None = None
         #: Number of rounds and of waits so far.
         self.moves = 0
 
@@ -112,6 +116,10 @@ class Driver(ABC):
                 run_id=self._submission.run_id,
                 **self._submission.options,
             )
+            if self._whole == "signals early":
+                for name in self._submission.signals.names:
+                    while self._send(name):
+                        pass
             self._go_on(lambda: False)
             self._story.ended = self._client.get(self._submission.run_id)
             self._story.events = list(self._client.events(self._submission.run_id, follow=False))
@@ -143,6 +151,8 @@ class Driver(ABC):
                     return
                 case "interrupted":
                     self._answer(fields)
+                case "parked":
+                    self._bring_signal(fields)
                 case "stopped":
                     self._story.trace.tell("the run is resumed")
                     self._client.resume(self._submission.run_id)
@@ -156,7 +166,7 @@ class Driver(ABC):
             The reply that its round ended with, or ``gone`` if the worker died.
         """
         (run_id, epoch, step), *_ = json.loads(base64.b64decode(json.loads(text)["body"]))
-        if self._moved:
+        if self._whole == "moved":
             self._another_worker()
         pulse = LabHeartbeat(self._store, self._engine.settings.heartbeat_seconds)
         current = Round(self._worker, text, step, self._attempts[step] + 1, pulse)
@@ -191,6 +201,38 @@ class Driver(ABC):
             return
         self._story.trace.tell(answer.told)
         self._client.resume(self._submission.run_id, answer.value)
+
+    def _bring_signal(self, fields: Mapping[str, str]) -> None:
+        """Send the crash lab's parked run a signal that it waits for, or let time pass for it."""
+        step, attempt, _ = self._at()
+        if self._parked_at != (step, attempt):
+            self._parked_at = step, attempt
+            self.passed("parked")
+            if self._fields()["phase"] != "parked":
+                return  # stopped meanwhile by the fault
+        names = [line.partition(" ")[0] for line in fields["wait_for"].splitlines()]
+        if any(self._send(name) for name in names):
+            return
+        if names and "wait_until" not in fields:
+            raise Abandoned(self._submission.signals.missing(fields, names, self._sent))
+        self._wait("parked")
+
+    def _send(self, name: str) -> bool:
+        """Send the run the next signal of this name.
+
+        Returns:
+            False if the test has no further one.
+        """
+        given, place = self._submission.signals.of(name), self._sent[name]
+        if place >= len(given):
+            return False
+        self._sent[name] += 1
+        times = 2 if self._whole == "signals twice" else 1
+        for _ in range(times):
+            self._client.signal(self._submission.run_id, name, given[place], key=f"signal-{place}")
+        again = ", twice" if times == 2 else ""
+        self._story.trace.tell(f"the signal {name} {short(given[place])} is sent{again}")
+        return True
 
     def _wait(self, phase: str) -> None:
         """Advance the crash lab's clock to the time at which the run is due, and sweep.

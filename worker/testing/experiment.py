@@ -19,6 +19,7 @@ from perdure.worker.testing.faults import Boundary, Fault, faults_at
 from perdure.worker.testing.player import Player
 from perdure.worker.testing.report import Report, found
 from perdure.worker.testing.server import LabServer
+from perdure.worker.testing.signals import Signals
 from perdure.worker.testing.story import Story
 from perdure.worker.testing.subject import Subject, maker
 
@@ -38,6 +39,7 @@ class Experiment:
         ground: LabServer,
         flow: Subject,
         answers: Answers,
+        signals: Signals,
         world: Callable[[], Any] | None,
         check: Check | None,
         ends: RunStatus,
@@ -59,7 +61,9 @@ class Experiment:
             inputs=inputs,
             options=options,
             answers=answers,
+            signals=signals,
         )
+        self._has_signals = bool(signals.names)
 
     def play(self, only: str | None, limit: int | None) -> Report:
         """Run a flow in the crash lab without a fault, then once with each chosen fault.
@@ -70,7 +74,7 @@ class Experiment:
         began = time.monotonic()
         with _quiet(only is None):
             undisturbed, boundaries = self._undisturbed()
-            every = list(faults_at(boundaries))
+            every = list(faults_at(boundaries, self._has_signals))
             chosen = _chosen(every, only, limit)
             wrong = []
             for fault in chosen:

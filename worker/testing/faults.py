@@ -10,16 +10,27 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Literal
 
-Place = Literal["received", "loaded", "point", "played", "committing", "committed", "asked"]
-Kind = Literal["crash", "delivered twice", "stop", "stop now", "overtaken", "moved"]
+Place = Literal[
+    "received", "loaded", "point", "played", "committing", "committed", "asked", "parked"
+]
+Kind = Literal[
+    "crash",
+    "delivered twice",
+    "stop",
+    "stop now",
+    "overtaken",
+    "moved",
+    "signals early",
+    "signals twice",
+]
 
 #: Moments at which each fault can strike. Between "played" and "committing" nothing leaves the
 #: process, so only a crash tries both.
 PLACES: dict[Kind, tuple[Place, ...]] = {
     "crash": ("received", "loaded", "point", "played", "committing", "committed"),
     "delivered twice": ("loaded", "committed"),
-    "stop": ("received", "loaded", "point", "played", "committed", "asked"),
-    "stop now": ("received", "loaded", "point", "played", "committed", "asked"),
+    "stop": ("received", "loaded", "point", "played", "committed", "asked", "parked"),
+    "stop now": ("received", "loaded", "point", "played", "committed", "asked", "parked"),
     # At other moments the worker would wake inside a command, where its locks and transactions
     # would block the other worker's.
     "overtaken": ("loaded", "played"),
@@ -33,6 +44,14 @@ WORDS: dict[Place, str] = {
     "committing": "before the commit",
     "committed": "after the commit",
     "asked": "while a person is asked",
+    "parked": "while it waits",
+}
+
+#: Faults that last through the whole run, and their names.
+WHOLE: dict[Kind, str] = {
+    "moved": "each round on another worker",
+    "signals early": "each signal before its wait",
+    "signals twice": "each signal twice",
 }
 
 
@@ -77,16 +96,22 @@ class Fault:
 
     def __str__(self) -> str:
         if self.boundary is None:
-            return "each round on another worker"
+            return WHOLE[self.kind]
         return f"{self.boundary.round}: {self.kind} {self.boundary}"
 
 
-def faults_at(boundaries: Sequence[Boundary]) -> Iterator[Fault]:
+def faults_at(boundaries: Sequence[Boundary], has_signals: bool = False) -> Iterator[Fault]:
     """Yield every fault that the crash lab can inject into a run with these boundaries.
 
     The most common faults come first.
+
+    Args:
+        has_signals: Whether the test sends signals to the run.
     """
     yield Fault("moved")
+    if has_signals:
+        yield Fault("signals early")
+        yield Fault("signals twice")
     for kind, places in PLACES.items():
         for index, boundary in enumerate(boundaries):
             if boundary.place in places:

@@ -123,7 +123,8 @@ class WatchedStore(Store):
     def forget(self, run_id: str) -> None:
         """Delete the crash lab's run from the server, and all else under the lab's prefix."""
         with self._answered():
-            self.redis.delete(*self.keys.of_run(run_id), *self.keys.of_sweep())
+            own = (*self.keys.of_run(run_id), self.keys.mailbox(run_id))
+            self.redis.delete(*own, *self.keys.of_sweep())
 
 
 class LabHeartbeat(Heartbeat):

@@ -16,6 +16,7 @@ from perdure.worker.testing.checks import Check
 from perdure.worker.testing.experiment import Experiment
 from perdure.worker.testing.report import Report
 from perdure.worker.testing.server import LabServer
+from perdure.worker.testing.signals import Signals
 from perdure.worker.testing.story import Question
 from perdure.worker.testing.subject import Subject
 
@@ -44,6 +45,7 @@ class Lab:
         world: Callable[[], Any] | None = None,
         check: Check | None = None,
         answers: Any | Callable[[Question], Any] | Unset = UNSET,
+        signals: Mapping[str, Sequence[Any]] | None = None,
         ends: RunStatus | str = RunStatus.COMPLETED,
         same_answer: bool = True,
         heeds_stop: bool = False,
@@ -66,6 +68,9 @@ class Lab:
                 something is wrong.
             answers: Answer to all interrupts, or a function of the ``Question``. If omitted, pauses
                 between nodes are resumed and a node's question waits for its deadline.
+            signals: Payloads of signals by name, as in ``{"paid": [{"amount": 12}]}``. Each is sent
+                when the run waits for it. Two more stories send them all before the first round,
+                and each of them twice.
             ends: How the run ends without a fault.
             same_answer: Whether every story must end with the undisturbed run's answer.
             heeds_stop: Whether a command may pass no further ``point`` after its run was stopped
@@ -84,6 +89,7 @@ class Lab:
             self._ground,
             flow,
             Answers(answers),
+            Signals(signals or {}),
             world,
             check,
             RunStatus(ends),

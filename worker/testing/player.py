@@ -11,9 +11,9 @@ from perdure.flows.flow import Flow
 from perdure.flows.outcomes import Command, Outcome
 from perdure.worker.testing.driver import Driver
 from perdure.worker.testing.errors import Abandoned, NotDeterministic, ProcessGone
-from perdure.worker.testing.faults import Boundary, Fault, Place, watching
+from perdure.worker.testing.faults import WHOLE, Boundary, Fault, Place, watching
 from perdure.worker.testing.instrument import watched
-from perdure.worker.testing.story import Call, called, label_of, told_outcome
+from perdure.worker.testing.story import Call, called, label_of, told_outcome, waits_for
 
 
 class Player(Driver):
@@ -28,7 +28,9 @@ class Player(Driver):
         self, *playing: Any, fault: Fault | None, expected: Sequence[Boundary], patience: int
     ) -> None:
         super().__init__(
-            *playing, moved=fault is not None and fault.kind == "moved", patience=patience
+            *playing,
+            whole=fault.kind if fault is not None and fault.kind in WHOLE else None,
+            patience=patience,
         )
         self._fault, self._expected = fault, expected
         self._fired = False
@@ -144,6 +146,8 @@ class Player(Driver):
             self._tell(f"its commit was refused: {word} {detail}")
         elif kind in ("failed", "damaged"):
             self._tell(f"the round failed: {named.get('error', '')}")
+        elif kind == "park" and detail == "parked":
+            self._tell(f"the run is parked: {waits_for(named)}")
         elif detail in ("completed", "stopped", "errored", "interrupted"):
             self._story.trace.tell(f"committed; the run is {detail}")
 

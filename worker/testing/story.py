@@ -208,6 +208,20 @@ def told_outcome(outcome: Outcome, calls: Sequence[Call]) -> str:
     return f"is done, and returns {short(shown)}" if shown else "is done"
 
 
+def waits_for(options: Mapping[str, Any]) -> str:
+    """Return a text for the crash lab's trace that says what a parked run waits for.
+
+    Args:
+        options: Those of the commit that parks it.
+    """
+    names = [line.partition(" ")[0] for line in str(options.get("wait_for", "")).splitlines()]
+    seconds = options.get("wait_ms")
+    time = "" if seconds is None else f"{int(seconds) / 1000:g} s"
+    if not names:
+        return f"it sleeps for {time}"
+    return f"it waits for the signal {' or '.join(names)}{time and f', at most {time}'}"
+
+
 def label_of(node: str, outcome: Outcome, calls: Sequence[Call]) -> str:
     """Return in a few words what a round did, for the name ``after {label}`` of a boundary."""
     if calls:

@@ -12,11 +12,13 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from perdure import (
+    CircularFlow,
     Command,
     Controller,
     ControllerExecutorFlow,
     Finish,
     Interrupt,
+    Node,
     RetryableError,
     RoundContext,
     command,
@@ -67,6 +69,37 @@ class Shop(ControllerExecutorFlow):
     def charge_card(self, context: RoundContext, amount: int) -> str:
         """Charge the card."""
         return self.bank.charge(amount, self.key(context))
+
+
+class Invoice(CircularFlow):
+    """Charges, waits for the payment, sleeps, and answers with what it got; ``charge`` is what it does before its wait."""
+
+    topology = (Node("Pay", "pay"),)
+    max_rounds = None
+
+    def __init__(self, bank: Bank, charge: Callable[[Bank, RoundContext], Any]) -> None:
+        self.bank, self.charge = bank, charge
+        super().__init__()
+
+    def pay(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        told = self.charge(self.bank, context)
+        paid = context.wait_for("paid", timeout="1d")
+        context.sleep("1h")
+        answer = [told, None if paid is None else paid.payload]
+        return {self.early_exit_key: True, "answer": answer, "status": "finished"}
+
+
+def once(bank: Bank, context: RoundContext) -> Any:
+    key = f"{context.run_id}:{context.step}"
+    return context.once("charged", lambda: bank.charge(12, key))
+
+
+def again_behind_the_wait(bank: Bank, context: RoundContext) -> Any:
+    return bank.charge(12)
+
+
+def only_where_nothing_came(bank: Bank, context: RoundContext) -> Any:
+    return "reminded" if context.take("cancelled") is None else "cancelled"
 
 
 def naive(bank: Bank) -> Shop:

@@ -29,7 +29,10 @@ if call('EXISTS', unpack(own)) == 0 then return { 'missing' } end
 local owner = call('TYPE', k.idem).ok == 'string' and match(call('GET', k.idem), '^%S+ (%S+)$')
 -- DEL comes first, since a user may lack the right to it. Refused here, nothing is written.
 call('DEL', unpack(own))
-if counted then count_status(k, counted, status_of(counted, counted.phase)) end
+if counted then
+  count_status(k, counted, status_of(counted, counted.phase))
+  count_parked(k, counted)
+end
 -- Otherwise it belongs to another run by now.
 if not owner or owner == arg.id then call('DEL', k.idem) end
 -- A pending `on_end` call is deleted with the run (parts/moves.lua names its key). For a damaged run,

@@ -54,6 +54,7 @@ end
 -- The mailbox of an errored run does not expire with it: a client may not expire keys. So the sweep
 -- removes it.
 set(k, 'mailbox', '1')
+tally(k, run, 'moves:signalled', 1)
 event(k, run, now, 'signalled', 'name', name, 'number', place, 'by', arg.by or '')
 if run.phase ~= 'parked' or not is_over(k, run, now) then return { 'ok', place, run.phase } end
 due_at(k, run, now)

@@ -8,6 +8,7 @@ from perdure.flows.errors import InvalidInput
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.presentation.text import count
 from perdure.worker.web.auth.permissions import Runs
+from perdure.worker.web.dashboard.answer import json_or_text
 from perdure.worker.web.dashboard.page import Filled, PageRoute, back_from
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
@@ -54,6 +55,20 @@ def retry(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response
     return back_from(
         request, filled, ("runs", run_id), f"Run {run_id} will be retried from the failed step."
     )
+
+
+@router.post("/runs/{run_id}/signals")
+def send_signal(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
+    """Send a signal to a run. A form that is sent twice sends it once."""
+    text = filled.get("payload", "").strip()
+    receipt = runs.signal(
+        run_id,
+        filled.get("name", ""),
+        json_or_text(text) if text else None,
+        filled.get("key") or None,
+    )
+    notice = f"Signal {receipt.name} {receipt.number} of run {run_id} is stored."
+    return back_from(request, filled, ("runs", run_id), notice)
 
 
 @router.post("/runs/{run_id}/delete")

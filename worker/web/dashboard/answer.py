@@ -73,7 +73,7 @@ def answer_of(
         case "in_doubt", "tell":
             return {"tell": text}, None
         case "in_doubt", "result":
-            return {"result": _json_or_text(text)}, None
+            return {"result": json_or_text(text)}, None
         case "budget", _:
             return None, {str((waiting.data or {})["budget"]): _amount(filled.get("amount", ""))}
         case "question", "json":
@@ -127,7 +127,7 @@ def _json(text: str, what: str) -> Any:
         raise MissingField(f"expected {what} as JSON: {error}") from error
 
 
-def _json_or_text(text: str) -> Any:
+def json_or_text(text: str) -> Any:
     """Return the JSON value of a text, or the text unchanged if it is not valid JSON."""
     try:
         return json.loads(text)

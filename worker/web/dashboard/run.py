@@ -8,6 +8,7 @@ from perdure.worker.domain.event import Event
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.run import Run
 from perdure.worker.errors import ArtifactNotFound, DamagedRun
+from perdure.worker.ids import new_digits
 from perdure.worker.presentation.usage import accounts
 from perdure.worker.web.auth.permissions import Runs
 from perdure.worker.web.dashboard.page import PageRoute, page
@@ -17,8 +18,8 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 #: Rows on one page. The browser redraws them up to twice a second.
 ROWS = 100
-#: Types of events that are listed under stops and answers.
-STEERING = ("interrupted", "resumed", "stop_requested", "stopped", "retried")
+#: Types of events that are listed under stops, answers and signals.
+STEERING = ("interrupted", "resumed", "stop_requested", "stopped", "retried", "signalled")
 #: Characters of an artifact that a page shows. The API returns all of it.
 ARTIFACT_CHARACTERS = 500_000
 
@@ -47,6 +48,7 @@ def one(request: Request, run_id: str, runs: Runs, before: str | None = None) ->
         verdict=None if run.status.ended else runs.why(run_id),
         accounts=accounts(run),
         artifacts=runs.artifacts(run_id),
+        signal_key=new_digits(16),
         steering=[entry for entry in rows.entries if entry.event.type in STEERING],
     )
 

@@ -274,6 +274,30 @@ def test_a_command_that_fails_in_a_ring_of_code_fails_its_round_unless_the_file_
         ),
         (GOOD + "topology: [3]\n", 6, "topology[0]", "it should be a mapping, not 3"),
         (
+            "flow: circular\ntopology:\n- {name: A, sleep: 30, flow: test.count}\n",
+            3,
+            "topology[0].sleep",
+            "a node has one of flow, sleep, until, wait_for; this one has flow already",
+        ),
+        (
+            "flow: circular\ntopology:\n- {name: A, sleep: -1}\n",
+            3,
+            "topology[0].sleep",
+            "it should be greater than 0, not -1",
+        ),
+        (
+            "flow: circular\ntopology:\n- {name: A, wait_for: {signals: paid}}\n",
+            3,
+            "topology[0].wait_for.signals",
+            "unknown key; did you mean 'signal'? Known: into, signal, timeout",
+        ),
+        (
+            GOOD + "topology:\n- name: Controller\n- {name: Executor, sleep: 3}\n",
+            8,
+            "topology[1].sleep",
+            "the node Executor always runs Executor; put the wait into a node of its own",
+        ),
+        (
             GOOD + "topology: square\n",
             6,
             "topology",

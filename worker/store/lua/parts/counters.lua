@@ -23,3 +23,8 @@ local function count_status(k, run, from, to)
   if from and not ENDED[from] then tally(k, run, 'runs:' .. from, -1) end
   if to then tally(k, run, 'runs:' .. to, 1) end
 end
+
+-- Parked runs have the status running, and are counted beside it. `phase` is nil for a deleted run.
+local function count_parked(k, run, phase)
+  if (run.phase == 'parked') ~= (phase == 'parked') then tally(k, run, 'runs:parked', phase == 'parked' and 1 or -1) end
+end

@@ -24,6 +24,7 @@ local function enter(k, run, phase, now)
   end
   set(k, 'phase', phase, 'updated_at', whole(now))
   count_status(k, run, status_of(run, run.phase), status_of(run, phase))
+  count_parked(k, run, phase)
   run.phase = phase
 end
 

@@ -23,6 +23,7 @@ local function recount(base, prefix)
       if not read.err and flow and PHASES[phase or ''] and not ENDED[phase] then
         local name = 'runs:' .. status_of({ started_at = started_at }, phase) .. ':' .. flow
         found[name] = (found[name] or 0) + 1
+        if phase == 'parked' then found['runs:parked:' .. flow] = (found['runs:parked:' .. flow] or 0) + 1 end
       end
     end
   end

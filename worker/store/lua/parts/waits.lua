@@ -48,6 +48,7 @@ local function park(k, run, now)
     push(k, run, now)
     return 'queued'
   end
+  tally(k, run, 'moves:parked', 1)
   event(k, run, now, 'parked', 'for', run.wait_for, 'until', run.wait_until or '')
   enter(k, run, 'parked', now)
   due_at(k, run, run.wait_until and number(run.wait_until))

@@ -1,0 +1,51 @@
+"""Signals that a test sends to the run of a story."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from perdure.flows.names import is_name
+from perdure.worker.testing.errors import LabError
+
+
+@dataclass(frozen=True)
+class Signals:
+    """The payloads of a test's signals, by the signal's name, in the order to send them."""
+
+    payloads: Mapping[str, Sequence[Any]]
+
+    def __post_init__(self) -> None:
+        for name, given in self.payloads.items():
+            if not is_name(name) or isinstance(given, str | Mapping):
+                raise LabError(
+                    "signals: expected names with lists of payloads, as in "
+                    f"signals={{'paid': [12]}}; got {name!r}: {given!r}"
+                )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the signals, in the order in which the test names them."""
+        return tuple(self.payloads)
+
+    def of(self, name: str) -> Sequence[Any]:
+        """Return the payloads of the signals of this name, in their order."""
+        return self.payloads.get(name, ())
+
+    def missing(
+        self, fields: Mapping[str, str], names: Sequence[str], sent: Mapping[str, int]
+    ) -> LabError:
+        """Return the error for a run that waits for a signal that the test does not send.
+
+        Args:
+            fields: Those of the run.
+            names: The signals that would end its wait.
+            sent: How many were sent of each name.
+        """
+        given = ", ".join(f"{name} {sent.get(name, 0)} times" for name in names)
+        return LabError(
+            f"node {fields.get('current_node')} waits at step {fields.get('step')} for the signal "
+            f"{' or '.join(names)}, and nothing sends it (sent so far: {given}). "
+            f"Pass signals={{{names[0]!r}: [payload, ...]}}"
+        )
