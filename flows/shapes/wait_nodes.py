@@ -16,7 +16,7 @@ def sleep_node(seconds: float) -> NodeFunction:
     """Return the function of a node that sleeps, and changes nothing of its ring's state."""
 
     def sleep(state: dict[str, Any], context: RoundContext) -> Mapping[str, Any]:
-        """Park the run until the time of the node is over."""
+        """Wait until the time of the node is over, and change no value."""
         context.sleep(seconds)
         return {}
 
@@ -31,7 +31,7 @@ def until_node(value_name: str) -> NodeFunction:
     """
 
     def until(state: dict[str, Any], context: RoundContext) -> Mapping[str, Any]:
-        """Park the run until the time that a value of its state names."""
+        """Wait until the time that a value of the ring's state names."""
         text = state.get(value_name)
         try:
             when = datetime.fromisoformat(text)  # type: ignore[arg-type]
@@ -60,7 +60,7 @@ def signal_node(names: Sequence[str], timeout: float | None, into: str | None) -
     """
 
     def wait_for(state: dict[str, Any], context: RoundContext) -> Mapping[str, Any]:
-        """Park the run until one of the node's signals comes, or its time is over."""
+        """Wait until one of the node's signals comes, or its time is over."""
         signal = context.wait_for(*names, timeout=timeout)
         if into is None:
             return {}

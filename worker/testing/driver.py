@@ -22,7 +22,7 @@ from perdure.worker.testing.faults import Kind, Place
 from perdure.worker.testing.instrument import LabHeartbeat, WatchedStore
 from perdure.worker.testing.process_state import ProcessMemory
 from perdure.worker.testing.server import LabClient
-from perdure.worker.testing.signals import Signals
+from perdure.worker.testing.signals import LabSignals
 from perdure.worker.testing.story import Call, Story, short, swept
 
 
@@ -39,7 +39,7 @@ class LabSubmission:
     inputs: Mapping[str, Any]
     options: Mapping[str, Any]
     answers: Answers
-    signals: Signals
+    signals: LabSignals
 
 
 @dataclass(eq=False)

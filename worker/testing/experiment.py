@@ -19,7 +19,7 @@ from perdure.worker.testing.faults import Boundary, Fault, faults_at
 from perdure.worker.testing.player import Player
 from perdure.worker.testing.report import Report, found
 from perdure.worker.testing.server import LabServer
-from perdure.worker.testing.signals import Signals
+from perdure.worker.testing.signals import LabSignals
 from perdure.worker.testing.story import Story
 from perdure.worker.testing.subject import Subject, maker
 
@@ -39,7 +39,7 @@ class Experiment:
         ground: LabServer,
         flow: Subject,
         answers: Answers,
-        signals: Signals,
+        signals: LabSignals,
         world: Callable[[], Any] | None,
         check: Check | None,
         ends: RunStatus,

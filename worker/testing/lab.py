@@ -16,7 +16,7 @@ from perdure.worker.testing.checks import Check
 from perdure.worker.testing.experiment import Experiment
 from perdure.worker.testing.report import Report
 from perdure.worker.testing.server import LabServer
-from perdure.worker.testing.signals import Signals
+from perdure.worker.testing.signals import LabSignals
 from perdure.worker.testing.story import Question
 from perdure.worker.testing.subject import Subject
 
@@ -89,7 +89,7 @@ class Lab:
             self._ground,
             flow,
             Answers(answers),
-            Signals(signals or {}),
+            LabSignals(signals or {}),
             world,
             check,
             RunStatus(ends),

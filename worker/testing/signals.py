@@ -11,7 +11,7 @@ from perdure.worker.testing.errors import LabError
 
 
 @dataclass(frozen=True)
-class Signals:
+class LabSignals:
     """The payloads of a test's signals, by the signal's name, in the order to send them."""
 
     payloads: Mapping[str, Sequence[Any]]
