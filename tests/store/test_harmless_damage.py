@@ -136,14 +136,46 @@ def test_a_lease_without_its_end_is_damaged_and_nothing_is_written(
     assert everything(store) == before
 
 
-@pytest.mark.parametrize(
-    "field", ["updated_at", "queued_at", "created_at", "beat_at", "not_before", "stop_asked_at"]
-)
-@pytest.mark.parametrize("text", ["253402300800000", "x", "-1"])
+#: What run.lua checks as times, and what it checks as other numbers.
+TIMES = (
+    "created_at", "updated_at", "started_at", "queued_at", "not_before", "waiting_until", "wait_until", "claimed_at", "beat_at",
+    "lease_until", "round_until", "held_until", "deadline", "i_until", "stop_asked_at", "stop_seen_at", "stopped_at", "ended_at",
+)  # fmt: skip
+COUNTS = (
+    "epoch", "step", "token", "attempt", "resend", "retention", "failures", "losses", "number", "first_number", "grace", "lease",
+    "lease_granted", "round_timeout", "i_wait", "unknown", "idle",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("field", TIMES)
+@pytest.mark.parametrize("text", ["253402300800000", "x", "-1", ""])
 def test_a_time_that_nobody_can_read_is_damaged(store: Store, field: str, text: str) -> None:
     new_run(store)
     damage(store, field, text)
     assert try_claim(store) == ClaimRefused("damaged", field)
+
+
+@pytest.mark.parametrize("field", COUNTS)
+@pytest.mark.parametrize("text", ["x", "-1", "", "9" * 16])
+def test_a_number_that_nobody_can_read_is_damaged(store: Store, field: str, text: str) -> None:
+    new_run(store)
+    damage(store, field, text)
+    assert try_claim(store, epoch=0, step=0) == ClaimRefused("damaged", field)
+
+
+def test_long_numbers_and_far_times_are_sound(store: Store) -> None:
+    new_run(store)
+    damage(store, "created_at", "9" * 14)
+    damage(store, "idle", "9" * 15)
+    damage(store, "retention", "9" * 15)
+    assert store.examine("r") == ["ok"]
+
+
+def test_pauses_of_a_wrong_type_are_damaged(store: Store) -> None:
+    new_run(store)
+    store.redis.set(store.keys.paused, "x")
+    assert store.examine("r")[0] == "damaged"
+    assert stop(store, "now")[0] == "damaged"
 
 
 def test_a_queue_that_is_none_is_named(store: Store) -> None:
