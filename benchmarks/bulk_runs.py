@@ -27,11 +27,12 @@ FLOWS = "benchmarks.flows"
 INPUTS = {"rounds": 1_000_000, "bytes": 500}
 #: Commands that are sent before the replies are read.
 BATCH = 100
-#: A reply to a submit, to a claim, and to a commit that pauses.
-SUBMITTED, CLAIMED, PAUSED = (
+#: A reply to a submit, to a claim, to a commit that pauses, and to one that parks.
+SUBMITTED, CLAIMED, PAUSED, PARKED = (
     re.compile(rb"ok\r\n\$16\r\n.{16}\r\n"),
     GRANT,
     re.compile(rb"interrupted\r\n"),
+    re.compile(rb"parked\r\n"),
 )
 
 
@@ -104,6 +105,34 @@ def park(server: RedisServer, ids: Sequence[str]) -> None:
                 token=tokens[one], claim=f"filler:1.{one}", message=after.of(one, 1, 1)
             ),
             PAUSED,
+        )
+
+
+def park_on_signal(server: RedisServer, ids: Sequence[str]) -> None:
+    """Submit runs with these ids, and play the round in which they wait for a signal."""
+    engine = engine_of(make_app(settings_of(server)))
+    with closing(Client(settings=settings_of(server))) as client, closing(engine):
+        submits, calls = noted(client._store), noted(engine.store)
+        client.submit("waiter", "go", run_id=RECORDED_RUN)
+        word = engine.rounds.run(RECORDED_RUN, 0, 0).word
+        assert word == "parked", f"the recorded run came to {word!r}"
+        _withdraw(client)
+        claim_call, *_, commit_call = calls
+        submit, claim = (
+            Packed(submits[0], RECORDED_RUN, ("message",)),
+            Packed(claim_call, RECORDED_RUN, ("claim",)),
+        )
+        commit = Packed(commit_call, RECORDED_RUN, ("token", "claim"))
+        first = Messages(submits[0].named["message"], 0, 0)
+        _send(server, ids, lambda one: submit.fill(message=first.of(one, 0, 0)), SUBMITTED)
+        client._store.redis.delete(*client._store.keys.queue_names)  # no worker may play them
+        answers = _send(server, ids, lambda one: claim.fill(claim=f"filler:1.{one}"), CLAIMED)
+        tokens = {grant[1].decode(): grant[2].decode() for grant in GRANT.finditer(answers)}
+        _send(
+            server,
+            ids,
+            lambda one: commit.fill(token=tokens[one], claim=f"filler:1.{one}"),
+            PARKED,
         )
 
 

@@ -27,6 +27,29 @@ class Empty(CircularFlow):
         }
 
 
+@register("waiter")
+class Waiter(CircularFlow):
+    """Waits for as many signals as the inputs say, and answers with their payloads."""
+
+    topology = (Node("Controller", "wait", role="controller"),)
+    max_rounds = None
+
+    def wait(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        """Wait for one signal, and keep its payload."""
+        if context.inputs.get("seconds"):
+            context.sleep(context.inputs["seconds"])
+            stamp()
+            return {self.early_exit_key: True}
+        signal = context.wait_for("paid")
+        stamp()
+        assert signal is not None
+        taken = [*state.get("taken", []), signal.payload]
+        while context.inputs.get("batch") and (more := context.take("paid")) is not None:
+            taken.append(more.payload)
+        done = len(taken) >= context.inputs.get("signals", 1)
+        return {self.early_exit_key: done, "taken": taken, "answer": taken}
+
+
 @register("sleeper")
 class Sleeper(CircularFlow):
     """One round that sleeps until it is cancelled."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, ClassVar
 
@@ -40,11 +40,25 @@ YARDSTICK = "sweep of an unused prefix"
 
 
 def measure(options: Options) -> Report:
-    """Start two servers, one with parked runs; make the calls on both in turns, a few on each."""
+    """Measure runs that wait for a person after their first round."""
+    return measure_filled(
+        "parked", "Runs that wait for a person after their first round", park, options
+    )
+
+
+def measure_filled(
+    part: str, what: str, fill: Callable[[RedisServer, Sequence[str]], None], options: Options
+) -> Report:
+    """Start two servers, one with runs at rest; make the calls on both in turns, a few on each.
+
+    Args:
+        what: The runs, for the report.
+        fill: Puts runs with these ids on a server.
+    """
     counts, calls = (QUICK_COUNTS, QUICK_CALLS) if options.quick else (COUNTS, CALLS)
     report = Report(
-        "parked",
-        "Runs that wait for a person after their first round, and what these take beside them: a "
+        part,
+        f"{what}, and what these take beside them: a "
         f"sweep, a heartbeat of {LEASES} leases, the sweep of a prefix without runs, and a list "
         "page. Microseconds in scripts, and milliseconds until a page is complete. A run's "
         "own state are goal, inputs, labels and the values that its rounds returned.",
@@ -57,7 +71,7 @@ def measure(options: Options) -> Report:
     ):
         base, done = memory(full), 0
         for count in counts:
-            park(full, names(done, count - done))
+            fill(full, names(done, count - done))
             done = count
             settle(full)
             taken, own = (memory(full) - base) / count, own_state(full, names(0, 1)[0])

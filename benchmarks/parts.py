@@ -34,6 +34,8 @@ PARTS = {
     "growth": "how the cost of a round grows with the rounds of its run",
     "listing": "a page of the list of runs over HTTP",
     "parked": "what runs cost that wait for a person",
+    "parked_on_signals": "what runs cost that wait for a signal",
+    "waits": "from a signal to its node, how late a sleep ends, and many signals at once",
     "metrics": "what a scrape of /metrics costs beside 100,000 runs",
     "backlog": "what a queue of 100,000 runs costs",
     "waiting": "1 to 500 rounds that wait on a socket in one worker process",
