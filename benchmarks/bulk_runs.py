@@ -27,7 +27,7 @@ FLOWS = "benchmarks.flows"
 INPUTS = {"rounds": 1_000_000, "bytes": 500}
 #: Commands that are sent before the replies are read.
 BATCH = 100
-#: A reply to a submit, to a claim, to a commit that pauses, and to one that parks.
+#: A reply to a submit, to a claim, to a commit that pauses, and to a commit that parks.
 SUBMITTED, CLAIMED, PAUSED, PARKED = (
     re.compile(rb"ok\r\n\$16\r\n.{16}\r\n"),
     GRANT,

@@ -12,6 +12,7 @@ import importlib.metadata
 import importlib.util
 import pkgutil
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -129,16 +130,30 @@ def load_modules(modules: Iterable[str]) -> None:
     """Import modules that register flows.
 
     Raises:
-        InvalidFlow: a module cannot be imported. The message names it.
+        InvalidFlow: a module cannot be imported. The message names it, and what to look at.
     """
     for module in modules:
         try:
             importlib.import_module(module)
-        except ImportError as error:
+        except Exception as error:
             raise InvalidFlow(
-                f"flow module {module!r} cannot be imported: {error}; "
-                "check that it is installed, and the spelling of its name"
+                f"flow module {module!r} cannot be imported: {_import_fault(module, error)}"
             ) from error
+
+
+def _import_fault(module: str, error: Exception) -> str:
+    """Return why a flow module cannot be imported, and what its author should look at."""
+    if isinstance(error, ModuleNotFoundError) and error.name in (module, module.partition(".")[0]):
+        name = f"; write {module[:-3]!r}, without .py" if module.endswith(".py") else ""
+        return (
+            f"{error}{name}; it is looked for in the working directory ({Path.cwd()}) and among "
+            "the installed packages; check the directory, and the spelling of its name"
+        )
+    if isinstance(error, SyntaxError):
+        return f"SyntaxError: {error.msg} ({error.filename}, line {error.lineno})"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{frame.filename}, line {frame.lineno}"
+    return f"{type(error).__name__}: {error} ({where}); PERDURE_DEBUG=1 shows the traceback"
 
 
 def _keep(name: str, source: Any) -> Any:

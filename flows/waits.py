@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from perdure.flows.durations import EXPECTED, as_seconds
 from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.journal import Journal
+from perdure.flows.json_values import storable
 from perdure.flows.names import is_name
 
 #: Longest wait in seconds: ten years. Times must stay whole numbers that Lua counts exactly.
@@ -75,7 +76,8 @@ class Parked(BaseException):
     """
 
     def __init__(self, wait: Wait) -> None:
-        super().__init__(f"waits under the name {wait.name!r}")
+        signals = f"for the signal {' or '.join(wait.signals)}" if wait.signals else "for a time"
+        super().__init__(f"waits {signals}, under the name {wait.name!r}")
         self.wait = wait
 
 
@@ -100,6 +102,7 @@ class Mailbox:
     refused: str | None = None
     _sent: tuple[ReceivedSignal, ...] = ()
     _names: tuple[str, ...] = ()
+    _over: tuple[str, ...] = ()
 
     def __init__(self, journal: Journal | None = None) -> None:
         self._journal = journal or Journal()
@@ -109,10 +112,25 @@ class Mailbox:
         """The run and the step of the round that uses this mailbox, for error messages."""
         return "run"
 
-    def send(self, name: str, payload: Any = None) -> None:
-        """Put a signal into a mailbox that a test of a node uses."""
+    def send(self, name: str, payload: Any = None, by: str | None = None) -> None:
+        """Put a signal into the in-process mailbox of a node's test.
+
+        Raises:
+            InvalidFlow: the name is not valid.
+            UnstorableValue: the payload is not JSON data.
+        """
+        checked_signal(name)
         number = 1 + sum(signal.name == name for signal in self._sent)
-        self._sent = (*self._sent, ReceivedSignal(name, number, payload))
+        kept = storable(payload, f"the payload of the signal {name}")
+        self._sent = (*self._sent, ReceivedSignal(name, number, kept, by=by))
+
+    def let_time_pass(self, wait: str = "1") -> None:
+        """End a wait by its time, in a node's test.
+
+        Args:
+            wait: the name of the wait in its step. Unnamed waits are "1", "2" and so on.
+        """
+        self._over = (*self._over, wait)
 
     def sleep(self, seconds: Any, name: str | None) -> None:
         """Raise ``Parked``, which pauses the run, unless the node's wait for a time is over.
@@ -189,7 +207,7 @@ class Mailbox:
         return chosen
 
     def _has_timed_out(self, wait: Wait) -> bool:
-        return f"~{wait.name}" in self._journal.recorded
+        return wait.name in self._over or f"~{wait.name}" in self._journal.recorded
 
     def _park(self, wait: Wait) -> NoReturn:
         if self.refused is not None:

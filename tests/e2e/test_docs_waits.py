@@ -82,7 +82,7 @@ def test_the_examples_of_tests_pass(project: Path, server: CrashableServer, name
 
 def test_the_ring_in_yaml_has_one_fault_its_own_node(project: Path) -> None:
     with pytest.raises(InvalidFlowFile) as caught:
-        read_flow(project / "config/flows/invoice.yaml")
+        read_flow(project / "config/flows/invoice_ring.yaml")
     (fault,) = caught.value.faults
     assert "no node is named 'end'" in str(fault)
 

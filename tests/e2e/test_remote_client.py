@@ -360,3 +360,13 @@ def test_commands_talk_to_a_control_room_by_its_url(
         assert here.code == 2 and "needs the state server" in here.err
         assert command("list", variables={"PERDURE_SERVER_URL": "http://127.0.0.1:1"}).code == 7
     assert token not in "".join(path.read_text() for path in tmp_path.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("key", ["\u00fc", " a", "a" * 901])
+def test_a_key_that_no_header_holds_is_refused_before_anything_is_sent(key: str) -> None:
+    gone = RemoteClient("http://127.0.0.1:1", timeout=1)
+    with pytest.raises(InvalidInput):
+        gone.submit("countdown", "g", idempotency_key=key)
+    with pytest.raises(InvalidInput):
+        gone.signal("0" * 16, "paid", key=key)
+    gone.close()

@@ -308,6 +308,51 @@ def test_a_full_mailbox_refuses_and_stores_nothing(store: Store) -> None:
     assert store.signal_counts("r", ["paid", "b"]) == {"paid": (0, 2), "b": (0, 0)}
 
 
+def entry_size(store: Store, name: str = "paid") -> int:
+    """The bytes of a signal in the mailbox whose payload is 1."""
+    return int(store.redis.hstrlen(store.keys.mailbox("r"), f"{name}:1"))
+
+
+def test_a_mailbox_has_a_size(store: Store) -> None:
+    new_run(store)
+    signal(store)
+    size = 2 * entry_size(store)
+    assert [signal(store, name, size=size)[0] for name in ("a", "b")] == ["ok", "full"]
+    commit_next(store, claim(store), "Controller", options={"take": "paid 1"})
+    assert [signal(store, name, size=size)[0] for name in ("b", "paid")] == ["ok", "full"]
+
+
+def test_the_refusal_says_of_what_a_mailbox_is_full(store: Store) -> None:
+    new_run(store)
+    signal(store)
+    assert signal(store, most=1) == ["full", "signals"]
+    assert signal(store, "other", names=1) == ["full", "names"]
+    assert signal(store, size=1) == ["full", "bytes"]
+
+
+def test_a_name_whose_signals_are_taken_makes_room_for_another(store: Store) -> None:
+    new_run(store)
+    for name in ("paid", "paid", "a"):
+        signal(store, name)
+    assert signal(store, "b", names=2)[0] == "full"
+    commit_next(store, claim(store), "Controller", options={"take": "paid 1"})
+    assert signal(store, "b", names=2)[0] == "full", "one of its name is still unread"
+    commit_next(store, claim(store, step=1), "Controller", options={"take": "paid 2"})
+    assert signal(store, "b", names=2)[0] == "ok"
+    assert signal(store, "paid", names=2)[0] == "full"
+
+
+def test_the_signal_that_a_run_waits_for_is_taken_in_beside_others(store: Store) -> None:
+    new_run(store)
+    signal(store, "a")
+    park(store, claim(store), "1", {"late": 1, "paid": 1}, None)
+    assert signal(store, "pai", names=1) == ["full", "names"]
+    assert signal(store, "paid", names=1)[0] == "unmade"
+    wake(store)
+    commit_next(store, claim(store), "Controller", options={"take": "paid 1"})
+    assert signal(store, "b", names=1) == ["full", "names"]
+
+
 def test_what_a_round_took_makes_room(store: Store) -> None:
     new_run(store)
     assert [signal(store, most=2)[0] for _ in range(3)] == ["ok", "ok", "full"]

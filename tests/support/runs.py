@@ -241,7 +241,10 @@ def signal(
 ) -> list[str]:
     """Somebody sends the run a signal."""
     return store.signal(
-        run_id, name=name, payload=payload, **{"most": 1_000, "names": 64, **options}
+        run_id,
+        name=name,
+        payload=payload,
+        **{"most": 1_000, "names": 64, "size": 1 << 26, **options},
     )
 
 

@@ -163,7 +163,7 @@ def known_id(client: ClientApi, text: str) -> str:
     Raises:
         Failed: The ids of several runs begin with the text.
     """
-    from perdure.worker.errors import DamagedRun, RunNotFound
+    from perdure.worker.errors import DamagedRun, Forbidden, RunNotFound
 
     if not FEWEST <= len(text) < WHOLE:
         return text
@@ -171,7 +171,7 @@ def known_id(client: ClientApi, text: str) -> str:
         client.get(text)
     except RunNotFound:
         ids = client.ids_beginning(text)
-    except DamagedRun:
+    except (DamagedRun, Forbidden):  # a token may signal or stop a run that it may not read
         return text
     else:
         return text

@@ -294,7 +294,8 @@ class ClientApi(metaclass=ABCMeta):
             InvalidInput, UnstorableValue: The name or the payload is not acceptable.
             InvalidTransition: The run has completed.
             Conflict: The key is that of a signal with another payload.
-            MailboxFull: The run has 1,000 unread signals of this name, or signals of 64 names.
+            MailboxFull: The run has 1,000 unread signals of this name, unread signals of 64 names,
+                or 64 MiB of them.
         """
 
     @abstractmethod

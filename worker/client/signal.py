@@ -12,8 +12,14 @@ from perdure.worker.client.read import RunReads
 from perdure.worker.domain.signal import SignalReceipt
 from perdure.worker.errors import Conflict, InvalidInput, InvalidTransition, MailboxFull
 
-#: Unread signals of one name, and names, that a run's mailbox holds at most.
-MOST_UNREAD, MOST_NAMES = 1_000, 64
+#: Unread signals of one name, names with unread signals, and bytes of them that a mailbox holds.
+MOST_UNREAD, MOST_NAMES, MOST_BYTES = 1_000, 64, 64 * 1024 * 1024
+#: What a full mailbox has, by the word of signal_run.lua.
+FULL = {
+    "signals": f"{MOST_UNREAD:,} unread signals of this name",
+    "names": f"unread signals of {MOST_NAMES} names",
+    "bytes": f"{MOST_BYTES >> 20} MiB of unread signals",
+}
 
 
 class RunSignals(RunReads):
@@ -46,6 +52,7 @@ class RunSignals(RunReads):
             payload=text,
             most=MOST_UNREAD,
             names=MOST_NAMES,
+            size=MOST_BYTES,
             by=by,
             key=None if key is None else sha256(key.encode()).hexdigest()[:32],
             content=None if key is None else sha256(text.encode()).hexdigest()[:32],
@@ -55,7 +62,7 @@ class RunSignals(RunReads):
                 return SignalReceipt(run_id, name, int(number), phase)
             case ["unmade", number, phase, _, _]:
                 self._wake(run_id)
-                return SignalReceipt(run_id, name, int(number), phase)
+                return SignalReceipt(run_id, name, int(number), phase, ends_wait=True)
             case ["finished", _]:
                 raise InvalidTransition(
                     f"run {run_id} has completed and takes no signal; "
@@ -66,11 +73,11 @@ class RunSignals(RunReads):
                     f"run {run_id}: the key {key!r:.80} is that of signal {number} of {name!r}, "
                     "which has another payload"
                 )
-            case ["full", *_]:
+            case ["full", what]:
                 raise MailboxFull(
-                    f"run {run_id} has {MOST_UNREAD} unread signals {name!r}, or signals of "
-                    f"{MOST_NAMES} names; this one is not stored. Send it again when the run has "
-                    f"read some: perdure why {run_id}"
+                    f"run {run_id} has {FULL[what]}, as many as it may have; the signal {name!r} "
+                    "is not stored. Send it again when the run has taken some. What it waits for: "
+                    f"perdure why {run_id}"
                 )
         raise damaged(run_id, reply)
 

@@ -21,6 +21,8 @@ from perdure.worker.errors import InvalidInput, InvalidSettings
 from perdure.worker.settings import Settings
 from perdure.worker.store.keys import INDEXES
 
+#: A key in a header of HTTP, as the API accepts it.
+HEADER_KEY = re.compile(r"(?=.{1,900}$)[\x21-\x7E]([\x20-\x7E]*[\x21-\x7E])?")
 #: Maximum bytes of an idempotency key, which is part of a key's name on the server.
 MOST_KEY_BYTES = 1024
 #: Maximum bytes of a note: who requested something, and why.
@@ -130,6 +132,14 @@ def key(value: object, name: str = "idempotency_key") -> None:
             f"at most {MOST_KEY_BYTES} bytes (a digest of what it stands for, say)",
             value,
         )
+
+
+def key_over_http(value: object, name: str = "idempotency_key") -> None:
+    """Raise InvalidInput unless the value is a key that a header of HTTP can hold, or None."""
+    key(value, name)
+    if isinstance(value, str) and not HEADER_KEY.fullmatch(value):
+        expected = "over HTTP, at most 900 printable ASCII characters without a space at either end"
+        raise wrong(name, expected, value)
 
 
 def signal(name: object) -> None:

@@ -256,8 +256,8 @@ def parked(case: RunCase) -> Verdict:
     end = "" if until is None else f"; its time is over {case.soon(until)}"
     return case.say(
         VerdictCode.WAITING_FOR_A_SIGNAL,
-        f"Its node {case.node} waits for the signal {' or '.join(signals)}{end}. "
-        f"To send it: perdure signal {case.id} {signals[0]}",
+        f"Its node {case.node} waits for the signal {' or '.join(signals)} "
+        f"(perdure signal {case.id} {signals[0]}){end}",
         case.since_phase,
         until=iso(until),
         waiting_for="signal",

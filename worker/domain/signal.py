@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perdure.worker.domain.document import Document
+from perdure.worker.domain.document import Document, Flag
 
 
 @dataclass(frozen=True)
 class SignalReceipt(Document):
     """Reply to a signal. It is stored, and a round of the run takes it once."""
+
+    _later = ("ends_wait",)
 
     run_id: str
     """Id of the run."""
@@ -18,4 +20,6 @@ class SignalReceipt(Document):
     number: int
     """Its number among the run's signals of this name, from 1."""
     status: str
-    """The run's phase when the signal came in."""
+    """The run's phase when the signal came in; for a repeated signal, its phase now."""
+    ends_wait: Flag = False
+    """Whether the run has waited for this signal and continues."""

@@ -449,6 +449,7 @@ class Store(Queries):
         payload: str,
         most: int,
         names: int,
+        size: int,
         by: str | None = None,
         key: str | None = None,
         content: str | None = None,
@@ -457,12 +458,13 @@ class Store(Queries):
 
         Args:
             most: the unread signals of one name that a run may have.
-            names: the names that a run's signals may have.
+            names: the names of which a run may have unread signals.
+            size: the bytes of unread signals that a run may have.
             key: the sender's own id of this signal; sent again under it, nothing changes.
             content: digest of the payload, with a key.
         """
-        named = {"name": name, "payload": payload, "most": most, "names": names, "by": by}
-        return self._run("signal_run", run_id, {**named, "key": key, "content": content})
+        named = {"name": name, "payload": payload, "most": most, "names": names, "bytes": size}
+        return self._run("signal_run", run_id, {**named, "by": by, "key": key, "content": content})
 
     def wake(
         self, run_id: str, *, epoch: int, step: int, message: str

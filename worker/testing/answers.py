@@ -58,7 +58,9 @@ class Answers:
             return Answer()
         if "i_until" in fields:
             return Answer(given=False)
+        is_doubt = isinstance(question.data, dict) and "in_doubt" in question.data
+        hint = ", or give the command a policy: @command(in_doubt=...)" if is_doubt else ""
         raise LabError(
             f"node {question.node} asks at step {question.step}: {question.reason!r}, "
-            "and there is no answer. Pass answers=..., a value or a function of the question"
+            f"and there is no answer. Pass answers=..., a value or a function of the question{hint}"
         )

@@ -57,8 +57,11 @@ def faults_of(
                 f"the event {after.type} followed although the run was stopped", ours=True
             )
     usual = attempts_of(undisturbed)
+    # After a lost worker, an attempt may only ask what has happened.
+    asked = Counter(event.step for event in story.events if event.type == "interrupted")
+    asked.subtract(event.step for event in undisturbed.events if event.type == "interrupted")
     for step, attempts in attempts_of(story).items():
-        if attempts > usual.get(step, 1) + 1:
+        if attempts > usual.get(step, 1) + 1 + max(0, asked[step]):
             yield Violation(
                 f"step {step} took {attempts} attempts; undisturbed it takes "
                 f"{usual.get(step, 1)}, and one fault may cost one more",
@@ -184,6 +187,12 @@ def advice(story: Story, wrong: Violation) -> str:
             "context.idempotency_key. Check that this key, and nothing "
             "created per attempt, reaches the receiver, and that the receiver (or its fake) "
             "does nothing the second time."
+        )
+    if any(event.type == "parked" for event in story.events):
+        return (
+            "The run waits, and a node runs from its beginning again after each wait. Put each "
+            "effect before a wait into context.once, and let no path depend on what context.take "
+            "finds."
         )
     return (
         "No command was called twice. Check whether the flow depends on anything outside its "

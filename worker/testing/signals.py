@@ -18,7 +18,8 @@ class LabSignals:
 
     def __post_init__(self) -> None:
         for name, given in self.payloads.items():
-            if not is_name(name) or isinstance(given, str | Mapping):
+            is_list = isinstance(given, Sequence) and not isinstance(given, str)
+            if not is_name(name) or not is_list:
                 raise LabError(
                     "signals: expected names with lists of payloads, as in "
                     f"signals={{'paid': [12]}}; got {name!r}: {given!r}"

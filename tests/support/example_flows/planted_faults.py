@@ -71,6 +71,22 @@ class Shop(ControllerExecutorFlow):
         return self.bank.charge(amount, self.key(context))
 
 
+class Asking(ControllerExecutorFlow):
+    """Charges a card by a command that has no policy: after the loss of its worker a person is asked."""
+
+    def __init__(self, bank: Bank) -> None:
+        self.bank = bank
+        super().__init__()
+
+    def decide(self, context: RoundContext) -> Command | Finish:
+        return Finish(context.observation) if context.history else Command("charge_card")
+
+    @command
+    def charge_card(self, context: RoundContext) -> str:
+        """Charge the card."""
+        return self.bank.charge(12, context.idempotency_key)
+
+
 class Invoice(CircularFlow):
     """Charges, waits for the payment, sleeps, and answers with what it got; ``charge`` is what it does before its wait."""
 

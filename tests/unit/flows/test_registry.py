@@ -138,6 +138,28 @@ def test_a_module_that_cannot_be_imported_is_a_clear_error() -> None:
         load_modules(["made_here_not"])
 
 
+@pytest.mark.parametrize(
+    ("source", "fault"),
+    [
+        ("x = (\n", "SyntaxError: .*broken.py, line 1"),
+        ('x = 1\nx = {}["a"]\n', "KeyError: 'a' .*broken.py, line 2"),
+        ("from perdure import nothing_such\n", "ImportError: .*broken.py, line 1"),
+    ],
+)
+def test_a_module_that_fails_as_it_is_imported_is_an_error_of_its_author(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, fault: str
+) -> None:
+    (tmp_path / "broken.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InvalidFlow, match=f"'broken' cannot be imported: {fault}"):
+        load_modules(["broken"])
+
+
+def test_a_file_name_in_place_of_a_module_is_told() -> None:
+    with pytest.raises(InvalidFlow, match=r"write 'report', without \.py"):
+        load_modules(["report.py"])
+
+
 def _install(tmp_path: Path, name: str, entry: str, source: str) -> None:
     (tmp_path / f"{name}.py").write_text(source)
     info = tmp_path / f"{name}-1.0.dist-info"

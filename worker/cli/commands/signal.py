@@ -5,10 +5,12 @@ from __future__ import annotations
 import click
 
 from perdure.worker.cli import output
+from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.commands.resume import read_json
 from perdure.worker.cli.commands.stop import name_for
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for, known_id
+from perdure.worker.domain.signal import SignalReceipt
 
 
 @click.command("signal")
@@ -37,6 +39,16 @@ def signal_command(
         output.document(receipt.to_dict())
     else:
         click.echo(
-            f"signal {receipt.name} {receipt.number} is stored; {run_id} was {receipt.status}; "
-            f"to follow it: {output.follow_hint(run_id, url)}"
+            f"signal {receipt.name} is stored, number {receipt.number} of its name; "
+            f"{_what_follows(receipt, url)}"
         )
+
+
+def _what_follows(receipt: SignalReceipt, url: str | None) -> str:
+    """Return what the run does with the signal, and how to see it."""
+    run_id = receipt.run_id
+    if receipt.ends_wait:
+        return f"{run_id} continues; to follow it: {output.follow_hint(run_id, url)}"
+    if receipt.status == "parked":
+        return f"{run_id} still waits; for what: {program()} why {run_id}"
+    return f"{run_id} does not wait now and may take it later"

@@ -128,7 +128,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
                 "on_end cannot be passed over HTTP, because it names a task of an app; "
                 "submit with Client"
             )
-        validation.key(idempotency_key)
+        validation.key_over_http(idempotency_key)
         validation.mapping(inputs, "inputs")
         validation.names(interrupt_before, "interrupt_before")
         validation.names(interrupt_after, "interrupt_after")
@@ -222,7 +222,7 @@ class RemoteControl(RemoteConnection, ClientApi):
     ) -> SignalReceipt:
         not_here(by=by)
         validation.signal(name)
-        validation.key(key, "key")
+        validation.key_over_http(key, "key")
         path = path_of(run_id, "signals", name)
         told = self._tell(
             "POST", path, {"payload": payload}, repeat=key is not None, Idempotency_Key=key

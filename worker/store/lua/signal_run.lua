@@ -2,9 +2,10 @@
 -- signal_run: put a signal into a run's mailbox, and wake the run if it waits for it.
 --
 -- KEYS  as in parts/run.lua
--- ARGV  name (of the signal), payload (JSON), most (unread signals of one name), names (that a
---       mailbox may have), [by] (the sender), [key] (the sender's own id of the signal), [content]
---       (digest of the payload, with a key)
+-- ARGV  name (of the signal), payload (JSON), [by] (the sender), [key] (the sender's own id of the
+--       signal), [content] (digest of the payload, with a key), and what a mailbox holds unread at
+--       most: most (signals of one name), names, bytes. The limit of names does not hold for a signal
+--       that the run waits for.
 -- Returns
 --   ok NUMBER PHASE         The signal has this number among those of its name.
 --   unmade NUMBER PHASE EPOCH STEP
@@ -12,7 +13,7 @@
 --                           (wake_run.lua). If it does not, the sweep asks for it.
 --   finished PHASE          The run is completed.
 --   conflict NUMBER         The key has this signal, with another payload.
---   full                    The mailbox has as many unread signals, or names, as it may have.
+--   full WHAT               The mailbox has as many unread signals, names or bytes as it may have.
 --   missing                 There is no such run.
 --   damaged KEY             A key or field is damaged: nothing is written.
 --
@@ -36,15 +37,20 @@ if known then
   return { 'ok', place, run.phase }
 end
 if run.phase == 'completed' then return { 'finished', run.phase } end
-local newest, taken, names, order = unpack(call('HMGET', mailbox, name .. ':last', name .. ':taken', 'names', 'order'))
-if not newest and number(names) >= number(arg.names) or number(newest) - number(taken) >= number(arg.most) then return { 'full' } end
-
-local place = whole(number(newest) + 1)
-if not newest then call('HSET', mailbox, 'names', format('%d', number(names) + 1)) end
+local newest, taken, names, bytes, order = unpack(call('HMGET', mailbox, name .. ':last', name .. ':taken', 'names', 'bytes', 'order'))
+local unread = number(newest) - number(taken)
+local is_awaited = run.phase == 'parked' and find('\n' .. run.wait_for, '\n' .. name .. ' ', 1, true)
 -- The order among all names, so that every attempt finds the same signal first.
 order = format('%d', number(order) + 1)
-call('HSET', mailbox, 'order', order, name .. ':last', place, name .. ':' .. place,
-  concat({ order, whole(now), arg.by or '', arg.payload }, '\n'))
+local entry = concat({ order, whole(now), arg.by or '', arg.payload }, '\n')
+if unread >= number(arg.most) then return { 'full', 'signals' } end
+if unread == 0 and number(names) >= number(arg.names) and not is_awaited then return { 'full', 'names' } end
+if number(bytes) + #entry > number(arg.bytes) then return { 'full', 'bytes' } end
+
+local place = whole(number(newest) + 1)
+if unread == 0 then names = format('%d', number(names) + 1) end
+call('HSET', mailbox, 'order', order, 'names', names, 'bytes', format('%d', number(bytes) + #entry),
+  name .. ':last', place, name .. ':' .. place, entry)
 if arg.key then
   local old = name .. ':known:' .. (number(place) - KNOWN)
   local forgotten = call('HGET', mailbox, old)

@@ -51,8 +51,8 @@ Key = Annotated[
         min_length=1,
         max_length=900,
         pattern=r"^[\x21-\x7E]([\x20-\x7E]*[\x21-\x7E])?$",
-        description="Repeating the call with the same key and content returns the same run. "
-        "Other content is refused with 409.",
+        description="Repeating the call with the same key and content changes nothing, and returns "
+        "the same run or receipt. Other content is refused with 409.",
         examples=["nightly-2026-11-22"],
     ),
 ]

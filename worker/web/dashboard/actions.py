@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
 
 from perdure.flows.errors import InvalidInput
@@ -64,7 +66,7 @@ def send_signal(request: Request, run_id: str, runs: Runs, filled: Filled) -> Re
     receipt = runs.signal(
         run_id,
         filled.get("name", ""),
-        json_or_text(text) if text else None,
+        _payload_of(text) if text else None,
         filled.get("key") or None,
     )
     notice = f"Signal {receipt.name} {receipt.number} of run {run_id} is stored."
@@ -104,6 +106,18 @@ def _mode(filled: Filled) -> StopMode:
     if mode not in ("graceful", "now"):
         raise InvalidInput(f"expected mode 'graceful' or 'now', got {mode[:60]!r}")
     return "now" if mode == "now" else "graceful"
+
+
+def _payload_of(text: str) -> Any:
+    """Return a signal's payload from the text of the form.
+
+    Raises:
+        InvalidInput: The text begins like JSON and is none.
+    """
+    payload = json_or_text(text)
+    if payload is text and text[0] in '[{"':
+        raise InvalidInput(f"the payload begins like JSON and is none: {text[:60]!r}; correct it")
+    return payload
 
 
 def _reason(filled: Filled) -> str | None:

@@ -6,8 +6,9 @@
 --   wait_until  the time that ends it
 --   wait_over   what records under the name ~WAIT that the time ended it
 -- The mailbox hash has for each NAME the numbers of the newest signal (NAME:last) and of the newest
--- signal that a committed round took (NAME:taken), and each unread signal (NAME:NUMBER). A script that
--- reads it sets `k.mailbox` before it checks the types of the keys.
+-- signal that a committed round took (NAME:taken), and each unread signal (NAME:NUMBER). `names` counts
+-- the names that have unread signals, `bytes` the size of these. A script that reads the mailbox sets
+-- `k.mailbox` before it checks the types of the keys.
 
 -- Return the name of a signal that ends the wait, or nil.
 local function signal_for(k, run)
@@ -67,10 +68,16 @@ end
 -- number), and forget the step's wait.
 local function end_waits(k, run)
   for name, upto in string.gmatch(arg.take, '(%S+) (%d+)') do
-    local gone = {}
-    for i = number(call('HGET', k.mailbox, name .. ':taken')) + 1, number(upto) do gone[#gone + 1] = name .. ':' .. i end
+    local newest, taken, names, bytes = unpack(call('HMGET', k.mailbox, name .. ':last', name .. ':taken', 'names', 'bytes'))
+    local gone, freed = {}, 0
+    for i = number(taken) + 1, number(upto) do
+      gone[#gone + 1] = name .. ':' .. i
+      freed = freed + call('HSTRLEN', k.mailbox, name .. ':' .. i)
+    end
     in_parts('HDEL', k.mailbox, gone, 1, #gone)
-    call('HSET', k.mailbox, name .. ':taken', upto)
+    -- A name without unread signals makes room for another.
+    local left = number(names) - (upto == newest and 1 or 0)
+    call('HSET', k.mailbox, name .. ':taken', upto, 'names', format('%d', left), 'bytes', format('%d', number(bytes) - freed))
   end
   unset(k, 'wait', 'wait_for', 'wait_until', 'wait_over')
 end
