@@ -37,7 +37,7 @@ from perdure.flows.registry import (
     registered,
 )
 from perdure.flows.retry import Retry
-from perdure.flows.shapes.branching import BranchingFlow
+from perdure.flows.shapes.branching_flow import BranchingFlow
 from perdure.flows.shapes.circular import CircularFlow, Node, interface
 from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
 from perdure.flows.waits import Mailbox, Parked, ReceivedSignal

@@ -32,7 +32,7 @@ SHAPES = frozenset(
     {
         "perdure.flows.flow",
         "perdure.flows.shapes.circular",
-        "perdure.flows.shapes.branching",
+        "perdure.flows.shapes.branching_flow",
         "perdure.flows.shapes.controller_executor",
     }
 )

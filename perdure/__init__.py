@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         registered,
     )
     from perdure.flows.retry import Retry
-    from perdure.flows.shapes.branching import BranchingFlow
+    from perdure.flows.shapes.branching_flow import BranchingFlow
     from perdure.flows.shapes.circular import CircularFlow, Node, interface
     from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
     from perdure.flows.waits import Mailbox, Parked, ReceivedSignal
@@ -91,7 +91,7 @@ _HOMES = {
     "ArtifactNotFound": "perdure.worker.errors",
     "AsyncClient": "perdure.worker.client.async_client",
     "BadReply": "perdure.flows.errors",
-    "BranchingFlow": "perdure.flows.shapes.branching",
+    "BranchingFlow": "perdure.flows.shapes.branching_flow",
     "CircularFlow": "perdure.flows.shapes.circular",
     "Client": "perdure.worker.client",
     "Command": "perdure.flows.outcomes",

@@ -12,7 +12,7 @@ from typing import Any
 from perdure.flows.errors import BadReply
 from perdure.flows.outcomes import Command, Turn
 from perdure.flows.replies import MOST_CALLS
-from perdure.flows.shapes.branching import told
+from perdure.flows.shapes.branching_flow import told
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Out
 from perdure.flows.replies import BAD_REPLIES, read_reply
 from perdure.flows.reply_extras import public, with_long_replies_apart
 from perdure.flows.retry import Retry
-from perdure.flows.shapes.branching import BranchingFlow, choose, told
+from perdure.flows.shapes.branching_flow import BranchingFlow, choose, told
 from perdure.flows.shapes.call_queue import QueuedCall, queued, take
 from perdure.flows.shapes.circular import CircularFlow, Node
 from perdure.flows.shapes.config import (

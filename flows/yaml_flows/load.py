@@ -14,7 +14,7 @@ from perdure.flows.budgets import check_budgets
 from perdure.flows.errors import InvalidInput
 from perdure.flows.flow import Flow
 from perdure.flows.names import is_name, suggest
-from perdure.flows.shapes.branching import BranchingFlow
+from perdure.flows.shapes.branching_flow import BranchingFlow
 from perdure.flows.shapes.circular import CircularFlow
 from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
 from perdure.flows.yaml_flows.errors import FileFaults, shown_path

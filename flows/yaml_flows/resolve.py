@@ -12,7 +12,7 @@ from perdure.flows.controllers import Controller, InvalidController, registered_
 from perdure.flows.errors import InvalidFlow
 from perdure.flows.executors.mcp.config import ServerConfig
 from perdure.flows.names import Names, registered_nodes, suggest
-from perdure.flows.shapes.branching import BranchingFlow
+from perdure.flows.shapes.branching_flow import BranchingFlow
 from perdure.flows.shapes.circular import Interface, Node, resolve
 from perdure.flows.shapes.config import (
     CommandConfig,

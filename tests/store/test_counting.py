@@ -117,6 +117,14 @@ def test_a_parked_run_that_is_stopped_is_parked_no_more(store: Store) -> None:
     assert counted(store) == scanned(store, "r")
 
 
+def test_the_moves_of_others_leave_the_count_of_parked_runs(store: Store) -> None:
+    new_run(store)
+    parked(store)
+    new_run(store, "beside")
+    commit_next(store, claim(store, "beside"))
+    assert counted(store)["runs:parked:ring"] == 1
+
+
 def test_a_wait_that_is_over_at_once_is_no_park(store: Store) -> None:
     new_run(store)
     signal(store)

@@ -320,6 +320,8 @@ def test_a_mailbox_has_a_size(store: Store) -> None:
     assert [signal(store, name, size=size)[0] for name in ("a", "b")] == ["ok", "full"]
     commit_next(store, claim(store), "Controller", options={"take": "paid 1"})
     assert [signal(store, name, size=size)[0] for name in ("b", "paid")] == ["ok", "full"]
+    commit_next(store, claim(store, step=1), "Controller", options={"take": "a 1\nb 1"})
+    assert store.redis.hmget(store.keys.mailbox("r"), "bytes", "names") == ["0", "0"]
 
 
 def test_the_refusal_says_of_what_a_mailbox_is_full(store: Store) -> None:
@@ -345,11 +347,13 @@ def test_a_name_whose_signals_are_taken_makes_room_for_another(store: Store) -> 
 def test_the_signal_that_a_run_waits_for_is_taken_in_beside_others(store: Store) -> None:
     new_run(store)
     signal(store, "a")
-    park(store, claim(store), "1", {"late": 1, "paid": 1}, None)
-    assert signal(store, "pai", names=1) == ["full", "names"]
+    park(store, claim(store), "1", {"late": 2, "paid": 1}, None)
+    for other in ("pai", "p.id", "ate"):
+        assert signal(store, other, names=1) == ["full", "names"]
+    assert signal(store, "late", names=1)[0] == "ok", "it waits for two of them"
     assert signal(store, "paid", names=1)[0] == "unmade"
     wake(store)
-    commit_next(store, claim(store), "Controller", options={"take": "paid 1"})
+    commit_next(store, claim(store), "Controller", options={"take": "late 1\npaid 1"})
     assert signal(store, "b", names=1) == ["full", "names"]
 
 

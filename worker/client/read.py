@@ -16,7 +16,7 @@ from perdure.flows.reply_extras import FEEDBACK, public
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.connection import ClientConnection, not_found
-from perdure.worker.client.listing import RunFilter, list_runs, status_counts
+from perdure.worker.client.run_list import RunFilter, list_runs, status_counts
 from perdure.worker.diagnostics.why import verdict_of
 from perdure.worker.domain.event import LAST, Event
 from perdure.worker.domain.record import Record, unpack_turns

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.flows.errors import FatalError
+from perdure.flows.library.git.bisection import BisectRange, read_halving
 from perdure.flows.library.git.environment import clean_environment
-from perdure.flows.library.git.halving import BisectRange, read_halving
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from perdure import (
 )
 from perdure.testing import Call, Story, point
 from perdure.worker.testing.checks import advice, fault_of_check, faults_of
-from perdure.worker.testing.faults import PLACES, Boundary, faults_at
+from perdure.worker.testing.faults import PLACES, WHOLE, Boundary, faults_at
 from perdure.worker.testing.process_state import ProcessMemory
 from perdure.worker.testing.report import found
 from perdure.worker.testing.story import Trace
@@ -218,7 +218,9 @@ def test_a_trace_leaves_out_what_went_as_always_and_counts_what_repeats() -> Non
 
 
 def test_there_is_a_fault_of_each_kind_at_each_place_it_can_strike() -> None:
-    places = ("received", "loaded", "point", "played", "committing", "committed", "asked")
+    places = (
+        "received", "loaded", "point", "played", "committing", "committed", "asked", "parked",
+    )  # fmt: skip
     boundaries = [Boundary(0, 1, "Executor", place, "x") for place in places]
     faults = list(faults_at(boundaries))
     assert {(fault.kind, fault.boundary.place) for fault in faults if fault.boundary} == {
@@ -233,6 +235,8 @@ def test_there_is_a_fault_of_each_kind_at_each_place_it_can_strike() -> None:
         len({str(fault) for fault in faults}) == len(faults) == 1 + sum(map(len, PLACES.values()))
     )
     assert str(faults[0]) == "each round on another worker"
+    whole = [str(fault) for fault in faults_at(boundaries, has_signals=True) if not fault.boundary]
+    assert whole == list(WHOLE.values())
     assert 'step 0: crash at point "x"' in map(str, faults)
     assert Boundary(3, 2, "", "loaded").round == "step 3, attempt 2"
 

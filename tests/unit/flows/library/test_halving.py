@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.flows.library.git.halving import away_from
+from perdure.flows.library.git.bisection import away_from
 from perdure.flows.library.git.repository import Repository
 from tests.support.repositories import GeneratedRepository, git_bisect_run, linear, random_shape
 
