@@ -361,3 +361,15 @@ def test_what_is_listed_and_is_no_run_is_not_counted(store: Store) -> None:
     store.redis.hdel(store.keys.queues, *counted(store))
     sweep(store)
     assert counted(store) == true
+
+
+@pytest.mark.parametrize(("runs", "is_counted"), [(50_000, True), (50_001, False)])
+def test_a_sweep_counts_no_more_runs_than_it_has_time_for(
+    store: Store, runs: int, is_counted: bool
+) -> None:
+    new_run(store)
+    stop(store)
+    store.redis.hset(store.keys.queues, mapping={"swept_at": START, "runs:stopped:ring": 7})
+    store.redis.zadd(store.keys.index("live"), {f"gone{n}": START for n in range(runs - 1)})
+    sweep(store)
+    assert (store.redis.hget(store.keys.queues, "runs:stopped:ring") == "1") == is_counted
