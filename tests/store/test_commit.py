@@ -27,6 +27,7 @@ from tests.support.runs import (
     hash_of,
     indexes,
     later,
+    message,
     messages,
     new_run,
     pause_at,
@@ -609,3 +610,36 @@ def test_progress_ends_with_its_lease(store: Store) -> None:
     assert hash_of(store)["progress"] == "half"
     fail_round(store, granted)
     assert "progress" not in hash_of(store)
+
+
+def test_a_failure_is_told_with_its_wait_and_each_traceback_once(store: Store) -> None:
+    new_run(store)
+    for traceback in ("one", "one", "two", None):
+        options = {} if traceback is None else {"traceback": traceback}
+        fail_round(store, claim(store), max_failures=9, **options)
+        assert hash_of(store).get("traceback") == traceback
+        sweep_after(store, 1_000)
+    told = [
+        (event["error"], event["retry_in"], event.get("traceback"))
+        for event in events(store, kind="failed")
+    ]
+    assert told == [("boom", "1000", each) for each in ("one", None, "two", None)]
+
+
+def test_a_wait_for_a_provider_is_counted(store: Store) -> None:
+    new_run(store)
+    fail_round(store, claim(store), uncounted=1, within=86_400_000)
+    assert store.redis.hget(store.keys.queues, "moves:provider_waits:ring") == "1"
+
+
+def test_a_round_that_is_released_is_told(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    commit(store, granted, "give_back")
+    assert [event["token"] for event in events(store, kind="given_back")] == [granted.token]
+
+
+def test_the_message_of_a_round_behind_a_pause_is_stored_with_the_pause(store: Store) -> None:
+    new_run(store)
+    pause_next(store, claim(store), i_wait="1000", i_default="1")
+    assert hash_of(store)["message"] == message("r", 1, 1)
