@@ -20,6 +20,7 @@ from perdure.worker.errors import InvalidSettings
 from perdure.worker.messaging.broker import may_consume, queue_of_set, queues_of
 from perdure.worker.messaging.message import TASKS
 from perdure.worker.messaging.message_builder import NEVER, RoundFailed, RoundTask
+from perdure.worker.runtime.partial_results import PartialResults
 from perdure.worker.runtime.runtime import Runtime, watch_parent
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.keys import Keys
@@ -139,6 +140,7 @@ def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
 
         requires = ("celery.worker.components:Pool",)
         look: Any = None
+        partial_results: PartialResults | None = None
 
         def include_if(self, parent: Any) -> bool:
             """Return whether this Celery worker runs rounds.
@@ -237,9 +239,16 @@ def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
                 install_fast_path(engine, parent, lists, own, inline=pool == "solo")
 
         def register_with_event_loop(self, parent: Any, hub: Any) -> None:
-            """Make the worker check for dead child processes more often than Celery does."""
+            """Set up the event loop of a prefork worker: at its start, and after a lost connection.
+
+            The worker checks for dead child processes more often than Celery does, and reads
+            results on that it had read in part.
+            """
             if _pool_name(parent) == "prefork":
-                if self.look is not None:  # the event loop restarts after each loss of the broker
+                if self.partial_results is None:
+                    self.partial_results = PartialResults(hub, parent.pool._pool._fileno_to_outq)
+                self.partial_results.restore()
+                if self.look is not None:
                     self.look.cancel()
                 self.look = hub.call_repeatedly(CHECK_CHILDREN_SECONDS, parent.pool.maintain_pool)
 

@@ -1,0 +1,52 @@
+"""Results of pool processes that were read in part when the broker's connection broke."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Mapping
+from typing import Any
+
+logger = logging.getLogger("perdure.processes")
+
+
+class PartialResults:
+    """Keeps a worker's half-read results when its event loop is reset.
+
+    A child process writes each result to a pipe. The event loop (kombu's Hub) reads it with a
+    generator, which waits between the parts. On a lost connection, Celery 5.7 resets the event
+    loop, and the generator is lost. The next reader takes the middle of the result for the
+    beginning of another, and the worker ends with an UnpicklingError, or hangs.
+    """
+
+    def __init__(self, hub: Any, processes: Mapping[int, Any]) -> None:
+        """Keep the results of a pool.
+
+        Args:
+            hub: The event loop of the worker.
+            processes: The processes of its pool, by the descriptor of the pipe for results.
+        """
+        self._hub, self._processes = hub, processes
+        self._kept: list[tuple[int, Any, Generator[None, None, None]]] = []
+        self._reset = hub.reset
+        hub.reset = self._reset_and_keep
+
+    def _reset_and_keep(self) -> None:
+        self._kept = [
+            (pipe, self._processes.get(pipe), reader[0])
+            for pipe, reader in self._hub.readers.items()
+            if reader is not None and isinstance(reader[0], Generator)
+        ]
+        self._reset()
+        self._read_on()  # for a worker that ends without another event loop
+
+    def restore(self) -> None:
+        """Read the kept results on, once the pool has registered its pipes with the event loop."""
+        if self._kept:
+            logger.info("results of child processes that are read on: %d", len(self._kept))
+            self._hub.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        for pipe, process, reader in self._kept:
+            # A process that has died in between is gone from the pool, and its pipe is closed.
+            if process is not None and self._processes.get(pipe) is process:
+                self._hub.add_reader(pipe, reader)
