@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.model.moving import publish_all
 from tests.model.rules import Rules
-from tests.model.state import World
+from tests.model.state import Family, World
 from tests.model.transitions import submit
 
 BOTH_STOPS = ("stop:graceful", "stop:now")
@@ -50,6 +50,10 @@ class Config:
     ] = ()  # of each node, one behind the other: signal or sleep, and the ticks that it lasts
     waits_from: int = 0  # the first step whose node waits
     signals: int = 0  # that a run is sent at most
+    children: int = 0  # places of the group that the first node waits for
+    join: str = "all"  # of their ends: all, settled, first
+    limit: int = 2  # children that run at a time
+    callers: int = 1  # who look after a family at a time, those who are late included
     grown: bool = False  # the first round's message was sent again, in a line too long to be searched: it is looked at less often
     deletes: bool = False
     kept: int = 0  # so many runs, the first ones, are never deleted, and there from the beginning
@@ -122,6 +126,7 @@ class Config:
             (),
             True,
             (),
+            Family(children=("none",) * self.children) if self.children else None,
         )
         if self.deletes:
             world = World(empty, self, rules)
@@ -534,6 +539,47 @@ CONFIGURATIONS: dict[str, Config] = {
         signals=1,
         slots=1,
         operations=("stop:graceful", "resume"),
+    ),
+    "children": Config(
+        "a parent of two children; callers that are late, die, and send again; deaths",
+        children=2,
+        callers=2,
+        waits=(("children", None),),
+        kinds=("end", "failed"),
+        max_losses=0,
+        steps=1,
+    ),
+    "children one at a time": Config(
+        "the same with a limit of one child, while the parent is stopped and resumed",
+        children=2,
+        limit=1,
+        waits=(("children", None),),
+        kinds=("end",),
+        operations=("stop:graceful", "resume"),
+        max_losses=0,
+        slots=1,
+        steps=1,
+    ),
+    "first of two children": Config(
+        "a parent that goes on with the first success, whose other child is stopped",
+        children=2,
+        join="first",
+        waits=(("children", None),),
+        kinds=("next", "end"),
+        operations=("stop:graceful",),
+        max_losses=0,
+        slots=1,
+    ),
+    "children and stops": Config(
+        "both stops of the parent, its failure, resume and retry; children in a round while it is stopped",
+        children=2,
+        join="settled",
+        waits=(("children", None),),
+        kinds=("end", "fatal"),
+        operations=("stop:graceful", "resume", "retry"),
+        max_losses=0,
+        slots=1,
+        steps=1,
     ),
     "stays with intents": Config(
         "commands begun and results recorded in rounds of a run that stays",

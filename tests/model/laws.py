@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.model.state import Run, World
 
+RESTING = ("stopped", "completed", "errored")
 RUNNING = ("queued", "leased", "waiting", "parked")
 ENDED = ("completed", "errored")
 #: Of these each is due at some time.
@@ -42,7 +43,7 @@ def lawful(w: World, place: int, run: Run) -> None:
     )
     if phase == "parked":
         _lawfully_parked(w, run)
-        promised = is_over(run) or run.wait_until is not None or run.deadline is not None
+        promised = is_over(w, run) or run.wait_until is not None or run.deadline is not None
     law("V2", (due is not None) == promised, "{}, and due at {}: an orphan, or a ghost", phase, due)
     law(
         "V2",
@@ -150,8 +151,25 @@ def lawful(w: World, place: int, run: Run) -> None:
         )
 
 
-def is_over(run: Run) -> bool:
+def joined(w: World) -> bool:
+    """Whether the children that the parent waits for have ended, as many and as well as it needs."""
+    family, number = w.family, w.config.children
+    if family is None or family.group != "open":
+        return False
+    good, bad = family.ends.count("ok"), family.ends.count("bad")
+    return bool(
+        {
+            "all": good == number or bad,
+            "first": good or bad == number,
+            "settled": good + bad == number,
+        }[w.config.join]
+    )
+
+
+def is_over(w: World, run: Run) -> bool:
     """Whether the wait of a parked run is over."""
+    if w.config.children:
+        return joined(w)
     timed = run.wait_until is not None and run.wait_until <= 0
     return run.wait in run.over or timed or 0 < run.need <= run.arrived - run.taken
 
@@ -160,13 +178,13 @@ def _lawfully_parked(w: World, run: Run) -> None:
     soon = run.due is not None and run.due <= w.config.unmade
     law(
         "C3",
-        not is_over(run) or soon,
+        not is_over(w, run) or soon,
         "its wait is over, and it is due at {}",
         run.due,
     )
     law(
         "C9",
-        run.is_unmade and not run.number,
+        (run.is_unmade or bool(w.config.children)) and not run.number,
         "parked, and it has a message for {}",
         run.message,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.model import operating, working
+from tests.model import family, operating, working
 from tests.model.laws import law, lawful, moved, timely
 from tests.model.moving import publish_all, put
 from tests.model.state import TIMES, Run, World
@@ -35,6 +35,7 @@ GOOD = (
     "take_apart",
     "see",
     "wake",
+    *family.GOOD,
 )
 
 
@@ -73,6 +74,8 @@ def possible(w: World) -> list[Move]:
     moves += [("tick", ticks) for ticks in config.stalls if may_pass(w, strict=True)]
     moves += working.possible(w)
     moves += operating.possible(w)
+    if w.family is not None:
+        moves += family.possible(w)
     if config.pauses:
         moves.append(("unpause",) if w.paused else ("pause",))
         moves += [
@@ -112,6 +115,10 @@ def act(w: World, move: Move) -> Any:
                 as_if_queued(w, place, old, run)
     if name == "sweep" and move[1] is None:
         _passed(w)
+    if w.family is not None:
+        family.lawful(w)
+        if (parent := w.runs[0]) is not None:
+            lawful(w, 0, parent)
     if not w.config.deletes and (tuple(w.lists) != lists or w.apart):
         timely(w)
     return reply
@@ -218,4 +225,5 @@ MOVES: dict[str, Callable[..., Any]] = {
     "offer": operating.offer,
     **working.MOVES,
     **operating.MOVES,
+    **family.MOVES,
 }

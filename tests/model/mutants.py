@@ -166,6 +166,20 @@ MUTANTS = [
     Mutant("wake_asks_whether_the_wait_is_over", "waits", "C3"),
     Mutant("commit_takes_what_its_round_saw", "waits", "C5"),
     Mutant("commit_ends_the_wait", "sleeps", "C6"),
+    Mutant("plan_makes_follow_up", "children", "V7"),
+    Mutant("drop_makes_follow_up", "first of two children", "C7"),
+    Mutant("rest_makes_follow_up", "children", "C7"),
+    Mutant("parent_goes_on_with_follow_up", "children one at a time", "V7"),
+    Mutant("end_makes_follow_up", "children one at a time", "V7"),
+    Mutant("late_stop_makes_follow_up", "children one at a time", "V7"),
+    Mutant("follow_up_is_numbered", "children", "C7"),
+    Mutant("end_wakes_the_parent", "children", "C3"),
+    Mutant("stop_with_the_tree_tells_nobody", "children", "C2"),
+    Mutant("taking_up_takes_the_end_back", "first of two children", "C2"),
+    Mutant("start_checks_phase", "children", "C7"),
+    Mutant("start_checks_group", "first of two children", "C7"),
+    Mutant("start_checks_room", "children one at a time", "C8"),
+    Mutant("start_names_its_place", "children", "C1"),
 ]
 
 #: Rules without which nothing changes: where that is searched, and why it is so. A state in which they mattered would be news.

@@ -163,6 +163,21 @@ class Rules:
     wake_asks_whether_the_wait_is_over: bool = True
     commit_takes_what_its_round_saw: bool = True  # a signal that came meanwhile is gone unread
     commit_ends_the_wait: bool = True
+    # families, decision 46
+    plan_makes_follow_up: bool = True  # the worker that parked dies before it starts a child
+    drop_makes_follow_up: bool = True  # the losers of a race live on
+    rest_makes_follow_up: bool = True  # the children of a stopped parent live on
+    parent_goes_on_with_follow_up: bool = True
+    end_makes_follow_up: bool = True  # with a limit of one, the second is never started
+    late_stop_makes_follow_up: bool = True
+    follow_up_is_numbered: bool = True  # a pass that began earlier ends a newer follow-up
+    end_wakes_the_parent: bool = True
+    stop_with_the_tree_tells_nobody: bool = True
+    taking_up_takes_the_end_back: bool = True
+    start_checks_phase: bool = True
+    start_checks_group: bool = True
+    start_checks_room: bool = True
+    start_names_its_place: bool = True
     # submit_run
     submit_knows_its_nonce: bool = True
     submit_never_overwrites: bool = True

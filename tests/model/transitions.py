@@ -212,7 +212,7 @@ def commit(
             due_at(w, run, run.grace)
         answer = "continued"
     elif kind in ENDS:
-        complete(run)
+        complete(w, run)
         answer = "completed"
     elif paused:
         pause(w, run)
@@ -238,7 +238,7 @@ def commit(
             or spent
             or (counts and run.failures >= config.max_failures and rules.failures_are_bounded)
         ):
-            fail(run)
+            fail(w, run)
             answer = "errored"
         else:
             shortened = run.patience is not None and rules.waits_end_with_the_patience
@@ -246,7 +246,7 @@ def commit(
             wait(w, run, "provider" if kind == "busy" else "retry", delay)
             answer = "waiting"
     else:  # damaged
-        fail(run)
+        fail(w, run)
         answer = "errored"
     run.last_token, run.last_answer = token, answer
     return answer
@@ -404,7 +404,7 @@ def resume(
         new_epoch(w, run, (epoch + 1, step))
         forget_interrupt(run)
         run.ending = False
-        complete(run)
+        complete(w, run)
         return run.phase
     elif answers:
         run.i_answer = i_id or "none"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.model.laws import is_over, law
+from tests.model import family
+from tests.model.laws import is_over, joined, law
 from tests.model.moving import due_at, fresh_message, push
 from tests.model.state import OVER, UNMADE, Run, Slot, World
 
@@ -33,7 +34,8 @@ def of_slot(w: World, place: int, slot: Slot) -> list[Move]:
 
 def is_waiting(w: World, slot: Slot) -> bool:
     """Whether the node has waits left that it has not got past."""
-    return slot.step >= w.config.waits_from and len(slot.seen) < len(w.config.waits)
+    begun = slot.step >= w.config.waits_from and len(slot.seen) < len(w.config.waits)
+    return begun and (w.family is None or w.family.group != "dropped")
 
 
 def see(w: World, place: int) -> str:
@@ -42,6 +44,12 @@ def see(w: World, place: int) -> str:
     run = w.runs[slot.run]
     assert run is not None
     number = len(slot.seen)
+    if w.config.children:
+        if not joined(w):
+            w.slots[place] = slot._replace(parks=True)
+            return "parks"
+        w.slots[place] = slot._replace(seen=(OVER,))
+        return "passes"
     following = run.taken + 1 + sum(seen != OVER for seen in slot.seen)
     if number in run.over:
         found = OVER
@@ -69,13 +77,15 @@ def park(w: World, place: int, run: Run) -> str:
     run.failures = run.losses = 0
     run.patience = None
     _record(w, run)
-    if is_over(run) and rules.park_asks_whether_the_wait_is_over:
+    if is_over(w, run) and rules.park_asks_whether_the_wait_is_over:
         if run.is_unmade:
             run.message = (run.epoch, run.step)  # the worker brings its own
         _queue(w, place, run)
         return "queued"
     run.phase = "parked"
-    fresh_message(w, run, UNMADE if rules.park_rests else run.message)
+    # A child's end pushes the message of its parent, so a parent keeps it.
+    keeps = not rules.park_rests or w.config.children
+    fresh_message(w, run, run.message if keeps else UNMADE)
     due_at(w, run, run.wait_until)
     return "parked"
 
@@ -84,6 +94,8 @@ def begin_wait(w: World, run: Run, seen: tuple[int, ...]) -> None:
     """Write down the wait that the node has come to; the same one as before keeps its time."""
     number = len(seen)
     kind, ticks = w.config.waits[number]
+    if kind == "children":
+        family.open_group(w)
     before = run.wait_until
     same = run.wait == number and before is not None
     run.wait = number
@@ -104,6 +116,8 @@ def end_waits(w: World, run: Run, seen: tuple[int, ...]) -> None:
     if w.rules.time_outs_end_with_their_step:
         run.over = ()
     run.passed = ()
+    if w.family is not None:
+        family.drop_group(w)
 
 
 def signal(w: World, place: int, wakes: bool) -> str:
@@ -114,7 +128,7 @@ def signal(w: World, place: int, wakes: bool) -> str:
     if run.phase == "completed":
         return "finished completed"
     run.arrived += 1
-    if run.phase != "parked" or not is_over(run):
+    if run.phase != "parked" or not is_over(w, run):
         return f"ok {run.phase}"
     if rules.signal_wakes:
         due_at(w, run, 0)
@@ -136,9 +150,9 @@ def wake(w: World, number: int) -> str:
         or (run.step != step and rules.wake_checks_step)
     ):
         return f"moved {run.phase}"
-    if run.phase == "parked" and not is_over(run) and rules.wake_asks_whether_the_wait_is_over:
+    if run.phase == "parked" and not is_over(w, run) and rules.wake_asks_whether_the_wait_is_over:
         return f"moved {run.phase}"
-    law("C3", run.phase == "parked" and is_over(run), "a {} run is woken", run.phase)
+    law("C3", run.phase == "parked" and is_over(w, run), "a {} run is woken", run.phase)
     _record(w, run)
     run.message = (epoch, step)
     _queue(w, place, run)
@@ -147,7 +161,7 @@ def wake(w: World, number: int) -> str:
 
 def sweep(w: World, place: int, run: Run, is_unmade: Any) -> str:
     """What the sweep does with a parked run that is due."""
-    if not is_over(run):
+    if not is_over(w, run):
         due_at(w, run, run.wait_until)
         return "in_line"
     _record(w, run)
@@ -158,7 +172,7 @@ def sweep(w: World, place: int, run: Run, is_unmade: Any) -> str:
 
 
 def _queue(w: World, place: int, run: Run) -> None:
-    by_signal = 0 < run.need <= run.arrived - run.taken
+    by_signal = 0 < run.need <= run.arrived - run.taken or joined(w)
     law(
         "C6",
         by_signal or run.wait in run.over,

@@ -1,0 +1,288 @@
+"""A parent and the group of child runs that it waits for. Run 0 is the parent; of a child only its life is modelled, since its
+own rounds are those of any run.
+
+A child is none, live (asked for nothing), asked (in a round, and asked to stop with its tree), tree (stopped with its tree),
+stopped (by a person), own (taken up by a person while its parent wants nothing of it), ok or bad (ended).
+A caller is a process that a script or a sweep has told of the follow-up. It either looks at one child at a time, or starts the
+next one; ``fresh`` is false where another follow-up was made since it began.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.model.laws import RESTING, is_over, joined, law
+from tests.model.moving import due_at, fresh_message, push
+from tests.model.state import Family, World
+
+Move = tuple[Any, ...]
+#: What a child can still be stopped of, and what of it has not ended.
+LIVE, UNENDED = ("live",), ("live", "asked", "own")
+ENDS = ("ok", "bad")
+
+
+def with_place(of: tuple[str, ...], place: int, word: str) -> tuple[str, ...]:
+    return (*of[:place], word, *of[place + 1 :])
+
+
+def has_room(w: World, family: Family) -> bool:
+    """Whether a child may be started: one is left, and fewer run than the limit."""
+    running = family.started - sum(1 for end in family.ends if end)
+    return family.started < w.config.children and running < w.config.limit
+
+
+def possible(w: World) -> list[Move]:
+    """What children, callers, and people who look after children do."""
+    family, config = w.family, w.config
+    assert family is not None
+    moves: list[Move] = []
+    if family.follow_up and len(family.callers) < config.callers:
+        moves.append(("tell",))
+    for number, (does, _, _) in enumerate(family.callers):
+        moves += [
+            ("call", number, again) for again in ((False, True) if does == "starts" else (False,))
+        ]
+        moves.append(("caller_dies", number))
+    for place, life in enumerate(family.children):
+        if life in UNENDED:
+            moves += [("child_ends", place, word) for word in ENDS]
+        if life == "asked":
+            moves.append(("child_stops", place))
+        if family.callers and life == "live":
+            moves += [
+                ("reach", number, place)
+                for number, caller in enumerate(family.callers)
+                if caller[:2] == ("looks", place)
+            ]
+        if config.operations and len(w.clients) == 0 and not family.taken_up:
+            if life == "live":
+                moves.append(("stop_child", place))
+            if life in ("bad", "stopped", "tree"):
+                moves.append(("take_up_child", place))
+    return moves
+
+
+def open_group(w: World) -> None:
+    """A park writes the group; one that is there already stays."""
+    family = w.family
+    assert family is not None
+    if family.group:
+        return
+    w.family = family._replace(group="open", ends=("",) * w.config.children)
+    if w.rules.plan_makes_follow_up:
+        w.make_follow_up()
+
+
+def drop_group(w: World) -> None:
+    """The step is done: nothing of its group is wanted any more."""
+    family = w.family
+    assert family is not None
+    if family.group == "open":
+        w.family = family._replace(group="dropped")
+        if w.rules.drop_makes_follow_up:
+            w.make_follow_up()
+
+
+def deliver(w: World, place: int, word: str) -> None:
+    """deliver_end in parts/family.lua: the end of a child, in the script that ends it."""
+    family, run, rules = w.family, w.runs[0], w.rules
+    assert family is not None
+    if run is None or family.group != "open" or family.ends[place]:
+        return
+    family = w.family = family._replace(ends=with_place(family.ends, place, word))
+    if has_room(w, family) and rules.end_makes_follow_up:
+        w.make_follow_up()
+    if run.phase == "parked" and is_over(w, run) and rules.end_wakes_the_parent:
+        fresh_message(w, run, run.message)
+        if w.config.outbox:
+            due_at(w, run, 0)
+        else:
+            push(w, 0, run)
+
+
+def tell(w: World) -> None:
+    """A sweep, or the script that made the follow-up, tells a process of it."""
+    assert w.family is not None
+    w.family = w.family._replace(callers=tuple(sorted((*w.family.callers, ("looks", 0, True)))))
+
+
+def caller_dies(w: World, number: int) -> None:
+    assert w.family is not None
+    callers = w.family.callers
+    w.family = w.family._replace(callers=callers[:number] + callers[number + 1 :])
+
+
+def _goes_on(w: World, *callers: tuple[str, int, bool]) -> None:
+    assert w.family is not None
+    w.family = w.family._replace(callers=tuple(sorted((*w.family.callers, *callers))))
+
+
+def call(w: World, number: int, again: bool) -> str:
+    """The next request of a caller: reconcile_children.lua, or start_children.lua."""
+    family = w.family
+    assert family is not None
+    caller = family.callers[number]
+    caller_dies(w, number)
+    if caller[0] == "starts":
+        return _start(w, caller, again)
+    return _reconcile(w, caller, in_round=False)
+
+
+def reach(w: World, number: int, place: int) -> str:
+    """The same request, where it comes to a child that is in a round."""
+    family = w.family
+    assert family is not None
+    caller = family.callers[number]
+    caller_dies(w, number)
+    return _reconcile(w, caller, in_round=True)
+
+
+def _reconcile(w: World, caller: tuple[str, int, bool], in_round: bool) -> str:
+    """reconcile_children.lua: one child, then the start of the next one, or the end of the follow-up."""
+    family, run, rules = w.family, w.runs[0], w.rules
+    assert family is not None and run is not None
+    _, place, fresh = caller
+    if not fresh and rules.follow_up_is_numbered:
+        _goes_on(w, ("looks", 0, True))
+        return "moved"
+    at_rest = run.phase in RESTING
+    if place < family.started:
+        life = family.children[place]
+        if (at_rest or family.group == "dropped") and life == "live":
+            w.family = family._replace(
+                children=with_place(family.children, place, "asked" if in_round else "tree")
+            )
+        elif not at_rest and family.group == "open" and life == "tree":
+            w.family = family._replace(children=with_place(family.children, place, "live"))
+        _goes_on(w, ("looks", place + 1, fresh))
+        return "more"
+    if not at_rest and family.group == "open" and has_room(w, family):
+        _goes_on(w, ("starts", family.started, fresh))
+        return f"start {family.started}"
+    w.family = family._replace(follow_up=False)
+    return "done"
+
+
+def _start(w: World, caller: tuple[str, int, bool], again: bool) -> str:
+    """start_children.lua. ``again``: its reply is lost, and the request comes once more."""
+    _, from_place, fresh = caller
+    if again:
+        _goes_on(w, caller)
+    else:
+        _goes_on(w, ("looks", 0, fresh))
+    family, run, rules = w.family, w.runs[0], w.rules
+    assert family is not None and run is not None
+    if run.phase in RESTING and rules.start_checks_phase:
+        return "ended"
+    if family.group != "open" and rules.start_checks_group:
+        return "gone"
+    if from_place != family.started and rules.start_names_its_place:
+        return f"stale {family.started}"
+    if not has_room(w, family) and rules.start_checks_room:
+        return "full"
+    law("C1", family.children[from_place] == "none", "place {} is started twice", from_place)
+    children = with_place(family.children, from_place, "live")
+    family = w.family = family._replace(started=from_place + 1, children=children)
+    running = sum(life in UNENDED for life in children)
+    law("C8", running <= w.config.limit, "{} children run", running)
+    law("C7", run.phase not in RESTING, "a child of a run that is {} is started", run.phase)
+    law("C7", family.group == "open", "a child of a group that nobody wants is started")
+    return "ok"
+
+
+def child_ends(w: World, place: int, word: str) -> None:
+    """A child's last round is committed, or it fails for good."""
+    assert w.family is not None
+    w.family = w.family._replace(children=with_place(w.family.children, place, word))
+    deliver(w, place, word)
+
+
+def child_stops(w: World, place: int) -> None:
+    """The round of a child is over that was asked to stop with its tree. Its parent may have been resumed meanwhile."""
+    family, run, rules = w.family, w.runs[0], w.rules
+    assert family is not None and run is not None
+    w.family = family._replace(children=with_place(family.children, place, "tree"))
+    if not rules.stop_with_the_tree_tells_nobody:
+        deliver(w, place, "bad")
+    if run.phase not in RESTING and family.group == "open" and rules.late_stop_makes_follow_up:
+        w.make_follow_up()
+
+
+def stop_child(w: World, place: int) -> None:
+    """A person stops a child by itself."""
+    assert w.family is not None
+    w.family = w.family._replace(children=with_place(w.family.children, place, "stopped"))
+    deliver(w, place, "bad")
+
+
+def take_up_child(w: World, place: int) -> None:
+    """A person resumes or retries a child: what its parent was told of its end is taken back."""
+    family, run, rules = w.family, w.runs[0], w.rules
+    assert family is not None and run is not None
+    ends = family.ends
+    if family.group == "open" and ends[place] == "bad" and rules.taking_up_takes_the_end_back:
+        ends = with_place(ends, place, "")
+    life = "own" if run.phase in RESTING or family.group != "open" else "live"
+    children = with_place(family.children, place, life)
+    w.family = family._replace(ends=ends, children=children, taken_up=True)
+
+
+def lawful(w: World) -> None:
+    """What always holds of the family."""
+    family, run = w.family, w.runs[0]
+    assert family is not None and run is not None
+    if family.group == "open" and run.phase != "completed":
+        for place, life in enumerate(family.children):
+            end = family.ends[place]
+            law(
+                "C2",
+                life not in ("ok", "bad", "stopped") or end,
+                "child {} has ended, and its parent does not know",
+                place,
+            )
+            law(
+                "C2",
+                life in ("ok", "bad", "stopped") or not end,
+                "child {} is {}, and its parent knows of an end",
+                place,
+                life,
+            )
+    at_rest = run.phase in RESTING
+    unwanted = (at_rest or family.group == "dropped") and "live" in family.children
+    law(
+        "C7",
+        not unwanted or family.follow_up,
+        "a child lives on that is to be stopped, and nobody will stop it",
+    )
+    if at_rest or family.group != "open":
+        return
+    law(
+        "V7",
+        "tree" not in family.children or family.follow_up,
+        "a child that was stopped with the tree is not resumed",
+    )
+    law(
+        "V7",
+        not has_room(w, family) or family.follow_up or joined(w),
+        "a child is to be started, and nobody will",
+    )
+
+
+def is_settled(frozen: Any) -> bool:
+    """Whether nothing is left to be done for this family; ``frozen`` is of a state."""
+    return frozen is None or not (
+        frozen.follow_up or any(life in UNENDED for life in frozen.children)
+    )
+
+
+MOVES = {
+    "tell": tell,
+    "call": call,
+    "reach": reach,
+    "caller_dies": caller_dies,
+    "child_ends": child_ends,
+    "child_stops": child_stops,
+    "stop_child": stop_child,
+    "take_up_child": take_up_child,
+}
+GOOD = ("tell", "call", "child_ends", "child_stops")
