@@ -157,6 +157,29 @@ def test_a_django_project_plays_both(celery: Any, client: Client, broker: str, p
     assert client.wait(client.submit("refund", "found").id, 60).answer == "found"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-m", "celery", "-A", "proj", "perdure", "submit", "refund", "found"),
+        (
+            "-c",
+            "from proj.celery import app, submit_refund; submit_refund()",
+        ),
+    ],
+    ids=["command", "script"],
+)
+def test_a_django_project_submits_where_no_worker_has_loaded_its_apps(
+    settings: Settings, client: Client, broker: str, words: tuple[str, ...]
+) -> None:
+    subprocess.run(
+        [sys.executable, *words],
+        cwd=DJANGO_PROJECT,
+        env=_environment(settings) | {"PROJECT_BROKER": broker},
+        check=True,
+    )
+    assert [run.flow for run in client.runs().runs] == ["refund"]
+
+
 @pytest.mark.slow
 def test_a_django_projects_app_is_the_same_with_perdure(settings: Settings, broker: str) -> None:
     told = []

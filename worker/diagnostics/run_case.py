@@ -69,7 +69,7 @@ class RunCase:
         return self.say(
             VerdictCode.NO_WORKER,
             f"{head}, and no live worker runs {self.role} rounds{last}. Start one: "
-            f"perdure worker --role {self.role}",
+            f"perdure worker --role {self.role}, or on an app of your own: celery -A ... worker",
             self.beat if self.phase == "leased" else self.since_phase,
             role=self.role,
             workers=[worker.name for worker in self.alive],

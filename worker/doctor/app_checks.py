@@ -145,8 +145,8 @@ def _remote_control(app: Celery, level: Level) -> Finding:
             level,
             "remote control is on: anyone who can write to the broker can end the app's "
             "workers, and each worker polls a queue of its own",
-            "Set worker_enable_remote_control = False; perdure workers and perdure stop do "
-            "not need it",
+            "If you do not use celery inspect, status or Flower's buttons, set "
+            "worker_enable_remote_control = False; perdure workers and perdure stop work without",
         )
     return ok(check, "remote control is off")
 

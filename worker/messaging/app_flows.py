@@ -5,8 +5,11 @@ They are the flows named to ``install``, and the modules ``perdure_flows`` of it
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from perdure.flows import registry
@@ -29,6 +32,7 @@ def find_flows_of_app(app: Celery, sources: Sequence[str | type[Flow] | Flow]) -
     Raises:
         InvalidFlow: A module cannot be imported, or a flow has no name.
     """
+    _load_django(app)
     registry.load_modules([source for source in sources if isinstance(source, str)])
     for source in sources:
         if not isinstance(source, str):
@@ -46,9 +50,36 @@ def find_flows_of_app(app: Celery, sources: Sequence[str | type[Flow] | Flow]) -
         ) from error
 
 
+def _load_django(app: Celery) -> None:
+    """Load the apps of a Django project, as Celery does in a worker and not in its other commands.
+
+    Modules with flows may import models. Nothing is done while Django loads its apps itself.
+    """
+    django = sys.modules.get("django")  # Celery imports it if DJANGO_SETTINGS_MODULE is set
+    if django is None or not os.environ.get("DJANGO_SETTINGS_MODULE"):
+        return
+    from django.apps import apps  # type: ignore[import-untyped]
+
+    if apps.ready or apps.loading:
+        return
+    try:
+        django.setup()
+    # A project's settings and models may raise anything.
+    except Exception as error:
+        raise InvalidFlow(
+            f"the Django project of Celery app {app.main!r} cannot be loaded: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
 def _register(flow: type[Flow] | Flow) -> None:
     if isinstance(flow, type) and registry.name_of(flow) is not None:
         return
+    if isinstance(flow, ModuleType):
+        raise InvalidFlow(
+            f"install(app, flows=[...]) expects names of modules, and flows; "
+            f"got the module itself. Pass its name: {flow.__name__!r}"
+        )
     if not flow.name:
         raise InvalidFlow(
             f"{flow!r} has no name: register it with @register(NAME), "

@@ -167,6 +167,15 @@ class RoundTask(Task):  # type: ignore[misc]
         """A Celery result backend that stores nothing: the app's own has no results of rounds."""
         return DisabledBackend(app=self.app)
 
+    @property
+    def rate_limit(self) -> None:
+        """No limit. The remote command ``rate_limit`` does not apply, since rounds would wait."""
+        return None
+
+    @rate_limit.setter
+    def rate_limit(self, limit: object) -> None:
+        pass
+
     @classmethod
     def annotate(cls) -> None:
         """Ignore Celery's ``task_annotations``, which are for the app's own tasks."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from celery import Celery, bootsteps, signals
@@ -22,6 +24,7 @@ from perdure.worker.messaging.message import TASKS
 from perdure.worker.messaging.message_builder import NEVER, RoundFailed, RoundTask
 from perdure.worker.runtime.partial_results import PartialResults
 from perdure.worker.runtime.runtime import Runtime, watch_parent
+from perdure.worker.runtime.unacknowledged import forget_when_connection_is_lost
 from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.keys import Keys
 from perdure.worker.tracing.export import flush, set_up
@@ -94,7 +97,7 @@ def install_rounds(engine: Runtime) -> None:
     app.steps["worker"].add(_step(engine))
     signals.worker_process_init.connect(watch_parent(engine), weak=False)
     signals.worker_process_shutdown.connect(_flush_spans, weak=False, dispatch_uid="perdure-spans")
-    signals.worker_process_shutdown.connect(lambda **_: engine.write_stats(), weak=False)
+    signals.worker_process_shutdown.connect(_write_stats_of(engine), weak=False)
     signals.celeryd_init.connect(_declare_queues, weak=False, dispatch_uid="perdure")
 
 
@@ -112,6 +115,17 @@ def _declare_queues(instance: Any, **_: Any) -> None:
     for queue in queues_of(Keys(engine.given.prefix), is_amqp(instance.app.conf.broker_read_url)):
         if queue.name not in queues.consume_from:
             queues.select_add(queue)
+
+
+def _write_stats_of(engine: Runtime) -> Callable[..., None]:
+    """Return a signal receiver that writes the last metrics of a pool process that ends."""
+
+    def write(**_: Any) -> None:
+        # Without a state server the worker has played no rounds, and has said so at its start.
+        with suppress(InvalidSettings):
+            engine.write_stats()
+
+    return write
 
 
 def _flush_spans(**_: Any) -> None:
@@ -215,6 +229,7 @@ def _step(engine: Runtime) -> type[bootsteps.StartStopStep]:
                 roles[0] if len(roles) == 1 else "all", _pool_name(parent), parent.concurrency
             )
             engine.sweeper.start()
+            forget_when_connection_is_lost(parent.consumer)
             self._begin_prefetch(parent, [Keys(engine.given.prefix).queue(role) for role in roles])
 
         def _begin_prefetch(self, parent: Any, lists: list[str]) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from perdure.worker.cli import output
+from perdure.worker.cli.celery_command import engine_here
 from perdure.worker.cli.commands.stop import name_for
 from perdure.worker.cli.exit_codes import USAGE
 from perdure.worker.cli.options import json_option, url_option
@@ -232,6 +233,8 @@ def _workers_text(name: str, flow: dict[str, Any]) -> str:
         return count(len(flow["workers"]), "worker")
     if flow.get("missing"):
         return f"none; {'; '.join(flow['missing'])}"
+    if engine_here() is not None:
+        return "none; celery -A ... worker"
     return "none; perdure worker" + (f" --enable {name}" if flow["runs_shell"] else "")
 
 

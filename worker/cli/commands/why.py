@@ -36,9 +36,11 @@ def doctor_command(as_json: bool, url: str | None) -> None:
                 click.echo(f"{'':<8} → {plain(finding.remedy)}")
     refused = [finding.check for finding in findings if finding.level.value == "refused"]
     if refused:
+        on_own_app = engine is not None and not engine.owns_app
+        effect = "the app's workers play no rounds" if on_own_app else "workers refuse to start"
+        then = ". Then restart the workers" if on_own_app else ""
         raise Failed(
-            f"workers refuse to start; {count(len(refused), 'finding')} to fix: "
-            f"{', '.join(refused)}",
+            f"{effect}; {count(len(refused), 'finding')} to fix: {', '.join(refused)}{then}",
             INTERNAL,
         )
 

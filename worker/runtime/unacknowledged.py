@@ -1,0 +1,45 @@
+"""Messages of rounds that a worker has received when its connection to a Redis broker is lost."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from celery.worker import state
+
+from perdure.worker.messaging.message import TASKS
+
+logger = logging.getLogger("perdure.processes")
+
+
+def forget_when_connection_is_lost(consumer: Any) -> None:
+    """Make a Celery worker forget its unacknowledged messages of rounds when it loses the broker.
+
+    A round's message is acknowledged when the round is over. kombu 5.7 tries to return such a
+    message while it closes the lost connection, fails with an AttributeError, and the worker ends.
+    The acknowledgement on the closed channel fails in the same way. No round needs either: if its
+    worker dies, the sweep sends the message again. Messages of the app's own tasks are left alone.
+    """
+    lost = consumer.on_connection_error_after_connected
+
+    def forget_and_go_on(error: Exception) -> None:
+        _forget(consumer)
+        lost(error)
+
+    consumer.on_connection_error_after_connected = forget_and_go_on
+
+
+def _forget(consumer: Any) -> None:
+    forgotten = 0
+    for request in list(state.reserved_requests):
+        if request.name not in TASKS.values() or request.acknowledged:
+            continue
+        # Only kombu's virtual transports keep what they delivered. RabbitMQ does so itself.
+        qos = getattr(request.message.channel, "qos", None)
+        if qos is None or request.message.delivery_tag not in getattr(qos, "_delivered", ()):
+            continue
+        del qos._delivered[request.message.delivery_tag]
+        request.acknowledged = True
+        forgotten += 1
+    if forgotten:
+        logger.info("messages of rounds that the lost connection delivered: %d", forgotten)
