@@ -60,7 +60,25 @@ def check_budgets(limits: Mapping[str, Any], what: str = "budgets") -> dict[str,
                 f"{what}: {name} is {reprlib.repr(limit)}; expected a number above 0 "
                 f"({KINDS.get(name, 'how often')})"
             )
+        if name not in ("tokens", "money", "seconds") and limit != int(limit):
+            raise InvalidInput(f"{what}: {name} is {limit!r}; expected a whole number")
     return dict(limits)
+
+
+def check_commands(limits: Mapping[str, float], commands: Iterable[str], where: str) -> None:
+    """Raise InvalidInput if a budget limits a command that a flow does not have.
+
+    Args:
+        limits: the limits of budgets, by name.
+        commands: the names of the flow's commands.
+        where: the flow, as the error names it.
+    """
+    known = [COMMANDS + name for name in commands]
+    for name in limits:
+        if name.startswith(COMMANDS) and name not in known:
+            raise InvalidInput(
+                f"{where} has no command for the budget {name!r}; {suggest(name, known)}"
+            )
 
 
 def sum_of(amounts: Iterable[Mapping[str, float]]) -> dict[str, float]:

@@ -372,6 +372,7 @@ class RoundContext:
             InvalidFlow: ``name`` is not a valid name.
             UnstorableValue: the result is not JSON.
             RoundStopped: the run has left this step.
+            FatalError: the step has recorded 64 results. The function is not called.
         """
         if not is_name(name):
             raise InvalidFlow(
@@ -380,6 +381,7 @@ class RoundContext:
             )
         text = self.journal.recorded.get(name)
         if text is None:
+            self.journal.check_room(name)
             text = self.journal.record(
                 name, canonical(storable(function(), f"the result recorded as {name!r}"))
             )

@@ -165,9 +165,21 @@ class Flow(ABC):
         It is called when the flow is registered. A ``retry`` written as a mapping becomes a
         ``Retry``.
         """
-        self.retry = retry_of(self.retry, self.name or type(self).__name__)
+        # A flow that is not registered yet has the name of its base.
+        own_name = type(self).__dict__.get("name") or type(self).__name__
+        self.retry = retry_of(self.retry, own_name)
         check_nodes(self)
         check_limits(self)
+        if self.Inputs is not None and not _is_model(self.Inputs):
+            raise InvalidFlow(
+                f"{own_name}: Inputs is {self.Inputs!r}; "
+                "expected a pydantic model: class Inputs(BaseModel)"
+            )
+
+    @property
+    def command_names(self) -> Sequence[str]:
+        """The commands that a budget ``commands.NAME`` of this flow's runs can limit."""
+        return ()
 
     @property
     def first_node(self) -> str:
@@ -253,3 +265,7 @@ def check_limits(flow: Flow) -> None:
 def title(flow: Flow) -> str:
     """Return the text by which error messages name a flow."""
     return f"flow {flow.name or type(flow).__name__!r}"
+
+
+def _is_model(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseModel)

@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from perdure.flows.errors import FatalError
+
+#: Results of ``once`` and ended waits of one step (``MOST`` in record_result.lua).
+MOST_RESULTS = 64
+
 
 class Journal:
     """Intents, and results recorded early, of one step.
@@ -100,6 +105,18 @@ class Journal:
     def packed(self, name: str, text: str) -> str:
         """Return a result of ``context.once`` in the form that is stored: here unchanged."""
         return text
+
+    def check_room(self, name: str) -> None:
+        """Raise FatalError if the step has recorded as many results as it may.
+
+        Raises:
+            FatalError: the result could not be recorded, so its effect must not happen.
+        """
+        if len(self.recorded) >= MOST_RESULTS:
+            raise FatalError(
+                f"once({name!r}, ...): the step has recorded {MOST_RESULTS} results, as many as it "
+                "may; nothing was called. Record one result for many effects, or return in between"
+            )
 
     def record(self, name: str, text: str) -> str:
         """Store a result of ``context.once`` under its name, and return the stored result.

@@ -171,6 +171,12 @@ class CommandConfig(_Strict):
     retry: RetryConfig | None = None
 
     @property
+    def approved_arguments(self) -> list[str]:
+        """The arguments that the rule for the command's approval names."""
+        rule = self.approval if isinstance(self.approval, ApprovalConfig) else ApprovalConfig()
+        return [*(rule.when or {}), *(rule.unless or {})]
+
+    @property
     def said(self) -> dict[str, Any]:
         """The options that a flow's configuration sets for a command, as ``CommandSpec`` fields."""
         plain = ("description", "in_doubt", "errors")

@@ -5,16 +5,16 @@ The run ends when the controller answers with ``finish``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.flows.budgets import COMMANDS
+from perdure.flows.budgets import COMMANDS, check_commands
 from perdure.flows.commands.calls import call, playing
 from perdure.flows.commands.command import CommandSpec, Schemas, commands_of
 from perdure.flows.context import RoundContext, altered
 from perdure.flows.controllers import Controller
-from perdure.flows.errors import BadReply, FatalError, InvalidFlow
+from perdure.flows.errors import BadReply, FatalError, InvalidFlow, InvalidInput
 from perdure.flows.flow import title
 from perdure.flows.names import suggest
 from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
@@ -179,7 +179,35 @@ class ControllerExecutorFlow(CircularFlow):
                 f"{title(self)}: approvers is {self.approvers!r}; "
                 f"expected one of {', '.join(map(repr, APPROVERS))}"
             )
+        try:
+            check_commands(self.budgets, self.command_names, title(self))
+        except InvalidInput as error:
+            raise InvalidFlow(str(error)) from error
+        for name, chosen in self.config.subflows_config.Executor.chosen.items():
+            if chosen.approved_arguments:
+                self._check_approval(self.offered()[name], chosen.approved_arguments)
         super().check_definition()
+
+    def _check_approval(self, command: CommandSpec, arguments: Iterable[str]) -> None:
+        """Raise InvalidFlow if an approval rule names an argument that its command does not have.
+
+        A command that accepts any arguments, as some tools of servers do, is not checked.
+        """
+        schema = command.schema()["parameters"]
+        known = schema.get("properties", {})
+        if schema.get("additionalProperties") or (command.takes is not None and not known):
+            return
+        for argument in arguments:
+            if argument not in known:
+                raise InvalidFlow(
+                    f"{title(self)}: the approval of command {command.name!r} names the unknown "
+                    f"argument {argument!r}; {suggest(argument, known)}"
+                )
+
+    @property
+    def command_names(self) -> Sequence[str]:
+        """The commands that a budget ``commands.NAME`` of this flow's runs can limit."""
+        return list(self.offered())
 
     @property
     def missing(self) -> str | None:

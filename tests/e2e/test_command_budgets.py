@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from perdure import (
+    CircularFlow,
     Client,
     Command,
     ControllerExecutorFlow,
     Finish,
     InvalidInput,
+    Node,
+    Retry,
     RetryableError,
     RoundContext,
     RunStatus,
@@ -137,3 +140,47 @@ def _lose(client: Client, run_id: str) -> None:
         run_id, epoch=int(fields["epoch"]), step=int(fields["step"]), process=process_name()
     )
     store.sweep(lease=4_000, max_losses=3, jitter=0.0)
+
+
+@register("spenders")
+class Spenders(CircularFlow):
+    """Spends a dollar in each round, and has no controller."""
+
+    topology = (Node("Executor", "spend"),)
+
+    def spend(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        context.spend(money=1)
+        return {self.early_exit_key: context.step == 9, "answer": "all is spent"}
+
+
+@register("payer")
+class Payer(ControllerExecutorFlow):
+    """Spends a dollar in each attempt of a command that never succeeds."""
+
+    def decide(self, context: RoundContext) -> Command | Finish:
+        return Command("ask", {})
+
+    @command(idempotent=True, retry=Retry(max_attempts=20, initial=0))
+    def ask(self, context: RoundContext) -> str:
+        """Ask."""
+        context.spend(money=1)
+        raise RetryableError("no answer", retry_after=0)
+
+
+@pytest.mark.parametrize("flow", ["spenders", "payer"])
+def test_money_that_no_controller_spends_is_limited_too(
+    client: Client, settings: Settings, flow: str
+) -> None:
+    run = client.submit(flow, "g", budgets={"money": 2})
+    with closing(engine_of(make_app(settings))) as engine:
+        for limit in (2, 3):
+            for _ in range(40):
+                now = client.get(run.id)
+                if now.status == RunStatus.INTERRUPTED:
+                    break
+                engine.rounds.run(run.id, now.details["epoch"], now.state.step)
+                engine.new_sweeper("all", "solo", 1).sweep()
+            held = client.get(run.id)
+            assert held.status == RunStatus.INTERRUPTED, "it is held at its limit"
+            assert held.details["spent"] == {"money": limit}
+            client.resume(run.id, add={"money": 1})

@@ -75,15 +75,21 @@ class BudgetAccount:
         """Return the interrupt that pauses the run if a budget for this round is used up.
 
         A limit of seconds blocks any round. A limit of cycles, tokens or money blocks rounds of
-        controllers. Any other limit blocks a round that is expected to spend of it. So a command
-        that a controller has already decided on is still executed.
+        controllers, and further attempts of any round. Any other limit blocks a round that is
+        expected to spend of it. So a command that a controller has already decided on is still
+        executed, once.
+
+        Args:
+            role: The role of the round's node. ``controller`` in a flow that has no controllers.
 
         Returns:
             The interrupt, or None if the round may run.
         """
         for name, budget in self.budgets(estimate).items():
             if budget.is_exhausted and (
-                name in estimate or name == "seconds" or (name in KINDS and role == "controller")
+                name in estimate
+                or name == "seconds"
+                or (name in KINDS and (role == "controller" or self.attempt > 1))
             ):
                 return Interrupt(
                     EXHAUSTED,

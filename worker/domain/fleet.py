@@ -93,6 +93,8 @@ class FlowInfo(TypedDict, total=False):
     shipped: Flag
     """Whether the flow comes with Perdure."""
     budgets: dict[str, float]
+    commands: list[str]
+    """The commands that a budget ``commands.NAME`` can limit."""
     missing: list[str]
     """What the server lacks to run the flow."""
     inputs: Required[dict[str, Any] | None]
@@ -235,6 +237,7 @@ def describe(flow: Flow) -> dict[str, Any]:
         "shipped": registry.is_shipped(flow.name),
         "budgets": dict(flow.budgets),
         "missing": [flow.missing] if flow.missing else [],
+        "commands": sorted(flow.command_names),
         "inputs": flow.Inputs.model_json_schema() if flow.Inputs else None,
     }
 

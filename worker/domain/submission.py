@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from perdure.flows.budgets import check_budgets
+from perdure.flows.budgets import check_budgets, check_commands
 from perdure.flows.errors import InvalidInput, UnstorableValue
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.retry import Retry
@@ -102,6 +102,8 @@ class Submission:
         if self.description["lease_seconds"]:
             fields["lease"] = str(_ms(self.description["lease_seconds"]))
         budgets = {**self.description.get("budgets", {}), **check_budgets(self.budgets or {})}
+        if "commands" in self.description:  # a worker of an earlier release does not announce them
+            check_commands(budgets, self.description["commands"], f"flow {self.flow!r}")
         if budgets:
             fields["budgets"] = canonical(budgets)
         if self.retry is not None and self.retry.to_data():

@@ -118,7 +118,9 @@ class NodeRunner:
             if ends_process(error):
                 raise
             return self._failure(loaded, error), nodes
-        return self._within_budgets(loaded, estimate, nodes[node], span, begin), nodes
+        # In a flow without controllers, any node may spend what the run has left.
+        role = nodes[node] if "controller" in nodes.values() else "controller"
+        return self._within_budgets(loaded, estimate, role, span, begin), nodes
 
     def _load(self, record: Record, claim: Claim, lease: Lease) -> LoadedRound:
         """Check what is stored of a run, and build the flow and the context for its round.
@@ -152,7 +154,7 @@ class NodeRunner:
 
         Args:
             estimate: What the round is expected to use of each budget.
-            role: The role of its node.
+            role: The role of its node, as ``BudgetAccount.exhausted`` expects it.
         """
         record, claim, context = loaded.record, loaded.claim, loaded.context
         account = BudgetAccount(record, claim.attempt, claim.now)

@@ -93,7 +93,7 @@ def show_command(
     as_json: bool,
     url: str | None,
 ) -> None:
-    """Show the state, the answer and the history of RUN."""
+    """Show the state and the answer of RUN; its history with --transcript."""
     with client_for(url) as client:
         run_id = known_id(client, run_id)
         if artifact is not None:
