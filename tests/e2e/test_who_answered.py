@@ -136,3 +136,9 @@ def test_the_name_of_the_deadline_is_no_persons(client: Client) -> None:
     asking(client)
     with pytest.raises(InvalidInput, match="the name of a person"):
         client.resume("r", "approve", by="deadline")
+
+
+def test_a_name_with_spaces_around_it_is_not_another_person(client: Client) -> None:
+    asking(client, submitted_by="ann")
+    with pytest.raises(InvalidInput, match="without spaces"):
+        client.resume("r", "approve", by=" ann")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncClient, Client, RunNotFound, Settings, Verdict, VerdictCode
+from perdure.flows import registry
 from tests.conftest import StartsWorkers
 from tests.support.command_line import CommandLine
 from tests.support.servers import CrashableServer, server, until
@@ -164,6 +165,19 @@ def test_a_run_resumed_while_its_fenced_round_goes_on_is_held(
     verdict = client.why(run.id)
     assert verdict.code is VerdictCode.HELD_AFTER_STOP_NOW and just_now(verdict)
     assert 0 < seconds_until(verdict.details["until"]) <= 30
+
+
+def test_what_a_flow_lacks_on_the_live_workers_is_told(
+    client: Client, worker_process: StartsWorkers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_sources", dict(registry._sources))
+    registry.load_modules(["tests.support.example_flows.lacking"])
+    worker_process(PERDURE_FLOW_MODULES="tests.support.example_flows.lacking")
+    run = client.submit("lacking", "g")
+    verdict = becomes(client, run.id, VerdictCode.UNKNOWN_FLOW)
+    assert "it needs perdure[magic]" in verdict.sentence
+    found = {finding.check: finding for finding in client.doctor()}["flows-loaded"]
+    assert found.level.value == "warning" and "perdure[magic]" in found.sentence
 
 
 @pytest.mark.slow

@@ -66,6 +66,8 @@ def notes(**values: object) -> None:
     """
     optional_texts(**values)
     for name, value in values.items():
+        if name == "by" and isinstance(value, str) and value != value.strip():
+            raise wrong(name, "a name without spaces around it", value)
         if isinstance(value, str) and len(value.encode()) > MOST_NOTE_BYTES:
             raise InvalidInput(
                 f"{name} takes {len(value.encode())} bytes; the limit is {MOST_NOTE_BYTES}"

@@ -36,9 +36,14 @@ def no_worker_runs_it(case: RunCase) -> Verdict | None:
             flow=case.flow,
             workers=[worker.name for worker in refusing],
         )
+    lacking = [worker for worker in case.of_role if worker.lacks(case.flow)]
     return case.say(
         VerdictCode.UNKNOWN_FLOW,
-        f"No live {case.role} worker knows flow {case.flow!r} (live: {names(case.of_role)}). "
+        f"No live {case.role} worker can run flow {case.flow!r}. {names(lacking)} has it: "
+        f"{lacking[0].lacks(case.flow)}"
+        if lacking
+        else f"No live {case.role} worker knows flow {case.flow!r} "
+        f"(live: {names(case.of_role)}). "
         "Start a worker that does: name the flow's module in PERDURE_FLOW_MODULES",
         case.since_phase,
         flow=case.flow,

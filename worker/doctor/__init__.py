@@ -62,9 +62,19 @@ def examine(process: AppConnection, local_time: Callable[[], float] = time.time)
         *app_findings(process.app, process.owns_app),
         dead_letters(inspection, store.keys.dead_letters),
         quarantined_runs(inspection),
-        flows_loaded(registry.load_failures()),
+        flows_loaded(registry.load_failures(), own_flows_lacking()),
         model_key(settings),
     ]
+
+
+def own_flows_lacking() -> dict[str, str]:
+    """Return what the flows that do not come with Perdure lack in this process, by name."""
+    flows = {name: registry.make(name) for name in registry.registered()}
+    return {
+        name: flow.missing
+        for name, flow in flows.items()
+        if flow.missing is not None and not registry.is_shipped(name)
+    }
 
 
 def server_findings(inspection: Inspection, settings: Settings) -> list[Finding]:

@@ -227,9 +227,20 @@ def quarantined_runs(inspection: Inspection) -> Finding:
     return ok(check, "no run is damaged")
 
 
-def flows_loaded(failures: Mapping[str, str]) -> Finding:
-    """Check that this process could load the flows of installed packages and files."""
+def flows_loaded(failures: Mapping[str, str], lacking: Mapping[str, str]) -> Finding:
+    """Check that this process could load the flows of installed packages and files, and run them.
+
+    Args:
+        failures: What could not be loaded, and why.
+        lacking: What flows that were loaded lack here, by name.
+    """
     check = "flows-loaded"
+    if lacking and not failures:
+        return warning(
+            check,
+            "; ".join(f"flow {name} cannot run here: {what}" for name, what in lacking.items()),
+            "A worker like this process leaves their runs to other workers",
+        )
     if failures:
         reasons = "; ".join(f"{what} ({why})" for what, why in failures.items())
         return warning(

@@ -182,6 +182,11 @@ class WorkerInfo:
         """Return whether the worker has announced that it runs this flow."""
         return flow in self.info.get("flows", {})
 
+    def lacks(self, flow: str) -> str | None:
+        """Return what the worker lacks to run a flow that it has, as a sentence, or None."""
+        lacking = self.info.get("lacking")
+        return str(lacking[flow]) if isinstance(lacking, dict) and flow in lacking else None
+
     def refuses(self, flow: str) -> bool:
         """Return whether the worker has this flow but the flow is not enabled there."""
         return flow in self.info.get("disabled", ())

@@ -80,7 +80,7 @@ class Runtime(AppConnection):
         return {
             name: factory
             for name, factory in registry.registered().items()
-            if name not in self.disabled and registry.make(name).missing is None
+            if name not in self.disabled and name not in self.lacking
         }
 
     @cached_property
@@ -92,6 +92,13 @@ class Runtime(AppConnection):
             for name in registry.registered()
             if registry.make(name).runs_shell and name not in self.settings.enabled_flows
         ]
+
+    @cached_property
+    def lacking(self) -> dict[str, str]:
+        """The flows that this worker cannot run, by name, and what each lacks here, a sentence."""
+        self.find_flows()
+        sentences = {name: registry.make(name).missing for name in registry.registered()}
+        return {name: sentence for name, sentence in sentences.items() if sentence is not None}
 
     @cached_property
     def heartbeat(self) -> Heartbeat:
@@ -207,6 +214,7 @@ class Runtime(AppConnection):
                 "lists": [] if self.drain.is_on() else self.own_queues,
                 "flows": {name: describe(factory()) for name, factory in self.flows.items()},
                 "disabled": self.disabled,
+                "lacking": self.lacking,
                 "durability": self.settings.durability,
             }
 

@@ -41,7 +41,7 @@ def test_every_row_of_the_doctor_is_in_its_table() -> None:
         connection(settings, "").check,
         dead_letters(told, "").check,
         quarantined_runs(told).check,
-        flows_loaded({}).check,
+        flows_loaded({}, {}).check,
     ]
     checks += [finding.check for finding in sentinels("redis+sentinel://127.0.0.1:1/nobody")]
     checks += [handover(client._connection.publisher, {}).check]

@@ -1,0 +1,15 @@
+"""A flow that lacks something wherever it is loaded."""
+
+from perdure import ControllerExecutorFlow, Finish, RoundContext, register
+
+
+@register("lacking")
+class Lacking(ControllerExecutorFlow):
+    """Needs what is not there."""
+
+    @property
+    def missing(self) -> str | None:
+        return "it needs perdure[magic]"
+
+    def decide(self, context: RoundContext) -> Finish:
+        return Finish("done")
