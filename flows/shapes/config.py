@@ -11,6 +11,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -103,13 +104,16 @@ class RetryConfig(_Strict):
     on: list[str] = []
     not_on: list[str] = []
 
-    @model_validator(mode="after")
-    def _can_be_made(self) -> RetryConfig:
+    @field_validator("*")
+    @classmethod
+    def _is_valid(cls, value: Any, info: ValidationInfo) -> Any:
+        # Each setting by itself, so that all faults are reported, each at its line.
+        assert info.field_name is not None
         try:
-            self.made()
+            Retry(**{info.field_name: value})
         except InvalidFlow as error:
             raise ValueError(str(error)) from error
-        return self
+        return value
 
     def made(self) -> Retry:
         """Create the retry policy that this configuration describes."""
@@ -146,8 +150,16 @@ class ApprovalConfig(_Strict):
     def _has_one_rule(self) -> ApprovalConfig:
         if self.when is not None and self.unless is not None:
             raise ValueError("expected when or unless, not both")
-        approval_of(self.made())
         return self
+
+    @field_validator("default")
+    @classmethod
+    def _is_answer(cls, value: Any) -> Any:
+        try:
+            approval_of(Approval(default=value))
+        except InvalidFlow as error:
+            raise ValueError(str(error)) from error
+        return value
 
     def made(self) -> Approval:
         """Create the rule for a command's approval that this configuration describes."""

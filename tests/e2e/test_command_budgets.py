@@ -153,8 +153,8 @@ class Spenders(CircularFlow):
         return {self.early_exit_key: context.step == 9, "answer": "all is spent"}
 
 
-@register("payer")
-class Payer(ControllerExecutorFlow):
+@register("asker")
+class Asker(ControllerExecutorFlow):
     """Spends a dollar in each attempt of a command that never succeeds."""
 
     def decide(self, context: RoundContext) -> Command | Finish:
@@ -167,7 +167,7 @@ class Payer(ControllerExecutorFlow):
         raise RetryableError("no answer", retry_after=0)
 
 
-@pytest.mark.parametrize("flow", ["spenders", "payer"])
+@pytest.mark.parametrize("flow", ["spenders", "asker"])
 def test_money_that_no_controller_spends_is_limited_too(
     client: Client, settings: Settings, flow: str
 ) -> None:

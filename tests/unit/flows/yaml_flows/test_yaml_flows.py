@@ -757,3 +757,25 @@ def test_a_person_may_decide() -> None:
     )
     assert played.observations == [7]
     assert played.end is not None and played.end.answer == "x"
+
+
+def test_each_fault_of_a_policy_or_an_approval_is_told_at_its_key(folder: Path) -> None:
+    text = """flow: controller_executor
+controller: model
+retry: {max_attempts: 0, within: 1hh}
+subflows_config:
+  Executor:
+    subflows_config:
+      read_file:
+        approval:
+          deadline: soon
+          default: {refus: x}
+"""
+    keys = [re.findall(r", key (.*?): ", fault)[0] for fault in faults_of(folder, text)]
+    approval = "subflows_config.Executor.subflows_config.read_file.approval"
+    assert keys == [
+        "retry.max_attempts",
+        "retry.within",
+        f"{approval}.deadline",
+        f"{approval}.default",
+    ]
