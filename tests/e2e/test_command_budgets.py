@@ -142,8 +142,8 @@ def _lose(client: Client, run_id: str) -> None:
     store.sweep(lease=4_000, max_losses=3, jitter=0.0)
 
 
-@register("spenders")
-class Spenders(CircularFlow):
+@register("dollar_a_round")
+class DollarARound(CircularFlow):
     """Spends a dollar in each round, and has no controller."""
 
     topology = (Node("Executor", "spend"),)
@@ -153,8 +153,8 @@ class Spenders(CircularFlow):
         return {self.early_exit_key: context.step == 9, "answer": "all is spent"}
 
 
-@register("asker")
-class Asker(ControllerExecutorFlow):
+@register("dollar_an_attempt")
+class DollarAnAttempt(ControllerExecutorFlow):
     """Spends a dollar in each attempt of a command that never succeeds."""
 
     def decide(self, context: RoundContext) -> Command | Finish:
@@ -167,7 +167,7 @@ class Asker(ControllerExecutorFlow):
         raise RetryableError("no answer", retry_after=0)
 
 
-@pytest.mark.parametrize("flow", ["spenders", "asker"])
+@pytest.mark.parametrize("flow", ["dollar_a_round", "dollar_an_attempt"])
 def test_money_that_no_controller_spends_is_limited_too(
     client: Client, settings: Settings, flow: str
 ) -> None:
