@@ -150,6 +150,25 @@ def _is_a_server(pid: str) -> bool:
 
 
 @pytest.mark.slow
+def test_a_second_up_takes_the_dashboard_over_with_the_server(tmp_path: Path) -> None:
+    perdure = CommandLine(tmp_path)
+    with closing(address_of("127.0.0.1", 0).listen()) as free:
+        port = address_of_socket(free).port
+    with perdure.running("up", "--concurrency", "2", "--port", str(port), "--json") as first:
+        url = the_document(first)["dashboard"]
+        wait_for_line(first, "serving at")
+        words = ("up", "--concurrency", "2", "--port", str(port), "--json")
+        with perdure.running(*words) as second:
+            assert the_document(second)["dashboard"] == url
+            first.send_signal(signal.SIGINT)
+            first.communicate(timeout=30)
+            until(lambda: status_of(f"{url}/api/v1/health") == 200, "the dashboard to be back", 30)
+            second.send_signal(signal.SIGINT)
+            _, said = second.communicate(timeout=30)
+    assert "worker and server stopped" in said
+
+
+@pytest.mark.slow
 def test_an_up_without_a_dashboard_says_so(tmp_path: Path) -> None:
     perdure = CommandLine(tmp_path)
     with perdure.running("up", "--no-server", "--json") as up:

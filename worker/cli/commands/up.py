@@ -200,7 +200,15 @@ def up_command(
                 "other commands use that server until you unset it",
                 err=True,
             )
-        _watch_over(server, worker, dashboard)
+        while True:
+            time.sleep(LOOK_SECONDS)
+            if server.ensure():
+                click.echo("the server died; restarted with its data", err=True)
+                if dashboard is None and not no_server:
+                    # The `up` that started both has ended, so both are this one's now.
+                    dashboard = _dashboard_taken_over(server, port)
+            worker.restart_if_ended()
+            dashboard = _looked_after(dashboard)
     except KeyboardInterrupt:
         pass
     finally:
@@ -237,21 +245,26 @@ def _dashboard(server: EmbeddedServer, port: int | None) -> tuple[str | None, Da
     return dashboard.url, dashboard
 
 
-def _watch_over(
-    server: EmbeddedServer, worker: SupervisedChild, dashboard: Dashboard | None
-) -> None:
-    while True:
-        time.sleep(LOOK_SECONDS)
-        if server.ensure():
-            click.echo("the server died; restarted with its data", err=True)
-        worker.restart_if_ended()
-        if dashboard is not None:
-            try:
-                dashboard.restart_if_ended()
-            except Failed as error:
-                click.echo(f"{error}. The worker continues without the dashboard", err=True)
-                dashboard.close()
-                dashboard = None
+def _dashboard_taken_over(server: EmbeddedServer, port: int | None) -> Dashboard | None:
+    """Start the dashboard of an `up` that has ended, and print its address."""
+    try:
+        return _dashboard(server, port)[1]
+    except Failed as error:
+        click.echo(f"{error}. The worker continues without a dashboard", err=True)
+        return None
+
+
+def _looked_after(dashboard: Dashboard | None) -> Dashboard | None:
+    """Restart the dashboard if it has ended. Return None if it cannot be restarted."""
+    if dashboard is None:
+        return None
+    try:
+        dashboard.restart_if_ended()
+    except Failed as error:
+        click.echo(f"{error}. The worker continues without the dashboard", err=True)
+        dashboard.close()
+        return None
+    return dashboard
 
 
 def _shut_down(
