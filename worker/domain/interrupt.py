@@ -150,6 +150,15 @@ class PendingInterrupt(Document):
         """Return the commands that answer the run. One of them is to be used."""
         return tuple(f"{program} resume {self.run_id} {way}".rstrip() for way in self.ways)
 
+    def how_in_one_line(self, program: str = "perdure") -> str:
+        """Return a command that answers the run. For a command in doubt, all that do.
+
+        One answer alone would look like advice, and to carry out the command again is the answer
+        that can do harm.
+        """
+        first = self.how(program)[0]
+        return " or ".join((first, *self.ways[1:])) if self.kind == "in_doubt" else first
+
 
 #: Earlier name of ``PendingInterrupt``, for one release.
 Waiting = PendingInterrupt

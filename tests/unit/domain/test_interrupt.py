@@ -95,3 +95,11 @@ def test_every_command_can_be_given_to_a_shell_as_it_is(kind: str) -> None:
 
 def test_the_earlier_name_is_the_same_class() -> None:
     assert Waiting is PendingInterrupt
+
+
+@pytest.mark.parametrize(("kind", "answers"), [("in_doubt", 3), ("question", 1), ("approval", 1)])
+def test_one_line_never_tells_the_harmful_answer_to_a_doubt_alone(kind: str, answers: int) -> None:
+    waiting = PendingInterrupt.of(a_run(kind))
+    assert waiting is not None
+    line = waiting.how_in_one_line()
+    assert line.startswith(waiting.how()[0]) and len(line.split(" or --")) == answers

@@ -128,5 +128,5 @@ def _row(waiting: PendingInterrupt) -> tuple[str, ...]:
         waiting.since.isoformat(),
         until,
         what(waiting),
-        waiting.how(program())[0],
+        waiting.how_in_one_line(program()),
     )

@@ -159,7 +159,7 @@ def asked_for_approval(
     if waiting.kind != "approval":
         raise click.UsageError(
             f"{option} answers an approval; run {run_id} asks: {what(waiting)}. "
-            f"To answer: {waiting.how(program())[0]}"
+            f"To answer: {waiting.how_in_one_line(program())}"
         )
     return interrupt or waiting.id
 
