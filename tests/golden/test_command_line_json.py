@@ -15,6 +15,7 @@ from tests.conftest import StartsWorkers
 from tests.golden.golden_files import compare
 from tests.golden.shell import Shell, shell
 from tests.support.command_line import CommandLine, Done
+from tests.support.servers import until
 
 MODULES = "tests.golden.session"
 #: The flows whose descriptions are compared; what those of tests look like is their own affair.
@@ -135,6 +136,11 @@ def commands(tmp_path: Path, settings: Settings, worker_process: StartsWorkers) 
 def test_exit_codes_and_shapes_are_those_of_the_golden_file(commands: Shell) -> None:
     reports, token = {}, ""
     for step, arguments in STEPS.items():
+        if step == "why paused":  # a worker has to refuse its message first
+            until(
+                lambda: commands("show", "held", "--json").json["phase"] == "waiting",
+                "the run of the paused flow to wait",
+            )
         done = commands(
             *(text.format(token=token) if text == "{token}" else text for text in arguments)
         )
