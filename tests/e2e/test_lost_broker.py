@@ -1,4 +1,4 @@
-"""A worker of somebody's own app whose Redis dies while it plays a round: it goes on once the server is back."""
+"""A worker of a team's own app survives a restart of Redis in the middle of a round."""
 
 from __future__ import annotations
 

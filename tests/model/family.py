@@ -63,7 +63,7 @@ def possible(w: World) -> list[Move]:
 
 
 def open_group(w: World) -> None:
-    """A park writes the group; one that is there already stays."""
+    """Write the group at a park, unless it exists already."""
     family = w.family
     assert family is not None
     if family.group:
@@ -186,7 +186,7 @@ def _start(w: World, caller: tuple[str, int, bool], again: bool) -> str:
     running = sum(life in UNENDED for life in children)
     law("C8", running <= w.config.limit, "{} children run", running)
     law("C7", run.phase not in RESTING, "a child of a run that is {} is started", run.phase)
-    law("C7", family.group == "open", "a child of a group that nobody wants is started")
+    law("C7", family.group == "open", "a child of a dropped group is started")
     return "ok"
 
 
@@ -252,7 +252,7 @@ def lawful(w: World) -> None:
     law(
         "C7",
         not unwanted or family.follow_up,
-        "a child lives on that is to be stopped, and nobody will stop it",
+        "an unwanted child lives on, and no follow-up will stop it",
     )
     if at_rest or family.group != "open":
         return
@@ -264,7 +264,7 @@ def lawful(w: World) -> None:
     law(
         "V7",
         not has_room(w, family) or family.follow_up or joined(w),
-        "a child is to be started, and nobody will",
+        "a child is to be started, and no follow-up will start it",
     )
 
 

@@ -259,7 +259,7 @@ class World:
         self.cut = False
 
     def make_follow_up(self) -> None:
-        """Something is to be done for the family. Whoever looks after it already begins anew."""
+        """Record that the family needs work, and make callers that are at work begin anew."""
         callers = tuple([(does, place, False) for does, place, _ in self.family.callers])
         self.family = self.family._replace(follow_up=True, callers=callers)
 

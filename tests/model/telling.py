@@ -72,7 +72,7 @@ def sentence(move: Move) -> str:
 
 
 WORDS = {
-    "tell": "a process is told that something is to be done for the family",
+    "tell": "a process learns of the follow-up",
     "call": "caller {} sends its next request; sent once more: {}",
     "reach": "caller {} comes to child {}, which is in a round",
     "caller_dies": "caller {} is killed",
