@@ -27,7 +27,7 @@ from perdure import (
     VerdictCode,
 )
 from perdure.worker.domain.document import Document
-from perdure.worker.domain.run import Done
+from perdure.worker.domain.run import Done, RunDetails
 from perdure.worker.domain.verdict import Level
 
 texts = st.text(max_size=8)
@@ -55,8 +55,13 @@ states = st.builds(
     internal_data=mappings,
 )
 COUNTS = ("epoch", "attempt", "failures", "losses", "cycles", "turns")
+# Hypothesis also takes texts from the code under test, and the schema names a type for each field
+# that RunDetails declares.
+undeclared = st.dictionaries(
+    texts.filter(lambda name: name not in RunDetails.__annotations__), values, max_size=3
+)
 details = st.builds(
-    lambda count, more: {**dict.fromkeys(COUNTS, count), **more}, st.integers(0, 9), mappings
+    lambda count, more: {**dict.fromkeys(COUNTS, count), **more}, st.integers(0, 9), undeclared
 )
 runs = st.builds(
     Run,
