@@ -70,7 +70,7 @@ def open_group(w: World) -> None:
         return
     w.family = family._replace(group="open", ends=("",) * w.config.children)
     if w.rules.plan_makes_follow_up:
-        w.make_follow_up()
+        w.make_follow_up(walk=False)
 
 
 def drop_group(w: World) -> None:
@@ -79,8 +79,9 @@ def drop_group(w: World) -> None:
     assert family is not None
     if family.group == "open":
         w.family = family._replace(group="dropped")
-        if w.rules.drop_makes_follow_up:
-            w.make_follow_up()
+        has_living = family.started > sum(1 for end in family.ends if end)
+        if w.rules.drop_makes_follow_up and has_living:
+            w.make_follow_up(walk=w.rules.drop_walks)
 
 
 def deliver(w: World, place: int, word: str) -> None:
@@ -91,7 +92,7 @@ def deliver(w: World, place: int, word: str) -> None:
         return
     family = w.family = family._replace(ends=with_place(family.ends, place, word))
     if has_room(w, family) and rules.end_makes_follow_up:
-        w.make_follow_up()
+        w.make_follow_up(walk=False)
     if run.phase == "parked" and is_over(w, run) and rules.end_wakes_the_parent:
         fresh_message(w, run, run.message)
         if w.config.outbox:
@@ -146,7 +147,7 @@ def _reconcile(w: World, caller: tuple[str, int, bool], in_round: bool) -> str:
         _goes_on(w, ("looks", 0, True))
         return "moved"
     at_rest = run.phase in RESTING
-    if place < family.started:
+    if family.walk and place < family.started:
         life = family.children[place]
         if (at_rest or family.group == "dropped") and life == "live":
             w.family = family._replace(
@@ -156,6 +157,8 @@ def _reconcile(w: World, caller: tuple[str, int, bool], in_round: bool) -> str:
             w.family = family._replace(children=with_place(family.children, place, "live"))
         _goes_on(w, ("looks", place + 1, fresh))
         return "more"
+    # Every child has been looked at since the last follow-up that asked for it.
+    family = w.family = family._replace(walk=False)
     if not at_rest and family.group == "open" and has_room(w, family):
         _goes_on(w, ("starts", family.started, fresh))
         return f"start {family.started}"
@@ -205,7 +208,7 @@ def child_stops(w: World, place: int) -> None:
     if not rules.stop_with_the_tree_tells_nobody:
         deliver(w, place, "bad")
     if run.phase not in RESTING and family.group == "open" and rules.late_stop_makes_follow_up:
-        w.make_follow_up()
+        w.make_follow_up(walk=rules.late_stop_walks)
 
 
 def stop_child(w: World, place: int) -> None:
@@ -251,14 +254,14 @@ def lawful(w: World) -> None:
     unwanted = (at_rest or family.group == "dropped") and "live" in family.children
     law(
         "C7",
-        not unwanted or family.follow_up,
+        not unwanted or (family.follow_up and family.walk),
         "an unwanted child lives on, and no follow-up will stop it",
     )
     if at_rest or family.group != "open":
         return
     law(
         "V7",
-        "tree" not in family.children or family.follow_up,
+        "tree" not in family.children or (family.follow_up and family.walk),
         "a child that was stopped with the tree is not resumed",
     )
     law(

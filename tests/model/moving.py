@@ -71,15 +71,15 @@ def forget_interrupt(run: Run) -> None:
     run.i_id = run.i_wait = run.i_until = run.i_answer = None
 
 
-def _follow_up(w: World, asked: bool) -> None:
+def _follow_up(w: World, asked: bool, walk: bool) -> None:
     """parts/family.lua: where the run has a group of children, something is to be done for them."""
     if w.family is not None and w.family.group and asked:
-        w.make_follow_up()
+        w.make_follow_up(walk)
 
 
 def _end(w: World, run: Run, phase: str) -> None:
     run.phase, run.stop, run.due, run.expires = phase, "none", None, True
-    _follow_up(w, w.rules.rest_makes_follow_up)
+    _follow_up(w, w.rules.rest_makes_follow_up, w.rules.rest_walks)
 
 
 def complete(w: World, run: Run) -> None:
@@ -94,7 +94,7 @@ def stop_here(w: World, run: Run) -> None:
     run.phase, run.stop = "stopped", "stopped"
     if w.rules.stop_leaves_the_due_set:
         run.due = None
-    _follow_up(w, w.rules.rest_makes_follow_up)
+    _follow_up(w, w.rules.rest_makes_follow_up, w.rules.rest_walks)
 
 
 def pause(w: World, run: Run, again: bool = False) -> None:
@@ -118,7 +118,7 @@ def new_epoch(w: World, run: Run, message: tuple[int, int]) -> None:
     if not w.rules.attempts_go_on:
         run.attempt = 0
     run.since_stop = None
-    _follow_up(w, w.rules.parent_goes_on_with_follow_up)
+    _follow_up(w, w.rules.parent_goes_on_with_follow_up, w.rules.going_on_walks)
 
 
 def take_down_passed_deadline(w: World, run: Run) -> None:

@@ -170,7 +170,11 @@ class Rules:
     parent_goes_on_with_follow_up: bool = True
     end_makes_follow_up: bool = True  # with a limit of one, the second is never started
     late_stop_makes_follow_up: bool = True
-    follow_up_is_numbered: bool = True  # a pass that began earlier ends a newer follow-up
+    drop_walks: bool = True
+    rest_walks: bool = True
+    going_on_walks: bool = True
+    late_stop_walks: bool = True
+    follow_up_is_numbered: bool = True  # a walk that began earlier counts for a newer one
     end_wakes_the_parent: bool = True
     stop_with_the_tree_tells_nobody: bool = True
     taking_up_takes_the_end_back: bool = True

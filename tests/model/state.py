@@ -209,6 +209,7 @@ class Family(NamedTuple):
     started: int = 0
     ends: tuple[str, ...] = ()
     follow_up: bool = False
+    walk: bool = False  # its follow-up has to look at each child, not only to start more
     children: tuple[str, ...] = ()
     callers: tuple[tuple[str, int, bool], ...] = ()  # (looks or starts, place, fresh)
     taken_up: bool = False  # a person took a child up, which the limit does not count
@@ -258,10 +259,16 @@ class World:
         #: Whether something was cut that a real server would go on counting; a replay of the trace ends here.
         self.cut = False
 
-    def make_follow_up(self) -> None:
-        """Record that the family needs work, and make callers that are at work begin anew."""
-        callers = tuple([(does, place, False) for does, place, _ in self.family.callers])
-        self.family = self.family._replace(follow_up=True, callers=callers)
+    def make_follow_up(self, walk: bool) -> None:
+        """Record that the family needs work. Without ``walk``, there are only more children to start.
+
+        For a walk, each child has to be looked at, and callers that are at work begin anew.
+        """
+        family = self.family._replace(follow_up=True)
+        if walk:
+            callers = tuple([(does, place, False) for does, place, _ in family.callers])
+            family = family._replace(walk=True, callers=callers)
+        self.family = family
 
     def before(self, place: int) -> Run | None:
         """A run as it was before the move."""
