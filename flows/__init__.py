@@ -5,6 +5,7 @@ This package knows nothing of servers, queues and workers.
 
 from __future__ import annotations
 
+from perdure.flows.children import Child, ChildFailed, Ended, Group, InvalidChild, WaitOver
 from perdure.flows.commands.approval import Approval
 from perdure.flows.commands.command import CommandSpec, command
 from perdure.flows.commands.in_doubt import NOT_DONE
@@ -48,18 +49,23 @@ __all__ = [
     "Approval",
     "BadReply",
     "BranchingFlow",
+    "Child",
+    "ChildFailed",
     "CircularFlow",
     "Command",
     "CommandSpec",
     "Controller",
     "ControllerExecutorFlow",
     "End",
+    "Ended",
     "FatalError",
     "Finish",
     "Flow",
     "FlowNotFound",
+    "Group",
     "History",
     "Interrupt",
+    "InvalidChild",
     "InvalidFlow",
     "InvalidInput",
     "Mailbox",
@@ -78,6 +84,7 @@ __all__ = [
     "Signals",
     "Turn",
     "UnstorableValue",
+    "WaitOver",
     "add_directory",
     "command",
     "controller",

@@ -11,13 +11,14 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, overload
 
 from perdure.flows.budgets import Budget
+from perdure.flows.children import Child, ChildFailed, Group, Policy, Until, WaitOver
 from perdure.flows.errors import InvalidFlow, RoundStopped, UnstorableValue
 from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
@@ -442,6 +443,124 @@ class RoundContext:
             None if the run has no such signal now.
         """
         return self.mailbox.take(signal)
+
+    def child(
+        self,
+        flow: str,
+        goal: str = "",
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | timedelta | str | None = None,
+        name: str | None = None,
+        policy: Policy = "stop",
+        **options: Any,
+    ) -> Any:
+        """Start another run, pause this one until it has ended, and return the other's answer.
+
+        It waits as ``sleep`` does. The child is started once, however often this node runs.
+
+        Args:
+            flow, goal, inputs: what the child is to do, as in ``Client.submit``.
+            timeout: how long to wait; None waits for ever.
+            name: the wait's name, as in ``sleep``.
+            policy: ``stop``: the child is stopped if this run stops, ends, or waits for it no more.
+                ``abandon``: it goes on.
+            options: the other attributes of ``Child``.
+
+        Raises:
+            ChildFailed: the child did not complete. No attempt is made again.
+            WaitOver: the time was over before.
+            InvalidFlow: a name or the duration is not valid.
+            InvalidChild: the child's flow is unknown, or does not accept its inputs.
+            FatalError: this step has waited 64 times, or the command must not wait.
+        """
+        child = Child(flow, goal, inputs or {}, **options)
+        group = self.gather([child], wait="settled", timeout=timeout, name=name, policy=policy)
+        if not group:
+            raise WaitOver(
+                f"run {self.run_id}, step {self.step}: the time was over before its child "
+                f"(flow {flow}) had ended"
+            )
+        if not group[0].ok:
+            raise ChildFailed(group[0])
+        return group[0].answer
+
+    def gather(
+        self,
+        children: Sequence[Child],
+        *,
+        wait: Until = "all",
+        max_concurrency: int = 100,
+        timeout: float | timedelta | str | None = None,
+        name: str | None = None,
+        policy: Policy = "stop",
+    ) -> Group:
+        """Start other runs, and pause this one until enough of them have ended.
+
+        It waits as ``child`` does. When this round is done, children that still run are stopped.
+
+        Args:
+            wait: ``all`` (raises at the first failure), ``settled`` (all have ended), ``any`` (one
+                has), ``first`` (one has succeeded), or the number of those that have to succeed.
+            max_concurrency: how many of them run at a time.
+            timeout: how long to wait; None waits for ever.
+            policy: as in ``child``.
+
+        Returns:
+            Those that have ended, in the order in which they were given. After a ``timeout`` with
+            another ``wait`` than ``all``, some may be missing.
+
+        Raises:
+            ChildFailed: with ``wait="all"``, one of them did not complete.
+            WaitOver: with ``wait="all"``, the time was over before.
+            InvalidFlow: an argument is not valid.
+            InvalidChild: a child's flow is unknown, or does not accept its inputs. None is started.
+        """
+        group = self.mailbox.gather(children, wait, timeout, name, max_concurrency, policy)
+        if wait == "all" and group.failed:
+            raise ChildFailed(group.failed[0])
+        if wait == "all" and group.missing:
+            raise WaitOver(
+                f"run {self.run_id}, step {self.step}: the time was over before "
+                f"{len(group.missing)} of {group.total} children had ended"
+            )
+        return group
+
+    def map(
+        self,
+        flow: str,
+        items: Iterable[Any],
+        *,
+        goal: str = "{item}",
+        inputs: Callable[[Any], Mapping[str, Any]] | None = None,
+        wait: Until = "all",
+        max_concurrency: int = 100,
+        timeout: float | timedelta | str | None = None,
+        name: str | None = None,
+        policy: Policy = "stop",
+        **options: Any,
+    ) -> Group:
+        """Start a run for each item, as ``gather`` does.
+
+        Args:
+            goal: the goal of each; ``{item}`` stands for the item.
+            inputs: makes the inputs of each from its item. None: no inputs.
+            options: the other attributes of ``Child``.
+        """
+        children = [
+            Child(
+                flow, goal.replace("{item}", str(item)), inputs(item) if inputs else {}, **options
+            )
+            for item in items
+        ]
+        return self.gather(
+            children,
+            wait=wait,
+            max_concurrency=max_concurrency,
+            timeout=timeout,
+            name=name,
+            policy=policy,
+        )
 
     def carrying_out(self, command: Command) -> RoundContext:
         """Return a copy of the round's context for the function of ``command``.

@@ -1,4 +1,4 @@
-"""Waits of a node: for a time, or for signals that are sent to the run.
+"""Waits of a node: for a time, for signals that are sent to the run, or for child runs.
 
 A wait that is not over raises ``Parked``. The runtime then parks the run, which costs no worker,
 and runs the same node again from its beginning once the wait is over. What the node waited for is
@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, NoReturn
 
+from perdure.flows.children import Child, Ended, Group, GroupWait, Need, Policy, Until
 from perdure.flows.durations import EXPECTED, as_seconds
 from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.journal import Journal
@@ -61,11 +62,13 @@ class Wait:
         name: its name in the step.
         signals: the signals that end it. The value counts the unread ones that the node needs.
         seconds: the time that ends it; None waits for ever.
+        children: the child runs that end it.
     """
 
     name: str
     signals: Mapping[str, int] = field(default_factory=dict)
     seconds: float | None = None
+    children: GroupWait | None = None
 
 
 class Parked(BaseException):
@@ -76,16 +79,18 @@ class Parked(BaseException):
     """
 
     def __init__(self, wait: Wait) -> None:
-        signals = f"for the signal {' or '.join(wait.signals)}" if wait.signals else "for a time"
-        super().__init__(f"waits {signals}, under the name {wait.name!r}")
+        what = f"for the signal {' or '.join(wait.signals)}" if wait.signals else "for a time"
+        if wait.children is not None:
+            what = f"for {wait.children.total} child runs"
+        super().__init__(f"waits {what}, under the name {wait.name!r}")
         self.wait = wait
 
 
 class Mailbox:
     """The signals of a run, and the waits of one round.
 
-    This class holds signals in the process, for tests of a node. The runtime's subclass reads them
-    from the store.
+    This class holds signals and ends of children in the process, for tests of a node. The runtime's
+    subclass reads them from the store.
 
     Args:
         journal: has the waits of this step that the time has ended.
@@ -101,6 +106,7 @@ class Mailbox:
     parked: Wait | None = None
     refused: str | None = None
     _sent: tuple[ReceivedSignal, ...] = ()
+    _ended: Mapping[str, Sequence[Ended]] = MappingProxyType({})
     _names: tuple[str, ...] = ()
     _over: tuple[str, ...] = ()
 
@@ -131,6 +137,14 @@ class Mailbox:
             wait: the name of the wait in its step. Unnamed waits are "1", "2" and so on.
         """
         self._over = (*self._over, wait)
+
+    def let_children_end(self, *ended: Ended, wait: str = "1") -> None:
+        """Say how the children of a wait have ended, in a node's test.
+
+        Args:
+            wait: the name of the wait in its step. Unnamed waits are "1", "2" and so on.
+        """
+        self._ended = {**self._ended, wait: [*self._ended.get(wait, ()), *ended]}
 
     def sleep(self, seconds: Any, name: str | None) -> None:
         """Raise ``Parked``, which pauses the run, unless the node's wait for a time is over.
@@ -169,6 +183,54 @@ class Mailbox:
     def take(self, name: str) -> ReceivedSignal | None:
         """Return the next unused signal of this name that was sent to the run, or None."""
         return self._take_first([checked_signal(name)])
+
+    def gather(
+        self,
+        children: Sequence[Child],
+        until: Until,
+        timeout: Any,
+        name: str | None,
+        max_concurrency: int,
+        policy: Policy,
+    ) -> Group:
+        """Return how the children of a group ended, or raise ``Parked``, which pauses the run.
+
+        The runtime starts those that do not exist yet. See ``RoundContext.gather``.
+        """
+        wait_name = self._named(name)
+        if not children:
+            return Group((), 0)
+        need = Need.of(until, len(children))
+        if isinstance(max_concurrency, bool) or not (
+            isinstance(max_concurrency, int) and max_concurrency >= 1
+        ):
+            raise InvalidFlow(
+                f"{self.where}: max_concurrency={max_concurrency!r}; expected a whole number from 1"
+            )
+        seconds = None if timeout is None else _checked_seconds(timeout)
+        ended = self.ended(wait_name, children)
+        enough = need.met_by(ended or ())
+        if enough is not None:
+            return Group(enough, len(children))
+        if not self._has_timed_out(Wait(wait_name)):
+            plan = self.planned(children) if ended is None else None
+            group = GroupWait(
+                self.group_name(wait_name), need, len(children), max_concurrency, policy, plan
+            )
+            self._park(Wait(wait_name, {}, seconds, group))
+        return Group(ended or (), len(children))
+
+    def group_name(self, wait: str) -> str:
+        """Return the name in the run of the group that a wait of this step is for."""
+        return wait
+
+    def ended(self, wait: str, children: Sequence[Child]) -> Sequence[Ended] | None:
+        """Return the children of a group that have ended; None if the group does not exist yet."""
+        return self._ended.get(wait)
+
+    def planned(self, children: Sequence[Child]) -> tuple[str, ...]:
+        """Return the texts from which these children can be started, after a check."""
+        return ()
 
     def unread(self, names: Sequence[str]) -> list[ReceivedSignal]:
         """Return the next unread signal of each of these names that was sent to the run.

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from perdure.flows.children import Child, ChildFailed, Ended, Group, InvalidChild, WaitOver
     from perdure.flows.commands.approval import Approval
     from perdure.flows.commands.command import CommandSpec, command
     from perdure.flows.commands.in_doubt import NOT_DONE
@@ -92,6 +93,8 @@ _HOMES = {
     "AsyncClient": "perdure.worker.client.async_client",
     "BadReply": "perdure.flows.errors",
     "BranchingFlow": "perdure.flows.shapes.branching_flow",
+    "Child": "perdure.flows.children",
+    "ChildFailed": "perdure.flows.children",
     "CircularFlow": "perdure.flows.shapes.circular",
     "Client": "perdure.worker.client",
     "Command": "perdure.flows.outcomes",
@@ -102,6 +105,7 @@ _HOMES = {
     "DamagedRun": "perdure.worker.errors",
     "END": "perdure.worker.domain.execution_state",
     "End": "perdure.flows.outcomes",
+    "Ended": "perdure.flows.children",
     "Event": "perdure.worker.domain.event",
     "ExecutionState": "perdure.worker.domain.execution_state",
     "ExecutionStatus": "perdure.worker.domain.execution_state",
@@ -111,9 +115,11 @@ _HOMES = {
     "Flow": "perdure.flows.flow",
     "FlowNotFound": "perdure.flows.registry",
     "Forbidden": "perdure.worker.errors",
+    "Group": "perdure.flows.children",
     "History": "perdure.flows.context",
     "Inbox": "perdure.worker.client",
     "Interrupt": "perdure.flows.outcomes",
+    "InvalidChild": "perdure.flows.children",
     "InvalidFlow": "perdure.flows.errors",
     "InvalidInput": "perdure.flows.errors",
     "InvalidSettings": "perdure.worker.errors",
@@ -155,6 +161,7 @@ _HOMES = {
     "UnstorableValue": "perdure.flows.errors",
     "Verdict": "perdure.worker.domain.verdict",
     "VerdictCode": "perdure.worker.domain.verdict",
+    "WaitOver": "perdure.flows.children",
     "Waiting": "perdure.worker.domain.interrupt",
     "add_directory": "perdure.flows.registry",
     "command": "perdure.flows.commands.command",
@@ -200,6 +207,8 @@ __all__ = [
     "AsyncClient",
     "BadReply",
     "BranchingFlow",
+    "Child",
+    "ChildFailed",
     "CircularFlow",
     "Client",
     "Command",
@@ -209,6 +218,7 @@ __all__ = [
     "ControllerExecutorFlow",
     "DamagedRun",
     "End",
+    "Ended",
     "Event",
     "ExecutionState",
     "ExecutionStatus",
@@ -218,9 +228,11 @@ __all__ = [
     "Flow",
     "FlowNotFound",
     "Forbidden",
+    "Group",
     "History",
     "Inbox",
     "Interrupt",
+    "InvalidChild",
     "InvalidFlow",
     "InvalidInput",
     "InvalidSettings",
@@ -260,6 +272,7 @@ __all__ = [
     "UnstorableValue",
     "Verdict",
     "VerdictCode",
+    "WaitOver",
     "Waiting",
     "add_directory",
     "command",

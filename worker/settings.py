@@ -142,6 +142,9 @@ class Settings(BaseSettings):
     max_goal_bytes: int = Field(default=64 * 1024, ge=1)
     max_addition_bytes: int = Field(default=256 * 1024, ge=1)
     max_state_bytes: int = Field(default=1024 * 1024, ge=1)
+    #: How many child runs one wait may start, and how deep children of children may go.
+    max_children: int = Field(default=10_000, ge=1)
+    max_depth: int = Field(default=8, ge=1)
     #: Days for which a completed or errored run is stored.
     retention: float = Field(default=30.0, ge=0.001)
 

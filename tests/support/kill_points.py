@@ -31,7 +31,7 @@ from perdure.worker.app import engine_of, make_app
 from perdure.worker.ids import process_name
 from perdure.worker.messaging.callbacks import Callbacks
 from perdure.worker.settings import Settings
-from perdure.worker.store import Prefetched, Store
+from perdure.worker.store import CommitReply, Store
 
 #: Where a process dies: after the intent was written; in the command, before and after the effect; before and after the commit.
 POINTS = ("intended", "begun", "done", "committing", "committed")
@@ -126,7 +126,7 @@ class MortalStore(Store):
         die_at("intended")
         return word
 
-    def commit_and_fetch(self, run_id: str, **named: Any) -> tuple[str, str, Prefetched | None]:
+    def commit_and_fetch(self, run_id: str, **named: Any) -> CommitReply:
         if self.charging:
             die_at("committing")
         answer = super().commit_and_fetch(run_id, **named)

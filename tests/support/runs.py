@@ -59,7 +59,9 @@ class Fetches:
         self.fetched: Prefetched | None = None
 
     def commit(self, run_id: str, **given: Any) -> tuple[str, str]:
-        word, detail, self.fetched = self.store.commit_and_fetch(run_id, fetch=self.wish, **given)
+        word, detail, self.fetched, _ = self.store.commit_and_fetch(
+            run_id, fetch=self.wish, **given
+        )
         return word, detail
 
 

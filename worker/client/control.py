@@ -5,7 +5,8 @@ It validates answers to waiting runs against the question, and raises budgets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.flows.budgets import check_budgets
@@ -19,7 +20,10 @@ from perdure.worker.domain.record import SCHEMA, UNFINISHED, VALUE, Record, dige
 from perdure.worker.domain.run import Run, status_of
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.errors import DamagedRun, Forbidden, InvalidInput, InvalidTransition, Stale
+from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.lookups import idempotency_key, is_there
+
+logger = logging.getLogger("perdure.client")
 
 
 def asked_by(record: Record) -> PendingInterrupt | None:
@@ -238,6 +242,8 @@ def counting_anew(record: Record) -> dict[str, str]:
 
 #: Name under which a question is answered by default after its deadline.
 DEADLINE = "deadline"
+#: What delete_run.lua replies as the phase of a run whose children are still to be stopped.
+STOPPING_CHILDREN = "stopping its children"
 
 
 class RunControl(RunReads):
@@ -262,7 +268,8 @@ class RunControl(RunReads):
         )
         if reply[0] == "damaged":
             raise damaged(run_id, reply)
-        return StopReceipt.of(run_id, reply, mode, requested_by, reason)
+        self._look_after(reply[7:])
+        return StopReceipt.of(run_id, reply[:7], mode, requested_by, reason)
 
     def resume(
         self,
@@ -347,7 +354,8 @@ class RunControl(RunReads):
         )
         self._publish(record, reply, message)
         match reply:
-            case ["queued" | "waiting" | "interrupted" | "completed", *_]:
+            case ["queued" | "waiting" | "interrupted" | "completed", *follow_ups]:
+                self._look_after(follow_ups)
                 return self.get(run_id)
             case ["stale", *_]:
                 raise Stale(
@@ -385,7 +393,8 @@ class RunControl(RunReads):
         )
         self._publish(record, reply, message)
         match reply:
-            case ["queued" | "waiting" | "interrupted", *_]:
+            case ["queued" | "waiting" | "interrupted", *follow_ups]:
+                self._look_after(follow_ups)
                 return self.get(run_id)
             case ["running", *_]:
                 raise InvalidTransition(
@@ -406,6 +415,10 @@ class RunControl(RunReads):
         reply = self._store.delete(run_id, idempotency_key(self._store, run_id), SCHEMA)
         # The run existed a moment ago. So the reply "missing" means that our own call was sent
         # again after a lost reply.
+        if reply[0] == "live" and reply[1] == STOPPING_CHILDREN:
+            raise InvalidTransition(
+                f"run {run_id} has child runs that are being stopped; delete it in a moment"
+            )
         if reply[0] == "live":
             status = status_of({**(self._store.fields(run_id) or {}), "phase": reply[1]})
             raise InvalidTransition(f"run {run_id} is {status.value}; stop it before deleting it")
@@ -417,3 +430,18 @@ class RunControl(RunReads):
             )
         if reply[0] == "damaged":
             raise damaged(run_id, reply)
+
+    def _look_after(self, follow_ups: Sequence[str]) -> None:
+        """Stop or continue the children of runs, as a transition's reply asks for.
+
+        Args:
+            follow_ups: Empty, or one text with the ids of these runs.
+        """
+        if not follow_ups:
+            return
+        from perdure.worker.messaging.follow_ups import FollowUps  # imports Celery, which is slow
+
+        try:
+            FollowUps(self._store, self._connection.publisher).do(follow_ups[0].split())
+        except StoreUnavailable as error:
+            logger.warning("a sweep looks after the children of %s: %s", follow_ups[0], error)

@@ -67,11 +67,16 @@ class FieldPrefix:
 
 #: Newest schema version that this code reads. A worker leaves runs with a newer version to newer
 #: workers.
-SCHEMA = "3"
+SCHEMA = "4"
 #: Fields that a worker of schema version 1 would misread or refuse (everything added to CONTENT
 #: later), each with the first version that reads it. A run gets the lowest version that reads all
 #: its fields, so that older workers keep running the runs they understand.
-SINCE: Mapping[str, str] = {"ending": "2", "wait": "3"}
+SINCE: Mapping[str, str] = {
+    "ending": "2",
+    "wait": "3",
+    "groups": "4",
+    "parent": "4",
+}
 #: Prefix of the fields that hold named values. Each value has its own field, so that a commit
 #: writes only the values that changed.
 VALUE = "v:"
@@ -79,6 +84,8 @@ _values = FieldPrefix(VALUE)
 #: Field that is present if the run has used up its cycles; it holds their number. It is not part of
 #: the content, so that workers of an earlier release compute an equal digest.
 UNFINISHED = "unfinished"
+#: Field with the names of the run's groups of child runs, one per line.
+GROUPS = "groups"
 #: Field that is present if the run's last round is committed and a person reviews it before the
 #: answer is published.
 ENDING = "ending"
@@ -105,6 +112,12 @@ CONTENT = frozenset(
         "budgets",
         "spent",
         "settled",
+        "parent",
+        "parent_nonce",
+        "group",
+        "place",
+        "depth",
+        "root",
     }
 )
 

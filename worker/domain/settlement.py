@@ -22,6 +22,7 @@ from perdure.flows.waits import Wait
 from perdure.worker.domain.execution_state import ExecutionStatus
 from perdure.worker.domain.record import (
     ENDING,
+    GROUPS,
     SINCE,
     UNFINISHED,
     VALUE,
@@ -159,20 +160,31 @@ GIVE_BACK = Settlement("give_back")
 
 
 def park(record: Record, wait: Wait, over: str) -> Settlement:
-    """Return what a commit must write to park a run whose node waits for signals or a time.
+    """Return what a commit must write to park a run whose node waits.
 
     Args:
         over: What the sweep records if the time ends the wait.
     """
-    lines = "\n".join(f"{name} {count}" for name, count in wait.signals.items())
-    options: dict[str, str | int] = {
-        "wait": wait.name,
-        "wait_for": lines,
-        "wait_over": over,
-    }
+    lines = [f"{name} {count}" for name, count in wait.signals.items()]
+    options: dict[str, str | int] = {"wait": wait.name, "wait_over": over}
+    names = [*record.fields, "wait"]
+    plan: tuple[str, ...] = ()
+    if wait.children is not None:
+        group, need = wait.children, wait.children.need
+        lines.append(f":{group.name} {need.good} {need.bad} {need.ended}")
+        names.append(GROUPS)
+        if group.plan is not None:
+            plan = group.plan
+            options |= {
+                "group": group.name,
+                "total": group.total,
+                "limit": group.limit,
+                "policy": group.policy,
+            }
+    options["wait_for"] = "\n".join(lines)
     if wait.seconds is not None:
         options["wait_ms"] = milliseconds(wait.seconds)
-    return Settlement("park", {"schema": version_of([*record.fields, "wait"])}, options=options)
+    return Settlement("park", {"schema": version_of(names)}, plan, options=options)
 
 
 def taking(settlement: Settlement, used: Mapping[str, int]) -> Settlement:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -14,6 +14,7 @@ from perdure.worker.domain.settlement import Settlement
 from perdure.worker.engine.drain import Drain
 from perdure.worker.engine.fast_path import NO_FAST_PATH, CommitResult, FastPath, RoundCommit
 from perdure.worker.messaging.callbacks import ENDS, ON_END, Callbacks
+from perdure.worker.messaging.follow_ups import FollowUps
 from perdure.worker.messaging.publisher import LazyMessage, Publisher, RoundMessage
 from perdure.worker.store import Claim, PrefetchRequest, Store, StoreUnavailable
 from perdure.worker.store.keys import role_of
@@ -45,6 +46,7 @@ class Committer:
         self._publisher = publisher
         self._drain = drain
         self._callbacks = callbacks
+        self._follow_ups = FollowUps(store, publisher)
 
     def commit(
         self,
@@ -111,7 +113,7 @@ class Committer:
                     role_of(message.queue), record.id, record.epoch, record.step
                 )
                 options["own"] = message.text
-        word, detail, prefetched = self.retry_while_away(
+        reply = self.retry_while_away(
             record,
             lambda: self._store.commit_and_fetch(
                 record.id,
@@ -130,7 +132,7 @@ class Committer:
             ),
             is_result=settlement.kind != "give_back",
         )
-        return CommitResult(word, detail, message, prefetched)
+        return CommitResult(reply.word, reply.detail, message, reply.prefetched, reply.follow_ups)
 
     def retry_while_away(self, record: Record, ask: Callable[[], T], is_result: bool = True) -> T:
         """Call the state server until it replies, and return its reply.
@@ -177,6 +179,8 @@ class Committer:
         If the server refused the commit, log why instead.
         """
         record = commit.record
+        if result.follow_ups:
+            self._look_after(result.follow_ups)
         if result.word == "ok":
             if result.detail in ENDS and ON_END in record.fields and self._callbacks is not None:
                 self._callbacks.make(record.id, record.epoch)
@@ -197,6 +201,17 @@ class Committer:
                 record.step,
                 result.word,
                 result.detail,
+            )
+
+    def _look_after(self, run_ids: Sequence[str]) -> None:
+        """Start or stop children of these runs; a sweep does it if this process cannot."""
+        try:
+            self._follow_ups.do(run_ids)
+        except StoreUnavailable as error:
+            logger.warning(
+                "the children of %s are looked after by a later sweep: %s",
+                ", ".join(run_ids),
+                error,
             )
 
     def _patience_ends(self, began: float, is_result: bool) -> float:

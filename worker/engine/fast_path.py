@@ -7,7 +7,7 @@ and the broker allow it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from perdure.worker.domain.record import Record
@@ -47,12 +47,14 @@ class CommitResult(NamedTuple):
         detail: With ``ok``, what the commit led to (``continued``, ``completed``, ...).
         message: What the publisher may have to publish; None if the next round needs no message.
         prefetched: The message that the same write popped for this worker.
+        follow_ups: Runs whose children this process may look after at once.
     """
 
     word: str
     detail: str
     message: RoundMessage | None = None
     prefetched: Prefetched | None = None
+    follow_ups: Sequence[str] = ()
 
     @property
     def outcome(self) -> str:

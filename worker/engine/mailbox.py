@@ -1,4 +1,4 @@
-"""The engine's mailbox: the signals of a run, read from the store while its round runs."""
+"""The engine's mailbox: signals and ends of children, read from the store while a round runs."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+from perdure.flows.children import Child, Ended
 from perdure.flows.journal import Journal
 from perdure.flows.waits import Mailbox, ReceivedSignal
-from perdure.worker.domain.record import Record
+from perdure.worker.domain.record import GROUPS, Record
+from perdure.worker.engine.children import Planner, read_ends
 from perdure.worker.errors import DamagedRun
-from perdure.worker.store import Store, StoreUnavailable
+from perdure.worker.settings import Settings
+from perdure.worker.store import Claim, Store, StoreUnavailable
 
 
 class StoreMailbox(Mailbox):
@@ -23,16 +26,47 @@ class StoreMailbox(Mailbox):
     def __init__(
         self,
         store: Store,
+        settings: Settings,
         record: Record,
+        claim: Claim,
         journal: Journal,
         broken: Callable[[Exception], None],
     ) -> None:
         self._store, self._record, self._journal, self._broken = store, record, journal, broken
+        self._settings, self._now = settings, claim.now
 
     @property
     def where(self) -> str:
         """The run's id and step, as error messages name them."""
         return f"run {self._record.id}, step {self._record.step}"
+
+    def group_name(self, wait: str) -> str:
+        """Return the name in the run of the group of children that a wait of this step is for."""
+        return f"{self._record.step}.{wait}"
+
+    def ended(self, wait: str, children: Sequence[Child]) -> Sequence[Ended] | None:
+        """Return the children of a wait that have ended; None if they were never started.
+
+        Raises:
+            StoreUnavailable: The server does not answer. The round is lost.
+            DamagedRun: What the server has of a child cannot be read.
+        """
+        group = self.group_name(wait)
+        if group not in self._record.fields.get(GROUPS, "").split("\n"):
+            return None
+        try:
+            return read_ends(self._store, self._record, group, children)
+        except (StoreUnavailable, DamagedRun) as error:
+            self._broken(error)
+            raise
+
+    def planned(self, children: Sequence[Child]) -> tuple[str, ...]:
+        """Check the children that a node wants to start, and return the texts of their plan.
+
+        Raises:
+            InvalidChild: One of them cannot be started.
+        """
+        return Planner(self._store, self._settings, self._record, self._now).plan(children)
 
     def unread(self, names: Sequence[str]) -> list[ReceivedSignal]:
         """Return a run's next unread signal of each name, in the order in which they arrived.

@@ -85,7 +85,7 @@ def context_of(
             if record.budgets
             else {},
             "journal": journal,
-            "mailbox": StoreMailbox(store, record, journal, broken),
+            "mailbox": StoreMailbox(store, settings, record, claim, journal, broken),
             "artifact": partial(_artifact, store, record.id),
             "logger": round_logger(),
             "providers": providers,

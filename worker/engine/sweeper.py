@@ -14,6 +14,7 @@ from perdure.worker.domain.fleet import ALIVE_BEATS
 from perdure.worker.domain.record import SCHEMA
 from perdure.worker.ids import process_name
 from perdure.worker.messaging.callbacks import Callbacks
+from perdure.worker.messaging.follow_ups import FollowUps
 from perdure.worker.messaging.publisher import Publisher
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store, StoreUnavailable
@@ -107,6 +108,7 @@ class Sweeper:
         self._worker = worker
         self._announcement = announcement
         self._callbacks = callbacks
+        self._follow_ups = FollowUps(store, publisher)
         self._announcing = threading.Lock()
         self._stopping = threading.Event()
         self._woken = threading.Event()
@@ -208,6 +210,7 @@ class Sweeper:
         self._publisher.publish(batch.handed)
         if batch.calls and self._callbacks is not None:
             self._callbacks.make_late(batch.calls)
+        self._follow_ups.do(batch.follow_ups)
         self._quarantine_unplayable([run_id for run_id, word in batch.report if word in PUSHED])
         self._made = self._messages_of(
             [run_id for run_id, word in batch.report if word == "unmade"]

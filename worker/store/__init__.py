@@ -6,6 +6,7 @@ from perdure.worker.store.replication import Replication
 from perdure.worker.store.replies import (
     Claim,
     ClaimRefused,
+    CommitReply,
     Continuation,
     Prefetched,
     PrefetchRequest,
@@ -16,6 +17,7 @@ __all__ = [
     "AccessDenied",
     "Claim",
     "ClaimRefused",
+    "CommitReply",
     "Continuation",
     "Keys",
     "NotReplicated",

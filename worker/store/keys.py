@@ -49,6 +49,13 @@ class Keys:
         """Return the key of the hash of the signals that were sent to a run (parts/waits.lua)."""
         return f"{self.prefix}:run:{run_id}:mailbox"
 
+    def group(self, run_id: str, name: str) -> str:
+        """Return the key of the hash of a group of a run's children (parts/family.lua).
+
+        No run id contains a slash.
+        """
+        return f"{self.prefix}:run:{run_id}:group/{name}"
+
     def idempotency(self, key: str) -> str:
         """Return the Redis key that stores which run was submitted with an idempotency key.
 
@@ -97,6 +104,15 @@ class Keys:
         derive this name from that of the due set.
         """
         return f"{self.prefix}:endings"
+
+    @cached_property
+    def follow_ups(self) -> str:
+        """Key of the sorted set of runs whose children need something that scripts cannot do.
+
+        The score is the time (ms) at which a sweep passes it on. Scripts derive this name from that
+        of the due set.
+        """
+        return f"{self.prefix}:follow_ups"
 
     @cached_property
     def queues(self) -> str:

@@ -84,6 +84,19 @@ class Queries(StoreConnection):
             read.append((int(order), int(at), by, payload) if text else None)
         return read
 
+    def ends_of_children(self, run_id: str, group: str) -> dict[int, str]:
+        """Return how the children of a run's group have ended, by their places.
+
+        The texts are those of ``record_end`` in parts/family.lua.
+        """
+        with self._answered():
+            found = cast("dict[str, str]", self.redis.hgetall(self.keys.group(run_id, group)))
+        return {
+            int(name.removeprefix("end:")): text
+            for name, text in found.items()
+            if name.startswith("end:")
+        }
+
     def artifact(self, run_id: str, name: str) -> str | None:
         """Return the text of one of a run's artifacts, or None if it has none of this name."""
         with self._answered():

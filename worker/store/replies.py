@@ -80,6 +80,48 @@ class Prefetched(NamedTuple):
     content: dict[str, Any] | None = None
 
 
+class CommitReply(NamedTuple):
+    """The reply to a commit.
+
+    Attributes:
+        word: the word of commit_round.lua.
+        detail: what the commit led to, or what is damaged.
+        prefetched: the message that the same write popped for this worker.
+        follow_ups: ids of runs whose children the caller may look after at once.
+    """
+
+    word: str
+    detail: str = ""
+    prefetched: Prefetched | None = None
+    follow_ups: Sequence[str] = ()
+
+
+class ChildrenStep(NamedTuple):
+    """What comes next for the children of a run.
+
+    Attributes:
+        word: the word of reconcile_children.lua.
+        group: the group of which children may be started.
+        first: the place of the first of these.
+        nonce: the parent's.
+        room: how many may be started.
+        plan: the two texts of the plan that describe them.
+        walk: how to go on, together with ``start``. For other words, ``start`` says what is
+            damaged.
+        follow_ups: ids of runs whose own children are to be looked after.
+    """
+
+    word: str
+    group: str = ""
+    first: int = 0
+    nonce: str = ""
+    room: int = 0
+    plan: tuple[str, str] = ("", "")
+    walk: str | None = None
+    start: str | None = None
+    follow_ups: Sequence[str] = ()
+
+
 class ClaimRefused(NamedTuple):
     """A claim that was refused: the reply's first word, and what it concerns."""
 
@@ -96,11 +138,13 @@ class SweepReply:
         handed: ``(list, message)`` of each message that the caller must publish. Empty without an
             outbox.
         calls: run and epoch of each end whose ``on_end`` call is late.
+        follow_ups: ids of runs whose children the caller must look after.
     """
 
     report: list[tuple[str, str]]
     handed: list[tuple[str, str]]
     calls: list[tuple[str, int]] = field(default_factory=list)
+    follow_ups: Sequence[str] = ()
 
 
 class Continuation(NamedTuple):

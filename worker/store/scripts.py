@@ -30,6 +30,8 @@ TRANSITIONS = (
     "retry_run",
     "signal_run",
     "wake_run",
+    "start_children",
+    "reconcile_children",
     "quarantine_run",
     "delete_run",
     "check_run",

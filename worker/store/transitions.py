@@ -10,8 +10,10 @@ from perdure.worker.store.metrics import MetricRecords
 from perdure.worker.store.queries import Queries
 from perdure.worker.store.replies import (
     NEWEST_TURNS,
+    ChildrenStep,
     Claim,
     ClaimRefused,
+    CommitReply,
     Continuation,
     Prefetched,
     PrefetchRequest,
@@ -159,7 +161,7 @@ class Store(Queries):
         idempotency_key: str | None = None,
         fetch: PrefetchRequest | None = None,
         **named: str | int | None,
-    ) -> tuple[str, str, Prefetched | None]:
+    ) -> CommitReply:
         """Commit a run's round and, if ``fetch`` asks for it, prefetch the next message.
 
         The script is commit_round.lua. If the worker has lost its lease, nothing is committed, and
@@ -170,7 +172,7 @@ class Store(Queries):
             named: further arguments of commit_round.lua.
 
         Returns:
-            The reply's word, its detail, and the prefetched message.
+            What became of it.
         """
         named = {"epoch": epoch, "step": step, "token": token, "kind": kind, **named}
         if fetch is not None:
@@ -188,8 +190,13 @@ class Store(Queries):
         if fetch is not None and fetch.lists[0] not in self.keys.queue_names:
             keys += [name for name in fetch.lists if name not in self.keys.queue_names]
         reply = self._call("commit_round", keys, named, other_fields, rest, run_id)
-        fetched = self._fetched(reply[2], fetch) if fetch is not None and len(reply) > 2 else None
-        return reply[0], reply[1] if len(reply) > 1 else "", fetched
+        word, detail, prefetched, follow_ups = [*reply, "", "", ""][:4]
+        return CommitReply(
+            word,
+            detail,
+            self._fetched(prefetched, fetch) if fetch is not None and prefetched else None,
+            follow_ups.split(),
+        )
 
     def commit_and_continue(
         self,
@@ -480,6 +487,67 @@ class Store(Queries):
         )
         return word, [(rest[0], rest[1])] if word == "queued" and rest else []
 
+    def reconcile_children(
+        self, run_id: str, walk: str | None = None, start: str | None = None
+    ) -> ChildrenStep:
+        """Bring a slice of a run's children into line with the run.
+
+        The script is reconcile_children.lua.
+
+        Args:
+            walk: of the step before, to go on.
+            start: where to go on, of the step before.
+        """
+        word, *rest = self._run(
+            "reconcile_children", run_id, {"id": run_id, "walk": walk, "from": start}
+        )
+        match word, rest:
+            case "more", [walk, start, *others]:
+                return ChildrenStep("more", walk=walk, start=start, follow_ups=_ids(others))
+            case "start", [group, first, nonce, room, common, plans]:
+                plan = (common, plans)
+                return ChildrenStep("start", group, int(first), nonce, int(room), plan)
+            case "done", others:
+                return ChildrenStep("done", follow_ups=_ids(others))
+        return ChildrenStep(word, start=rest[0] if rest else None)
+
+    def start_children(
+        self,
+        run_id: str,
+        *,
+        nonce: str,
+        group: str,
+        first: int,
+        children: Sequence[tuple[int | None, Mapping[str, str]]],
+    ) -> tuple[str, str, list[tuple[str, str]]]:
+        """Make the next child runs of a group, and push their first rounds (start_children.lua).
+
+        Args:
+            run_id: the parent.
+            nonce: the parent's.
+            first: the place of the first one.
+            children: for each the ms until its deadline, and the fields of its hash with its
+                message.
+
+        Returns:
+            The script's word, its detail, and with an outbox the (queue, message) that the caller
+            must publish.
+        """
+        rest: list[str] = []
+        for deadline, fields in children:
+            rest += ["" if deadline is None else str(deadline), str(2 * len(fields))]
+            for pair in fields.items():
+                rest += pair
+        word, *details = self._call(
+            "start_children",
+            self.keys.of_run(run_id),
+            {"nonce": nonce, "group": group, "from": first},
+            rest=rest,
+            run_id=run_id,
+        )
+        to_publish = list(zip(details[1::2], details[2::2], strict=True)) if word == "ok" else []
+        return word, details[0] if details else "", to_publish
+
     def redirect_round(
         self, run_id: str, *, queue: str, to: str, by: str
     ) -> tuple[str, list[tuple[str, str]]]:
@@ -579,13 +647,18 @@ class Store(Queries):
         named |= {f"length:{queue}": length for queue, length in (lengths or {}).items()}
         named |= {f"made:{run_id}": " ".join(message) for run_id, message in (made or {}).items()}
         named |= {f"soon:{run_id}": "1" for run_id in soon}
-        *flat, late = self._call("sweep_due", self.keys.of_sweep(), named)
+        *flat, late, follow_ups = self._call("sweep_due", self.keys.of_sweep(), named)
         report, to_publish = (list(zip(each[::2], each[1::2], strict=True)) for each in flat)
         return SweepReply(
             report,
             to_publish,
             [(run_id, int(epoch)) for run_id, _, epoch in (call.partition(" ") for call in late)],
+            follow_ups,
         )
+
+
+def _ids(texts: Sequence[str]) -> list[str]:
+    return texts[0].split() if texts else []
 
 
 def _written(reply: str) -> dict[str, str] | None:

@@ -9,7 +9,7 @@ from perdure.flows.context import RoundContext
 from perdure.flows.flow import Flow
 from perdure.flows.outcomes import Command, Outcome
 from perdure.worker.engine.heartbeat import Heartbeat, Lease
-from perdure.worker.store import Prefetched, Store
+from perdure.worker.store import CommitReply, Store
 from perdure.worker.testing.faults import Place
 
 
@@ -93,17 +93,15 @@ class WatchedStore(Store):
 
     watcher: Observer | None = None
 
-    def commit_and_fetch(
-        self, run_id: str, *, kind: str, **named: Any
-    ) -> tuple[str, str, Prefetched | None]:
+    def commit_and_fetch(self, run_id: str, *, kind: str, **named: Any) -> CommitReply:
         """Commit a round, and report the commit and its reply to the crash lab; see Store."""
         if self.watcher is None:
             return super().commit_and_fetch(run_id, kind=kind, **named)
         self.watcher.passed("committing")
-        word, detail, fetched = super().commit_and_fetch(run_id, kind=kind, **named)
-        self.watcher.settled(kind, word, detail, named)
+        reply = super().commit_and_fetch(run_id, kind=kind, **named)
+        self.watcher.settled(kind, reply.word, reply.detail, named)
         self.watcher.passed("committed")
-        return word, detail, fetched
+        return reply
 
     def take(self) -> str | None:
         """Take the next Celery message from the queues and return it, as a worker receives it.

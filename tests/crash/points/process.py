@@ -25,8 +25,8 @@ from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.store import (
     Claim,
     ClaimRefused,
+    CommitReply,
     Continuation,
-    Prefetched,
     Store,
     StoreUnavailable,
 )
@@ -65,9 +65,10 @@ class WiredStore(Store):
             self._granted_by("claim_round", answer.token, options, self.story.wire.late - late)
         return answer
 
-    def commit_and_fetch(self, run_id: str, **options: Any) -> tuple[str, str, Prefetched | None]:
+    def commit_and_fetch(self, run_id: str, **options: Any) -> CommitReply:
         late = self.story.wire.late
-        word, detail, fetched = super().commit_and_fetch(run_id, **options)
+        reply = super().commit_and_fetch(run_id, **options)
+        word, detail, fetched, _ = reply
         late = self.story.wire.late - late
         claim = fetched.claim if fetched is not None else None
         self._committed(word, detail, options, late, claimed=claim is not None)
@@ -78,7 +79,7 @@ class WiredStore(Store):
                 {name: int(claim.fields[name]) for name in ("epoch", "step")},
                 late,
             )
-        return word, detail, fetched
+        return reply
 
     def commit_and_continue(self, run_id: str, **options: Any) -> Continuation | None:
         late = self.story.wire.late

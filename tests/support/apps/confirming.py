@@ -9,20 +9,20 @@ import os
 from typing import Any
 
 from perdure.worker.app import app, engine_of
-from perdure.worker.store import Prefetched
+from perdure.worker.store import CommitReply
 
 _store = engine_of(app).store
 _commit = _store.commit_and_fetch
 
 
-def _confirmed(run_id: str, **options: Any) -> tuple[str, str, Prefetched | None]:
-    word, detail, fetched = _commit(run_id, **options)
-    if word == "ok" and options["kind"] in ("next", "end"):
+def _confirmed(run_id: str, **options: Any) -> CommitReply:
+    reply = _commit(run_id, **options)
+    if reply.word == "ok" and options["kind"] in ("next", "end"):
         line = f"{run_id} {options['step']}\n".encode()
         file = os.open(os.environ["CONFIRMED"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.write(file, line)  # one write: whole, or not at all
         os.close(file)
-    return word, detail, fetched
+    return reply
 
 
 _store.commit_and_fetch = _confirmed  # type: ignore[assignment]

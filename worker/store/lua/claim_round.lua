@@ -55,6 +55,9 @@ if not stopping and paused == 0 then
 end
 
 --@ parts/moves.lua
+--@ parts/waits.lua
+--@ parts/family.lua
+--@ parts/ends.lua
 local damaged = mistyped(k)
 if damaged then return { 'damaged', damaged } end
 if stopping then

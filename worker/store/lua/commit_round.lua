@@ -19,7 +19,9 @@
 --         give_back   The round is released to another worker, and nothing is counted. [own] is the
 --                     round's message, for a run whose hash has none.
 --         park        The node waits: wait (its name), wait_for (lines NAME COUNT), [wait_ms],
---                     wait_over (parts/waits.lua), [own].
+--                     wait_over (parts/waits.lua), [own]. With children, unless they are written
+--                     already: group (its name), total, limit, policy, and after "--" the texts of
+--                     the plan (parts/family.lua).
 --         damaged     error. The run as loaded is not what was stored: it is quarantined.
 --       With every kind: [field...], [harmless] (all that this attempt did can be repeated, so a
 --         stop leaves nothing in doubt), [intent] (the remaining intents of record_intent.lua, if
@@ -34,7 +36,8 @@
 -- Returns
 --   ok continued | completed | interrupted | stopped | errored | waiting | queued | parked
 --       After this word, if a message was prefetched: message LIST TEXT, or claimed LIST GRANT
---       (parts/grant.lua).
+--       (parts/grant.lua). Then, with '' for no message: the ids of the runs for which this commit
+--       made a follow-up, separated by spaces.
 --   fenced              The caller no longer has the lease: nothing is committed. After a stop
 --                       `now`, this ends the hold of the caller's token.
 --   missing             There is no such run.
@@ -59,11 +62,13 @@ if not run then return { 'damaged', k.run } end
 local plain, damaged = is_plain(run), nil
 if not plain then
   if arg.take or arg.wait then k.mailbox = mailbox_of(k) end
+  if arg.group then k.group = group_of(k, arg.group) end
   damaged = mistyped(k)
   if damaged then return { 'damaged', damaged } end
   local more = { 'last_node', 'idem', 'started_at', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_status',
     'i_node', 'i_reason', 'intent_token', 'failing', 'traceback', 'handed_to', 'on_end',
-    'mailbox', 'wait', 'wait_until', 'o:~' .. (arg.wait or '') }
+    'mailbox', 'wait', 'wait_until', 'o:~' .. (arg.wait or ''), 'nonce', 'groups', 'walk', 'parent', 'parent_nonce', 'group', 'place',
+    'stop_tree' }
   local texts = call('HMGET', k.run, unpack(more))
   for i = 1, #more do run[more[i]] = texts[i] or nil end
 end
@@ -97,6 +102,8 @@ end
 
 --@ parts/moves.lua
 --@ parts/waits.lua
+--@ parts/family.lua
+--@ parts/ends.lua
 local kind = arg.kind
 local done = kind == 'next' or kind == 'end' or kind == 'pause_next'
 local paused = kind == 'pause_next' or kind == 'pause_here'
@@ -106,7 +113,10 @@ free_lease(k)
 if done then
   log(k, run, whole(now))
   if run.i_id then forget_interrupt(k) end
-  if arg.take then end_waits(k, run) end
+  if arg.take then
+    end_waits(k, run)
+    drop_groups(k, run, now)
+  end
   run.last_node, run.step, run.attempt = run.current_node, whole(run.step + 1), '0'
   set(k, 'step', run.step, 'last_node', run.last_node, 'attempt', '0', 'failures', '0', 'losses', '0')
   unset(k, 'traceback', 'last_error', 'intent', 'intent_token', 'intent_at', 'intent_by')
@@ -116,7 +126,10 @@ elseif arg.intent and run.intent_token == arg.token then
   if arg.intent == '' then unset(k, 'intent', 'intent_token', 'intent_at', 'intent_by') else set(k, 'intent', arg.intent) end
 end
 if paused then forget_interrupt(k) end
-if kind == 'park' then begin_wait(k, run, now) end
+if kind == 'park' then
+  begin_wait(k, run, now)
+  open_group(k, run, now)
+end
 set_fields(k)
 for i = fields, fields_end, 2 do run[ARGV[i]] = ARGV[i + 1] end
 if arg.message then
@@ -195,4 +208,4 @@ set(k, 'last_token', arg.token, 'last_answer', answer, 'last_fetched', id or '')
 local promises, counted = {}, {}
 local fetched = claimed(k, now, list, text, id, promises, counted)
 if promises[1] then promise(k, promises, counted) end
-return { 'ok', answer, fetched }
+return with_follow_ups({ 'ok', answer, fetched or followed[1] and '' or nil })

@@ -15,6 +15,9 @@
 --@ parts/run.lua
 --@ parts/counters.lua
 --@ parts/moves.lua
+--@ parts/waits.lua
+--@ parts/family.lua
+--@ parts/ends.lua
 local k = keys_of_one_run()
 local now = clock()
 local run, refusal = read_run(k)

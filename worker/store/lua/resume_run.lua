@@ -8,7 +8,8 @@
 --       which the caller made =field...), [data] (JSON for the event), =field..., [by] (the
 --       person), [more] (=field... gives more cycles to a run that has used up its cycles)
 -- Returns
---   queued | waiting | interrupted | completed   The phase of the run now.
+--   queued | waiting | interrupted | completed   The phase of the run now. Then, if there are any,
+--                       the ids of the runs whose children the caller may look after at once.
 --   stale               The run changed after the caller read it, or has another open interrupt.
 --   running             The run is queued, leased, waiting or parked, perhaps with a stop pending.
 --   finished PHASE      The run has ended.
@@ -26,6 +27,9 @@
 --@ parts/run.lua
 --@ parts/counters.lua
 --@ parts/moves.lua
+--@ parts/waits.lua
+--@ parts/family.lua
+--@ parts/ends.lua
 --@ parts/operations.lua
 local k = keys_of_one_run()
 local now = clock()
@@ -33,7 +37,7 @@ local run, refusal = read_run(k)
 if not run then return refusal end
 local repeated = reply_of(run, arg.op)
 if repeated then return repeated end
-local function reply(word, phase) return remember_reply(k, run, arg.op, { word, phase }) end
+local function reply(word, phase) return with_follow_ups(remember_reply(k, run, arg.op, { word, phase })) end
 -- The messages are built for that epoch and step. Another step's message would be stale for ever.
 -- The reply is not stored, since epochs and steps only grow.
 if run.epoch ~= arg.epoch or run.step ~= arg.step then return { 'stale' } end
@@ -52,6 +56,7 @@ if answers and arg.interrupt ~= run.i_id then return reply('stale') end
 
 event(k, run, now, 'resumed', 'answer', arg.answer or 'null', 'data', arg.data or 'null', unpack(arg.by and { 'by', arg.by } or {}))
 set(k, 'resumed_at', whole(now), 'resumed_by', arg.by or '')
+take_up(k, run)
 if goes_on then
   if ENDED[run.phase] then persist(k, run) end
   if run.i_id then forget_interrupt(k) end

@@ -6,7 +6,8 @@
 --       after (message of the epoch after that), [digest] (of the content from which the caller
 --       made =field...), =field...
 -- Returns
---   queued | waiting    The phase of the run now.
+--   queued | waiting    The phase of the run now. Then, if there are any, the ids of the runs whose
+--                       children the caller may look after at once.
 --   interrupted         The interrupt that was open is shown again.
 --   stale               The run has changed since the caller read it.
 --   running PHASE       The run is not errored.
@@ -19,6 +20,9 @@
 --@ parts/run.lua
 --@ parts/counters.lua
 --@ parts/moves.lua
+--@ parts/waits.lua
+--@ parts/family.lua
+--@ parts/ends.lua
 --@ parts/operations.lua
 local k = keys_of_one_run()
 local now = clock()
@@ -26,7 +30,7 @@ local run, refusal = read_run(k)
 if not run then return refusal end
 local repeated = reply_of(run, arg.op)
 if repeated then return repeated end
-local function reply(word, phase) return remember_reply(k, run, arg.op, { word, phase }) end
+local function reply(word, phase) return with_follow_ups(remember_reply(k, run, arg.op, { word, phase })) end
 -- The messages are built for that epoch and step. The reply is not stored, since epochs and steps
 -- only grow.
 if run.epoch ~= arg.epoch or run.step ~= arg.step then return { 'stale' } end
@@ -37,6 +41,7 @@ if refusal then return refusal end
 
 event(k, run, now, 'retried', 'error', run.error or '')
 persist(k, run)
+take_up(k, run)
 set_fields(k)
 take_down_passed_deadline(k, run, now)
 start_again(k, run, now, arg.message, arg.after)

@@ -20,6 +20,7 @@
 --@ parts/run.lua
 --@ parts/counters.lua
 --@ parts/moves.lua
+--@ parts/new_run.lua
 local BETWEEN = '\31' -- explained in parts/grant.lua
 local k = keys_of_one_run()
 local now = clock()
@@ -54,11 +55,9 @@ for i = fields, fields_end, 2 do run[ARGV[i]] = ARGV[i + 1] end
 local refusal = unpushable(k, run.queue)
 if refusal then return refusal end
 
-run.id, run.created_at, run.deadline = arg.id, whole(now), arg.deadline and whole(now + number(arg.deadline))
+run.id, run.nonce, run.message, run.deadline = arg.id, arg.nonce, arg.message, arg.deadline and whole(now + number(arg.deadline))
 set_fields(k)
-set(k, 'id', arg.id, 'nonce', arg.nonce, 'created_at', run.created_at, 'epoch', '0', 'step', '0', 'token', '0', 'attempt', '0',
-  'failures', '0', 'losses', '0', 'number', '0', 'grace', run.resend, 'message', arg.message)
-if run.deadline then set(k, 'deadline', run.deadline) end
+begin_run(k, run, now)
 if arg.content then
   call('SET', k.idem, arg.content .. ' ' .. arg.id)
   set(k, 'idem', arg.idempotency_key)
@@ -79,9 +78,6 @@ if submitted then
   end
   call('ZADD', submitted, run.created_at, arg.id)
 end
-run.step, run.message, run.number, run.grace = '0', arg.message, '0', run.resend
-event(k, run, now, 'submitted', 'flow', run.flow)
-tally(k, run, 'moves:submitted', 1)
 if arg.delay then set(k, 'not_before', whole(now + number(arg.delay))) end
 if arg.phase == 'queued' then
   push(k, run, now)

@@ -12,7 +12,7 @@
 --       [outbox], and with it [length:LIST] (messages on the broker; absent if it does not answer),
 --       [made:ID] (EPOCH STEP MESSAGE of a run that was reported as unmade: it is examined now),
 --       [soon:ID] (a queued run whose message may have died with a process: it is examined now)
--- Returns three flat lists
+-- Returns four flat lists
 --   1. What became of each run, as ID WORD, or KEY damaged for a damaged key that the runs share:
 --        resent    Its message is pushed again.
 --        marked    Its message seems to be lost: it is pushed again after one more grace.
@@ -30,6 +30,7 @@
 --        damaged   It cannot be read: it is removed from the due set.
 --   2. The messages that the caller must publish, as LIST MESSAGE. Empty without an outbox.
 --   3. ID EPOCH (one text each) of ended runs whose `on_end` call the caller must make.
+--   4. The ids of runs whose children the caller must look after (reconcile_children.lua).
 --
 -- Every examined run is moved or removed, so that no run hides the ones behind it.
 -- A silence is a time without sweeps. Leases may have lapsed then although their workers lived.
@@ -37,6 +38,8 @@
 --@ parts/counters.lua
 --@ parts/moves.lua
 --@ parts/waits.lua
+--@ parts/family.lua
+--@ parts/ends.lua
 --@ parts/recount.lua
 local now = clock()
 -- Every worker sweeps, so that any of them may die. One sweep per interval is enough for all of
@@ -44,7 +47,7 @@ local now = clock()
 if arg.every then
   local last = redis.pcall('HGET', KEYS[2], 'swept_at')
   local since = type(last) == 'string' and is_count(last) and now - number(last) or -1
-  if since >= 0 and since < number(arg.every) then return { {}, {}, {} } end
+  if since >= 0 and since < number(arg.every) then return { {}, {}, {}, {} } end
 end
 local base = { due = KEYS[1], queues = KEYS[2], live = KEYS[3], interrupted = KEYS[4], stopped = KEYS[5], completed = KEYS[6],
   errored = KEYS[7], paused = KEYS[8], lists = {} }
@@ -60,7 +63,7 @@ for list, line in pairs(line_of) do
   local found = call('TYPE', line).ok
   damaged = damaged or (unpushable(base, list) or {})[2] or found ~= 'none' and found ~= 'zset' and line or nil
 end
-if damaged then return { { damaged, 'damaged' }, {}, {} } end
+if damaged then return { { damaged, 'damaged' }, {}, {}, {} } end
 local lease, jitter = number(arg.lease), tonumber(arg.jitter)
 -- Messages, from the consuming end, among which a run's own is searched: about 20 microseconds.
 local SEARCHED = 256
@@ -108,6 +111,8 @@ if gap < -lease / 2 then
   end
   local ahead = pcall('ZRANGEBYSCORE', calls_of(base.due), '(' .. whole(now + lease), '+inf', 'LIMIT', 0, AHEAD)
   for _, promised in ipairs(ahead) do call('ZADD', calls_of(base.due), 'XX', now, promised) end
+  local late = pcall('ZRANGEBYSCORE', follow_ups_of(base.due), '(' .. whole(now + lease), '+inf', 'LIMIT', 0, AHEAD)
+  for _, id in ipairs(late) do call('ZADD', follow_ups_of(base.due), 'XX', now, id) end
 end
 
 local function was_silent(time)
@@ -395,7 +400,8 @@ end
 
 local function sweep_parked(k, run)
   if not is_over(k, run, now) then
-    due_at(k, run, run.wait_until and number(run.wait_until))
+    if waits_for_children(run) then make_follow_up(k, run, now, true) end
+    due_parked(k, run, now, math.min(2 * number(run.look), LONGEST_LOOK))
     return 'in_line'
   end
   record_time_out(k, run, now)
@@ -452,7 +458,8 @@ for order, id in ipairs(looked_at()) do
     event(k, run, now, 'resumed', 'answer', run.i_default or 'null', 'by', 'deadline')
     set(k, 'resumed_at', whole(now), 'resumed_by', 'deadline')
     new_epoch(k, run, run.message)
-    push(k, run, now)
+    -- It was continued with its parent, which brings no message.
+    if run.message == '' then wait(k, run, now, 'start', 0) else push(k, run, now) end
     word = 'answered'
   end
   if COUNTED[word] then tally(k, run, 'moves:' .. word, 1) end
@@ -488,4 +495,12 @@ if late.err then
   late = {}
 end
 for _, promised in ipairs(late) do call('ZADD', calls, 'XX', now + AGAIN, promised) end
-return { report, handed, late }
+-- The same for the children of runs.
+local follow_ups = follow_ups_of(base.due)
+local undone = pcall('ZRANGEBYSCORE', follow_ups, '-inf', now, 'LIMIT', 0, CALLS)
+if undone.err then
+  if find(undone.err, 'WRONGTYPE', 1, true) then note(follow_ups, 'damaged') end
+  undone = {}
+end
+for _, id in ipairs(undone) do call('ZADD', follow_ups, 'XX', now + FOLLOWED, id) end
+return { report, handed, late, undone }

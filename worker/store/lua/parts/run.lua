@@ -26,10 +26,14 @@ end
 -- is derived.
 local function mailbox_of(k) return k.run .. ':mailbox' end
 
+-- The hash of a group of child runs, and the names of a run's groups (parts/family.lua).
+local function group_of(k, name) return k.run .. ':group/' .. name end
+local function groups_of(run) return string.gmatch(run.groups or '', '%S+') end
+
 -- Return the first key of a wrong type. A transition need not check a key that it first reads by
 -- pcall, nor a key that it does not use.
 local function mistyped(k)
-  local types = { run = 'hash', memory = 'list', events = 'stream', artifacts = 'hash', mailbox = 'hash', due = 'zset', queues = 'hash', live = 'zset',
+  local types = { run = 'hash', memory = 'list', events = 'stream', artifacts = 'hash', mailbox = 'hash', group = 'hash', due = 'zset', queues = 'hash', live = 'zset',
     interrupted = 'zset', stopped = 'zset', completed = 'zset', errored = 'zset', paused = 'hash' }
   for name, wanted in pairs(types) do
     if k[name] then

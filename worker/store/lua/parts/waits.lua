@@ -2,7 +2,8 @@
 -- parks its run, which then has no lease, no message and no worker. The run's fields say what ends
 -- the wait:
 --   wait        its name, one of its own in the step
---   wait_for    lines NAME COUNT: this many unread signals of a name end it
+--   wait_for    lines NAME COUNT: this many unread signals of a name end it; or :GROUP OK BAD ALL: so
+--               many children of a group that ended well, or badly, or at all (parts/family.lua)
 --   wait_until  the time that ends it
 --   wait_over   what records under the name ~WAIT that the time ended it
 -- The mailbox hash has for each NAME the numbers of the newest signal (NAME:last) and of the newest
@@ -10,12 +11,33 @@
 -- the names that have unread signals, `bytes` the size of these. A script that reads the mailbox sets
 -- `k.mailbox` before it checks the types of the keys.
 
--- Return the name of a signal that ends the wait, or nil.
+-- Return the name of a signal or a group that ends the wait, or nil.
 local function signal_for(k, run)
-  for name, count in string.gmatch(run.wait_for, '(%S+) (%d+)') do
-    local newest, taken = unpack(call('HMGET', k.mailbox, name .. ':last', name .. ':taken'))
-    if number(newest) - number(taken) >= number(count) then return name end
+  for name, count, more in string.gmatch(run.wait_for, '(%S+) (%d+)([%d ]*)') do
+    if string.sub(name, 1, 1) == ':' then
+      local most_bad, most = match(more, '^ (%d+) (%d+)$')
+      local counts = pcall('HMGET', group_of(k, string.sub(name, 2)), 'ok', 'bad')
+      local good, bad = number(counts[1]), number(counts[2])
+      if good >= number(count) or bad >= number(most_bad) or good + bad >= number(most) then return name end
+    else
+      local newest, taken = unpack(call('HMGET', k.mailbox, name .. ':last', name .. ':taken'))
+      if number(newest) - number(taken) >= number(count) then return name end
+    end
   end
+end
+
+local function waits_for_children(run) return find(run.wait_for, ':', 1, true) ~= nil end
+
+-- A parent looks at its children from time to time, in case the end of one was not delivered (by an
+-- earlier version, or because a key was damaged): after 30 seconds, then twice as long, up to an hour.
+local LOOK, LONGEST_LOOK = 30000, 3600000
+
+-- Make the parked run due when its time is over, or when it looks at its children again.
+local function due_parked(k, run, now, look)
+  local time = run.wait_until and number(run.wait_until)
+  if not waits_for_children(run) then return due_at(k, run, time) end
+  set(k, 'look', whole(look))
+  due_at(k, run, math.min(time or math.huge, now + look))
 end
 
 local function has_timed_out(run, now) return run.wait_until and number(run.wait_until) <= now end
@@ -52,14 +74,16 @@ local function park(k, run, now)
   tally(k, run, 'moves:parked', 1)
   event(k, run, now, 'parked', 'for', run.wait_for, 'until', run.wait_until or '')
   enter(k, run, 'parked', now)
-  due_at(k, run, run.wait_until and number(run.wait_until))
-  rest_well(k, run)
+  due_parked(k, run, now, LOOK)
+  -- The script that ends the last child pushes its parent's message, so that is kept.
+  if not waits_for_children(run) then rest_well(k, run) end
   return 'parked'
 end
 
 -- Queue a parked run whose wait is over, and whose message is there.
 local function wake(k, run, now)
-  event(k, run, now, 'woken', 'by', signal_for(k, run) or 'time')
+  local by = signal_for(k, run) or 'time'
+  event(k, run, now, 'woken', 'by', string.sub(by, 1, 1) == ':' and 'children ' .. string.sub(by, 2) or by)
   fresh_message(k, run, run.message)
   push(k, run, now)
 end
@@ -79,5 +103,5 @@ local function end_waits(k, run)
     local left = number(names) - (upto == newest and 1 or 0)
     call('HSET', k.mailbox, name .. ':taken', upto, 'names', format('%d', left), 'bytes', format('%d', number(bytes) - freed))
   end
-  unset(k, 'wait', 'wait_for', 'wait_until', 'wait_over')
+  unset(k, 'wait', 'wait_for', 'wait_until', 'wait_over', 'look')
 end

@@ -1,0 +1,229 @@
+"""Child runs: runs that a node starts and waits for.
+
+A node that waits for children is parked like one that waits for a signal (``perdure.flows.waits``),
+and is run again from its beginning when enough of them have ended. The runtime starts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal, overload
+
+from perdure.flows.errors import FatalError, InvalidFlow
+
+#: When the wait for a group is over: ``all`` as soon as one child failed or all succeeded,
+#: ``settled`` when all have ended, ``any`` when one has ended, ``first`` when one has succeeded, or
+#: the number of children that have to succeed.
+Until = Literal["all", "settled", "any", "first"] | int
+#: What becomes of children that still run if their parent stops, ends, or waits for them no more.
+Policy = Literal["stop", "abandon"]
+
+
+@dataclass(frozen=True)
+class Child:
+    """A run that a node wants to start: what ``Client.submit`` accepts, as far as it fits.
+
+    Attributes:
+        flow: the name of its flow.
+        goal: its goal.
+        inputs: the inputs that its flow expects.
+        budgets: its own limits by name.
+        deadline: when it ends at the latest. Never later than its parent.
+        max_rounds: limit of its cycles.
+        labels: texts by name.
+    """
+
+    flow: str
+    goal: str = ""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    budgets: Mapping[str, float] | None = None
+    deadline: datetime | timedelta | float | None = None
+    max_rounds: int | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a child run ended.
+
+    Attributes:
+        place: its position among the children of the group, from 0.
+        run_id: its id.
+        flow: the name of its flow.
+        status: ``completed``, ``unfinished`` (its cycles were used up), ``errored``, ``stopped``,
+            or ``gone`` (it was deleted, or has expired).
+        answer: the answer of a completed or an unfinished child.
+        error: why it errored or was stopped.
+        order: its position among the ends, from 1.
+    """
+
+    place: int
+    run_id: str
+    flow: str
+    status: str
+    answer: Any = None
+    error: str | None = None
+    order: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether the child completed and was not cut short."""
+        return self.status == "completed"
+
+
+class Group(Sequence[Ended]):
+    """The children that have ended, in the order in which they were given.
+
+    Args:
+        ended: they.
+        total: the number of children of the group.
+    """
+
+    def __init__(self, ended: Sequence[Ended], total: int) -> None:
+        self._ended = sorted(ended, key=lambda each: each.place)
+        self.total = total
+
+    def __len__(self) -> int:
+        return len(self._ended)
+
+    @overload
+    def __getitem__(self, index: int) -> Ended: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Ended]: ...
+    def __getitem__(self, index: int | slice) -> Ended | list[Ended]:
+        return self._ended[index]
+
+    def __iter__(self) -> Iterator[Ended]:
+        return iter(self._ended)
+
+    def __repr__(self) -> str:
+        return f"Group({self._ended!r}, {self.total})"
+
+    @property
+    def failed(self) -> list[Ended]:
+        """The children that ended and did not succeed."""
+        return [each for each in self._ended if not each.ok]
+
+    @property
+    def arrived(self) -> list[Ended]:
+        """The children in the order in which they ended."""
+        return sorted(self._ended, key=lambda each: each.order)
+
+    @property
+    def missing(self) -> list[int]:
+        """The places of the children that have not ended."""
+        return sorted(set(range(self.total)) - {each.place for each in self._ended})
+
+    @property
+    def answers(self) -> list[Any]:
+        """The answers of the children that succeeded."""
+        return [each.answer for each in self._ended if each.ok]
+
+
+class ChildFailed(FatalError):
+    """A child run did not complete, and its parent's node needed its answer.
+
+    No further attempt of the parent's round can help.
+
+    Attributes:
+        ended: how it ended.
+    """
+
+    def __init__(self, ended: Ended) -> None:
+        why = {
+            "unfinished": "used up its cycles before it finished",
+            "stopped": "was stopped",
+            "gone": "is there no more",
+        }.get(ended.status, ended.status)
+        detail = f": {ended.error}" if ended.error else ""
+        super().__init__(f"child run {ended.run_id} (flow {ended.flow}) {why}{detail}")
+        self.ended = ended
+
+
+class InvalidChild(FatalError):
+    """A child run cannot be started: its flow is unknown, say, or does not accept its inputs.
+
+    None of the children that were to be started with it is started.
+    """
+
+
+class WaitOver(FatalError):
+    """The time of a wait for children was over before enough of them had ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """When the wait for a group is over: when one of three numbers is reached.
+
+    Attributes:
+        good: children that succeeded.
+        bad: children that ended otherwise.
+        ended: children that ended at all.
+    """
+
+    good: int
+    bad: int
+    ended: int
+
+    @classmethod
+    def of(cls, until: Until, total: int) -> Need:
+        """Return what a wait for ``total`` children needs.
+
+        Raises:
+            InvalidFlow: ``until`` is not valid, or needs more children than there are.
+        """
+        never = total + 1
+        match until:
+            case "all":
+                return cls(total, 1, never)
+            case "settled":
+                return cls(never, never, total)
+            case "any":
+                return cls(never, never, 1)
+            case "first":
+                return cls(1, total, never)
+            case int() if not isinstance(until, bool) and 1 <= until <= total:
+                return cls(until, total - until + 1, never)
+        raise InvalidFlow(
+            f"wait={until!r} for {total} children: expected all, settled, any, first, or a number "
+            f"from 1 to {total}"
+        )
+
+    def met_by(self, ended: Sequence[Ended]) -> list[Ended] | None:
+        """Return the first of the children that ended, as many as the wait needs.
+
+        Every attempt of a round gets the same, whatever ends later.
+
+        Returns:
+            None if not enough of them have ended.
+        """
+        good = 0
+        in_order = sorted(ended, key=lambda each: each.order)
+        for count, each in enumerate(in_order, 1):
+            good += each.ok
+            if good >= self.good or count - good >= self.bad or count >= self.ended:
+                return in_order[:count]
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWait:
+    """A wait for a group of children.
+
+    Attributes:
+        name: the group's name in the run, ``STEP.NAME``.
+        need: when it is over.
+        total: the number of children.
+        limit: how many of them may run at a time.
+        policy: what becomes of them if nothing waits for them any more.
+        plan: the texts from which they are started; None if the group is there already.
+    """
+
+    name: str
+    need: Need
+    total: int
+    limit: int
+    policy: Policy = "stop"
+    plan: tuple[str, ...] | None = None

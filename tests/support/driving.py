@@ -1,0 +1,51 @@
+"""Rounds of all runs, played in this process one after another, as one worker with one slot would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from perdure import Client, Settings
+from perdure.worker.app import engine_of, make_app
+from perdure.worker.messaging.message import stored_round
+from perdure.worker.runtime.runtime import Runtime
+
+
+class Driver:
+    """An engine whose messages the test takes by itself."""
+
+    def __init__(self, engine: Runtime, client: Client) -> None:
+        self.engine, self.client = engine, client
+
+    def take(self) -> tuple[str, int, int] | None:
+        """The next message: run, epoch and step."""
+        store = self.engine.store
+        popped = store.redis.lmpop(2, *store.keys.queue_names, direction="RIGHT")
+        if popped is None:
+            return None
+        queue, [text] = popped
+        run_id, epoch, step = stored_round(text, queue)
+        return run_id, epoch, step
+
+    def play(self, most: int = 1_000) -> list[str]:
+        """Play rounds until no message is left; the ids of their runs, in order."""
+        played = []
+        while (message := self.take()) is not None:
+            self.engine.rounds.run(*message)
+            played.append(message[0])
+            assert len(played) < most, "the runs do not come to an end"
+        return played
+
+    def sweep(self) -> list[tuple[str, str]]:
+        """Sweep once, as a worker's sweeper does."""
+        return self.engine.sweeper.sweep()
+
+
+@contextmanager
+def driving(settings: Settings) -> Iterator[Driver]:
+    with (
+        closing(engine_of(make_app(settings))) as engine,
+        closing(Client(settings=settings)) as client,
+    ):
+        yield Driver(engine, client)
+        engine.write_stats()

@@ -1,0 +1,127 @@
+"""Child runs as they are stored: their ids, the plan of a group, and how they ended."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from perdure.flows.children import Ended
+from perdure.flows.json_values import canonical
+from perdure.worker.domain.record import Record, digest_of, version_of
+from perdure.worker.errors import DamagedRun
+
+#: Children of one text of a plan. reconcile_children.lua has the same number.
+PLANNED = 32
+#: Characters of a child's id.
+ID_LENGTH = 24
+
+
+class PlannedChild(NamedTuple):
+    """A child run of a plan: the fields of its hash, and the ms from its start to its deadline."""
+
+    fields: Mapping[str, str]
+    deadline: int | None = None
+
+
+def child_of(parent: str, nonce: str, group: str, place: int) -> tuple[str, str]:
+    """Return the id and the nonce of a parent's child.
+
+    They are the same whoever starts it (``child_of`` in parts/family.lua).
+
+    Args:
+        parent: the parent's id.
+        nonce: the parent's nonce.
+    """
+    text = f"{parent} {nonce} {group} {place}"
+    digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+    return digest[:ID_LENGTH], digest
+
+
+def pack_plan(children: Sequence[PlannedChild]) -> tuple[str, ...]:
+    """Return the texts of a group's plan: what the children have in common, then 32 in each.
+
+    No flow's code is needed to start them.
+    """
+    first = children[0].fields
+    common = {
+        name: text
+        for name, text in first.items()
+        if all(child.fields.get(name) == text for child in children)
+    }
+    own = [
+        [
+            child.deadline,
+            {name: text for name, text in child.fields.items() if name not in common},
+        ]
+        for child in children
+    ]
+    return canonical(common), *(
+        canonical(own[start : start + PLANNED]) for start in range(0, len(own), PLANNED)
+    )
+
+
+def unpack_plan(plan: tuple[str, str], first: int, most: int) -> list[PlannedChild]:
+    """Return the children of a plan from place ``first`` on, at most ``most``.
+
+    Args:
+        plan: the text of what all have in common, and the one that has place ``first``.
+
+    Raises:
+        ValueError: The plan is damaged.
+    """
+    common, own = json.loads(plan[0]), json.loads(plan[1])
+    start = first % PLANNED
+    children = [
+        PlannedChild({**common, **fields}, deadline)
+        for deadline, fields in own[start : start + most]
+    ]
+    if not children:
+        raise ValueError(f"the plan has no child at place {first}")
+    return children
+
+
+def born(child: PlannedChild, parent: str, nonce: str, group: str, place: int) -> dict[str, str]:
+    """Return the fields of a child's hash, all but its message."""
+    fields = {
+        **child.fields,
+        "parent": parent,
+        "parent_nonce": nonce,
+        "group": group,
+        "place": str(place),
+    }
+    return {**fields, "schema": version_of(fields), "digest": digest_of(fields)}
+
+
+def ended(record: Record, group: str, place: int, flow: str, text: str) -> Ended:
+    """Return how a child ended, from what its parent's group has of it.
+
+    Raises:
+        DamagedRun: It cannot be read.
+    """
+    head, _, body = text.partition("\n")
+    try:
+        _, status, order, *_ = head.split(" ")
+        has_answer = status in ("completed", "unfinished")
+        answer: Any = json.loads(body) if has_answer and not is_long(text) else None
+        run_id, _ = child_of(record.id, record.fields.get("nonce", ""), group, place)
+        return Ended(
+            place,
+            run_id,
+            flow,
+            status,
+            answer,
+            None if has_answer else body or None,
+            int(order),
+        )
+    except ValueError as error:
+        raise DamagedRun(
+            f"run {record.id}: what it has of child {place} of group {group} cannot be read: "
+            f"{head!r:.80}"
+        ) from error
+
+
+def is_long(text: str) -> bool:
+    """Return whether a group has only the head of a child's end, because the rest was too long."""
+    return text.partition("\n")[0].endswith(" long")

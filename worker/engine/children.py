@@ -1,0 +1,169 @@
+"""The children of a run, for the round that waits for them: the plan, and how they have ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from perdure.flows import registry
+from perdure.flows.children import Child, Ended, InvalidChild
+from perdure.flows.errors import InvalidInput, UnstorableValue
+from perdure.flows.json_values import storable
+from perdure.worker.domain.children import PlannedChild, ended, is_long, pack_plan
+from perdure.worker.domain.fleet import WorkerInfo, check_announced, describe
+from perdure.worker.domain.record import Record
+from perdure.worker.domain.submission import Submission, from_now
+from perdure.worker.errors import DamagedRun
+from perdure.worker.messaging.message import TASKS
+from perdure.worker.settings import Settings
+from perdure.worker.store import Store
+
+
+class KnownFlow(NamedTuple):
+    """A flow of which a child can be started; ``flow`` is None if only other workers have it."""
+
+    description: Mapping[str, Any]
+    flow: Any = None
+
+
+class Planner:
+    """Checks the children that a round wants to start, and describes them for whoever starts them.
+
+    Args:
+        now: the time of the round's claim in ms.
+    """
+
+    def __init__(self, store: Store, settings: Settings, record: Record, now: int) -> None:
+        self._store, self._settings, self._record, self._now = store, settings, record, now
+        self._flows: dict[str, KnownFlow] = {}
+
+    def plan(self, children: Sequence[Child]) -> tuple[str, ...]:
+        """Return the texts of the plan of a group.
+
+        Raises:
+            InvalidChild: One of the children cannot be started.
+        """
+        record, settings = self._record, self._settings
+        where = f"run {record.id}, step {record.step}"
+        if len(children) > settings.max_children:
+            raise InvalidChild(
+                f"{where}: the node wants {len(children)} children; the limit is "
+                f"{settings.max_children} (max_children). Start fewer at a time, or let children "
+                "start children"
+            )
+        depth = record.count("depth") + 1
+        if depth > settings.max_depth:
+            raise InvalidChild(
+                f"{where}: its child would be the {depth}th generation; the limit is "
+                f"{settings.max_depth} (max_depth). A flow that starts itself needs an end"
+            )
+        inherited = {"depth": str(depth), "root": record.fields.get("root", record.id)}
+        inherited |= {
+            name: record.fields[name]
+            for name in ("retention", "submitted_by")
+            if name in record.fields
+        }
+        planned = []
+        for place, child in enumerate(children):
+            try:
+                planned.append(self._planned(child, inherited))
+            except (InvalidInput, UnstorableValue) as error:
+                raise InvalidChild(
+                    f"{where}: child {place} (flow {child.flow}): {error}"
+                ) from error
+        plan = pack_plan(planned)
+        size = sum(len(text.encode()) for text in plan)
+        if size > settings.max_state_bytes:
+            raise InvalidChild(
+                f"{where}: goals and inputs of the {len(children)} children take {size} bytes; the "
+                f"limit is {settings.max_state_bytes} (max_state_bytes). Pass references, or let "
+                "children start children"
+            )
+        return plan
+
+    def _planned(self, child: Child, inherited: Mapping[str, str]) -> PlannedChild:
+        known = self._known(child.flow)
+        given = dict(child.inputs)
+        if known.flow is not None:
+            inputs = known.flow.check_inputs(given)
+        else:
+            check_announced(child.flow, known.description["inputs"], given)
+            inputs = dict(storable(given, "the inputs"))
+        submission = Submission(
+            flow=child.flow,
+            description=known.description,
+            goal=child.goal,
+            inputs=inputs,
+            checked=known.flow is not None,
+            max_rounds=child.max_rounds,
+            labels=child.labels,
+            given=given,
+            budgets=child.budgets,
+        )
+        role = known.description["nodes"][known.description["first"]]
+        fields = submission.fields(self._settings, TASKS[role], self._store.keys.queue(role))
+        fields = {name: fields[name] for name in fields if name not in ("digest", "schema")}
+        deadline = from_now(child.deadline, "deadline", self._now / 1000)
+        return PlannedChild({**fields, **inherited}, deadline)
+
+    def _known(self, name: str) -> KnownFlow:
+        """Return the flow of this name.
+
+        Raises:
+            InvalidInput: Neither this worker nor another live one has such a flow.
+        """
+        if not isinstance(name, str):
+            raise InvalidInput(f"expected the name of a flow, got {name!r:.80}")
+        if name not in self._flows:
+            try:
+                flow = registry.make(name)
+                self._flows[name] = KnownFlow(describe(flow), flow)
+            except registry.FlowNotFound as error:
+                self._flows[name] = KnownFlow(self._announced(name, error))
+        return self._flows[name]
+
+    def _announced(self, name: str, error: Exception) -> Mapping[str, Any]:
+        now = self._store.time()
+        for each in self._store.workers():
+            worker = WorkerInfo(*each)
+            if worker.is_alive(now, self._settings.heartbeat_seconds) and worker.knows(name):
+                description: Mapping[str, Any] = worker.info["flows"][name]
+                return description
+        raise InvalidInput(f"{error}; no other live worker has announced it") from error
+
+
+def read_ends(store: Store, record: Record, group: str, children: Sequence[Child]) -> list[Ended]:
+    """Return the children of a run's group that have ended.
+
+    Args:
+        children: as the node gave them.
+
+    Raises:
+        DamagedRun: What the server has of a child cannot be read.
+    """
+    ends = []
+    for place, text in store.ends_of_children(record.id, group).items():
+        flow = children[place].flow if place < len(children) else ""
+        end = ended(record, group, place, flow, text)
+        ends.append(_in_full(store, end) if is_long(text) else end)
+    return ends
+
+
+def _in_full(store: Store, end: Ended) -> Ended:
+    """Return a child's end with its answer or error, which was too long for the group."""
+    [fields] = store.some_fields([end.run_id], ["answer", "error"])
+    try:
+        answer = json.loads(fields["answer"]) if "answer" in fields else None
+    except ValueError as error:
+        raise DamagedRun(f"run {end.run_id}: its answer cannot be read") from error
+    gone = not fields
+    return Ended(
+        end.place,
+        end.run_id,
+        end.flow,
+        "gone" if gone else end.status,
+        answer,
+        fields.get("error"),
+        end.order,
+    )

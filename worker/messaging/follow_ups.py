@@ -1,0 +1,101 @@
+"""Follow-ups: what scripts cannot do for the children of runs, above all to start them.
+
+A script that makes a follow-up tells its caller, which does the work at once. If the caller dies, a
+sweep passes the follow-up to another process (docs/internals/decisions/0046-...).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable
+
+from perdure.worker.domain.children import born, child_of, unpack_plan
+from perdure.worker.messaging.publisher import Publisher
+from perdure.worker.store import Store
+from perdure.worker.store.keys import role_of
+from perdure.worker.store.replies import ChildrenStep
+
+logger = logging.getLogger("perdure.children")
+
+#: Children that one script starts, up to 0.1 ms each.
+STARTED_AT_ONCE = 16
+#: Steps that one caller makes. A sweep passes the rest to another process, so that no worker is
+#: kept from its rounds for long.
+MOST_STEPS = 256
+
+
+class FollowUps:
+    """Looks after the children of runs, for one process."""
+
+    def __init__(self, store: Store, publisher: Publisher) -> None:
+        self._store = store
+        self._publisher = publisher
+
+    def do(self, run_ids: Iterable[str], most: int = MOST_STEPS) -> None:
+        """Look after the children of these runs, and after the children of these.
+
+        Args:
+            most: the number of steps after which the rest is left to the sweeps.
+
+        Raises:
+            StoreUnavailable: The state server does not answer. The sweeps do what is left.
+        """
+        waiting = deque(dict.fromkeys(run_ids))
+        walk = start = None
+        while waiting and most > 0:
+            most -= 1
+            run_id = waiting[0]
+            step = self._store.reconcile_children(run_id, walk, start)
+            waiting.extend(each for each in step.follow_ups if each not in waiting)
+            walk, start = (step.walk, step.start) if step.word == "more" else (None, None)
+            if step.word == "start" and self._start(run_id, step):
+                continue
+            if step.word not in ("more", "moved"):
+                waiting.popleft()
+            if step.word == "damaged":
+                logger.error(
+                    "run %s: what the server holds of it is damaged (%s); its children are left "
+                    "as they are",
+                    run_id,
+                    step.start,
+                )
+
+    def _start(self, run_id: str, step: ChildrenStep) -> bool:
+        """Start children of a run, and return whether the run may need more."""
+        try:
+            planned = unpack_plan(step.plan, step.first, min(step.room, STARTED_AT_ONCE))
+        except ValueError as error:
+            logger.error(
+                "run %s: the plan of its group %s is damaged, so its children from place %d on "
+                "cannot be started: %s. Stop the run, or delete it",
+                run_id,
+                step.group,
+                step.first,
+                error,
+            )
+            return False
+        children = []
+        for place, child in enumerate(planned, step.first):
+            fields = born(child, run_id, step.nonce, step.group, place)
+            child_id, _ = child_of(run_id, step.nonce, step.group, place)
+            epoch = 1 if "i_id" in fields else 0  # a run that begins with a question
+            message = self._publisher.message(role_of(fields["queue"]), child_id, epoch, 0)
+            fields |= {"message": message.text, "task": message.task, "queue": message.queue}
+            children.append((child.deadline, fields))
+        word, detail, to_publish = self._store.start_children(
+            run_id, nonce=step.nonce, group=step.group, first=step.first, children=children
+        )
+        self._publisher.publish(to_publish)
+        if word in ("exists", "damaged", "unknown_queue"):
+            logger.error(
+                "run %s: the children of its group %s from place %d on cannot be started: "
+                "the server replied %s %s; inspect that key with redis-cli",
+                run_id,
+                step.group,
+                step.first,
+                word,
+                detail,
+            )
+            return False
+        return True

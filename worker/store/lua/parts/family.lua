@@ -1,0 +1,198 @@
+-- Child runs (docs/internals/decisions/0046-a-childs-end-is-delivered-in-the-write-that-ends-it.md).
+-- A node that waits for children parks its run with a group, a hash of its own with these fields:
+--   total, limit     how many children there are, and how many of them may run at a time
+--   policy           stop | abandon: what becomes of them if the parent stops, ends or drops the group
+--   plan:I           texts from which Python makes children: plan:0 what they have in common, plan:I
+--                    the next ones (docs/internals/decisions/0046)
+--   started          the number of children that were made, from place 0 on
+--   ok, bad          how many have ended well, and how many otherwise
+--   order            the number of ends so far
+--   end:PLACE        WORD STATUS ORDER, and on the next lines the answer (JSON) or the error
+--   dropped          the step that waited is done
+-- A parent has in its own hash `groups` (their names), and `walk` and `walked`: the numbers of the
+-- newest walk over its children that was asked for, and of the newest one that was finished.
+-- A child has parent, parent_nonce, group and place; stop_tree if it is stopped with its parent; own
+-- if a person continued it while its parent did not want it.
+
+local AT_REST = { stopped = true, completed = true, errored = true }
+local LONGEST_END = 65536 -- bytes of an answer or an error that a group keeps
+local FOLLOWED = 1000 -- ms until a sweep passes a follow-up to another process
+
+-- Return the key of the set of runs whose children need something that scripts cannot do, by the time
+-- at which a sweep passes this on. Few runs have children, so it is not in KEYS.
+local function follow_ups_of(due) return string.sub(due, 1, -#'due' - 1) .. 'follow_ups' end
+
+local followed = {} -- ids of the runs for which this script made a follow-up
+
+-- Record that the run's children need something. Without `walk`, there are only more to start.
+local function make_follow_up(k, run, now, walk)
+  if walk then
+    run.walk = whole(number(run.walk) + 1)
+    set(k, 'walk', run.walk)
+  end
+  local key = follow_ups_of(k.due)
+  local kept = pcall('ZADD', key, 'LT', now + FOLLOWED, run.id)
+  if type(kept) == 'table' then event(k, run, now, 'follow_up_not_kept', 'key', key, 'error', kept.err) end
+  followed[#followed + 1] = run.id
+end
+
+-- Add the runs for which this script made a follow-up to its reply, as one text.
+local function with_follow_ups(reply)
+  if followed[1] then reply[#reply + 1] = concat(followed, ' ') end
+  return reply
+end
+
+-- Return the keys of another run.
+local function keys_of_other(k, id)
+  local run = key_of(k.due, id)
+  return setmetatable({ run = run, memory = run .. ':memory', events = run .. ':events', artifacts = run .. ':artifacts', mailbox = run .. ':mailbox',
+    idem = run }, { __index = k })
+end
+
+-- Return the id and the nonce of the child at this place. They are the same whoever starts it.
+local function child_of(run, group, place)
+  local nonce = redis.sha1hex(concat({ run.id, run.nonce or '', group, place }, ' '))
+  return string.sub(nonce, 1, 24), nonce
+end
+
+-- Return the group as a table, or nil if there is none or it is damaged.
+local function read_group(k, name)
+  local names = { 'total', 'limit', 'started', 'ok', 'bad', 'order', 'policy', 'dropped' }
+  local texts = pcall('HMGET', group_of(k, name), unpack(names))
+  if texts.err then return nil end
+  local group = { name = name, key = group_of(k, name) }
+  for i = 1, 6 do
+    if not is_count(texts[i]) then return nil end
+    group[names[i]] = tonumber(texts[i])
+  end
+  group.policy, group.dropped = texts[7] or 'stop', texts[8] or nil
+  return group
+end
+
+-- Return how many more of its children may be started now.
+local function room_of(group) return math.min(group.total - group.started, group.limit - (group.started - group.ok - group.bad)) end
+
+-- Write the group of the wait, unless it is there already.
+local function open_group(k, run, now)
+  if not arg.group or find('\n' .. (run.groups or '') .. '\n', '\n' .. arg.group .. '\n', 1, true) then return end
+  run.groups = (run.groups and run.groups .. '\n' or '') .. arg.group
+  set(k, 'groups', run.groups)
+  local texts = { 'total', arg.total, 'limit', arg.limit, 'policy', arg.policy, 'started', '0', 'ok', '0', 'bad', '0', 'order', '0' }
+  for i = rest + 1, #ARGV do
+    texts[#texts + 1] = 'plan:' .. (i - rest - 1)
+    texts[#texts + 1] = ARGV[i]
+  end
+  in_parts('HSET', group_of(k, arg.group), texts, 1, #texts)
+  make_follow_up(k, run, now)
+end
+
+-- Forget a group whose children have all ended, or are not wanted any more.
+local function forget_group(k, run, name)
+  local kept = {}
+  for other in groups_of(run) do
+    if other ~= name then kept[#kept + 1] = other end
+  end
+  if kept[1] then
+    run.groups = concat(kept, '\n')
+    set(k, 'groups', run.groups)
+  else
+    run.groups = nil
+    unset(k, 'groups')
+  end
+  pcall('PEXPIREAT', group_of(k, name), 1)
+end
+
+-- The step that waited for these groups is done: children that go on are not wanted any more.
+local function drop_groups(k, run, now)
+  local lives = false
+  for name in groups_of(run) do
+    local group = read_group(k, name)
+    if group and group.started > group.ok + group.bad and group.policy == 'stop' then
+      call('HSET', group.key, 'dropped', '1')
+      lives = true
+    else
+      forget_group(k, run, name)
+    end
+  end
+  if lives then make_follow_up(k, run, now, true) end
+end
+
+-- The run has ended or was stopped. Children of it that go on are to be stopped.
+local function end_family(k, run, now)
+  for name in groups_of(run) do
+    local group = read_group(k, name)
+    if group and group.started > group.ok + group.bad then return make_follow_up(k, run, now, true) end
+  end
+end
+
+-- Queue a parked run if its children have ended its wait. A child that has just ended must not fail
+-- because of its parent. So all is checked first.
+local function wake_parent(k, now)
+  local run = read_run(k)
+  if not run or run.phase ~= 'parked' or not is_over(k, run, now) then return end
+  -- A sweep wakes it where its message is missing, or has to be published by a process.
+  if run.message == '' or outbox or unpushable(k, run.queue) then return due_at(k, run, now) end
+  wake(k, run, now)
+end
+
+-- Write how a child ended into its parent's group, and wake the parent if its wait is over. The first
+-- end of a place stands.
+local function record_end(k, parent, group, place, now, status, good, text)
+  if call('HEXISTS', group.key, 'end:' .. place) == 1 then return end
+  local order = whole(group.order + 1)
+  local head = concat({ good and 'ok' or 'bad', status, order }, ' ')
+  if #text > LONGEST_END then head, text = head .. ' long', '' end
+  local word = good and 'ok' or 'bad'
+  group.order, group[word] = group.order + 1, group[word] + 1
+  call('HSET', group.key, 'end:' .. place, head .. '\n' .. text, 'order', order, word, whole(group[word]))
+  -- One follow-up starts several children, if many may run at a time.
+  local room = AT_REST[parent.phase] and 0 or room_of(group)
+  if room > 0 and room >= math.min(group.limit / 8, group.total - group.started) then make_follow_up(k, parent, now) end
+  if parent.phase == 'parked' then wake_parent(k, now) end
+end
+
+-- Return the keys of the run's parent, the fields of it that are needed here, and the group that waits
+-- for the run. Return nil if anything is in doubt: the parent finds the end when it looks.
+local function parent_of(k, run)
+  local parent_keys = keys_of_other(k, run.parent)
+  local names = { 'id', 'nonce', 'phase', 'flow', 'step', 'attempt', 'current_node', 'walk', 'groups' }
+  local texts = pcall('HMGET', parent_keys.run, unpack(names))
+  if texts.err then return nil end
+  local parent = {}
+  for i = 1, #names do parent[names[i]] = texts[i] or nil end
+  if parent.id ~= run.parent or parent.nonce ~= run.parent_nonce or not PHASES[parent.phase or ''] then return nil end
+  local group = read_group(parent_keys, run.group or '')
+  if not group or group.dropped or not is_count(run.place) then return nil end
+  return parent_keys, parent, group
+end
+
+-- Tell the run's parent how it ended. A run that was stopped with its parent tells nothing: it goes on
+-- when its parent does. If its parent goes on already, this is to be done now.
+local function deliver_end(k, run, now, status, text)
+  if not run.parent then return end
+  local parent_keys, parent, group = parent_of(k, run)
+  if not parent then return end
+  if status == 'stopped' and run.stop_tree then
+    if not AT_REST[parent.phase] then make_follow_up(parent_keys, parent, now, true) end
+    return
+  end
+  local answer, unfinished = unpack(call('HMGET', k.run, 'answer', 'unfinished'))
+  local completed = status == 'completed'
+  record_end(parent_keys, parent, group, run.place, now, completed and unfinished and 'unfinished' or status, completed and not unfinished,
+    completed and (answer or 'null') or text or '')
+end
+
+-- A person continues a child: if its parent was told of a bad end, this is taken back.
+local function take_up(k, run)
+  if not run.parent then return end
+  if run.stop_tree then unset(k, 'stop_tree') end
+  local parent_keys, parent, group = parent_of(k, run)
+  if parent then
+    local known = call('HGET', group.key, 'end:' .. run.place)
+    if known and string.sub(known, 1, 4) == 'bad ' then
+      call('HDEL', group.key, 'end:' .. run.place)
+      call('HSET', group.key, 'bad', whole(math.max(group.bad - 1, 0)))
+    end
+  end
+  if parent and not AT_REST[parent.phase] then unset(k, 'own') else set(k, 'own', '1') end
+end

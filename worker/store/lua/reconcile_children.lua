@@ -1,0 +1,110 @@
+#!lua flags=allow-oom
+-- reconcile_children: bring the children of a run into line with the run, a slice at a time, and say
+-- what comes next.
+--
+-- KEYS  as in parts/run.lua
+-- ARGV  id (of the run), [walk] and [from] (of the reply `more`, to go on)
+-- Returns
+--   more WALK FROM      There are more children to look at: the caller calls again with these.
+--   start GROUP FROM NONCE ROOM COMMON PLANS
+--                       So many children may be started (start_children.lua), of this group, from this
+--                       place on. COMMON and PLANS are the texts of the plan.
+--   done                Nothing is left to be done: the follow-up is over.
+--   moved               A newer walk was asked for: the caller begins anew.
+--   missing             There is no such run: the follow-up is over.
+--   damaged WHAT        The run cannot be read: the follow-up is over.
+-- With more and done, the ids of runs follow as one text whose own children are to be looked after.
+--
+-- Children of a run that has ended or stopped, or of a group that it dropped, are stopped. Children of
+-- a run that goes on, which were stopped with it, go on. An end that was not delivered is delivered.
+--@ parts/run.lua
+--@ parts/counters.lua
+--@ parts/moves.lua
+--@ parts/waits.lua
+--@ parts/family.lua
+--@ parts/ends.lua
+--@ parts/stopping.lua
+local SLICE = 16 -- children: each takes up to 0.1 ms
+local PLANNED = 32 -- children of one text of the plan
+local k = keys_of_one_run()
+local now = clock()
+local function done(reply)
+  pcall('ZREM', follow_ups_of(k.due), arg.id)
+  return with_follow_ups(reply)
+end
+local run, refusal = read_run(k)
+if not run then return done(refusal) end
+
+-- Stop a child that is not wanted any more. One that a person continued by themselves goes on.
+local function stop_child(own, child)
+  if child.own then return end
+  -- A child that a person has asked to stop is not continued with its parent.
+  if child.stop_current_execution ~= 'stop_requested' then
+    child.stop_tree = '1'
+    set(own, 'stop_tree', '1')
+  end
+  local mode = run.phase == 'stopped' and run.stop_mode or 'graceful'
+  ask_to_stop(own, child, now, mode, 'parent ' .. run.id)
+end
+
+local function look_at(group, place)
+  local id, nonce = child_of(run, group.name, place)
+  local own = keys_of_other(k, id)
+  local unwanted = AT_REST[run.phase] or group.dropped
+  local is_told = not unwanted and call('HEXISTS', group.key, 'end:' .. place) == 1
+  if is_told then return end
+  local child, why = read_run(own)
+  if child and child.nonce ~= nonce then child, why = nil, { 'missing' } end
+  if not child then
+    if not unwanted and why[1] == 'missing' then record_end(k, run, group, place, now, 'gone', false, '') end
+  elseif AT_REST[child.phase] then
+    if unwanted then return end
+    if child.phase == 'stopped' and child.stop_tree then
+      unset(own, 'stop_tree')
+      event(own, child, now, 'resumed', 'answer', 'null', 'by', 'parent ' .. run.id)
+      set(own, 'resumed_at', whole(now), 'resumed_by', 'parent ' .. run.id)
+      start_again(own, child, now, '', '')
+    else
+      deliver_end(own, child, now, child.phase, child.phase == 'stopped' and child.stop_reason or child.error)
+    end
+  elseif unwanted then
+    stop_child(own, child)
+  end
+end
+
+local walk = run.walk
+if walk ~= run.walked then
+  if arg.walk and arg.walk ~= walk then return { 'moved' } end
+  local from_group, from_place = match(arg.from or '', '^(%S+) (%d+)$')
+  local left = SLICE
+  for name in groups_of(run) do
+    if not from_group or name == from_group then
+      local group = read_group(k, name)
+      local first = from_group and tonumber(from_place) or 0
+      from_group = nil
+      if group and not ((AT_REST[run.phase] or group.dropped) and group.policy ~= 'stop') then
+        for place = first, group.started - 1 do
+          if left == 0 then return with_follow_ups({ 'more', walk, name .. ' ' .. place }) end
+          left = left - 1
+          look_at(group, place)
+        end
+      end
+    end
+  end
+  for name in groups_of(run) do
+    local group = read_group(k, name)
+    if group and group.dropped then forget_group(k, run, name) end
+  end
+  set(k, 'walked', walk)
+end
+if not AT_REST[run.phase] then
+  for name in groups_of(run) do
+    local group = read_group(k, name)
+    local room = group and not group.dropped and room_of(group) or 0
+    if room > 0 then
+      local common, plans = unpack(call('HMGET', group.key, 'plan:0', 'plan:' .. (1 + math.floor(group.started / PLANNED))))
+      return { 'start', name, whole(group.started), run.nonce or '', whole(room), common or '', plans or '' }
+    end
+  end
+end
+return done({ 'done' })
