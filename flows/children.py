@@ -128,18 +128,25 @@ class ChildFailed(FatalError):
     No further attempt of the parent's round can help.
 
     Attributes:
-        ended: how it ended.
+        ended: how it ended, if known.
     """
 
-    def __init__(self, ended: Ended) -> None:
+    code = "child-failed"
+
+    def __init__(self, message: str, ended: Ended | None = None) -> None:
+        super().__init__(message)
+        self.ended = ended
+
+    @classmethod
+    def of(cls, ended: Ended) -> ChildFailed:
+        """Return the error for a child that ended so."""
         why = {
             "unfinished": "used up its cycles before it finished",
             "stopped": "was stopped",
             "gone": "is there no more",
         }.get(ended.status, ended.status)
         detail = f": {ended.error}" if ended.error else ""
-        super().__init__(f"child run {ended.run_id} (flow {ended.flow}) {why}{detail}")
-        self.ended = ended
+        return cls(f"child run {ended.run_id} (flow {ended.flow}) {why}{detail}", ended)
 
 
 class InvalidChild(FatalError):
@@ -148,9 +155,13 @@ class InvalidChild(FatalError):
     None of the children that were to be started with it is started.
     """
 
+    code = "invalid-child"
+
 
 class WaitOver(FatalError):
     """The time of a wait for children was over before enough of them had ended."""
+
+    code = "wait-over"
 
 
 @dataclass(frozen=True, slots=True)

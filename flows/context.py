@@ -482,7 +482,7 @@ class RoundContext:
                 f"(flow {flow}) had ended"
             )
         if not group[0].ok:
-            raise ChildFailed(group[0])
+            raise ChildFailed.of(group[0])
         return group[0].answer
 
     def gather(
@@ -518,7 +518,7 @@ class RoundContext:
         """
         group = self.mailbox.gather(children, wait, timeout, name, max_concurrency, policy)
         if wait == "all" and group.failed:
-            raise ChildFailed(group.failed[0])
+            raise ChildFailed.of(group.failed[0])
         if wait == "all" and group.missing:
             raise WaitOver(
                 f"run {self.run_id}, step {self.step}: the time was over before "

@@ -119,6 +119,8 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
         "queue": [store.keys.queue(role) for role in ROLES].index(queue),
         "due": ticks(runs.due(store, f"r{place}")),
     }
+    if phase == "parked" and model.wait_until is None and w.family is not None:
+        seen["due"] = None if (seen["due"] or 0) > 1_000 else seen["due"]  # when it looks
     seen |= {"lease": ticks(found.get("lease_until")), "message": None}
     if phase in LIVE or (phase == "interrupted" and "i_wait" in found):
         seen["message"] = (

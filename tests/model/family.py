@@ -4,7 +4,7 @@ own rounds are those of any run.
 A child is none, live (asked for nothing), asked (in a round, and asked to stop with its tree), tree (stopped with its tree),
 stopped (by a person), own (taken up by a person while its parent wants nothing of it), ok or bad (ended).
 A caller is a process that a script or a sweep has told of the follow-up. It either looks at one child at a time, or starts the
-next one; ``fresh`` is false where another follow-up was made since it began.
+next one; ``fresh`` is false where another walk was asked for since it began to look.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ def possible(w: World) -> list[Move]:
         moves.append(("caller_dies", number))
     for place, life in enumerate(family.children):
         if life in UNENDED:
-            moves += [("child_ends", place, word) for word in ENDS]
+            # A requested stop beats every end but the good one.
+            moves += [
+                ("child_ends", place, word) for word in ENDS if (life, word) != ("asked", "bad")
+            ]
         if life == "asked":
             moves.append(("child_stops", place))
         if family.callers and life == "live":
@@ -91,7 +94,7 @@ def deliver(w: World, place: int, word: str) -> None:
     if run is None or family.group != "open" or family.ends[place]:
         return
     family = w.family = family._replace(ends=with_place(family.ends, place, word))
-    if has_room(w, family) and rules.end_makes_follow_up:
+    if has_room(w, family) and run.phase not in RESTING and rules.end_makes_follow_up:
         w.make_follow_up(walk=False)
     if run.phase == "parked" and is_over(w, run) and rules.end_wakes_the_parent:
         fresh_message(w, run, run.message)
@@ -143,7 +146,7 @@ def _reconcile(w: World, caller: tuple[str, int, bool], in_round: bool) -> str:
     family, run, rules = w.family, w.runs[0], w.rules
     assert family is not None and run is not None
     _, place, fresh = caller
-    if not fresh and rules.follow_up_is_numbered:
+    if family.walk and not fresh and rules.follow_up_is_numbered:
         _goes_on(w, ("looks", 0, True))
         return "moved"
     at_rest = run.phase in RESTING
@@ -155,12 +158,14 @@ def _reconcile(w: World, caller: tuple[str, int, bool], in_round: bool) -> str:
             )
         elif not at_rest and family.group == "open" and life == "tree":
             w.family = family._replace(children=with_place(family.children, place, "live"))
-        _goes_on(w, ("looks", place + 1, fresh))
-        return "more"
+        family = w.family
+        if place + 1 < family.started:
+            _goes_on(w, ("looks", place + 1, fresh))
+            return "more"
     # Every child has been looked at since the last follow-up that asked for it.
     family = w.family = family._replace(walk=False)
     if not at_rest and family.group == "open" and has_room(w, family):
-        _goes_on(w, ("starts", family.started, fresh))
+        _goes_on(w, ("starts", family.started, True))
         return f"start {family.started}"
     w.family = family._replace(follow_up=False)
     return "done"
@@ -168,11 +173,8 @@ def _reconcile(w: World, caller: tuple[str, int, bool], in_round: bool) -> str:
 
 def _start(w: World, caller: tuple[str, int, bool], again: bool) -> str:
     """start_children.lua. ``again``: its reply is lost, and the request comes once more."""
-    _, from_place, fresh = caller
-    if again:
-        _goes_on(w, caller)
-    else:
-        _goes_on(w, ("looks", 0, fresh))
+    _, from_place, _ = caller
+    _goes_on(w, caller if again else ("looks", 0, True))
     family, run, rules = w.family, w.runs[0], w.rules
     assert family is not None and run is not None
     if run.phase in RESTING and rules.start_checks_phase:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.model.laws import law
-from tests.model.state import Run, World
+from tests.model.state import Family, Run, World
 
 
 def due_at(w: World, run: Run, time: int | None) -> None:
@@ -71,15 +71,23 @@ def forget_interrupt(run: Run) -> None:
     run.i_id = run.i_wait = run.i_until = run.i_answer = None
 
 
-def _follow_up(w: World, asked: bool, walk: bool) -> None:
-    """parts/family.lua: where the run has a group of children, something is to be done for them."""
-    if w.family is not None and w.family.group and asked:
-        w.make_follow_up(walk)
+def _rests(w: World) -> None:
+    """end_family in parts/family.lua: the children that go on are not wanted any more."""
+    family = w.family
+    if family is None or not has_group(family) or not w.rules.rest_makes_follow_up:
+        return
+    if family.started > sum(1 for end in family.ends if end):
+        w.make_follow_up(w.rules.rest_walks)
+
+
+def has_group(family: Family) -> bool:
+    """Whether the parent has its group still; one that it dropped is forgotten when all have been looked at."""
+    return bool(family.group == "open" or (family.group == "dropped" and family.walk))
 
 
 def _end(w: World, run: Run, phase: str) -> None:
     run.phase, run.stop, run.due, run.expires = phase, "none", None, True
-    _follow_up(w, w.rules.rest_makes_follow_up, w.rules.rest_walks)
+    _rests(w)
 
 
 def complete(w: World, run: Run) -> None:
@@ -94,7 +102,7 @@ def stop_here(w: World, run: Run) -> None:
     run.phase, run.stop = "stopped", "stopped"
     if w.rules.stop_leaves_the_due_set:
         run.due = None
-    _follow_up(w, w.rules.rest_makes_follow_up, w.rules.rest_walks)
+    _rests(w)
 
 
 def pause(w: World, run: Run, again: bool = False) -> None:
@@ -118,7 +126,9 @@ def new_epoch(w: World, run: Run, message: tuple[int, int]) -> None:
     if not w.rules.attempts_go_on:
         run.attempt = 0
     run.since_stop = None
-    _follow_up(w, w.rules.parent_goes_on_with_follow_up, w.rules.going_on_walks)
+    goes_on = w.family is not None and has_group(w.family)
+    if goes_on and w.rules.parent_goes_on_with_follow_up:
+        w.make_follow_up(w.rules.going_on_walks)
 
 
 def take_down_passed_deadline(w: World, run: Run) -> None:

@@ -15,6 +15,7 @@ from perdure.worker.store import Claim, PrefetchRequest, Store
 from perdure.worker.store import transitions as store_module
 from tests.model.configurations import Config
 from tests.model.moves import Move, act, possible
+from tests.model.relatives import Relatives
 from tests.model.rules import Rules
 from tests.model.search import Found
 from tests.model.state import OVER, STALE, World
@@ -46,6 +47,11 @@ LIKELY = {
     "wake": 4.0,
     "take_apart": 4.0,
     "deliver": 4.0,
+    "call": 6.0,
+    "reach": 6.0,
+    "tell": 4.0,
+    "child_stops": 4.0,
+    "caller_dies": 0.3,
 }
 ROLES = ("controller", "executor")
 #: What others write into the hash while a round is played, and no round reads: when it was last beaten for, the operations remembered.
@@ -82,6 +88,7 @@ class Replay:
         self.processes: list[Process] = []
         self.clients: list[Sent] = []
         self.names = 0
+        self.family = Relatives(store, config)
         self.deleted: Counter[int] = Counter()
         store.redis.hset(store.keys.queues, "swept_at", runs.clock(store))
         self.apart = store.keys.queue_of_set(ROLES[0], "a")
@@ -134,6 +141,32 @@ class Replay:
                 self.clients[place]
                 for place in sorted(range(len(w.clients)), key=lambda place: repr(w.clients[place]))
             ]
+        if w.family is not None:
+            self.family.align(w.family)
+
+    def _tell(self, w: World) -> None:
+        self.family.tell()
+
+    def _call(self, w: World, number: int, again: bool) -> str:
+        return self.family.call(number, again)
+
+    def _reach(self, w: World, number: int, place: int) -> str:
+        return self.family.reach(number, place)
+
+    def _caller_dies(self, w: World, number: int) -> None:
+        del self.family.callers[number]
+
+    def _child_ends(self, w: World, place: int, word: str) -> None:
+        self.family.end(place, word)
+
+    def _child_stops(self, w: World, place: int) -> None:
+        self.family.end(place, "stopped")
+
+    def _stop_child(self, w: World, place: int) -> None:
+        self.family.stop(place)
+
+    def _take_up_child(self, w: World, place: int) -> None:
+        self.family.take_up(place)
 
     def _take(self, w: World, queue: int, how: str) -> Any:
         place, pair = w.lists[queue][0]
@@ -287,6 +320,8 @@ class Replay:
         number = len(slot.seen)
         if f"o:~{number}" in granted.fields:
             return "passes"
+        if self.config.children:
+            return "passes" if self.family.is_joined() else "parks"
         taken, last = self.store.signal_counts(_id(slot.run), ["paid"])["paid"]
         seen = sum(each != OVER for each in slot.seen)
         there = self.config.waits[number][0] == "signal" and taken + seen < last
@@ -339,7 +374,11 @@ class Replay:
             "busy": lambda: runs.fail_round(store, granted, uncounted=1, **bounds),
             "fatal": lambda: runs.fail_round(store, granted, fatal=1, **bounds),
             "give_back": lambda: runs.commit(store, granted, "give_back"),
-            "park": lambda: runs.park(store, granted, *self._wait(granted, seen)),
+            "park": lambda: (
+                self.family.park(granted)
+                if config.children
+                else runs.park(store, granted, *self._wait(granted, seen))
+            ),
             "damaged": lambda: runs.commit(store, granted, "damaged", error="bad"),
         }
 
@@ -456,9 +495,9 @@ class Replay:
             if name == "stop":
                 return " ".join(store.request_stop(run_id, op=op, mode=option)[:2])
             if name == "retry":
-                return " ".join(store.retry(run_id, **named))
+                return _words(store.retry(run_id, **named))
             answer = {"answer": '"yes"', "more": "null"}.get(option)
-            return " ".join(
+            return _words(
                 store.resume(
                     run_id,
                     interrupt=seen.get("i_id"),
@@ -527,7 +566,8 @@ class Replay:
             **delays,
             **bounds,
         )
-        return [(int(run_id[1:]), word) for run_id, word in swept.report]
+        mine = {_id(place): place for place in range(config.runs)}
+        return [(mine[run_id], word) for run_id, word in swept.report if run_id in mine]
 
     def _forget(self, w: World) -> None:
         """What a sweeper was told is the model's."""
@@ -544,6 +584,11 @@ class Replay:
     def _offer(self, w: World, place: int) -> str:
         keys = [self.store.keys.due, self.store.keys.run(_id(place))]
         return str(self.store._call("requeue_paused", keys, {"flow": FLOW})[0])
+
+
+def _words(reply: list[str]) -> str:
+    """A reply without the runs whose children are to be looked after."""
+    return " ".join(word for word in reply if word != _id(0))
 
 
 def _id(place: int) -> str:
@@ -616,7 +661,10 @@ def _made(
             )
             state = w.frozen()
             real.align(w)
-            difference_found = difference(store, World(state, config, rules))
+            w = World(state, config, rules)
+            difference_found = difference(store, w) or (
+                "" if w.family is None else real.family.difference(w.family)
+            )
             assert not difference_found, f"{difference_found}\n{told}"
     finally:
         store_module.PAUSED_LOOK = kept

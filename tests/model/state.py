@@ -262,12 +262,15 @@ class World:
     def make_follow_up(self, walk: bool) -> None:
         """Record that the family needs work. Without ``walk``, there are only more children to start.
 
-        For a walk, each child has to be looked at, and callers that are at work begin anew.
+        For a walk, each child has to be looked at, and callers that are in a walk begin anew.
         """
         family = self.family._replace(follow_up=True)
         if walk:
-            callers = tuple([(does, place, False) for does, place, _ in family.callers])
-            family = family._replace(walk=True, callers=callers)
+            callers = [
+                (does, place, fresh and (does == "starts" or place == 0))
+                for does, place, fresh in family.callers
+            ]
+            family = family._replace(walk=True, callers=tuple(sorted(callers)))
         self.family = family
 
     def before(self, place: int) -> Run | None:

@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from perdure.worker.store import Store
-from tests.model import family
 from tests.model.configurations import CONFIGURATIONS, Config
 from tests.model.moves import MOVES
 from tests.model.mutants import EQUIVALENT, MUTANTS, Mutant, search
@@ -21,9 +20,7 @@ from tests.support.servers import CrashableServer
 #: Small enough for every push.
 QUICK = "forfeits"
 #: Configurations whose mutants are followed on the real Lua at every push.
-YOUNG = ("fetches", "stays", "endings", "handed on")
-#: Configurations of families: the scripts are not written yet, so they are searched and not walked.
-AHEAD = {name for name, config in CONFIGURATIONS.items() if config.children}
+YOUNG = ("fetches", "stays", "endings", "handed on", "children")
 #: Walks on the real Lua in the slow suite, for each configuration, and moves of each.
 WALKS = 8
 LENGTH = 40
@@ -71,7 +68,9 @@ def test_without_the_rule_the_search_finds_a_trace(rule: str) -> None:
     assert found.violation is not None and found.violation.law == mutant.law
 
 
-@pytest.mark.parametrize("name", ["stops", "fetches", "stays and fetches", "endings", "handed on"])
+@pytest.mark.parametrize(
+    "name", ["stops", "fetches", "stays and fetches", "endings", "handed on", "children and stops"]
+)
 def test_a_walk_on_the_real_lua_goes_where_the_model_goes(
     name: str, server: CrashableServer, prefix: str
 ) -> None:
@@ -125,11 +124,7 @@ def test_a_rule_that_is_argued_to_change_nothing_changes_nothing(rule: str) -> N
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "mutant",
-    [
-        each
-        for each in MUTANTS
-        if not each.configuration.startswith(YOUNG) and each.configuration not in AHEAD
-    ],
+    [each for each in MUTANTS if not each.configuration.startswith(YOUNG)],
     ids=lambda mutant: mutant.rule,
 )
 def test_every_such_trace_on_the_real_lua(
@@ -145,10 +140,8 @@ def test_walks_on_the_real_lua_go_where_the_model_goes(
 ) -> None:
     made: Counter[str] = Counter()
     for place, (name, config) in enumerate(CONFIGURATIONS.items()):
-        if name in AHEAD:
-            continue
         for seed in range(WALKS):
             made += walked(server, f"{prefix}c{place}", config, seed)
     print(f"{made.total()} moves on the real Lua: {dict(made)}")
-    missing = set(MOVES) - set(made) - set(family.MOVES)
+    missing = set(MOVES) - set(made)
     assert not missing, f"moves that no walk made: {missing}"

@@ -94,6 +94,9 @@ Kind = Literal["next", "end", "pause_next", "pause_here", "park", "failed", "giv
 #: Longest wait in seconds: ten years. Times must stay whole numbers that Lua counts exactly.
 LONGEST = 10 * 365.25 * 86_400
 
+#: Seconds after which a parked parent looks at its children. Each further look is twice as late.
+LOOK = 30.0
+
 #: Maximum bytes of one character in UTF-8.
 MOST_BYTES = 4
 
@@ -173,6 +176,7 @@ def park(record: Record, wait: Wait, over: str) -> Settlement:
         group, need = wait.children, wait.children.need
         lines.append(f":{group.name} {need.good} {need.bad} {need.ended}")
         names.append(GROUPS)
+        options["look"] = milliseconds(LOOK)
         if group.plan is not None:
             plan = group.plan
             options |= {

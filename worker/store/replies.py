@@ -144,7 +144,7 @@ class SweepReply:
     report: list[tuple[str, str]]
     handed: list[tuple[str, str]]
     calls: list[tuple[str, int]] = field(default_factory=list)
-    follow_ups: Sequence[str] = ()
+    follow_ups: list[str] = field(default_factory=list)
 
 
 class Continuation(NamedTuple):

@@ -488,7 +488,7 @@ class Store(Queries):
         return word, [(rest[0], rest[1])] if word == "queued" and rest else []
 
     def reconcile_children(
-        self, run_id: str, walk: str | None = None, start: str | None = None
+        self, run_id: str, walk: str | None = None, start: str | None = None, most: int = 16
     ) -> ChildrenStep:
         """Bring a slice of a run's children into line with the run.
 
@@ -497,10 +497,10 @@ class Store(Queries):
         Args:
             walk: of the step before, to go on.
             start: where to go on, of the step before.
+            most: the children to look at.
         """
-        word, *rest = self._run(
-            "reconcile_children", run_id, {"id": run_id, "walk": walk, "from": start}
-        )
+        named = {"id": run_id, "slice": most, "walk": walk, "from": start}
+        word, *rest = self._run("reconcile_children", run_id, named)
         match word, rest:
             case "more", [walk, start, *others]:
                 return ChildrenStep("more", walk=walk, start=start, follow_ups=_ids(others))

@@ -21,7 +21,8 @@
 --         park        The node waits: wait (its name), wait_for (lines NAME COUNT), [wait_ms],
 --                     wait_over (parts/waits.lua), [own]. With children, unless they are written
 --                     already: group (its name), total, limit, policy, and after "--" the texts of
---                     the plan (parts/family.lua).
+--                     the plan (parts/family.lua). With any wait for children: look (ms until the
+--                     parent looks at them, parts/waits.lua).
 --         damaged     error. The run as loaded is not what was stored: it is quarantined.
 --       With every kind: [field...], [harmless] (all that this attempt did can be repeated, so a
 --         stop leaves nothing in doubt), [intent] (the remaining intents of record_intent.lua, if

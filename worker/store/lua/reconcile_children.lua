@@ -3,7 +3,8 @@
 -- what comes next.
 --
 -- KEYS  as in parts/run.lua
--- ARGV  id (of the run), [walk] and [from] (of the reply `more`, to go on)
+-- ARGV  id (of the run), slice (how many children it looks at, up to 0.1 ms each), [walk] and [from]
+--       (of the reply `more`, to go on)
 -- Returns
 --   more WALK FROM      There are more children to look at: the caller calls again with these.
 --   start GROUP FROM NONCE ROOM COMMON PLANS
@@ -24,7 +25,6 @@
 --@ parts/family.lua
 --@ parts/ends.lua
 --@ parts/stopping.lua
-local SLICE = 16 -- children: each takes up to 0.1 ms
 local PLANNED = 32 -- children of one text of the plan
 local k = keys_of_one_run()
 local now = clock()
@@ -76,7 +76,7 @@ local walk = run.walk
 if walk ~= run.walked then
   if arg.walk and arg.walk ~= walk then return { 'moved' } end
   local from_group, from_place = match(arg.from or '', '^(%S+) (%d+)$')
-  local left = SLICE
+  local left = tonumber(arg.slice)
   for name in groups_of(run) do
     if not from_group or name == from_group then
       local group = read_group(k, name)

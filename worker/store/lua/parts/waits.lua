@@ -29,8 +29,9 @@ end
 local function waits_for_children(run) return find(run.wait_for, ':', 1, true) ~= nil end
 
 -- A parent looks at its children from time to time, in case the end of one was not delivered (by an
--- earlier version, or because a key was damaged): after 30 seconds, then twice as long, up to an hour.
-local LOOK, LONGEST_LOOK = 30000, 3600000
+-- earlier version, or because a key was damaged): after `look`, then each time twice as late, up to an
+-- hour.
+local LONGEST_LOOK = 3600000
 
 -- Make the parked run due when its time is over, or when it looks at its children again.
 local function due_parked(k, run, now, look)
@@ -74,7 +75,7 @@ local function park(k, run, now)
   tally(k, run, 'moves:parked', 1)
   event(k, run, now, 'parked', 'for', run.wait_for, 'until', run.wait_until or '')
   enter(k, run, 'parked', now)
-  due_parked(k, run, now, LOOK)
+  due_parked(k, run, now, number(arg.look))
   -- The script that ends the last child pushes its parent's message, so that is kept.
   if not waits_for_children(run) then rest_well(k, run) end
   return 'parked'
