@@ -139,7 +139,7 @@ def test_walks_on_the_real_lua_go_where_the_model_goes(
     server: CrashableServer, prefix: str
 ) -> None:
     made: Counter[str] = Counter()
-    for place, (name, config) in enumerate(CONFIGURATIONS.items()):
+    for place, config in enumerate(CONFIGURATIONS.values()):
         for seed in range(WALKS):
             made += walked(server, f"{prefix}c{place}", config, seed)
     print(f"{made.total()} moves on the real Lua: {dict(made)}")

@@ -33,7 +33,7 @@ local function make_follow_up(k, run, now, walk)
   local key = follow_ups_of(k.due)
   local kept = pcall('ZADD', key, 'LT', now + FOLLOWED, run.id)
   if type(kept) == 'table' then event(k, run, now, 'follow_up_not_kept', 'key', key, 'error', kept.err) end
-  followed[#followed + 1] = run.id
+  if not followed[run.id] then followed[#followed + 1], followed[run.id] = run.id, true end
 end
 
 -- Add the runs for which this script made a follow-up to its reply, as one text.
