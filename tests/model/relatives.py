@@ -11,6 +11,7 @@ from perdure.worker.store.replies import ChildrenStep
 from tests.model.configurations import Config
 from tests.model.state import Family
 from tests.support import runs
+from tests.support.family import child_id, group_of, park_on_children, start_children
 
 PARENT, GROUP = "r0", "0.0"
 #: Milliseconds. A walk ends long before.
@@ -40,20 +41,20 @@ class Relatives:
         return (self.store.fields(PARENT) or {}).get("walk")
 
     def _id(self, place: int) -> str:
-        return runs.child_id(self.store, place, GROUP, PARENT)
+        return child_id(self.store, place, GROUP, PARENT)
 
     def _need(self) -> tuple[int, int, int]:
         need = Need.of(self.config.join, self.config.children)  # type: ignore[arg-type]
         return need.good, need.bad, need.ended
 
     def park(self, granted: Claim) -> tuple[str, str]:
-        return runs.park_on_children(
+        return park_on_children(
             self.store, granted, self._need(), self.config.children, self.config.limit, look=NEVER
         )
 
     def is_joined(self) -> bool:
         """Whether the wait is over, as a context reads it."""
-        group = runs.group_of(self.store, GROUP, PARENT)
+        group = group_of(self.store, GROUP, PARENT)
         good, bad = int(group.get("ok", 0)), int(group.get("bad", 0))
         enough, too_many, ended = self._need()
         return good >= enough or bad >= too_many or good + bad >= ended
@@ -76,7 +77,7 @@ class Relatives:
         caller = self.callers.pop(number)
         if caller.key[0] == "starts":
             first = caller.step.first
-            word, *detail = runs.start_children(self.store, run_id=PARENT, group=GROUP, first=first)
+            word, *detail = start_children(self.store, run_id=PARENT, group=GROUP, first=first)
             self.callers.append(caller if again else Caller())
             return f"stale {detail[0]}" if word == "stale" else word
         step = self.store.reconcile_children(PARENT, caller.walk, caller.start, most=1)
@@ -150,7 +151,7 @@ class Relatives:
     def difference(self, family: Family) -> str:
         """Where the children differ from the model's, in words; "" where they do not."""
         store = self.store
-        fields, group = store.fields(PARENT) or {}, runs.group_of(store, GROUP, PARENT)
+        fields, group = store.fields(PARENT) or {}, group_of(store, GROUP, PARENT)
         ends = [
             group.get(f"end:{place}", "").partition(" ")[0] for place in range(self.config.children)
         ]

@@ -7,7 +7,6 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any
 
-from perdure.worker.domain.children import PlannedChild, born, child_of
 from perdure.worker.domain.execution_state import ExecutionState
 from perdure.worker.domain.record import Record, digest_of, version_of
 from perdure.worker.engine.fast import affinity
@@ -237,67 +236,6 @@ def park(
     """The node waits for so many unread signals of one of these names, or for a time."""
     lines = "\n".join(f"{name} {count}" for name, count in signals.items())
     return commit(store, granted, "park", wait=wait, wait_for=lines, wait_ms=ms, wait_over="null")
-
-
-#: The plan of a group whose children the tests make by themselves.
-PLAN = ("{}", "[]")
-
-
-def park_on_children(
-    store: Store | Fetches,
-    granted: Claim,
-    need: tuple[int, int, int],
-    total: int = 2,
-    limit: int = 100,
-    *,
-    name: str = "0",
-    ms: int | None = None,
-    look: int = 30_000,
-    policy: str = "stop",
-) -> tuple[str, str]:
-    """The node waits for children: until so many succeeded, failed, or ended (``need``)."""
-    group = f"{granted.fields['step']}.{name}"
-    lines = ":{} {} {} {}".format(group, *need)
-    return commit(
-        store, granted, "park", wait=name, wait_for=lines, wait_ms=ms, wait_over="null", look=look,
-        group=group, total=total, limit=limit, policy=policy, additions=PLAN,
-    )  # fmt: skip
-
-
-def start_children(
-    store: Store,
-    count: int = 1,
-    *,
-    run_id: str = "r",
-    group: str = "0.0",
-    first: int = 0,
-    role: str = "executor",
-    deadline: int | None = None,
-    **fields: str,
-) -> list[str]:
-    """Somebody starts children; the words of the reply. Their rounds are of another role than their parent's."""
-    nonce = hash_of(store, run_id)["nonce"] if store.fields(run_id) else "gone"
-    children = []
-    for place in range(first, first + count):
-        child = PlannedChild({**record(store, role), **fields})
-        told = born(child, run_id, nonce, group, place)
-        child_id = child_of(run_id, nonce, group, place)[0]
-        epoch = 1 if "i_id" in told else 0
-        children.append((deadline, {**told, "message": named(child_id, epoch, 0)}))
-    word, detail, _ = store.start_children(
-        run_id, nonce=nonce, group=group, first=first, children=children
-    )
-    return [word, detail] if detail else [word]
-
-
-def child_id(store: Store, place: int, group: str = "0.0", run_id: str = "r") -> str:
-    """The id of a run's child."""
-    return child_of(run_id, hash_of(store, run_id)["nonce"], group, place)[0]
-
-
-def group_of(store: Store, group: str = "0.0", run_id: str = "r") -> dict[str, str]:
-    """What the server has of a group of children."""
-    return dict(store.redis.hgetall(store.keys.group(run_id, group)))
 
 
 def signal(

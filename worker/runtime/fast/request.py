@@ -53,14 +53,12 @@ class FastRequest(RoundRequest):
     def acknowledge(self) -> None:
         """Acknowledge a round's message, and deliver the message that its commit prefetched.
 
-        The delivery starts the next round: Celery submits it to the pool.
+        The delivery starts the next round: Celery submits it to the pool. A message that a lost
+        connection delivered is acknowledged already (worker/runtime/unacknowledged.py). What its
+        commit prefetched must be delivered nevertheless, or its claim released.
         """
         channel = self.message.channel
-        if (
-            self._handoff is None
-            or self.acknowledged
-            or not self.app.perdure.fast.deliver_next(self._handoff, channel)
-        ):
+        if self._handoff is None or not self.app.perdure.fast.deliver_next(self._handoff, channel):
             super().acknowledge()
             return
         # As kombu acknowledges, but here and now: the event loop need not wake, as the slot is
