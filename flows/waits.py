@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from perdure.flows.children import Child, Ended, Group, GroupWait, Need, Policy, Until
 from perdure.flows.durations import EXPECTED, as_seconds
@@ -207,6 +207,9 @@ class Mailbox:
             raise InvalidFlow(
                 f"{self.where}: max_concurrency={max_concurrency!r}; expected a whole number from 1"
             )
+        if policy not in get_args(Policy):
+            expected = " or ".join(get_args(Policy))
+            raise InvalidFlow(f"{self.where}: policy={policy!r}; expected {expected}")
         seconds = None if timeout is None else _checked_seconds(timeout)
         ended = self.ended(wait_name, children)
         enough = need.met_by(ended or ())

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
 
 import pytest
 
-from perdure import Client, RunStatus, Settings
+from perdure import Client, Run, RunStatus, Settings
 from tests.support.driving import Driver, driving
-from tests.support.example_flows import families  # noqa: F401 -- registers flows
+from tests.support.example_flows import families
+from tests.support.servers import until
 
 MODULES = ("tests.support.example_flows.families",)
 
@@ -24,15 +27,276 @@ def driver(settings: Settings) -> Iterator[Driver]:
         yield made
 
 
+def fan(client: Client, *children: dict[str, Any], **options: Any) -> Run:
+    """A parent of a group that is not played yet."""
+    return client.submit("fan", "g", {"children": list(children), "options": options})
+
+
+def played(client: Client, driver: Driver, run: Run) -> Run:
+    driver.play()
+    return client.get(run.id)
+
+
+def children_of(client: Client, run: Run) -> list[Run]:
+    """The children of a run, in their order."""
+    found = client.children(run.id, limit=200).runs
+    assert [each.details["parent"] for each in found] == [run.id] * len(found)
+    return found
+
+
 def test_a_child_s_answer_is_its_parent_s(client: Client, driver: Driver) -> None:
     run = client.submit("errand", "milk", {"child": {"rounds": 2}})
-    played = driver.play()
+    order = driver.play()
     done = client.get(run.id)
     assert (done.status, done.answer) == (RunStatus.COMPLETED, [1, "milk"])
-    assert [each == run.id for each in played] == [True, False, False, True]
+    assert [each == run.id for each in order] == [True, False, False, True]
 
 
-def test_a_tree(client: Client, driver: Driver) -> None:
+def test_the_ends_are_told_in_the_order_of_the_children(client: Client, driver: Driver) -> None:
+    run = fan(client, {"rounds": 3}, {"fail": True}, {"answer": {"a": 1}}, wait="settled")
+    told, missing = played(client, driver, run).answer
+    assert told == [[0, "completed", "item 0"], [1, "errored", None], [2, "completed", {"a": 1}]]
+    assert missing == []
+
+
+def test_a_failure_ends_the_wait_for_all_and_the_others_are_stopped(
+    client: Client, driver: Driver
+) -> None:
+    run = fan(client, {"wait": True}, {"fail": True}, {"rounds": 5})
+    done = played(client, driver, run)
+    failed = children_of(client, run)[1]
+    assert done.status is RunStatus.ERRORED
+    assert f"child run {failed.id} (flow chore) errored: run {failed.id}, step 0" in str(done.error)
+    assert [each.status.value for each in children_of(client, run)] == [
+        "stopped",
+        "errored",
+        "stopped",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wait", "expected"),
+    [
+        ("first", [[1, "completed", "item 1"]]),
+        ("any", [[0, "errored", None]]),
+        (2, [[1, "completed", "item 1"], [2, "completed", "item 2"]]),
+    ],
+)
+def test_the_parent_goes_on_when_enough_have_ended(
+    client: Client, driver: Driver, wait: str | int, expected: list[Any]
+) -> None:
+    run = fan(client, {"fail": True}, {"rounds": 2}, {"rounds": 3}, {"wait": True}, wait=wait)
+    told, missing = played(client, driver, run).answer
+    assert [each for each in told if each[1] == "completed" or wait == "any"] == expected
+    assert 3 in missing
+    assert children_of(client, run)[3].status is RunStatus.STOPPED
+
+
+def test_a_quorum_that_can_no_longer_be_reached_ends_the_wait(
+    client: Client, driver: Driver
+) -> None:
+    run = fan(client, {"fail": True}, {"fail": True}, {"wait": True}, wait=2)
+    told, missing = played(client, driver, run).answer
+    assert (told, missing) == ([[0, "errored", None], [1, "errored", None]], [2])
+
+
+def test_no_more_run_than_max_concurrency(client: Client, driver: Driver) -> None:
+    run = fan(client, *[{"rounds": 2}] * 7, wait="settled", max_concurrency=2)
+    most = 0
+    while (message := driver.take()) is not None:
+        driver.engine.rounds.run(*message)
+        live = [each for each in children_of(client, run) if not each.finished]
+        most = max(most, len(live))
+    assert most == 2
+    assert len(client.get(run.id).answer[0]) == 7
+
+
+def test_a_tree_of_runs(client: Client, driver: Driver) -> None:
     run = client.submit("nest", "g", {"depth": 3})
+    assert played(client, driver, run).answer == 15
+    deepest = max(client.runs(limit=200).runs, key=lambda each: int(each.details.get("depth", 0)))
+    assert (deepest.details["depth"], deepest.details["root"]) == (3, run.id)
+
+
+def test_no_children_are_an_empty_group_and_no_wait(client: Client, driver: Driver) -> None:
+    run = fan(client)
+    assert played(client, driver, run).answer == [[], []]
+    assert not [each for each in client.events(run.id, follow=False) if each.type == "parked"]
+
+
+def test_a_map_makes_a_child_of_each_item(client: Client, driver: Driver) -> None:
+    run = client.submit("atlas", "g", {"items": ["a", 2]})
+    assert played(client, driver, run).answer == ["Read a", "Read 2"]
+    assert [each.labels for each in children_of(client, run)] == [{"of": "map"}] * 2
+    assert [each.inputs for each in children_of(client, run)] == [{"rounds": 1}, {"rounds": 1}]
+
+
+def test_a_child_that_takes_too_long_is_stopped(client: Client, driver: Driver) -> None:
+    run = client.submit("errand", "g", {"child": {"wait": True}, "options": {"timeout": 0.01}})
     driver.play()
-    assert client.get(run.id).answer == 15
+    until(lambda: (run.id, "woken") in driver.sweep_and_play(), "the time to be over")
+    done = client.get(run.id)
+    assert done.status is RunStatus.ERRORED
+    assert "the time was over before its child (flow chore) had ended" in str(done.error)
+    (child,) = children_of(client, run)
+    assert (child.status, child.details["stop_by"]) == (RunStatus.STOPPED, f"parent {run.id}")
+
+
+def test_a_group_whose_time_is_over_has_those_that_ended(client: Client, driver: Driver) -> None:
+    run = fan(client, {}, {"wait": True}, wait="settled", timeout=0.01)
+    driver.play()
+    until(lambda: (run.id, "woken") in driver.sweep_and_play(), "the time to be over")
+    assert client.get(run.id).answer == [[[0, "completed", "item 0"]], [1]]
+
+
+def test_a_child_waits_for_a_person_and_its_parent_for_it(client: Client, driver: Driver) -> None:
+    run = client.submit("errand", "g", {"child": {"ask": True}})
+    driver.play()
+    (waiting,) = client.inbox().waiting
+    assert (waiting.run_id, client.get(run.id).phase) == (children_of(client, run)[0].id, "parked")
+    client.resume(waiting.run_id, "yes")
+    assert played(client, driver, run).answer == [1, "g"]
+
+
+def test_a_child_has_what_it_was_given(client: Client, driver: Driver) -> None:
+    options = {"budgets": {"tokens": 5}, "max_rounds": 3, "labels": {"a": "b"}, "deadline": 60}
+    run = client.submit("errand", "g", {"options": options}, submitted_by="ann")
+    driver.play()
+    (child,) = children_of(client, run)
+    assert (child.goal, child.labels, child.details["budgets"]) == ("g", {"a": "b"}, {"tokens": 5})
+    assert child.details["submitted_by"] == "ann"
+    deadline = datetime.fromisoformat(child.details["deadline"])
+    assert (deadline - child.created_at).total_seconds() == pytest.approx(60, abs=5)
+
+
+def test_a_long_answer_is_read_from_the_child(client: Client, driver: Driver) -> None:
+    run = client.submit("errand", "g", {"child": {"answer": "x" * 70_000}})
+    assert played(client, driver, run).answer == [1, "x" * 70_000]
+
+
+def test_a_stopped_tree_goes_on_where_it_was(client: Client, driver: Driver) -> None:
+    run = fan(client, {}, {"wait": True}, {"rounds": 3}, wait="settled")
+    for _ in range(3):
+        driver.engine.rounds.run(*(driver.take() or ("", 0, 0)))
+    client.request_stop(run.id)
+    assert [each.status.value for each in children_of(client, run)] == [
+        "completed",
+        "stopped",
+        "stopped",
+    ]
+    driver.play()  # messages of rounds that are not wanted any more
+    client.resume(run.id)
+    driver.sweep_and_play()
+    waiting = children_of(client, run)[1]
+    assert waiting.phase == "parked"
+    client.signal(waiting.id, "go")
+    told, _ = played(client, driver, run).answer
+    assert [each[1] for each in told] == ["completed"] * 3
+
+
+def test_a_failed_child_that_is_retried_first_is_not_played_again_by_its_parent(
+    client: Client, driver: Driver
+) -> None:
+    run = fan(client, {}, {"fail": True}, wait="settled")
+    told, _ = played(client, driver, run).answer
+    assert [each[1] for each in told] == ["completed", "errored"]
+    # Its group is gone with its step: the retry changes nothing for the parent.
+    failed = children_of(client, run)[1]
+    client.retry(failed.id)
+    driver.play()
+    assert client.get(run.id).status is RunStatus.COMPLETED
+
+
+def test_a_parent_that_failed_with_its_child_goes_on_with_it(
+    client: Client, driver: Driver
+) -> None:
+    run = fan(client, {"rounds": 2}, {"ask": True})
+    driver.play()
+    asks = children_of(client, run)[1]
+    client.request_stop(asks.id)
+    driver.play()
+    assert client.get(run.id).status is RunStatus.ERRORED
+    client.resume(asks.id, "yes")
+    client.retry(run.id)
+    driver.sweep_and_play()
+    told, _ = client.get(run.id).answer
+    assert [each[1] for each in told] == ["completed", "completed"]
+
+
+def test_a_deleted_child_is_gone(client: Client, driver: Driver) -> None:
+    run = fan(client, {"wait": True}, wait="settled")
+    driver.play()
+    client.request_stop(run.id)
+    (child,) = children_of(client, run)
+    client.delete(child.id)
+    client.resume(run.id)
+    assert played(client, driver, run).answer == [[[0, "gone", None]], []]
+
+
+def test_children_that_nobody_started_are_started_by_a_sweep(
+    client: Client, driver: Driver, settings: Settings
+) -> None:
+    run = client.submit("errand", "g")
+    message = driver.take()
+    assert message is not None
+    driver.dies_before_follow_ups()
+    driver.engine.rounds.run(*message)
+    assert driver.take() is None
+    with driving(settings) as another:
+        until(lambda: bool(another.sweep_and_play()) or client.get(run.id).finished, "the sweep")
+        until(lambda: client.get(run.id).finished or bool(another.sweep_and_play()), "the end")
+    assert client.get(run.id).answer == [1, "g"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "told"),
+    [
+        ({"flow": "chorr"}, "child 0 (flow chorr): no flow is named 'chorr'; did you mean 'chore'?"),
+        ({"flow": 7}, "child 0 (flow 7): expected the name of a flow, got 7"),
+        ({"flow": "strict", "given": {"b": 1}}, "child 0 (flow strict)"),
+        ({"goal": 5}, "child 0 (flow chore): goal: expected a text"),
+        ({"budgets": {"tokens": -1}}, "child 0 (flow chore)"),
+        ({"deadline": 1e12}, "child 0 (flow chore): deadline"),
+        ({"given": {"a": {1, 2}}}, "child 0 (flow chore)"),
+        ({"count": 10_001}, "10001 children; the limit is 10000 (max_children)"),
+        ({"count": 6, "distinct": True}, "max_state_bytes"),
+    ],
+)  # fmt: skip
+def test_a_child_that_cannot_be_started_fails_the_round_and_starts_nothing(
+    client: Client, driver: Driver, inputs: dict[str, Any], told: str
+) -> None:
+    families.WANTED = inputs
+    run = client.submit("careless", "g")
+    done = played(client, driver, run)
+    assert (done.status, done.details["attempt"]) == (RunStatus.ERRORED, 1)
+    assert told in str(done.error)
+    assert children_of(client, run) == []
+
+
+def test_generations_have_a_limit(client: Client, driver: Driver) -> None:
+    run = client.submit("nest", "g", {"depth": 9, "width": 1})
+    done = played(client, driver, run)
+    assert done.status is RunStatus.ERRORED
+    assert "9th generation; the limit is 8 (max_depth)" in str(done.error)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"wait": 3}, "wait=3 for 2 children"),
+        ({"wait": 0}, "wait=0 for 2 children"),
+        ({"wait": True}, "wait=True"),
+        ({"wait": "some"}, "wait='some' for 2 children: expected all, settled, any, first"),
+        ({"max_concurrency": 0}, "max_concurrency=0"),
+        ({"max_concurrency": True}, "max_concurrency=True"),
+        ({"timeout": -1}, "-1"),
+        ({"policy": "forget"}, "policy='forget'"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    client: Client, driver: Driver, options: dict[str, Any], told: str
+) -> None:
+    run = fan(client, {}, {}, **options)
+    driver.play()
+    assert told in client.get(run.id).details["last_error"]
+    assert children_of(client, run) == []

@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 
 from perdure import Client, Settings
 from perdure.worker.app import engine_of, make_app
+from perdure.worker.engine.sweeper import Sweeper
 from perdure.worker.messaging.message import stored_round
 from perdure.worker.runtime.runtime import Runtime
 
@@ -16,6 +17,7 @@ class Driver:
 
     def __init__(self, engine: Runtime, client: Client) -> None:
         self.engine, self.client = engine, client
+        self.sweeper = Sweeper(engine.store, engine.publisher, client.settings, "driver", dict)
 
     def take(self) -> tuple[str, int, int] | None:
         """The next message: run, epoch and step."""
@@ -36,9 +38,16 @@ class Driver:
             assert len(played) < most, "the runs do not come to an end"
         return played
 
-    def sweep(self) -> list[tuple[str, str]]:
-        """Sweep once, as a worker's sweeper does."""
-        return self.engine.sweeper.sweep()
+    def sweep_and_play(self) -> list[tuple[str, str]]:
+        """Sweep as often as a worker's sweeper does, and play what it brought."""
+        report = self.sweeper.sweep()
+        report += self.sweeper.sweep()  # with the messages that the first one asked for
+        self.play()
+        return report
+
+    def dies_before_follow_ups(self) -> None:
+        """From now on, the process does nothing for the children of its rounds' runs, as if it were dead."""
+        self.engine.rounds.committer._follow_ups.do = lambda run_ids, most=0: None  # type: ignore[method-assign]
 
 
 @contextmanager

@@ -173,6 +173,20 @@ class ClientApi(metaclass=ABCMeta):
         """
 
     @abstractmethod
+    def children(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
+        """Return the child runs that a run has started, in the order of their start.
+
+        Children that have been deleted, or have expired, are left out.
+
+        Args:
+            limit: how many to look at.
+            cursor: of the page before.
+
+        Raises:
+            RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
     def artifacts(self, run_id: str) -> dict[str, int]:
         """Return the names of the run's artifacts, each with its size in bytes.
 

@@ -62,6 +62,7 @@ class AsyncClient:
     status_counts = _in_thread(ClientApi.status_counts)
     latest_events = _in_thread(ClientApi.latest_events)
     transcript = _in_thread(ClientApi.transcript)
+    children = _in_thread(ClientApi.children)
     artifacts = _in_thread(ClientApi.artifacts)
     artifact = _in_thread(ClientApi.artifact)
     why = _in_thread(ClientApi.why)

@@ -191,6 +191,22 @@ class RunReads(ClientConnection, ClientApi):
             "events": [event.to_dict() for event in self.events(run_id, follow=False)],
         }
 
+    def children(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
+        validation.limit(limit)
+        first = validation.offset(cursor)
+        nonce = self._record(run_id).fields.get("nonce", "")
+        ids = self._store.children(run_id, nonce)
+        page = ids[first : first + limit]
+        found, damaged = [], []
+        for child_id, fields in zip(page, self._store.records(page), strict=True):
+            try:
+                if fields is not None:
+                    found.append(Run.of(Record(fields)))
+            except DamagedRun:
+                damaged.append(child_id)
+        following = str(first + limit) if first + limit < len(ids) else None
+        return Page(found, following, tuple(damaged))
+
     def artifacts(self, run_id: str) -> dict[str, int]:
         self._record(run_id)
         return self._store.artifacts(run_id)

@@ -210,6 +210,15 @@ def cursor(value: object) -> tuple[str, str] | None:
     return match[1], match[2]
 
 
+def offset(value: object) -> int:
+    """Parse the cursor of a page of children: how many come before it."""
+    if value is None:
+        return 0
+    if not isinstance(value, str) or not value.isascii() or not value.isdecimal() or len(value) > 9:
+        raise wrong("cursor", "the cursor of a page of children, or None", value)
+    return int(value)
+
+
 def inbox_cursor(value: object) -> tuple[int, str] | None:
     """Parse the cursor of an inbox page, which names the last run of the previous page.
 

@@ -92,6 +92,16 @@ class RunDetails(TypedDict, total=False):
     Its effects may or may not have happened.
     """
     quarantined: MaybeText
+    parent: MaybeText
+    """The run that started this one, and waits for it."""
+    group: MaybeText
+    """The group of its parent's children to which it belongs: ``STEP.NAME``."""
+    place: int
+    """Its position in this group, from 0. Set for runs that have a parent."""
+    depth: int
+    """Its generation: 1 for a child of a run without parent. Set for runs that have a parent."""
+    root: MaybeText
+    """The run without parent at the top of its tree."""
     resumed_by: MaybeText
     """The last to answer or resume the run. ``deadline`` if a question's deadline did."""
     epoch: Required[int]
@@ -123,6 +133,8 @@ class RunDetails(TypedDict, total=False):
     """When the time of the node's wait is over."""
     signals: list[str] | None
     """The signals for which the node waits."""
+    waits_for_children: list[str] | None
+    """The groups of children for which the node waits."""
     trace_id: MaybeText
     not_before: TimeText | None
     deadline: TimeText | None
@@ -286,6 +298,9 @@ DETAILS = (
     "in_doubt",
     "quarantined",
     "resumed_by",
+    "parent",
+    "group",
+    "root",
 )
 #: Time fields that ``details`` shows as ISO 8601 texts when the run has them.
 TIMES = (
@@ -320,7 +335,12 @@ def _details(record: Record) -> dict[str, Any]:
     details |= {name: _when(record, name).isoformat() for name in TIMES if record.fields.get(name)}
     if record.fields.get("phase") == "parked":
         lines = record.fields.get("wait_for", "").splitlines()
-        details["signals"] = [line.partition(" ")[0] for line in lines]
+        names = [line.partition(" ")[0] for line in lines]
+        details["signals"] = [name for name in names if not name.startswith(":")]
+        if groups := [name[1:] for name in names if name.startswith(":")]:
+            details["waits_for_children"] = groups
+    if "parent" in record.fields:
+        details |= {"place": record.count("place"), "depth": record.count("depth")}
     details |= {
         name: record.count(name)
         for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")

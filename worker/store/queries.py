@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
+from perdure.worker.domain.children import child_of
 from perdure.worker.errors import AccessDenied
 from perdure.worker.store.connection import StoreConnection
 from perdure.worker.store.keys import INDEXES
@@ -136,6 +137,26 @@ class Queries(StoreConnection):
             )
         pairs = streams.items() if isinstance(streams, dict) else streams
         return {keys[key]: _flat(entries) for key, entries in pairs}
+
+    def children(self, run_id: str, nonce: str) -> list[str]:
+        """Return the ids of the children that a run has started, in the order of their start.
+
+        Args:
+            nonce: the run's.
+        """
+        ids, after = [], "-"
+        while True:
+            with self._answered():
+                entries = _flat(
+                    [cast(list[Any], self.redis.xrange(self.keys.events(run_id), after, count=500))]
+                )
+            for _, entry in entries:
+                if entry["type"] == "started":
+                    places = range(int(entry["from"]), int(entry["to"]))
+                    ids += [child_of(run_id, nonce, entry["group"], place)[0] for place in places]
+            if len(entries) < 500:
+                return ids
+            after = f"({entries[-1][0]}"
 
     def newest_events(
         self, run_id: str, count: int, names: Sequence[str]

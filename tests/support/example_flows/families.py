@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict
+
 from perdure import Child, CircularFlow, FatalError, Interrupt, Node, RoundContext, register
 
 
@@ -66,6 +68,65 @@ class Fan(CircularFlow):
         return {self.early_exit_key: True, "answer": answer, "status": "finished"}
 
 
+@register("atlas")
+class Atlas(CircularFlow):
+    """A parent of a child for each item."""
+
+    topology = (Node("Spread", "spread"),)
+
+    def spread(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        pages = context.map(
+            "chore",
+            context.inputs["items"],
+            goal="Read {item}",
+            inputs=lambda item: {"rounds": 1},
+            labels={"of": "map"},
+        )
+        return {self.early_exit_key: True, "answer": pages.answers, "status": "finished"}
+
+
+@register("strict")
+class Strict(Chore):
+    """A child that expects one input."""
+
+    class Inputs(BaseModel):
+        """Its inputs."""
+
+        model_config = ConfigDict(extra="forbid")
+
+        a: int
+
+
+#: What ``careless`` wants to start.
+WANTED: dict[str, Any] = {}
+
+
+@register("careless")
+class Careless(CircularFlow):
+    """A parent that asks for children that cannot be."""
+
+    topology = (Node("Send", "send"),)
+
+    def send(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        wanted = dict(WANTED)
+        count, distinct = wanted.pop("count", 1), wanted.pop("distinct", False)
+        child = {"flow": "chore", "inputs": wanted.pop("given", {}), **wanted}
+        children = [
+            Child(
+                **{
+                    **child,
+                    "inputs": {
+                        **child["inputs"],
+                        **({str(place): "x" * 200_000} if distinct else {}),
+                    },
+                }
+            )
+            for place in range(count)
+        ]
+        context.gather(children)
+        return {}
+
+
 @register("nest")
 class Nest(CircularFlow):
     """A parent of parents: two children each, ``depth`` generations deep. Answers with how many it is together."""
@@ -76,6 +137,7 @@ class Nest(CircularFlow):
         depth = context.inputs["depth"]
         answers = [0]
         if depth:
-            children = [Child("nest", "grow", {"depth": depth - 1}) for _ in range(2)]
+            inputs = {**context.inputs, "depth": depth - 1}
+            children = [Child("nest", "grow", inputs)] * context.inputs.get("width", 2)
             answers = context.gather(children).answers
         return {self.early_exit_key: True, "answer": 1 + sum(answers), "status": "finished"}

@@ -85,6 +85,12 @@ class RemoteReads(RemoteConnection, ClientApi):
     def transcript(self, run_id: str) -> Transcript:
         return cast(Transcript, self._ask(path_of(run_id, "transcript")))
 
+    def children(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
+        validation.limit(limit)
+        validation.offset(cursor)
+        path = path_of(run_id, "children")
+        return Page.from_dict(self._ask(path, limit=min(PAGE, limit), cursor=cursor))
+
     def artifacts(self, run_id: str) -> dict[str, int]:
         return dict(self._ask(path_of(run_id, "artifacts")))
 

@@ -12,7 +12,7 @@ from typing import Annotated
 from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from perdure.worker.domain.run import Done, Run
+from perdure.worker.domain.run import Done, Page, Run
 from perdure.worker.domain.signal import SignalReceipt
 from perdure.worker.domain.stop import StopReceipt
 from perdure.worker.domain.transcript import Transcript
@@ -21,6 +21,7 @@ from perdure.worker.errors import UnknownFlow
 from perdure.worker.web.api.requests import (
     DeleteMany,
     Listing,
+    Place,
     Resume,
     RetryMany,
     Signal,
@@ -270,6 +271,20 @@ def delete_runs(body: DeleteMany, runs: Runs) -> Response:
 
 def _bulk_response(done: Iterable[Done]) -> Response:
     return Json([each.to_dict() for each in done])
+
+
+@router.get(
+    "/runs/{run_id}/children",
+    operation_id="list_children",
+    response_model=Page,
+    responses=problems("run-not-found", "invalid-input", "damaged-run"),
+)
+def list_children(run_id: RunId, place: Annotated[Place, Query()], runs: Runs) -> Response:
+    """List the child runs that a run has started, in the order of their start.
+
+    Children that have been deleted, or have expired, are left out.
+    """
+    return Json(runs.children(run_id, place.limit, place.cursor).to_dict())
 
 
 Name = Annotated[str, Path(description="The artifact's name.", examples=["4-run_tests"])]

@@ -128,6 +128,11 @@ class AuthorizedClient:
         self._owned(run_id, Scope.READ)
         return self.client.transcript(run_id)
 
+    def children(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
+        """Return one page of the runs that a run has started."""
+        self._owned(run_id, Scope.READ)
+        return self.client.children(run_id, limit, cursor)
+
     def artifacts(self, run_id: str) -> dict[str, int]:
         """Return the sizes of the run's artifacts in bytes, by name."""
         self._owned(run_id, Scope.READ)
