@@ -32,8 +32,10 @@ class Fleet:
         seed: int,
         options: tuple[str, ...] = (),
         share: str = THROWN_SHARE,
+        **environment: str,
     ) -> None:
         self._settings = settings
+        self._environment = environment
         self._options = options
         self._seed, self._share = seed, share
         self.outages: list[tuple[float, float]] = []
@@ -46,6 +48,7 @@ class Fleet:
             "LOSE_SHARE": self._share,
             "SEED": str(self._seed),
             "PERDURE_FETCH": str(self._settings.fetch),
+            **self._environment,
         }
         self.workers = [
             WorkerProcess(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -23,6 +24,7 @@ class Chore(CircularFlow):
             raise FatalError("it cannot be done")
         if inputs.get("ask") and not context.answered:
             return Interrupt("go on?")
+        time.sleep(inputs.get("seconds", 0))
         if inputs.get("wait"):
             context.wait_for("go")
         if done < inputs.get("rounds", 1):
