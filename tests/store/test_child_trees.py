@@ -33,6 +33,7 @@ from tests.support.runs import (
     assert_lawful,
     claim,
     clock,
+    commit_end,
     commit_next,
     due,
     due_in,
@@ -386,9 +387,10 @@ def test_a_follow_up_of_a_damaged_run_ends(store: Store) -> None:
 def test_a_set_of_follow_ups_of_a_wrong_type_keeps_no_run_from_its_end(store: Store) -> None:
     store.redis.set(store.keys.follow_ups, "x")
     parked(store)
-    assert [entry["key"] for entry in events(store, kind="follow_up_not_kept")] == [
-        store.keys.follow_ups
-    ]
+    assert start_children(store, 2) == ["ok", "2"]
+    ids = [child_id(store, 0), child_id(store, 1)]
+    end_child(store, ids[0])
+    assert stop(store)[7:] == ["r"]
     assert (store.keys.follow_ups, "damaged") in sweep(store)
 
 
@@ -429,3 +431,179 @@ def test_the_deletion_of_a_child_is_an_end(store: Store) -> None:
     for run_id in (first, second):
         assert store.delete(run_id) == ["ok"]
     assert [end_of(store, place) for place in (0, 1)] == ['ok completed 1\n"42"', "bad gone 2\n"]
+
+
+def test_a_run_without_children_has_nothing_to_follow(store: Store) -> None:
+    new_run(store)
+    assert len(stop(store)) == 7
+    assert resume(store) == ["queued"]
+
+
+def test_a_run_whose_children_have_all_ended_has_nothing_to_follow(store: Store) -> None:
+    first, second = family(store, (3, 3, 3))
+    end_child(store, first)
+    fail_child(store, second)
+    assert len(stop(store)) == 7
+
+
+def test_the_parent_that_goes_on_without_them_stops_its_children(store: Store) -> None:
+    first, second = family(store, FIRST)
+    end_child(store, first)
+    reply = store.commit_and_fetch(
+        "r",
+        **by(claim(store)),
+        kind="next",
+        take="",
+        message="m",
+        fields={"current_node": "Executor"},
+    )
+    assert (reply.detail, reply.follow_ups) == ("continued", ["r"])
+    assert last_word(store) == "done"
+    assert (phase(store, second), phase(store)) == ("stopped", "queued")
+    assert group_of(store) == {}
+
+
+def test_a_group_of_failed_children_goes_at_once(store: Store) -> None:
+    first, second = family(store)
+    end_child(store, first)
+    fail_child(store, second)
+    commit_next(store, claim(store), options={"take": ""})
+    assert (group_of(store), follow_up(store)) == ({}, None)
+
+
+def test_a_live_child_of_a_live_parent_is_left_alone(store: Store) -> None:
+    first, second = family(store)
+    sweep_after(store, 30_000)
+    reconcile(store)
+    assert phases(store, first, second) == ["queued", "queued"]
+    assert "stop_tree" not in hash_of(store, first)
+
+
+def test_a_second_walk_leaves_a_stopped_tree_stopped(store: Store) -> None:
+    first, _ = family(store)
+    stop(store)
+    reconcile(store)
+    store.redis.hincrby(store.keys.run("r"), "walk", 1)
+    reconcile(store)
+    assert phase(store, first) == "stopped"
+
+
+def test_a_child_that_was_asked_to_stop_may_still_complete(store: Store) -> None:
+    first, _ = family(store)
+    granted = claim(store, first)
+    stop(store)
+    reconcile(store)
+    assert commit_end(store, granted) == ("ok", "completed")
+    assert end_of(store, 0) == 'ok completed 1\n"42"'
+    store.redis.hdel(store.keys.group("r", GROUP), "end:0")
+    resume(store)
+    reconcile(store)
+    assert (phase(store, first), end_of(store, 0)) == ("completed", 'ok completed 2\n"42"')
+
+
+def test_a_child_that_goes_on_says_with_whom(store: Store) -> None:
+    first, _ = family(store)
+    stop(store)
+    reconcile(store)
+    resume(store)
+    reconcile(store)
+    (told,) = events(store, first, "resumed")
+    assert (told["by"], told["answer"]) == ("parent r", "null")
+    fields = hash_of(store, first)
+    assert (fields["resumed_by"], fields["resumed_at"]) == ("parent r", str(clock(store)))
+
+
+def test_a_look_finds_an_error_that_was_not_told(store: Store) -> None:
+    first, _ = family(store)
+    fail_child(store, first)
+    store.redis.hdel(store.keys.group("r", GROUP), "end:0")
+    sweep_after(store, 30_000)
+    reconcile(store)
+    assert end_of(store, 0) == "bad errored 2\nboom"
+
+
+def test_a_look_finds_the_ends_of_children_that_are_left_to_themselves(store: Store) -> None:
+    first, _ = family(store, policy="abandon")
+    end_child(store, first)
+    store.redis.hdel(store.keys.group("r", GROUP), "end:0")
+    sweep_after(store, 30_000)
+    reconcile(store)
+    assert end_of(store, 0) == 'ok completed 2\n"42"'
+
+
+def test_a_damaged_child_has_not_ended(store: Store) -> None:
+    first, _ = family(store)
+    store.redis.hset(store.keys.run(first), "epoch", "x")
+    sweep_after(store, 30_000)
+    reconcile(store)
+    assert end_of(store, 0) is None
+
+
+def two_groups(store: Store) -> list[str]:
+    """A parent of two groups of two children, all of which run."""
+    ids = family(store, FIRST)
+    store.redis.hset(store.keys.group("r", GROUP), "ok", "1")
+    stop(store)
+    resume(store)
+    assert park_on_children(store, claim(store, epoch=1), SETTLED, name="1") == ("ok", "parked")
+    store.redis.hset(store.keys.group("r", GROUP), "ok", "0")
+    assert start_children(store, 2, group="0.1") == ["ok", "2"]
+    reconcile(store)
+    return [*ids, *(child_id(store, place, "0.1") for place in range(2))]
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5])
+def test_a_walk_comes_to_every_group(store: Store, most: int) -> None:
+    ids = two_groups(store)
+    stop(store, op="stop-2")
+    reconcile(store, most=most)
+    assert phases(store, *ids) == ["stopped"] * 4
+
+
+@pytest.mark.parametrize("harmed", [GROUP, "0.1"])
+def test_a_damaged_group_is_passed_over(store: Store, harmed: str) -> None:
+    ids = two_groups(store)
+    store.redis.hset(store.keys.group("r", harmed), "started", "x")
+    stop(store, op="stop-2")
+    reconcile(store)
+    assert sorted(phases(store, *ids)) == ["queued", "queued", "stopped", "stopped"]
+    resume(store, op="resume-2")
+    assert last_word(store) == "done"
+    store.redis.hset(store.keys.group("r", harmed), "started", "0")
+    assert last_word(store) == "start"
+
+
+def test_a_damaged_group_is_forgotten_with_its_step(store: Store) -> None:
+    family(store, FIRST)
+    end_child(store, child_id(store, 0))
+    granted = claim(store)
+    store.redis.hset(store.keys.group("r", GROUP), "started", "x")
+    assert commit_next(store, granted, options={"take": ""}) == ("ok", "continued")
+    assert "groups" not in hash_of(store)
+
+
+def test_a_run_ends_whatever_its_groups_are(store: Store) -> None:
+    family(store)
+    store.redis.hset(store.keys.group("r", GROUP), "ok", "x")
+    assert stop(store)[0] == "stopped"
+
+
+def test_a_child_goes_on_whatever_became_of_its_parent(store: Store) -> None:
+    first, _ = family(store)
+    stop(store, run_id=first)
+    store.redis.delete(store.keys.run("r"))
+    assert resume(store, run_id=first) == ["queued"]
+    assert hash_of(store, first)["own"] == "1"
+
+
+def test_of_two_bad_ends_one_is_taken_back(store: Store) -> None:
+    first, second = family(store)
+    stop(store)
+    reconcile(store)
+    resume(store)
+    reconcile(store)
+    for run_id in (first, second):
+        store.request_stop(run_id, op=f"by hand {run_id}", mode="graceful")
+    assert [end_of(store, place) for place in (0, 1)] == ["bad stopped 1\n", "bad stopped 2\n"]
+    resume(store, op="again", run_id=first)
+    assert group_of(store)["bad"] == "1"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from perdure.worker.domain.children import PlannedChild, born
 from perdure.worker.store import Store
 from tests.support.family import (
     ALL,
@@ -38,11 +39,13 @@ from tests.support.runs import (
     due_in,
     events,
     everything,
+    fail_round,
     hash_of,
     messages,
     new_run,
     pause_at,
     phase,
+    record,
     resume,
     stop,
     submit,
@@ -59,6 +62,7 @@ def test_a_park_writes_the_group_and_asks_for_the_start_of_its_children(store: S
         "total": "2", "limit": "7", "policy": "abandon", "started": "0", "ok": "0", "bad": "0", "order": "0", "plan:0": "{}", "plan:1": "[]",
     }  # fmt: skip
     assert (hash_of(store)["groups"], follow_up(store)) == (GROUP, 1_000)
+    assert "walk" not in hash_of(store), "there is no child to look at"
     assert_lawful(store)
 
 
@@ -124,6 +128,28 @@ def test_a_child_is_a_queued_run_that_names_its_parent(store: Store) -> None:
     assert (told["group"], told["from"], told["to"]) == (GROUP, "0", "2")
     for run_id in (first, second):
         assert_lawful(store, run_id)
+    written = {
+        "epoch",
+        "step",
+        "token",
+        "attempt",
+        "failures",
+        "losses",
+        "number",
+        "grace",
+        "created_at",
+        "updated_at",
+        "queued_at",
+        "phase",
+        "id",
+        "nonce",
+    }
+    expected = {
+        *born(PlannedChild(record(store, "executor")), "r", "nonce-r", GROUP, 1),
+        "message",
+        *written,
+    }
+    assert set(fields) == expected
 
 
 def test_a_start_sent_again_starts_nothing(store: Store) -> None:
@@ -148,7 +174,7 @@ def test_no_more_are_started_than_may_run_or_than_there_are(store: Store) -> Non
 def test_no_child_of_a_run_at_rest_is_started(store: Store, ends: Any) -> None:
     parked(store)
     ends(store)
-    assert start_children(store)[0] == "ended"
+    assert start_children(store) == ["ended", phase(store)]
 
 
 def test_no_child_of_a_dropped_group_is_started(store: Store) -> None:
@@ -156,6 +182,7 @@ def test_no_child_of_a_dropped_group_is_started(store: Store) -> None:
     end_child(store, first)
     commit_next(store, claim(store), options={"take": ""})
     assert start_children(store, first=2) == ["gone"]
+    assert start_children(store, group="0.7") == ["gone"]
 
 
 def test_no_child_of_another_life_of_the_parent_is_started(store: Store) -> None:
@@ -366,19 +393,29 @@ def test_only_a_parked_parent_is_queued(store: Store) -> None:
         lambda store: store.redis.delete(store.keys.run("r")),
         lambda store: store.redis.hset(store.keys.run("r"), "nonce", "another"),
         lambda store: store.redis.hset(store.keys.run("r"), "id", "another"),
-        lambda store: store.redis.hset(store.keys.run("r"), "phase", "?"),
         lambda store: (store.redis.delete(store.keys.run("r")), store.redis.set(store.keys.run("r"), "x")),
         lambda store: store.redis.delete(store.keys.group("r", GROUP)),
         lambda store: store.redis.hset(store.keys.group("r", GROUP), "ok", "x"),
         lambda store: (store.redis.delete(store.keys.group("r", GROUP)), store.redis.set(store.keys.group("r", GROUP), "x")),
     ],
-    ids=["missing", "another life", "a copy", "phase", "type", "group", "count", "type of the group"],
+    ids=["missing", "another life", "a copy", "type", "group", "count", "type of the group"],
 )  # fmt: skip
 def test_a_child_ends_whatever_is_wrong_with_its_parent(store: Store, harm: Any) -> None:
     first, _ = family(store, FIRST)
     harm(store)
     end_child(store, first)
     assert phase(store, first) == "completed"
+    if store.redis.type(store.keys.group("r", GROUP)) == "hash":
+        assert end_of(store, 0) is None and group_of(store)["order"] == "0"
+
+
+@pytest.mark.parametrize("field", ["group", "place"])
+def test_a_child_that_does_not_know_its_place_ends(store: Store, field: str) -> None:
+    first, _ = family(store, FIRST)
+    granted = claim(store, first)
+    store.redis.hdel(store.keys.run(first), field)
+    assert commit_end(store, granted) == ("ok", "completed")
+    assert phase(store) == "parked"
 
 
 @pytest.mark.parametrize(
@@ -403,12 +440,15 @@ def test_a_parent_whose_queue_is_gone_is_due_at_once(store: Store) -> None:
     assert (phase(store), due_in(store)) == ("parked", 0)
 
 
-@pytest.mark.parametrize(("limit", "ends", "asked"), [(1, 1, True), (16, 1, False), (16, 2, True)])
+@pytest.mark.parametrize(
+    ("limit", "ends", "asked"),
+    [(1, 1, True), (16, 1, False), (16, 2, True), (64, 7, False), (64, 8, True)],
+)
 def test_an_end_asks_for_more_where_an_eighth_of_the_limit_is_free(
     store: Store, limit: int, ends: int, asked: bool
 ) -> None:
-    parked(store, (40, 40, 40), total=40, limit=limit)
-    start_children(store, 16)
+    parked(store, (100, 100, 100), total=100, limit=limit)
+    start_children(store, limit)
     store.redis.delete(store.keys.follow_ups)
     for place in range(ends):
         end_child(store, child_id(store, place))
@@ -429,3 +469,84 @@ def test_an_end_asks_for_the_last_ones_too(store: Store) -> None:
         1,
         "nonce-r",
     )
+
+
+def test_the_last_end_asks_for_nothing(store: Store) -> None:
+    first, _ = family(store)
+    end_child(store, first)
+    assert follow_up(store) is None
+
+
+def test_a_failure_makes_room_as_well(store: Store) -> None:
+    parked(store, limit=1)
+    start_children(store)
+    fail_child(store, child_id(store, 0))
+    assert start_children(store, 2, first=1) == ["ok", "2"]
+
+
+def test_the_end_of_a_child_of_a_run_at_rest_asks_for_nothing(store: Store) -> None:
+    parked(store, limit=1)
+    start_children(store)
+    stop(store)
+    store.redis.delete(store.keys.follow_ups)
+    end_child(store, child_id(store, 0))
+    assert follow_up(store) is None
+
+
+def test_the_plan_of_later_children_is_in_later_texts(store: Store) -> None:
+    new_run(store)
+    plan = [f"plan {number}" for number in range(4)]
+    group = {"group": GROUP, "total": 90, "limit": 90, "policy": "stop", "look": 1}
+    commit(
+        store,
+        claim(store),
+        "park",
+        wait="0",
+        wait_for=":0.0 90 91 91",
+        wait_over="null",
+        additions=plan,
+        **group,
+    )
+    for started, text in ((0, "plan 1"), (31, "plan 1"), (32, "plan 2"), (64, "plan 3")):
+        store.redis.hset(store.keys.group("r", GROUP), "started", started)
+        assert store.reconcile_children("r").plan == ("plan 0", text)
+    store.redis.hdel(store.keys.group("r", GROUP), "plan:0", "plan:3")
+    assert store.reconcile_children("r").plan == ("", "")
+
+
+def test_a_parent_without_a_nonce_has_children_too(store: Store) -> None:
+    parked(store)
+    store.redis.hdel(store.keys.run("r"), "nonce")
+    step = store.reconcile_children("r")
+    assert (step.word, step.nonce) == ("start", "")
+    reply = store.start_children("r", nonce="", group=GROUP, first=0, children=[])
+    assert reply[:2] == ("ok", "0")
+
+
+def test_names_that_look_like_a_pattern_are_different_groups(store: Store) -> None:
+    new_run(store)
+    park_on_children(store, claim(store), SETTLED, name="a-b")
+    stop(store)
+    resume(store)
+    park_on_children(store, claim(store, epoch=1), SETTLED, name="a.b")
+    assert hash_of(store)["groups"] == "0.a-b\n0.a.b"
+
+
+def test_a_child_that_was_stopped_without_a_reason_is_told(store: Store) -> None:
+    first, _ = family(store)
+    store.request_stop(first, op="o", mode="graceful")
+    assert end_of(store, 0) == "bad stopped 1\n"
+
+
+def test_a_child_that_failed_after_its_cycles_were_used_up_has_errored(store: Store) -> None:
+    first, _ = family(store)
+    granted = claim(store, first)
+    store.redis.hset(store.keys.run(first), "unfinished", "3")
+    fail_round(store, granted, fatal=1)
+    assert end_of(store, 0) == "bad errored 1\nboom"
+
+
+def test_a_child_that_ended_without_an_answer_is_told(store: Store) -> None:
+    first, _ = family(store)
+    commit(store, claim(store, first), "end")
+    assert end_of(store, 0) == "ok completed 1\nnull"

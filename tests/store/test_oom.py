@@ -10,6 +10,7 @@ import pytest
 
 from perdure.worker.store import Claim, Store, StoreUnavailable
 from perdure.worker.store.scripts import TRANSITIONS, source
+from tests.support.family import child_id, group_of, park_on_children, start_children
 from tests.support.runs import (
     LEASE,
     START,
@@ -50,6 +51,7 @@ RUNS = (
     "is signalled",
     "is forfeited",
     "sets out",
+    "has children",
 )
 
 
@@ -84,6 +86,8 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     stop(store, run_id="is resumed")
     commit_next(store, granted["is resumed"])
     stop(store, "now", run_id="is deleted")
+    park_on_children(store, granted["has children"], (2, 2, 2), total=2)
+    start_children(store, run_id="has children")
     new_run(store, "waits")
     park(store, granted["is woken"], "1", {"paid": 1}, None)
     signal(store, run_id="is woken")
@@ -96,6 +100,12 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     with pytest.raises(StoreUnavailable):
         signal(store, run_id="is signalled")
     assert store.signal_counts("is signalled", ["paid"]) == {"paid": (0, 0)}
+    with pytest.raises(StoreUnavailable):
+        start_children(store, run_id="has children", first=1)
+    assert group_of(store, run_id="has children")["started"] == "1"
+    assert store.reconcile_children("has children").word == "start"
+    child = child_id(store, 0, run_id="has children")
+    assert commit_end(store, claim(store, child)) == ("ok", "completed")
     assert wake(store, "is woken") == "queued"
     assert store.extend(
         [(run_id, granted[run_id].token, '{"done":1}') for run_id in ("beats", "stops")]

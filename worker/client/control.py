@@ -5,7 +5,6 @@ It validates answers to waiting runs against the question, and raises budgets.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,10 +19,7 @@ from perdure.worker.domain.record import SCHEMA, UNFINISHED, VALUE, Record, dige
 from perdure.worker.domain.run import Run, status_of
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.errors import DamagedRun, Forbidden, InvalidInput, InvalidTransition, Stale
-from perdure.worker.store import StoreUnavailable
 from perdure.worker.store.lookups import idempotency_key, is_there
-
-logger = logging.getLogger("perdure.client")
 
 
 def asked_by(record: Record) -> PendingInterrupt | None:
@@ -441,7 +437,4 @@ class RunControl(RunReads):
             return
         from perdure.worker.messaging.follow_ups import FollowUps  # imports Celery, which is slow
 
-        try:
-            FollowUps(self._store, self._connection.publisher).do(follow_ups[0].split())
-        except StoreUnavailable as error:
-            logger.warning("a sweep looks after the children of %s: %s", follow_ups[0], error)
+        FollowUps(self._store, self._connection.publisher).do(follow_ups[0].split())

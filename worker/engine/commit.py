@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -180,7 +180,7 @@ class Committer:
         """
         record = commit.record
         if result.follow_ups:
-            self._look_after(result.follow_ups)
+            self._follow_ups.do(result.follow_ups)
         if result.word == "ok":
             if result.detail in ENDS and ON_END in record.fields and self._callbacks is not None:
                 self._callbacks.make(record.id, record.epoch)
@@ -201,17 +201,6 @@ class Committer:
                 record.step,
                 result.word,
                 result.detail,
-            )
-
-    def _look_after(self, run_ids: Sequence[str]) -> None:
-        """Start or stop children of these runs; a sweep does it if this process cannot."""
-        try:
-            self._follow_ups.do(run_ids)
-        except StoreUnavailable as error:
-            logger.warning(
-                "the children of %s are looked after by a later sweep: %s",
-                ", ".join(run_ids),
-                error,
             )
 
     def _patience_ends(self, began: float, is_result: bool) -> float:

@@ -210,11 +210,12 @@ class Sweeper:
         self._publisher.publish(batch.handed)
         if batch.calls and self._callbacks is not None:
             self._callbacks.make_late(batch.calls)
-        self._follow_ups.do(batch.follow_ups)
         self._quarantine_unplayable([run_id for run_id, word in batch.report if word in PUSHED])
         self._made = self._messages_of(
             [run_id for run_id, word in batch.report if word == "unmade"]
         )
+        if batch.follow_ups:
+            self._follow_ups.do(batch.follow_ups)
         if self._made or len(batch.report) == BATCH:
             self.wake()
         return batch.report

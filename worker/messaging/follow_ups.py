@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from perdure.worker.domain.children import born, child_of, unpack_plan
 from perdure.worker.messaging.publisher import Publisher
-from perdure.worker.store import Store
+from perdure.worker.store import Store, StoreUnavailable
 from perdure.worker.store.keys import role_of
 from perdure.worker.store.replies import ChildrenStep
 
@@ -32,15 +32,22 @@ class FollowUps:
         self._store = store
         self._publisher = publisher
 
-    def do(self, run_ids: Iterable[str], most: int = MOST_STEPS) -> None:
+    def do(self, run_ids: Sequence[str], most: int = MOST_STEPS) -> None:
         """Look after the children of these runs, and after the children of these.
+
+        If the state server does not answer, or is full, the sweeps do what is left.
 
         Args:
             most: the number of steps after which the rest is left to the sweeps.
-
-        Raises:
-            StoreUnavailable: The state server does not answer. The sweeps do what is left.
         """
+        try:
+            self._do(run_ids, most)
+        except StoreUnavailable as error:
+            logger.warning(
+                "the children of run %s are looked after later: %s", ", ".join(run_ids), error
+            )
+
+    def _do(self, run_ids: Sequence[str], most: int) -> None:
         waiting = deque(dict.fromkeys(run_ids))
         walk = start = None
         while waiting and most > 0:

@@ -43,20 +43,19 @@ local function stop_child(own, child)
     child.stop_tree = '1'
     set(own, 'stop_tree', '1')
   end
-  local mode = run.phase == 'stopped' and run.stop_mode or 'graceful'
-  ask_to_stop(own, child, now, mode, 'parent ' .. run.id)
+  ask_to_stop(own, child, now, run.stop_mode or 'graceful', 'parent ' .. run.id)
 end
 
 local function look_at(group, place)
   local id, nonce = child_of(run, group.name, place)
   local own = keys_of_other(k, id)
   local unwanted = AT_REST[run.phase] or group.dropped
-  local is_told = not unwanted and call('HEXISTS', group.key, 'end:' .. place) == 1
-  if is_told then return end
+  -- Most children of a wide group have ended, and are not read again.
+  if call('HEXISTS', group.key, 'end:' .. place) == 1 and not unwanted then return end
   local child, why = read_run(own)
   if child and child.nonce ~= nonce then child, why = nil, { 'missing' } end
   if not child then
-    if not unwanted and why[1] == 'missing' then record_end(k, run, group, place, now, 'gone', false, '') end
+    if why[1] == 'missing' then record_end(k, run, group, place, now, 'gone', false, '') end
   elseif AT_REST[child.phase] then
     if unwanted then return end
     if child.phase == 'stopped' and child.stop_tree then
@@ -65,7 +64,7 @@ local function look_at(group, place)
       set(own, 'resumed_at', whole(now), 'resumed_by', 'parent ' .. run.id)
       start_again(own, child, now, '', '')
     else
-      deliver_end(own, child, now, child.phase, child.phase == 'stopped' and child.stop_reason or child.error)
+      deliver_end(own, child, now, child.phase, child.error or child.stop_reason)
     end
   elseif unwanted then
     stop_child(own, child)
@@ -82,7 +81,7 @@ if walk ~= run.walked then
       local group = read_group(k, name)
       local first = from_group and tonumber(from_place) or 0
       from_group = nil
-      if group and not ((AT_REST[run.phase] or group.dropped) and group.policy ~= 'stop') then
+      if group and not (AT_REST[run.phase] and group.policy ~= 'stop') then
         for place = first, group.started - 1 do
           if left == 0 then return with_follow_ups({ 'more', walk, name .. ' ' .. place }) end
           left = left - 1
@@ -100,7 +99,7 @@ end
 if not AT_REST[run.phase] then
   for name in groups_of(run) do
     local group = read_group(k, name)
-    local room = group and not group.dropped and room_of(group) or 0
+    local room = group and room_of(group) or 0
     if room > 0 then
       local common, plans = unpack(call('HMGET', group.key, 'plan:0', 'plan:' .. (1 + math.floor(group.started / PLANNED))))
       return { 'start', name, whole(group.started), run.nonce or '', whole(room), common or '', plans or '' }

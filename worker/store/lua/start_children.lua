@@ -30,7 +30,7 @@ local k = keys_of_one_run()
 local now = clock()
 local run, refusal = read_run(k)
 if not run then return refusal end
-if run.nonce ~= arg.nonce then return { 'missing' } end
+if (run.nonce or '') ~= arg.nonce then return { 'missing' } end
 if AT_REST[run.phase] then return { 'ended', run.phase } end
 local group = read_group(k, arg.group)
 if not group or group.dropped then return { 'gone' } end
@@ -39,7 +39,7 @@ local room = room_of(group)
 if room <= 0 then return { 'full' } end
 
 local children, i = {}, rest + 1
-while i < #ARGV and #children < room do
+while ARGV[i] and #children < room do
   local child = { within = ARGV[i], first = i + 2, last = i + 1 + ARGV[i + 1] }
   for j = child.first, child.last, 2 do child[ARGV[j]] = ARGV[j + 1] end
   child.id, child.nonce = child_of(run, arg.group, whole(group.started + #children))
@@ -51,14 +51,14 @@ while i < #ARGV and #children < room do
   if not child.is_made and call('EXISTS', child.keys.run, child.keys.memory, child.keys.events, child.keys.artifacts) > 0 then
     return { 'exists', child.id }
   end
-  refusal = unpushable(k, child.queue or '')
+  refusal = unpushable(k, child.queue)
   if refusal then return refusal end
   children[#children + 1] = child
   i = child.last + 1
 end
 for _, child in ipairs(children) do
   if not child.is_made then
-    local deadline = math.min(run.deadline and number(run.deadline) or math.huge, child.within ~= '' and now + number(child.within) or math.huge)
+    local deadline = math.min(run.deadline or math.huge, child.within ~= '' and now + number(child.within) or math.huge)
     child.deadline = deadline < math.huge and whole(deadline) or nil
     in_parts('HSET', child.keys.run, ARGV, child.first, child.last)
     begin_run(child.keys, child, now)

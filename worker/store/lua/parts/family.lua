@@ -30,9 +30,8 @@ local function make_follow_up(k, run, now, walk)
     run.walk = whole(number(run.walk) + 1)
     set(k, 'walk', run.walk)
   end
-  local key = follow_ups_of(k.due)
-  local kept = pcall('ZADD', key, 'LT', now + FOLLOWED, run.id)
-  if type(kept) == 'table' then event(k, run, now, 'follow_up_not_kept', 'key', key, 'error', kept.err) end
+  -- If the key is of a wrong type, the sweep reports it. The run does not depend on it.
+  pcall('ZADD', follow_ups_of(k.due), 'LT', now + FOLLOWED, run.id)
   if not followed[run.id] then followed[#followed + 1], followed[run.id] = run.id, true end
 end
 
@@ -45,8 +44,8 @@ end
 -- Return the keys of another run.
 local function keys_of_other(k, id)
   local run = key_of(k.due, id)
-  return setmetatable({ run = run, memory = run .. ':memory', events = run .. ':events', artifacts = run .. ':artifacts', mailbox = run .. ':mailbox',
-    idem = run }, { __index = k })
+  return setmetatable({ run = run, memory = run .. ':memory', events = run .. ':events', artifacts = run .. ':artifacts', mailbox = run .. ':mailbox' },
+    { __index = k })
 end
 
 -- Return the id and the nonce of the child at this place. They are the same whoever starts it.
@@ -58,14 +57,13 @@ end
 -- Return the group as a table, or nil if there is none or it is damaged.
 local function read_group(k, name)
   local names = { 'total', 'limit', 'started', 'ok', 'bad', 'order', 'policy', 'dropped' }
-  local texts = pcall('HMGET', group_of(k, name), unpack(names))
-  if texts.err then return nil end
+  local texts = pcall('HMGET', group_of(k, name), unpack(names)) -- an error has no elements
   local group = { name = name, key = group_of(k, name) }
   for i = 1, 6 do
     if not is_count(texts[i]) then return nil end
     group[names[i]] = tonumber(texts[i])
   end
-  group.policy, group.dropped = texts[7] or 'stop', texts[8] or nil
+  group.policy, group.dropped = texts[7], texts[8]
   return group
 end
 
@@ -92,13 +90,8 @@ local function forget_group(k, run, name)
   for other in groups_of(run) do
     if other ~= name then kept[#kept + 1] = other end
   end
-  if kept[1] then
-    run.groups = concat(kept, '\n')
-    set(k, 'groups', run.groups)
-  else
-    run.groups = nil
-    unset(k, 'groups')
-  end
+  run.groups = kept[1] and concat(kept, '\n')
+  if run.groups then set(k, 'groups', run.groups) else unset(k, 'groups') end
   pcall('PEXPIREAT', group_of(k, name), 1)
 end
 
@@ -129,7 +122,7 @@ end
 -- because of its parent. So all is checked first.
 local function wake_parent(k, now)
   local run = read_run(k)
-  if not run or run.phase ~= 'parked' or not is_over(k, run, now) then return end
+  if not run or not is_over(k, run, now) then return end
   -- A sweep wakes it where its message is missing, or has to be published by a process.
   if run.message == '' or outbox or unpushable(k, run.queue) then return due_at(k, run, now) end
   wake(k, run, now)
@@ -155,12 +148,9 @@ end
 -- for the run. Return nil if anything is in doubt: the parent finds the end when it looks.
 local function parent_of(k, run)
   local parent_keys = keys_of_other(k, run.parent)
-  local names = { 'id', 'nonce', 'phase', 'flow', 'step', 'attempt', 'current_node', 'walk', 'groups' }
-  local texts = pcall('HMGET', parent_keys.run, unpack(names))
-  if texts.err then return nil end
-  local parent = {}
-  for i = 1, #names do parent[names[i]] = texts[i] or nil end
-  if parent.id ~= run.parent or parent.nonce ~= run.parent_nonce or not PHASES[parent.phase or ''] then return nil end
+  local texts = pcall('HMGET', parent_keys.run, 'id', 'nonce', 'phase', 'walk') -- an error has no elements
+  local parent = { id = texts[1], nonce = texts[2], phase = texts[3], walk = texts[4] }
+  if parent.id ~= run.parent or parent.nonce ~= run.parent_nonce then return nil end
   local group = read_group(parent_keys, run.group or '')
   if not group or group.dropped or not is_count(run.place) then return nil end
   return parent_keys, parent, group
@@ -185,13 +175,13 @@ end
 -- A person continues a child: if its parent was told of a bad end, this is taken back.
 local function take_up(k, run)
   if not run.parent then return end
-  if run.stop_tree then unset(k, 'stop_tree') end
+  unset(k, 'stop_tree')
   local parent_keys, parent, group = parent_of(k, run)
   if parent then
     local known = call('HGET', group.key, 'end:' .. run.place)
     if known and string.sub(known, 1, 4) == 'bad ' then
       call('HDEL', group.key, 'end:' .. run.place)
-      call('HSET', group.key, 'bad', whole(math.max(group.bad - 1, 0)))
+      call('HSET', group.key, 'bad', whole(group.bad - 1))
     end
   end
   if parent and not AT_REST[parent.phase] then unset(k, 'own') else set(k, 'own', '1') end
