@@ -26,6 +26,8 @@ UNITS = {
     "concurrency": "rounds",
     "max_attempts": "attempts",
     "max_losses": "workers",
+    "max_children": "runs",
+    "max_depth": "generations",
     "retention": "days",
     "wait_replicas": "replicas",
 }

@@ -59,6 +59,11 @@ SUBJECTS = {
             "Advance", "End", "Turn", "Mailbox", "ReceivedSignal", "Parked",
         ),
     ),
+    "children": Subject(
+        "Child runs",
+        "What a node starts with `RoundContext.child`, `gather` and `map`, and what it gets back.",
+        ("Child", "Ended", "Group"),
+    ),
     "errors": Subject(
         "Errors",
         "Every error of Perdure is a `PerdureError`. [Errors](../errors.md) has the HTTP status and"
@@ -67,7 +72,8 @@ SUBJECTS = {
             "PerdureError", "RetryableError", "OutcomeUnknown", "FatalError", "UnstorableValue",
             "RoundStopped", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
             "UnknownFlow", "RunNotFound", "ArtifactNotFound", "RunExists", "Conflict",
-            "MailboxFull", "InvalidTransition", "Stale", "DamagedRun", "UnknownCaller", "Forbidden",
+            "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "InvalidTransition", "Stale",
+            "DamagedRun", "UnknownCaller", "Forbidden",
             "InvalidSettings", "StoreUnavailable", "NotReplicated", "AccessDenied",
         ),
     ),

@@ -11,8 +11,9 @@ import json
 
 from perdure.flows.durations import duration
 from perdure.worker.diagnostics.run_case import RunCase, iso, names, number
+from perdure.worker.domain.record import awaited
 from perdure.worker.domain.verdict import Verdict, VerdictCode
-from perdure.worker.presentation.text import waits_for_provider
+from perdure.worker.presentation.text import count, waits_for_provider
 
 
 def no_worker_runs_it(case: RunCase) -> Verdict | None:
@@ -245,11 +246,13 @@ def flow_paused(case: RunCase) -> Verdict | None:
 
 
 def parked(case: RunCase) -> Verdict:
-    """Return the verdict on a run whose node waits for signals, for a time, or for both."""
+    """Return the verdict on a run whose node waits: for signals, for children, or for a time."""
     until = case.time("wait_until")
-    signals = [line.partition(" ")[0] for line in case.fields.get("wait_for", "").splitlines()]
+    signals, children = awaited(case.fields).values()
     if until is not None and until <= case.now and not case.alive:
         return case.no_worker("The time of its wait is over")
+    if children:
+        return _waiting_for_children(case, children[0])
     if not signals:
         return case.say(
             VerdictCode.SLEEPING,
@@ -267,6 +270,29 @@ def parked(case: RunCase) -> Verdict:
         until=iso(until),
         waiting_for="signal",
         signals=signals,
+    )
+
+
+def _waiting_for_children(case: RunCase, group: str) -> Verdict:
+    until, counts = case.time("wait_until"), case.standing.groups.get(group, {})
+    total, started, ok, bad = (counts.get(name, 0) for name in ("total", "started", "ok", "bad"))
+    states = {
+        "succeeded": ok,
+        "ended otherwise": bad,
+        "started": started - ok - bad,
+        "not started": total - started,
+    }
+    told = ", ".join(f"{number} {state}" for state, number in states.items() if number)
+    end = "" if until is None else f"; the time of the wait is over {case.soon(until)}"
+    return case.say(
+        VerdictCode.WAITING_FOR_CHILDREN,
+        f"Its node {case.node} waits for {count(total, 'child run')}: {told or 'none is there'} "
+        f"(perdure tree {case.id}){end}",
+        case.since_phase,
+        until=iso(until),
+        waiting_for="children",
+        group=group,
+        **counts,
     )
 
 

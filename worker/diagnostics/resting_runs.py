@@ -6,7 +6,7 @@ from perdure.flows.json_values import canonical
 from perdure.flows.summaries import safe_text
 from perdure.worker.diagnostics.run_case import RunCase, iso
 from perdure.worker.domain.interrupt import PendingInterrupt
-from perdure.worker.domain.record import UNFINISHED, Record
+from perdure.worker.domain.record import UNFINISHED, Record, awaited
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.verdict import Verdict, VerdictCode
 from perdure.worker.errors import DamagedRun
@@ -46,7 +46,10 @@ def _damage(case: RunCase) -> str | None:
         return f"{case.standing.damage} is missing or malformed"
     if case.phase not in PHASES:
         return f"its phase is {case.phase!r}, expected one of {', '.join(PHASES)}"
-    is_promised = case.phase in LIVE or (case.phase == "parked" and "wait_until" in case.fields)
+    is_promised = case.phase in LIVE or (
+        case.phase == "parked"
+        and ("wait_until" in case.fields or bool(awaited(case.fields)["children"]))
+    )
     if is_promised and case.standing.due is None:
         return (
             "it is missing from the due set: the sweep found it damaged and dropped it, "

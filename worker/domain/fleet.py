@@ -207,6 +207,7 @@ class RunSnapshot:
         place: Position of that message among those at the consuming end. The next message to be
             taken has position 1. None if the message is not among them.
         workers: All workers that announced themselves lately.
+        groups: The groups of children that the run waits for, each with its counters.
         damage: Key or field because of which no transition can read the run. Nothing but ``fields``
             was read then.
         paused: Who paused the run's flow, when and why (JSON). None if it is not paused.
@@ -220,6 +221,7 @@ class RunSnapshot:
     place: int | None = None
     workers: Sequence[WorkerInfo] = ()
     paused: str | None = None
+    groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     damage: str | None = None
 
 

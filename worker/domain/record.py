@@ -122,6 +122,16 @@ CONTENT = frozenset(
 )
 
 
+def awaited(fields: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return what a parked run waits for: names of ``signals``, and groups of ``children``."""
+    lines = fields.get("wait_for", "").splitlines() if fields.get("phase") == "parked" else []
+    names = [line.partition(" ")[0] for line in lines]
+    return {
+        "signals": [name for name in names if not name.startswith(":")],
+        "children": [name[1:] for name in names if name.startswith(":")],
+    }
+
+
 def version_of(fields: Iterable[str]) -> str:
     """Return the lowest schema version that reads a run with these fields."""
     return max((SINCE.get(name, "1") for name in fields), key=int, default="1")

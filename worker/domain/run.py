@@ -21,7 +21,7 @@ from perdure.worker.domain.document import (
     absent,
 )
 from perdure.worker.domain.execution_state import ExecutionState
-from perdure.worker.domain.record import UNFINISHED, Record, failing_since
+from perdure.worker.domain.record import UNFINISHED, Record, awaited, failing_since
 from perdure.worker.errors import DamagedRun
 
 
@@ -334,11 +334,10 @@ def _details(record: Record) -> dict[str, Any]:
     }
     details |= {name: _when(record, name).isoformat() for name in TIMES if record.fields.get(name)}
     if record.fields.get("phase") == "parked":
-        lines = record.fields.get("wait_for", "").splitlines()
-        names = [line.partition(" ")[0] for line in lines]
-        details["signals"] = [name for name in names if not name.startswith(":")]
-        if groups := [name[1:] for name in names if name.startswith(":")]:
-            details["waits_for_children"] = groups
+        names = awaited(record.fields)
+        details["signals"] = names["signals"]
+        if names["children"]:
+            details["waits_for_children"] = names["children"]
     if "parent" in record.fields:
         details |= {"place": record.count("place"), "depth": record.count("depth")}
     details |= {

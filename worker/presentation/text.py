@@ -119,12 +119,13 @@ def waits_for_provider(since: float | None, until: float | None) -> str:
 
 
 def parked_text(details: Mapping[str, Any]) -> str:
-    """Return for which signals and until when a parked run waits, as text.
+    """Return for what and until when a parked run waits, as text.
 
     For example ``for paid or withdrawn until 2026-11-24 12:00:00+01:00``, with two signals.
     """
     signals, until = details.get("signals"), details.get("wait_until")
     parts = [
+        "for its child runs" if details.get("waits_for_children") else "",
         f"for {' or '.join(signals)}" if signals else "",
         f"until {moment(until)}" if until else "",
     ]

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from perdure.worker.presentation.text import duration, parked_text, plain, waits_for_provider
+from perdure.worker.presentation.text import (
+    count,
+    duration,
+    parked_text,
+    plain,
+    waits_for_provider,
+)
 from perdure.worker.presentation.usage import amount, budget
 
 if TYPE_CHECKING:
@@ -140,8 +146,13 @@ def _between(event: Event) -> tuple[str, str]:
         case "parked":
             return f"waits {parked_text(waited_for(data))}", "wait"
         case "woken":
-            by = data.get("by", "time")
+            by = str(data.get("by", "time"))
+            if by.startswith("children "):
+                return "its child runs have ended", "good"
             return f"woken by {'its time' if by == 'time' else f'signal {by}'}", "good"
+        case "started":
+            number = int(data.get("to", 0)) - int(data.get("from", 0))
+            return f"started {count(number, 'child run')}", "good"
         case "signalled":
             signal = f"signal {data.get('name', '?')} {data.get('number', '')}".rstrip()
             return f"{signal}{_by_whom(data.get('by'))}", "good"
@@ -195,9 +206,13 @@ def waited_for(data: Mapping[str, Any]) -> dict[str, Any]:
     The result has the form that ``parked_text`` reads.
     """
     until = str(data.get("until", ""))
-    signals = [line.partition(" ")[0] for line in str(data.get("for", "")).splitlines()]
+    names = [line.partition(" ")[0] for line in str(data.get("for", "")).splitlines()]
     at = datetime.fromtimestamp(int(until) / 1000, UTC).isoformat() if until.isdecimal() else None
-    return {"signals": signals, "wait_until": at}
+    return {
+        "signals": [name for name in names if not name.startswith(":")],
+        "waits_for_children": [name for name in names if name.startswith(":")],
+        "wait_until": at,
+    }
 
 
 def _by_whom(name: Any) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from perdure.worker.domain.fleet import RunSnapshot, WorkerInfo
+from perdure.worker.domain.record import awaited
 from perdure.worker.errors import DamagedRun
 from perdure.worker.store.keys import ROLES
 from perdure.worker.store.transitions import Store
@@ -186,4 +187,7 @@ def look(store: Store, run_id: str, lengths: Mapping[str, int] | None = None) ->
             if name in infos
         ],
         paused=paused,
+        groups={
+            name: store.counts_of_children(run_id, name) for name in awaited(fields)["children"]
+        },
     )

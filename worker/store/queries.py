@@ -85,6 +85,18 @@ class Queries(StoreConnection):
             read.append((int(order), int(at), by, payload) if text else None)
         return read
 
+    def counts_of_children(self, run_id: str, group: str) -> dict[str, int]:
+        """Return how many children a run's group has: in all, started, and ended (ok, bad).
+
+        Empty if there is no such group.
+        """
+        key, names = self.keys.group(run_id, group), ("total", "started", "ok", "bad")
+        with self._answered():
+            texts = cast("list[str | None]", self.redis.hmget(key, names))
+        return {
+            name: int(text) for name, text in zip(names, texts, strict=True) if text is not None
+        }
+
     def ends_of_children(self, run_id: str, group: str) -> dict[int, str]:
         """Return how the children of a run's group have ended, by their places.
 
