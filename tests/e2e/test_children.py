@@ -37,6 +37,14 @@ def played(client: Client, driver: Driver, run: Run) -> Run:
     return client.get(run.id)
 
 
+def sweep_until_ended(driver: Driver, run: Run) -> None:
+    def ended() -> bool:
+        driver.sweep_and_play()
+        return driver.client.get(run.id).status.ended
+
+    until(ended, "the end of the run")
+
+
 def children_of(client: Client, run: Run) -> list[Run]:
     """The children of a run, in their order."""
     found = client.children(run.id, limit=200).runs
@@ -134,7 +142,7 @@ def test_a_map_makes_a_child_of_each_item(client: Client, driver: Driver) -> Non
 def test_a_child_that_takes_too_long_is_stopped(client: Client, driver: Driver) -> None:
     run = client.submit("errand", "g", {"child": {"wait": True}, "options": {"timeout": 0.01}})
     driver.play()
-    until(lambda: (run.id, "woken") in driver.sweep_and_play(), "the time to be over")
+    sweep_until_ended(driver, run)
     done = client.get(run.id)
     assert done.status is RunStatus.ERRORED
     assert "the time was over before its child (flow chore) had ended" in str(done.error)
@@ -145,7 +153,7 @@ def test_a_child_that_takes_too_long_is_stopped(client: Client, driver: Driver) 
 def test_a_group_whose_time_is_over_has_those_that_ended(client: Client, driver: Driver) -> None:
     run = fan(client, {}, {"wait": True}, wait="settled", timeout=0.01)
     driver.play()
-    until(lambda: (run.id, "woken") in driver.sweep_and_play(), "the time to be over")
+    sweep_until_ended(driver, run)
     assert client.get(run.id).answer == [[[0, "completed", "item 0"]], [1]]
 
 
@@ -243,8 +251,7 @@ def test_children_that_nobody_started_are_started_by_a_sweep(
     driver.engine.rounds.run(*message)
     assert driver.take() is None
     with driving(settings) as another:
-        until(lambda: bool(another.sweep_and_play()) or client.get(run.id).finished, "the sweep")
-        until(lambda: client.get(run.id).finished or bool(another.sweep_and_play()), "the end")
+        sweep_until_ended(another, run)
     assert client.get(run.id).answer == [1, "g"]
 
 

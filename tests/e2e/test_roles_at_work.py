@@ -17,6 +17,7 @@ from tests.support.roles import ROLES, LockedServer, locked_server, password
 from tests.support.servers import until
 
 FLOWS, WAITS = "tests.support.example_flows.rings", "tests.support.example_flows.waits"
+FAMILIES = "tests.support.example_flows.families"
 #: What is asked of a server, and done without where it refuses: by the doctor, and by redis-py when it connects.
 DONE_WITHOUT = {"config|get", "client|setinfo", "client|maint_notifications"}
 
@@ -33,7 +34,9 @@ def as_role(locked: LockedServer) -> Iterator[Callable[[str], Client]]:
 
     def client(role: str) -> Client:
         made.append(
-            Client(settings=Settings(redis_url=locked.url(role), flow_modules=(FLOWS, WAITS)))
+            Client(
+                settings=Settings(redis_url=locked.url(role), flow_modules=(FLOWS, WAITS, FAMILIES))
+            )
         )
         return made[-1]
 
@@ -64,7 +67,7 @@ def test_each_role_can_do_all_that_it_is_for(
     command_line = CommandLine(
         tmp_path,
         Settings(redis_url=locked.url("worker")),
-        PERDURE_FLOW_MODULES=f"{FLOWS},{WAITS}",
+        PERDURE_FLOW_MODULES=f"{FLOWS},{WAITS},{FAMILIES}",
     )
     refused(locked)
     with command_line.worker() as killed:
@@ -81,6 +84,27 @@ def test_each_role_can_do_all_that_it_is_for(
         until(lambda: producer.get(waits.id).phase == "parked", "a wait")
         producer.signal(waits.id, "paid", 7)
         assert producer.wait(waits.id, 60).answer[1:] == [["paid", 1, 7], None]
+        family = producer.submit(
+            "fan", "g", {"children": [{}, {"wait": True}], "options": {"wait": "any"}}
+        )
+        assert producer.wait(family.id, 60).answer == [[[0, "completed", "item 0"]], [1]]
+        assert next(iter(admin.children(family.id))).phase == "completed"
+        tree = producer.submit(
+            "fan", "g", {"children": [{"wait": True}] * 2, "options": {"wait": "settled"}}
+        )
+        until(
+            lambda: [each.phase for each in reader.children(tree.id)] == ["parked"] * 2, "a family"
+        )
+        producer.request_stop(tree.id)
+        assert [each.phase for each in reader.children(tree.id)] == ["stopped"] * 2
+        producer.resume(tree.id)
+        until(
+            lambda: [each.phase for each in reader.children(tree.id)] == ["parked"] * 2,
+            "its return",
+        )
+        for child in reader.children(tree.id):
+            producer.signal(child.id, "go")
+        assert producer.wait(tree.id, 60).answer[1] == []
         long = producer.submit("ledger", "g", {"rounds": 50, "seconds": 0.2})
         until(lambda: producer.get(long.id).state.step > 0, "a step")
         producer.request_stop(long.id)

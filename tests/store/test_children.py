@@ -41,6 +41,7 @@ from tests.support.runs import (
     everything,
     fail_round,
     hash_of,
+    later,
     messages,
     new_run,
     pause_at,
@@ -362,6 +363,15 @@ def test_the_end_that_is_enough_queues_the_parent(
     assert (phase(store), messages(store)) == ("queued", ["r/0/0"])
     assert [entry["by"] for entry in events(store, kind="woken")] == [f"children {GROUP}"]
     assert_lawful(store)
+
+
+def test_an_end_that_comes_after_the_time_of_the_wait_says_that_the_time_is_over(
+    store: Store,
+) -> None:
+    first, _ = family(store, ms=500)
+    later(store, 500)
+    end_child(store, first)
+    assert (phase(store), hash_of(store)["o:~0"]) == ("queued", "null")
 
 
 def test_a_parent_without_its_message_is_due_at_once(store: Store) -> None:

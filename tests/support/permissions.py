@@ -26,9 +26,11 @@ OURS = {
     "memory": "perdure:run:r1:memory",
     "events": "perdure:run:r1:events",
     "artifacts": "perdure:run:r1:artifacts",
+    "group": "perdure:run:r1:group/0.1",
     "idem": "perdure:idem:k",
     "due": "perdure:due",
     "endings": "perdure:endings",
+    "follow_ups": "perdure:follow_ups",
     "queues": "perdure:queues",
     "index": "perdure:index:live",
     "submitted": "perdure:submitted:ann",
@@ -52,10 +54,10 @@ FOREIGN = (
     "PERDURE:run:r1", "_kombu.binding.celery", "_kombu.binding.perdure.controller", "celery", "unacked", "unacked_index", "",
 )  # fmt: skip
 SHARED = frozenset(
-    {"run", "memory", "events", "artifacts", "due", "queues", "index", "paused", "list"}
+    {"run", "memory", "events", "artifacts", "group", "due", "queues", "index", "paused", "list"}
 )
 SEEN = frozenset({"workers", "announcements", "letters", "figures"})
-OF_A_RUN = frozenset({"run", "memory", "events", "artifacts"})
+OF_A_RUN = frozenset({"run", "memory", "events", "artifacts", "group"})
 
 
 @dataclass(frozen=True)
@@ -106,27 +108,28 @@ WAITS = frozenset({"publish", "wait"})
 MOVES = {
     OF_A_RUN: "hset hdel xadd persist",
     only("idem"): "get set persist",
-    only("due", "endings", "index", "submitted"): "zadd zrem",
+    only("group"): "pexpireat",
+    only("due", "endings", "follow_ups", "index", "submitted"): "zadd zrem",
     only("queues"): "hincrby",
     only("list"): "lpush rpush",
     only("filters"): "hset hdel",
 }
 ROLES = {
     "producer": Role(
-        sees=SHARED | SEEN | {"endings", "idem", "submitted", "filters"},
-        scripts=SHARED | {"endings", "idem", "submitted"},
+        sees=SHARED | SEEN | {"endings", "follow_ups", "idem", "submitted", "filters"},
+        scripts=SHARED | {"endings", "follow_ups", "idem", "submitted"},
         writes=by_command(MOVES),
         keyless=WAITS,
     ),
     "worker": Role(
-        sees=SHARED | SEEN | {"endings", "idem", "line", "apart"},
+        sees=SHARED | SEEN | {"endings", "follow_ups", "idem", "line", "apart"},
         looks=only("zrangebyscore"),
-        scripts=SHARED | {"endings", "idem", "line", "apart"},
+        scripts=SHARED | {"endings", "follow_ups", "idem", "line", "apart"},
         writes=by_command(
             {
                 OF_A_RUN: "hset hdel xadd rpush pexpireat",
                 only("idem"): "get pexpireat",
-                only("due", "endings", "index", "line"): "zadd zrem",
+                only("due", "endings", "follow_ups", "index", "line"): "zadd zrem",
                 only("queues"): "hset hincrby",
                 only("list", "priorities", "apart"): "lpush rpush rpop brpop",
                 only("apart"): "lrem",
@@ -139,9 +142,11 @@ ROLES = {
     ),
     "reader": Role(sees=SHARED | SEEN | {"submitted", "filters"}),
     "admin": Role(
-        sees=SHARED | SEEN | {"endings", "idem", "submitted", "filters", "tokens", "web_key"},
+        sees=SHARED
+        | SEEN
+        | {"endings", "follow_ups", "idem", "submitted", "filters", "tokens", "web_key"},
         looks=only("zscan"),
-        scripts=SHARED | {"endings", "idem", "submitted"},
+        scripts=SHARED | {"endings", "follow_ups", "idem", "submitted"},
         writes=by_command(
             {
                 **MOVES,

@@ -156,19 +156,17 @@ class Queries(StoreConnection):
         Args:
             nonce: the run's.
         """
-        ids, after = [], "-"
+        ids: list[str] = []
+        after = None
         while True:
-            with self._answered():
-                entries = _flat(
-                    [cast(list[Any], self.redis.xrange(self.keys.events(run_id), after, count=500))]
-                )
+            entries = self.events(run_id, after)
             for _, entry in entries:
                 if entry["type"] == "started":
                     places = range(int(entry["from"]), int(entry["to"]))
                     ids += [child_of(run_id, nonce, entry["group"], place)[0] for place in places]
-            if len(entries) < 500:
+            if not entries:
                 return ids
-            after = f"({entries[-1][0]}"
+            after = entries[-1][0]
 
     def newest_events(
         self, run_id: str, count: int, names: Sequence[str]

@@ -125,6 +125,7 @@ local function wake_parent(k, now)
   if not run or not is_over(k, run, now) then return end
   -- A sweep wakes it where its message is missing, or has to be published by a process.
   if run.message == '' or outbox or unpushable(k, run.queue) then return due_at(k, run, now) end
+  record_time_out(k, run, now)
   wake(k, run, now)
 end
 
