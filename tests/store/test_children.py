@@ -528,7 +528,7 @@ def test_a_parent_without_a_nonce_has_children_too(store: Store) -> None:
     parked(store)
     store.redis.hdel(store.keys.run("r"), "nonce")
     step = store.reconcile_children("r")
-    assert (step.word, step.nonce) == ("start", "")
+    assert (step.word, step.nonce, step.group) == ("start", "", GROUP)
     reply = store.start_children("r", nonce="", group=GROUP, first=0, children=[])
     assert reply[:2] == ("ok", "0")
 
