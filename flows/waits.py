@@ -139,7 +139,7 @@ class Mailbox:
         self._over = (*self._over, wait)
 
     def let_children_end(self, *ended: Ended, wait: str = "1") -> None:
-        """Say how the children of a wait have ended, in a node's test.
+        """Set how the children of a wait have ended, in a node's test.
 
         Args:
             wait: the name of the wait in its step. Unnamed waits are "1", "2" and so on.

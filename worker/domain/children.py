@@ -28,7 +28,7 @@ class PlannedChild(NamedTuple):
 def child_of(parent: str, nonce: str, group: str, place: int) -> tuple[str, str]:
     """Return the id and the nonce of a parent's child.
 
-    They are the same whoever starts it (``child_of`` in parts/family.lua).
+    They are the same in every process (``child_of`` in parts/family.lua).
 
     Args:
         parent: the parent's id.
@@ -66,7 +66,7 @@ def unpack_plan(plan: tuple[str, str], first: int, most: int) -> list[PlannedChi
     """Return the children of a plan from place ``first`` on, at most ``most``.
 
     Args:
-        plan: the text of what all have in common, and the one that has place ``first``.
+        plan: the text of what all have in common, and the text in which place ``first`` is.
 
     Raises:
         ValueError: The plan is damaged.

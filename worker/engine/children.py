@@ -28,7 +28,7 @@ class KnownFlow(NamedTuple):
 
 
 class Planner:
-    """Checks the children that a round wants to start, and describes them for whoever starts them.
+    """Checks the children that a round wants to start, and describes them for their start.
 
     Args:
         now: the time of the round's claim in ms.

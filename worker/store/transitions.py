@@ -490,7 +490,7 @@ class Store(Queries):
     def reconcile_children(
         self, run_id: str, walk: str | None = None, start: str | None = None, most: int = 16
     ) -> ChildrenStep:
-        """Bring a slice of a run's children into line with the run.
+        """Stop, continue or hear a slice of a run's children, and return what comes next.
 
         The script is reconcile_children.lua.
 

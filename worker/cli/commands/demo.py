@@ -23,7 +23,7 @@ import click
 from perdure.worker.cli import output
 from perdure.worker.cli.exit_codes import INTERNAL, USAGE, Failed
 from perdure.worker.cli.options import json_option
-from perdure.worker.cli.processes.child import Child, leave_on_signals
+from perdure.worker.cli.processes.child import ChildProcess, leave_on_signals
 from perdure.worker.presentation.text import plain
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class DemoStage:
         self.lost = False
         self.recovered: float | None = None
         self._killed_at = 0.0
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         # The demo shows Perdure's defaults, so the settings of this environment do not apply.
         for name in [
             name for name in os.environ if name.startswith("PERDURE_") and name != "PERDURE_DEBUG"
@@ -102,7 +102,9 @@ class DemoStage:
         killed.
         """
         arguments = ["--url", self._server.url, "--enable", "bisect", "--concurrency", "4"]
-        self._child = Child(arguments, {"TMPDIR": str(self.directory)}, self.directory, quiet=True)
+        self._child = ChildProcess(
+            arguments, {"TMPDIR": str(self.directory)}, self.directory, quiet=True
+        )
 
     def submit(self) -> Run:
         """Submit the run that bisects the demo's git repository, and return the run."""

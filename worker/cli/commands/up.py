@@ -28,7 +28,7 @@ from perdure.worker.cli.commands.server import (
 from perdure.worker.cli.commands.worker import ROLES
 from perdure.worker.cli.exit_codes import Failed
 from perdure.worker.cli.options import json_option, model_options, processes_option
-from perdure.worker.cli.processes.child import Child, SupervisedChild, leave_on_signals
+from perdure.worker.cli.processes.child import ChildProcess, SupervisedChild, leave_on_signals
 
 if TYPE_CHECKING:
     from perdure.worker.embedded import EmbeddedServer
@@ -58,7 +58,7 @@ class Dashboard(SupervisedChild):
         self.url = address_of_socket(self._listening).url
         self._file = server.directory / FILE
         descriptor = self._listening.fileno()
-        child = Child(
+        child = ChildProcess(
             ["--url", server.url, "--descriptor", str(descriptor)],
             {"PERDURE_BROKER_URL": server.url},
             command="server",
@@ -173,7 +173,7 @@ def up_command(
             for part in (flag, value)
         ]
         # PERDURE_BROKER_URL in this environment belongs to another server; messages go to ours.
-        child = Child(
+        child = ChildProcess(
             ["--url", server.url, "--role", role, *slots, *enabled, *models],
             {"PERDURE_BROKER_URL": server.url},
         )

@@ -22,7 +22,7 @@ from perdure.worker.cli.processes.supervised import DRAIN_SECONDS
 HOME = Path(perdure.__file__).parents[1]
 
 
-class Child:
+class ChildProcess:
     """A ``perdure`` process in its own session.
 
     It exits when this process has died, because its standard input ends then.
@@ -125,7 +125,7 @@ class SupervisedChild:
         note: The end of the message about a restart.
     """
 
-    def __init__(self, name: str, child: Child, note: str = "") -> None:
+    def __init__(self, name: str, child: ChildProcess, note: str = "") -> None:
         self.name = name
         self.child = child
         self._note = note

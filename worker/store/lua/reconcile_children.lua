@@ -8,8 +8,8 @@
 -- Returns
 --   more WALK FROM      There are more children to look at: the caller calls again with these.
 --   start GROUP FROM NONCE ROOM COMMON PLANS
---                       So many children may be started (start_children.lua), of this group, from this
---                       place on. COMMON and PLANS are the texts of the plan.
+--                       ROOM children of this group may be started (start_children.lua), from place
+--                       FROM on. COMMON and PLANS are the texts of the plan.
 --   done                Nothing is left to be done: the follow-up is over.
 --   moved               A newer walk was asked for: the caller begins anew.
 --   missing             There is no such run: the follow-up is over.
@@ -35,7 +35,7 @@ end
 local run, refusal = read_run(k)
 if not run then return done(refusal) end
 
--- Stop a child that is not wanted any more. One that a person continued by themselves goes on.
+-- Stop a child that is not wanted any more, unless a person has continued it by itself.
 local function stop_child(own, child)
   if child.own then return end
   -- A child that a person has asked to stop is not continued with its parent.

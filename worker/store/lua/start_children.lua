@@ -7,7 +7,7 @@
 --       names and values of its fields with its message.
 -- Returns
 --   ok STARTED [LIST MESSAGE...]
---                       So many children of the group are made now. With an outbox, the caller must
+--                       STARTED children of the group are made now. With an outbox, the caller must
 --                       publish these messages.
 --   missing             There is no such parent.
 --   ended PHASE         The parent has ended or is stopped.

@@ -10,7 +10,7 @@
 --   end:PLACE        WORD STATUS ORDER, and on the next lines the answer (JSON) or the error
 --   dropped          the step that waited is done
 -- A parent has in its own hash `groups` (their names), and `walk` and `walked`: the numbers of the
--- newest walk over its children that was asked for, and of the newest one that was finished.
+-- newest walk over its children that was asked for, and of the newest finished one.
 -- A child has parent, parent_nonce, group and place; stop_tree if it is stopped with its parent; own
 -- if a person continued it while its parent did not want it.
 
@@ -48,7 +48,7 @@ local function keys_of_other(k, id)
     { __index = k })
 end
 
--- Return the id and the nonce of the child at this place. They are the same whoever starts it.
+-- Return the id and the nonce of the child at this place. They are the same in every process.
 local function child_of(run, group, place)
   local nonce = redis.sha1hex(concat({ run.id, run.nonce or '', group, place }, ' '))
   return string.sub(nonce, 1, 24), nonce

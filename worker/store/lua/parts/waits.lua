@@ -2,8 +2,8 @@
 -- parks its run, which then has no lease, no message and no worker. The run's fields say what ends
 -- the wait:
 --   wait        its name, one of its own in the step
---   wait_for    lines NAME COUNT: this many unread signals of a name end it; or :GROUP OK BAD ALL: so
---               many children of a group that ended well, or badly, or at all (parts/family.lua)
+--   wait_for    lines NAME COUNT: this many unread signals of a name end it; or :GROUP OK BAD ALL:
+--               the numbers of children that ended well, badly, or at all (parts/family.lua)
 --   wait_until  the time that ends it
 --   wait_over   what records under the name ~WAIT that the time ended it
 -- The mailbox hash has for each NAME the numbers of the newest signal (NAME:last) and of the newest
