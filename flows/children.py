@@ -1,7 +1,8 @@
 """Child runs: runs that a node starts and waits for.
 
 A node that waits for children is parked like a node that waits for a signal
-(``perdure.flows.waits``), and is run again from its beginning when enough of them have ended. The runtime starts them.
+(``perdure.flows.waits``). When enough of them have ended, it is run again from its beginning. The
+runtime starts the children.
 """
 
 from __future__ import annotations
