@@ -84,10 +84,16 @@ def _without_end(story: Story) -> Iterator[tuple[str, str]]:
 def _all(story: Story) -> Iterator[tuple[str, str]]:
     store, plot, run_id = story.inspector, story.plot, story.person.run_id
     listed = {name: store.redis.zrange(store.keys.index(name), 0, -1) for name in INDEXES}
-    if run_id is None or listed != {**{name: [] for name in INDEXES}, "completed": [run_id]}:
+    completed, children = listed.pop("completed"), []
+    if run_id is not None:
+        nonce = (store.fields(run_id) or {}).get("nonce", "")
+        children = store.children(run_id, nonce)
+        if len(children) != plot.children or len(set(children)) != plot.children:
+            yield "C1", f"each child is started once; started were {children}"
+    if any(listed.values()) or sorted(completed) != sorted([str(run_id), *children]):
         yield (
             "I11",
-            f"one submission is one run, which is not lost; acknowledged was {run_id}, listed are {listed}",
+            f"one submission is one run, which is not lost; it is {run_id}, listed are {completed}, {listed}",
         )
         return
     fields = store.fields(run_id) or {}
@@ -100,7 +106,7 @@ def _all(story: Story) -> Iterator[tuple[str, str]]:
     operations = [line.split(" ")[0] for line in fields.get("ops", "").splitlines()]
     if len(set(operations)) != len(operations):
         yield "I13", f"an operation was done twice: {operations}"
-    claims = sum(plot.attempts.values())
+    claims = sum(plot.attempts.values()) + plot.children
     if int(fields["token"]) > claims + _fired(story):
         yield (
             "I16",
@@ -200,18 +206,18 @@ def _content(story: Story, run_id: str, fields: dict[str, str]) -> Iterator[tupl
 
 def _effects(story: Story, run_id: str) -> Iterator[tuple[str, str]]:
     plot, receiver = story.plot, story.receiver
+    own = {key: effect for key, effect in receiver.applied.items() if key.startswith(f"{run_id}:")}
+    of_children = sorted(effect for key, effect in receiver.applied.items() if key not in own)
+    if of_children != [f"child {n}" for n in range(plot.children)]:
+        yield "C1", f"each child has one effect; applied were {receiver.applied}"
     by_step = {
-        int(key.removeprefix(f"{run_id}:").split(":")[0]): effect
-        for key, effect in receiver.applied.items()
+        int(key.removeprefix(f"{run_id}:").split(":")[0]): effect for key, effect in own.items()
     }
-    if (
-        by_step != {2 * n + 1: n for n in range(plot.effects)}
-        or len(receiver.applied) != plot.effects
-    ):
+    if by_step != {2 * n + 1: n for n in range(plot.effects)} or len(own) != plot.effects:
         yield "I12", f"each effect once, for each committed step; applied were {receiver.applied}"
     tries = Counter(receiver.tried)
     if any(
-        count > plot.attempts.get(int(key.split(":")[1]), 0) + _fired(story)
+        count > (plot.attempts.get(int(key.split(":")[1]), 0) if key in own else 1) + _fired(story)
         for key, count in tries.items()
     ):
         yield "I16", f"an effect was tried too often: {tries}"
@@ -231,7 +237,9 @@ def _told(story: Story) -> Iterator[tuple[str, str]]:
         match what:
             case "commit":
                 yield from _commit(story, details)
-                if stopping and details["word"] == "ok" and not details["late"]:
+                # A stop reaches children when a client or a sweep has looked after them.
+                of_child = details["run"] != story.person.run_id
+                if stopping and details["word"] == "ok" and not details["late"] and not of_child:
                     left -= 1
                     if left < 0:
                         yield "I8", f"{details} was committed after the stop was acknowledged"
@@ -239,7 +247,9 @@ def _told(story: Story) -> Iterator[tuple[str, str]]:
                 stopping, left = True, 0 if details["stopped"] else 1
             case "resuming":
                 stopping = False
-            case "granted" if stopping and not details["late"]:
+            case "granted" if (
+                stopping and not details["late"] and details["run"] == story.person.run_id
+            ):
                 yield "I8", f"{details} was claimed after the stop was acknowledged"
             case "played" if details["word"] not in WORDS:
                 yield "a known word", f"a round came to {details['word']!r}"
@@ -266,8 +276,12 @@ def _leftovers(story: Story, fields: dict[str, str]) -> Iterator[tuple[str, str]
         queue: story.broker.llen(queue) + story.broker.llen(story.unacknowledged(queue))
         for queue in store.keys.queue_names
     }
-    if due or any(waiting.values()):
-        yield "nothing is left", f"after the end are due: {due}; messages: {waiting}"
+    follow_ups = store.redis.zrange(store.keys.follow_ups, 0, -1)
+    if due or any(waiting.values()) or follow_ups:
+        yield (
+            "nothing is left",
+            f"after the end are due: {due}; messages: {waiting}; follow-ups: {follow_ups}",
+        )
 
 
 def _fired(story: Story) -> int:

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from perdure import (
+    Child,
+    CircularFlow,
     Command,
     ControllerExecutorFlow,
     FatalError,
     Finish,
     Interrupt,
+    Node,
     RetryableError,
     RoundContext,
     command,
@@ -29,6 +32,8 @@ YES = "yes"
 PAID = "paid in full"
 #: How long the run sleeps (s), and what it waits for.
 NAP, SIGNAL = 3, "paid"
+#: The flow of its children, and how many there are.
+CHILD, CHILDREN = "crash-points-child", 2
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,7 @@ class Plot:
         naps: the effect before which the run sleeps.
         awaits: the effect before which it waits for a signal, which a person sends when it waits.
         halts: the effect in whose wait the run is stopped. It is resumed.
+        bears: the effect before which it starts two children, one at a time, and waits for them.
         doubled: whether the run's first message stands in line twice.
     """
 
@@ -56,7 +62,13 @@ class Plot:
     naps: int | None = None
     awaits: int | None = None
     halts: int | None = None
+    bears: int | None = None
     doubled: bool = False
+
+    @property
+    def children(self) -> int:
+        """How many child runs there are, of one round each."""
+        return 0 if self.bears is None else CHILDREN
 
     @property
     def steps(self) -> int:
@@ -64,7 +76,11 @@ class Plot:
 
     @property
     def answer(self) -> list[Any]:
-        heard = {self.asks: YES, self.awaits: PAID}
+        heard = {
+            self.asks: YES,
+            self.awaits: PAID,
+            self.bears: [f"child {n}" for n in range(CHILDREN)],
+        }
         return [[n, heard.get(n)] for n in range(self.effects)]
 
     @property
@@ -76,7 +92,15 @@ class Plot:
     def attempts(self) -> dict[int, int]:
         """Claims that each step takes where nothing goes wrong beyond the plot."""
         taken = Counter(range(self.steps))
-        again = (self.asks, self.breaks, self.hiccups, self.naps, self.awaits, self.halts)
+        again = (
+            self.asks,
+            self.breaks,
+            self.hiccups,
+            self.naps,
+            self.awaits,
+            self.bears,
+            self.halts,
+        )
         taken.update(2 * n + 1 for n in again if n is not None)
         if self.stops is not None and self.stops[1] == "now":
             taken[self.stops[0]] += 1
@@ -129,11 +153,34 @@ class PlottedFlow(ControllerExecutorFlow):
         if number == plot.naps:
             context.sleep(NAP)
         signal = context.wait_for(SIGNAL) if number == plot.awaits else None
+        children = self.children(context) if number == plot.bears else None
         story.worker_beats()
         story.receiver.apply(story.key_of(context), number)
         story.boundary("behind the effect")
         story.stop_if_wanted(context)
+        if children is not None:
+            return [number, children]
         return [number, context.answer if signal is None else signal.payload]
+
+    def children(self, context: RoundContext) -> list[Any]:
+        """Have children do something, and return their answers."""
+        each = [Child(CHILD, f"child {number}") for number in range(CHILDREN)]
+        return context.gather(each, wait="settled", max_concurrency=1).answers
+
+
+@register(CHILD)
+class PlottedChild(CircularFlow):
+    """Does one thing to the world."""
+
+    topology = (Node("Work", "work"),)
+
+    def work(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        story = on_stage()
+        story.boundary("before the child's effect")
+        story.worker_beats()
+        story.receiver.apply(f"of {story.key_of(context)}", context.goal)
+        story.boundary("behind the effect")
+        return {self.early_exit_key: True, "answer": context.goal, "status": "finished"}
 
 
 def on_stage() -> Story:

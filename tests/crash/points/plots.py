@@ -21,6 +21,10 @@ RESTLESS = Plot("restless", effects=2, stops=(3, "now"))
 WAITS = Plot("waits", effects=2, naps=0, halts=0, awaits=1)
 #: It waits for a signal whose round stays, is stopped in that wait, and sleeps after it.
 DOZES = Plot("dozes", effects=2, awaits=0, halts=0, naps=1)
+#: It has two children, one after the other, and is stopped and resumed while it waits for them.
+BEARS = Plot("bears", effects=2, bears=0, halts=0)
+#: The same in rounds that stay, and it is stopped in a sleep behind them.
+BREEDS = Plot("breeds", effects=2, bears=0, naps=1, halts=1)
 #: Two rounds' worth of nothing special: for what depends on the hand-over alone.
 PLAIN = Plot("plain", effects=1)
 
@@ -43,4 +47,6 @@ EVERY_ACT = acts(
     (STAYING, RESTLESS),
     (LISTS, WAITS),
     (STAYING, DOZES),
+    (LISTS, BEARS),
+    (STAYING, BREEDS),
 )

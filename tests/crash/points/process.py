@@ -34,7 +34,7 @@ from perdure.worker.store.connection import RESENDS
 from perdure.worker.store.wire import Wire
 from tests.crash.points.consumer import Consumer
 from tests.crash.points.faults import Died, WiredConnection
-from tests.crash.points.plot import FLOW
+from tests.crash.points.plot import CHILD, FLOW, PlottedChild
 
 if TYPE_CHECKING:
     from tests.crash.points.story import Story
@@ -62,7 +62,8 @@ class WiredStore(Store):
         late = self.story.wire.late
         answer = super().claim(run_id, **options)
         if isinstance(answer, Claim):
-            self._granted_by("claim_round", answer.token, options, self.story.wire.late - late)
+            late = self.story.wire.late - late
+            self._granted_by("claim_round", run_id, answer.token, options, late)
         return answer
 
     def commit_and_fetch(self, run_id: str, **options: Any) -> CommitReply:
@@ -71,10 +72,11 @@ class WiredStore(Store):
         word, detail, fetched, _ = reply
         late = self.story.wire.late - late
         claim = fetched.claim if fetched is not None else None
-        self._committed(word, detail, options, late, claimed=claim is not None)
+        self._committed(word, detail, run_id, options, late, claimed=claim is not None)
         if claim is not None:
             self._granted_by(
                 "commit_round",
+                claim.fields["id"],
                 claim.token,
                 {name: int(claim.fields[name]) for name in ("epoch", "step")},
                 late,
@@ -86,14 +88,20 @@ class WiredStore(Store):
         stayed = super().commit_and_continue(run_id, **options)
         if stayed is not None:
             late = self.story.wire.late - late
-            self._committed("ok", "continued", {**options, "kind": "next"}, late, claimed=True)
-            self._granted_by(
-                "commit_and_continue", stayed.token, {**options, "step": options["step"] + 1}, late
-            )
+            told = {**options, "kind": "next"}
+            self._committed("ok", "continued", run_id, told, late, claimed=True)
+            told["step"] += 1
+            self._granted_by("commit_and_continue", run_id, stayed.token, told, late)
         return stayed
 
     def _committed(
-        self, word: str, detail: str, options: dict[str, Any], late: int, claimed: bool
+        self,
+        word: str,
+        detail: str,
+        run_id: str,
+        options: dict[str, Any],
+        late: int,
+        claimed: bool,
     ) -> None:
         newest = int(
             self.story.inspector.redis.hget(self.keys.queues, "token") or 0
@@ -102,6 +110,7 @@ class WiredStore(Store):
         where = {name: options[name] for name in ("epoch", "step", "kind")}
         self.story.tell(
             "commit",
+            run=run_id,
             word=word,
             detail=detail,
             token=int(options["token"]),
@@ -110,9 +119,12 @@ class WiredStore(Store):
             **where,
         )
 
-    def _granted_by(self, transition: str, token: str, where: dict[str, Any], late: int) -> None:
+    def _granted_by(
+        self, transition: str, run_id: str, token: str, where: dict[str, Any], late: int
+    ) -> None:
         self.story.tell(
             "granted",
+            run=run_id,
             by=transition,
             token=int(token),
             step=where["step"],
@@ -178,7 +190,8 @@ class WorkerProcess(Process):
         self.heartbeat._thread = (
             threading.main_thread()
         )  # it lives, so that none is started: the story beats
-        self.engine.flows, self.engine.disabled = {FLOW: story.make_flow}, []
+        self.engine.flows = {FLOW: story.make_flow, CHILD: PlottedChild}
+        self.engine.disabled = []
         self.sweeper = self.engine.new_sweeper("all", "threads", 1)
         lists = story.inspector.keys.queue_names
         self.fast = fast_rounds(self.engine)

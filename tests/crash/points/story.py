@@ -135,7 +135,7 @@ class Story:
             "completed",
         ):
             self.person_acts()
-        elif self.person.end is not None:
+        elif self.person.end is not None and not self.has_follow_ups():
             return not self.sleepers.wake_all()
         else:
             self.set_forward(FORWARD)
@@ -155,6 +155,10 @@ class Story:
         return keys.queue_names[0] if first else keys.queue_names[1] if second else None, tuple(
             where
         )
+
+    def has_follow_ups(self) -> bool:
+        """Whether a sweep has something to pass on for the children of a run."""
+        return bool(self.inspector.redis.exists(self.inspector.keys.follow_ups))
 
     def between_rounds(self) -> None:
         """Before a worker goes on with what its commit brought: time passes, and the person asks again for what nobody acknowledged."""

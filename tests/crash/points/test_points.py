@@ -11,7 +11,7 @@ from tests.crash.points.faults import DIES_BEFORE, Fault
 from tests.crash.points.figures import counted, play, shown
 from tests.crash.points.plans import changes, deaths, lost_replies, worlds
 from tests.crash.points.plot import Plot
-from tests.crash.points.plots import DOZES, EVERY_ACT, STAYS, WAITS, WHOLE, acts
+from tests.crash.points.plots import BEARS, BREEDS, DOZES, EVERY_ACT, STAYS, WAITS, WHOLE, acts
 from tests.crash.points.stage import LISTS, STAYING, Stage
 from tests.crash.points.story import Story
 
@@ -43,14 +43,22 @@ def test_a_story_meets_the_same_points_whenever_it_is_played(stage: Stage, plot:
 
 
 def test_every_transition_of_these_operations_is_among_the_points(stage: Stage) -> None:
-    traces = [counted(stage, plot).wire.trace for plot in (WHOLE, WAITS)]
+    traces = [counted(stage, plot).wire.trace for plot in (WHOLE, WAITS, BEARS)]
     seen = {point.name for trace in traces for point in trace if point.request}
     assert set(TRANSITIONS) - seen == set(ELSEWHERE)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # where the cores are taken, hundreds of stories take their time
-@acts((LISTS, WHOLE), (STAYING, WHOLE), (STAYING, STAYS), (LISTS, WAITS), (STAYING, DOZES))
+@acts(
+    (LISTS, WHOLE),
+    (STAYING, WHOLE),
+    (STAYING, STAYS),
+    (LISTS, WAITS),
+    (STAYING, DOZES),
+    (LISTS, BEARS),
+    (STAYING, BREEDS),
+)
 def test_a_process_may_die_at_every_point(stage: Stage, plot: Plot) -> None:
     story = counted(stage, plot)
     places, requests = len(story.wire.trace), sum(point.request for point in story.wire.trace)
@@ -74,7 +82,15 @@ def test_a_process_may_die_at_every_point(stage: Stage, plot: Plot) -> None:
 
 
 @pytest.mark.slow
-@acts((LISTS, WHOLE), (STAYING, WHOLE), (STAYING, STAYS), (LISTS, WAITS), (STAYING, DOZES))
+@acts(
+    (LISTS, WHOLE),
+    (STAYING, WHOLE),
+    (STAYING, STAYS),
+    (LISTS, WAITS),
+    (STAYING, DOZES),
+    (LISTS, BEARS),
+    (STAYING, BREEDS),
+)
 def test_every_reply_may_be_lost(stage: Stage, plot: Plot) -> None:
     shown("reply lost", stage, plot, ((lost,) for lost in lost_replies(counted(stage, plot))))
 
