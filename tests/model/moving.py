@@ -85,17 +85,17 @@ def has_group(family: Family) -> bool:
     return bool(family.group == "open" or (family.group == "dropped" and family.walk))
 
 
-def _end(w: World, run: Run, phase: str) -> None:
+def _end(run: Run, phase: str) -> None:
     run.phase, run.stop, run.due, run.expires = phase, "none", None, True
-    _rests(w)
 
 
 def complete(w: World, run: Run) -> None:
-    _end(w, run, "completed")
+    _end(run, "completed")
 
 
 def fail(w: World, run: Run) -> None:
-    _end(w, run, "errored")
+    _end(run, "errored")
+    _rests(w)
 
 
 def stop_here(w: World, run: Run) -> None:

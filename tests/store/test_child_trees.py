@@ -134,6 +134,7 @@ def test_a_child_that_stops_after_its_parent_goes_on_again_is_continued(store: S
     reconcile(store)
     commit_next(store, granted)
     assert (phase(store, first), follow_up(store)) == ("stopped", 1_000)
+    assert hash_of(store)["walk"] == "3", "of the stop, of the resume, and of this"
     reconcile(store)
     assert phase(store, first) == "waiting"
 
@@ -607,3 +608,26 @@ def test_of_two_bad_ends_one_is_taken_back(store: Store) -> None:
     assert [end_of(store, place) for place in (0, 1)] == ["bad stopped 1\n", "bad stopped 2\n"]
     resume(store, op="again", run_id=first)
     assert group_of(store)["bad"] == "1"
+
+
+def test_a_child_that_a_person_continued_belongs_to_its_parent_again_where_that_goes_on(
+    store: Store,
+) -> None:
+    first, _ = family(store)
+    stop(store)
+    reconcile(store)
+    resume(store, run_id=first)
+    assert hash_of(store, first)["own"] == "1"
+    resume(store, op="parent")
+    stop(store, run_id=first)
+    resume(store, op="again", run_id=first)
+    assert "own" not in hash_of(store, first)
+
+
+def test_the_other_groups_stay_where_one_is_forgotten(store: Store) -> None:
+    family(store, FIRST)
+    end_child(store, child_id(store, 0))
+    store.redis.copy(store.keys.group("r", GROUP), store.keys.group("r", "0.1"))
+    store.redis.hset(store.keys.run("r"), "groups", f"{GROUP}\n0.1\n0.2")
+    commit_next(store, claim(store), options={"take": ""})
+    assert hash_of(store)["groups"] == f"{GROUP}\n0.1"

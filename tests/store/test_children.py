@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from perdure.worker.domain.children import PlannedChild, born
+from perdure.worker.domain.children import PlannedChild, born, child_of
 from perdure.worker.store import Store
 from tests.support.family import (
     ALL,
@@ -36,6 +36,7 @@ from tests.support.runs import (
     commit_end,
     commit_next,
     commit_unfinished,
+    due,
     due_in,
     events,
     everything,
@@ -395,6 +396,15 @@ def test_only_a_parked_parent_is_queued(store: Store) -> None:
     stop(store)
     end_child(store, first)
     assert phase(store) == "stopped" and end_of(store, 0) is not None
+    assert due(store) is None
+
+
+def test_a_parent_in_a_round_is_not_queued(store: Store) -> None:
+    first, _ = family(store, FIRST, ms=500)
+    sweep_after(store, 500)
+    claim(store)
+    end_child(store, first)
+    assert (phase(store), messages(store)) == ("leased", [])
 
 
 @pytest.mark.parametrize(
@@ -452,7 +462,7 @@ def test_a_parent_whose_queue_is_gone_is_due_at_once(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("limit", "ends", "asked"),
-    [(1, 1, True), (16, 1, False), (16, 2, True), (64, 7, False), (64, 8, True)],
+    [(1, 1, True), (16, 1, False), (16, 2, True), (72, 8, False), (72, 9, True)],
 )
 def test_an_end_asks_for_more_where_an_eighth_of_the_limit_is_free(
     store: Store, limit: int, ends: int, asked: bool
@@ -529,8 +539,12 @@ def test_a_parent_without_a_nonce_has_children_too(store: Store) -> None:
     store.redis.hdel(store.keys.run("r"), "nonce")
     step = store.reconcile_children("r")
     assert (step.word, step.nonce, step.group) == ("start", "", GROUP)
-    reply = store.start_children("r", nonce="", group=GROUP, first=0, children=[])
-    assert reply[:2] == ("ok", "0")
+    fields = born(PlannedChild(record(store, "executor")), "r", "", GROUP, 0)
+    reply = store.start_children(
+        "r", nonce="", group=GROUP, first=0, children=[(None, {**fields, "message": "m"})]
+    )
+    assert reply[:2] == ("ok", "1")
+    assert phase(store, child_of("r", "", GROUP, 0)[0]) == "queued"
 
 
 def test_names_that_look_like_a_pattern_are_different_groups(store: Store) -> None:

@@ -27,8 +27,7 @@ local function complete(k, run, now)
   never_due(k, run)
   rest_well(k, run)
   expire_at(k, run, now + number(run.retention))
-  end_family(k, run, now)
-  deliver_end(k, run, now, 'completed')
+  deliver_end(k, run, now, 'completed') -- its last round has dropped its groups
 end
 
 local function fail(k, run, now, text, traceback)
