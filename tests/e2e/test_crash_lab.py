@@ -13,6 +13,7 @@ import redis
 from perdure import Command, Finish, Flow, InvalidFlow, InvalidInput, RoundContext, RunStatus
 from perdure.testing import CrashFound, Lab, LabError, NotDeterministic, Question, Story
 from perdure.worker.store import scripts
+from tests.support.example_flows import families
 from tests.support.example_flows.planted_faults import (
     AnswersByChance,
     Approved,
@@ -441,3 +442,15 @@ def test_a_signal_that_nothing_sends_is_asked_for_by_name(lab: Lab) -> None:
 def test_signals_of_a_wrong_form_are_refused(lab: Lab, signals: Any) -> None:
     with pytest.raises(LabError, match="lists of payloads"):
         lab("countdown", signals=signals)
+
+
+def test_children_are_played_and_their_parent_is_struck(lab: Lab) -> None:
+    inputs = {"children": [{}, {"fail": True}], "options": {"wait": "settled"}}
+    report = lab(families.Fan, "g", inputs=inputs)
+    assert report.undisturbed.answer == [[[0, "completed", "item 0"], [1, "errored", None]], []]
+    assert "parked" in {boundary.place for boundary in report.boundaries}
+
+
+def test_a_child_that_waits_is_an_error_that_names_it(lab: Lab) -> None:
+    with pytest.raises(LabError, match=r"the child run \w+ \(flow chore\) waits"):
+        lab(families.Errand, "g", inputs={"child": {"ask": True}})

@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from perdure.flows import registry
 from perdure.flows.flow import Flow
+from perdure.worker.domain.record import awaited
 from perdure.worker.engine.rounds import RoundRunner
 from perdure.worker.engine.sweeper import Sweeper
 from perdure.worker.errors import InvalidInput
@@ -166,6 +168,8 @@ class Driver(ABC):
             The reply that its round ended with, or ``gone`` if the worker died.
         """
         (run_id, epoch, step), *_ = json.loads(base64.b64decode(json.loads(text)["body"]))
+        if run_id != self._submission.run_id:
+            return self._play_child(run_id, epoch, step)
         if self._whole == "moved":
             self._another_worker()
         pulse = LabHeartbeat(self._store, self._engine.settings.heartbeat_seconds)
@@ -188,6 +192,36 @@ class Driver(ABC):
         finally:
             self._round = outer
 
+    def _play_child(self, run_id: str, epoch: int, step: int) -> str:
+        """Play a round of a child run, without faults, and return the reply that it ended with."""
+        self._pass_parked()
+        flows = {**registry.registered(), self._submission.name: self._make}
+        pulse = LabHeartbeat(self._store, self._engine.settings.heartbeat_seconds)
+        rounds = RoundRunner(
+            self._store,
+            self._engine.publisher,
+            pulse,
+            self._engine.settings,
+            flows,
+            owner="worker of children",
+        )
+        watcher, self._store.watcher = self._store.watcher, None
+        try:
+            word = rounds.run(run_id, epoch, step).word
+        finally:
+            self._store.watcher = watcher
+        if word in ("completed", "errored"):
+            self._story.trace.tell(f"the child run {run_id} has {word}")
+        elif word in ("interrupted", "parked"):
+            flow = (self._store.fields(run_id) or {}).get("flow")
+            raise Abandoned(
+                LabError(
+                    f"the child run {run_id} (flow {flow}) waits, and the lab has answers and "
+                    "signals for the run itself only. Replace the child by one that does not wait"
+                )
+            )
+        return word
+
     def _answer(self, fields: Mapping[str, str]) -> None:
         self.passed("asked")
         if self._fields()["phase"] != "interrupted":
@@ -204,18 +238,22 @@ class Driver(ABC):
 
     def _bring_signal(self, fields: Mapping[str, str]) -> None:
         """Send the crash lab's parked run a signal that it waits for, or let time pass for it."""
-        step, attempt, _ = self._at()
-        if self._parked_at != (step, attempt):
-            self._parked_at = step, attempt
-            self.passed("parked")
-            if self._fields()["phase"] != "parked":
-                return  # stopped meanwhile by the fault
-        names = [line.partition(" ")[0] for line in fields["wait_for"].splitlines()]
+        self._pass_parked()
+        if self._fields()["phase"] != "parked":
+            return  # stopped meanwhile by the fault
+        names = awaited(fields)["signals"]
         if any(self._send(name) for name in names):
             return
         if names and "wait_until" not in fields:
             raise Abandoned(self._submission.signals.missing(fields, names, self._sent))
         self._wait("parked")
+
+    def _pass_parked(self) -> None:
+        """Record, once for each wait, that the crash lab's run is parked."""
+        step, attempt, _ = self._at()
+        if self._fields()["phase"] == "parked" and self._parked_at != (step, attempt):
+            self._parked_at = step, attempt
+            self.passed("parked")
 
     def _send(self, name: str) -> bool:
         """Send the run the next signal of this name.

@@ -8,6 +8,7 @@ from typing import Any, Protocol, Self
 from perdure.flows.context import RoundContext
 from perdure.flows.flow import Flow
 from perdure.flows.outcomes import Command, Outcome
+from perdure.worker.domain.record import GROUPS
 from perdure.worker.engine.heartbeat import Heartbeat, Lease
 from perdure.worker.store import CommitReply, Store
 from perdure.worker.testing.faults import Place
@@ -120,9 +121,13 @@ class WatchedStore(Store):
 
     def forget(self, run_id: str) -> None:
         """Delete the crash lab's run from the server, and all else under the lab's prefix."""
+        fields = self.fields(run_id) or {}
+        own = [*self.keys.of_run(run_id), self.keys.mailbox(run_id)]
+        own += [self.keys.group(run_id, group) for group in fields.get(GROUPS, "").split()]
+        for child in self.children(run_id, fields.get("nonce", "")):
+            self.forget(child)
         with self._answered():
-            own = (*self.keys.of_run(run_id), self.keys.mailbox(run_id))
-            self.redis.delete(*own, *self.keys.of_sweep())
+            self.redis.delete(*own, *self.keys.of_sweep(), self.keys.follow_ups)
 
 
 class LabHeartbeat(Heartbeat):

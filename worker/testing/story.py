@@ -215,6 +215,8 @@ def waits_for(options: Mapping[str, Any]) -> str:
         options: Those of the commit that parks it.
     """
     names = [line.partition(" ")[0] for line in str(options.get("wait_for", "")).splitlines()]
+    if any(name.startswith(":") for name in names):
+        return "it waits for its child runs"
     seconds = options.get("wait_ms")
     time = "" if seconds is None else f"{int(seconds) / 1000:g} s"
     if not names:
