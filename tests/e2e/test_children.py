@@ -11,7 +11,9 @@ import pytest
 from perdure import Client, Run, RunStatus, Settings
 from tests.support.driving import Driver, driving
 from tests.support.example_flows import families
+from tests.support.page_visitor import Visitor
 from tests.support.servers import until
+from tests.support.threaded_server import serving
 
 MODULES = ("tests.support.example_flows.families",)
 
@@ -307,3 +309,16 @@ def test_options_that_make_no_sense_are_refused(
     driver.play()
     assert told in client.get(run.id).details["last_error"]
     assert children_of(client, run) == []
+
+
+def test_the_dashboard_shows_the_children_that_a_run_waits_for(
+    client: Client, driver: Driver, settings: Settings
+) -> None:
+    run = fan(client, {}, {"wait": True}, wait="settled")
+    driver.play()
+    child = children_of(client, run)[1]
+    with serving(settings) as url, Visitor(url) as visitor:
+        page = visitor.see(f"/runs/{run.id}")
+        assert "waits for 2 child runs: 1 succeeded, 1 started" in page.text
+        assert f"/runs/{child.id}" in page.html
+        assert f"/runs/{run.id}" in visitor.see(f"/runs/{child.id}").html

@@ -48,6 +48,7 @@ def one(request: Request, run_id: str, runs: Runs, before: str | None = None) ->
         verdict=None if run.status.ended else runs.why(run_id),
         accounts=accounts(run),
         artifacts=runs.artifacts(run_id),
+        children=runs.children(run_id) if run.details.get("waits_for_children") else None,
         signal_key=new_digits(16),
         steering=[entry for entry in rows.entries if entry.event.type in STEERING],
     )
