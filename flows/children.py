@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, overload
 
-from perdure.flows.errors import FatalError, InvalidFlow
+from perdure.flows.errors import FatalError
 
 #: When the wait for a group is over: ``all`` as soon as one child failed or all succeeded,
 #: ``settled`` when all have ended, ``any`` when one has ended, ``first`` when one has succeeded, or
@@ -184,7 +184,7 @@ class Need:
         """Return what a wait for ``total`` children needs.
 
         Raises:
-            InvalidFlow: ``until`` is not valid, or needs more children than there are.
+            InvalidChild: ``until`` is not valid, or needs more children than there are.
         """
         never = total + 1
         match until:
@@ -198,7 +198,7 @@ class Need:
                 return cls(1, total, never)
             case int() if not isinstance(until, bool) and 1 <= until <= total:
                 return cls(until, total - until + 1, never)
-        raise InvalidFlow(
+        raise InvalidChild(
             f"wait={until!r} for {total} children: expected all, settled, any, first, or a number "
             f"from 1 to {total}"
         )

@@ -513,8 +513,8 @@ class RoundContext:
         Raises:
             ChildFailed: with ``wait="all"``, one of them did not complete.
             WaitOver: with ``wait="all"``, the time was over before.
-            InvalidFlow: an argument is not valid.
-            InvalidChild: a child's flow is unknown, or does not accept its inputs. None is started.
+            InvalidChild: an argument is not valid, a child's flow is unknown, or it does not accept
+                its inputs. None is started.
         """
         group = self.mailbox.gather(children, wait, timeout, name, max_concurrency, policy)
         if wait == "all" and group.failed:

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any, NoReturn, get_args
 
-from perdure.flows.children import Child, Ended, Group, GroupWait, Need, Policy, Until
+from perdure.flows.children import Child, Ended, Group, GroupWait, InvalidChild, Need, Policy, Until
 from perdure.flows.durations import EXPECTED, as_seconds
 from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.journal import Journal
@@ -204,12 +204,12 @@ class Mailbox:
         if isinstance(max_concurrency, bool) or not (
             isinstance(max_concurrency, int) and max_concurrency >= 1
         ):
-            raise InvalidFlow(
+            raise InvalidChild(
                 f"{self.where}: max_concurrency={max_concurrency!r}; expected a whole number from 1"
             )
         if policy not in get_args(Policy):
             expected = " or ".join(get_args(Policy))
-            raise InvalidFlow(f"{self.where}: policy={policy!r}; expected {expected}")
+            raise InvalidChild(f"{self.where}: policy={policy!r}; expected {expected}")
         seconds = None if timeout is None else _checked_seconds(timeout)
         ended = self.ended(wait_name, children)
         enough = need.met_by(ended or ())
