@@ -13,6 +13,7 @@ from tests.crash.points.controls import (
     ANY_TOKEN,
     FENCE,
     FETCHED_BEFORE,
+    FOLLOWED,
     OPERATED,
     PUSHED,
     STAY_ANSWERED,
@@ -27,7 +28,7 @@ from tests.crash.points.controls import (
 from tests.crash.points.faults import DIES_AFTER, DIES_BEFORE, PAUSES_BEFORE, REPLY_LOST, Fault
 from tests.crash.points.plans import broken
 from tests.crash.points.plot import Plot
-from tests.crash.points.plots import PLAIN, STAYS, WAITS, WHOLE
+from tests.crash.points.plots import BEARS, PLAIN, STAYS, WAITS, WHOLE
 from tests.crash.points.stage import STAYING, Stage
 from tests.crash.points.story import Story
 
@@ -102,6 +103,12 @@ def test_a_key_of_its_own_for_each_attempt_applies_an_effect_twice(stage: Stage)
 def test_a_signal_that_makes_its_run_due_only_by_its_sender_is_no_promise(stage: Stage) -> None:
     change = without(WOKEN_DUE, "signal_run", instead="return { 'unmade'")
     assert "V1" in laws_broken(stage, DIES_BEFORE, "wake_run", WAITS, change=change)
+
+
+def test_a_follow_up_that_only_its_maker_knows_is_no_promise(stage: Stage) -> None:
+    change = without(FOLLOWED, "commit_round", "sweep_due")
+    plot = replace(BEARS, halts=None)
+    assert "V1" in laws_broken(stage, DIES_BEFORE, "start_children", plot, change=change)
 
 
 #: The step of STAYS whose commit it is: so many have asked to stay before. The first goes into a line that nothing was taken from yet.

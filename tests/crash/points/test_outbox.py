@@ -7,13 +7,13 @@ import pytest
 from tests.crash.points.figures import counted, shown
 from tests.crash.points.plans import deaths, lost_replies, refusals
 from tests.crash.points.plot import Plot
-from tests.crash.points.plots import PLAIN, WAITS, WHOLE
+from tests.crash.points.plots import BEARS, PLAIN, WAITS, WHOLE
 from tests.crash.points.stage import Stage
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("plot", [WHOLE, WAITS], ids=lambda plot: plot.name)
+@pytest.mark.parametrize("plot", [WHOLE, WAITS, BEARS], ids=lambda plot: plot.name)
 def test_with_the_outbox_a_process_may_die_at_every_point(outbox_stage: Stage, plot: Plot) -> None:
     story = counted(outbox_stage, plot)
     assert "LPUSH" in {point.name for point in story.wire.trace}
