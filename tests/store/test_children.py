@@ -45,6 +45,7 @@ from tests.support.runs import (
     later,
     messages,
     new_run,
+    park,
     pause_at,
     phase,
     record,
@@ -397,6 +398,16 @@ def test_only_a_parked_parent_is_queued(store: Store) -> None:
     end_child(store, first)
     assert phase(store) == "stopped" and end_of(store, 0) is not None
     assert due(store) is None
+
+
+def test_a_parent_that_waits_for_a_signal_by_now_is_not_queued(store: Store) -> None:
+    first, second = family(store, FIRST)
+    end_child(store, first)
+    assert park(store, claim(store), "1", {"paid": 1}, None) == ("ok", "parked")
+    store.redis.set(store.keys.mailbox("r"), "of a wrong type")
+    end_child(store, second)
+    assert (phase(store), phase(store, second)) == ("parked", "completed")
+    assert str(end_of(store, 1)).startswith("ok completed 2")
 
 
 def test_a_parent_in_a_round_is_not_queued(store: Store) -> None:

@@ -118,11 +118,11 @@ local function end_family(k, run, now)
   end
 end
 
--- Queue a parked run if its children have ended its wait. A child that has just ended must not fail
+-- Queue a parked run whose wait its children have ended. A child that has just ended must not fail
 -- because of its parent. So all is checked first.
 local function wake_parent(k, now)
   local run = read_run(k)
-  if not run or not is_over(k, run, now) then return end
+  if not run then return end
   -- A sweep wakes it where its message is missing, or has to be published by a process.
   if run.message == '' or outbox or unpushable(k, run.queue) then return due_at(k, run, now) end
   record_time_out(k, run, now)
@@ -142,15 +142,16 @@ local function record_end(k, parent, group, place, now, status, good, text)
   -- One follow-up starts several children, if many may run at a time.
   local room = AT_REST[parent.phase] and 0 or room_of(group)
   if room > 0 and room >= math.min(group.limit / 8, group.total - group.started) then make_follow_up(k, parent, now) end
-  if parent.phase == 'parked' then wake_parent(k, now) end
+  -- Most ends are not the last one, and read no more of the parent than these fields.
+  if parent.phase == 'parked' and parent.wait_for and waits_for_children(parent) and is_over(k, parent, now) then wake_parent(k, now) end
 end
 
 -- Return the keys of the run's parent, the fields of it that are needed here, and the group that waits
 -- for the run. Return nil if anything is in doubt: the parent finds the end when it looks.
 local function parent_of(k, run)
   local parent_keys = keys_of_other(k, run.parent)
-  local texts = pcall('HMGET', parent_keys.run, 'id', 'nonce', 'phase', 'walk') -- an error has no elements
-  local parent = { id = texts[1], nonce = texts[2], phase = texts[3], walk = texts[4] }
+  local texts = pcall('HMGET', parent_keys.run, 'id', 'nonce', 'phase', 'walk', 'wait_for', 'wait_until') -- an error has no elements
+  local parent = { id = texts[1], nonce = texts[2], phase = texts[3], walk = texts[4], wait_for = texts[5], wait_until = texts[6] }
   if parent.id ~= run.parent or parent.nonce ~= run.parent_nonce then return nil end
   local group = read_group(parent_keys, run.group or '')
   if not group or group.dropped or not is_count(run.place) then return nil end
