@@ -128,6 +128,11 @@ def test_a_tree_of_runs(client: Client, driver: Driver) -> None:
     assert (deepest.details["depth"], deepest.details["root"]) == (3, run.id)
 
 
+def test_one_slot_completes_a_tree_of_511_runs(client: Client, driver: Driver) -> None:
+    run = client.submit("nest", "g", {"depth": 8})
+    assert played(client, driver, run).answer == 511
+
+
 def test_no_children_are_an_empty_group_and_no_wait(client: Client, driver: Driver) -> None:
     run = fan(client)
     assert played(client, driver, run).answer == [[], []]
