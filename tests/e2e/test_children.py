@@ -326,6 +326,6 @@ def test_the_dashboard_shows_the_children_that_a_run_waits_for(
     child = children_of(client, run)[1]
     with serving(settings) as url, Visitor(url) as visitor:
         page = visitor.see(f"/runs/{run.id}")
-        assert "waits for 2 child runs: 1 succeeded, 1 started" in page.text
+        assert "waits for 2 child runs: 1 succeeded, 1 under way" in page.text
         assert f"/runs/{child.id}" in page.html
         assert f"/runs/{run.id}" in visitor.see(f"/runs/{child.id}").html

@@ -278,8 +278,8 @@ def _waiting_for_children(case: RunCase, group: str) -> Verdict:
     total, started, ok, bad = (counts.get(name, 0) for name in ("total", "started", "ok", "bad"))
     states = {
         "succeeded": ok,
-        "ended otherwise": bad,
-        "started": started - ok - bad,
+        "did not": bad,
+        "under way": started - ok - bad,
         "not started": total - started,
     }
     told = ", ".join(f"{number} {state}" for state, number in states.items() if number)
