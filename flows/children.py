@@ -147,7 +147,17 @@ class ChildFailed(FatalError):
             "gone": "is there no more",
         }.get(ended.status, ended.status)
         detail = f": {ended.error}" if ended.error else ""
-        return cls(f"child run {ended.run_id} (flow {ended.flow}) {why}{detail}", ended)
+        mend = {
+            "errored": f"perdure retry {ended.run_id}",
+            "stopped": f"perdure resume {ended.run_id}",
+            "unfinished": f"perdure resume {ended.run_id} --add cycles=N",
+        }.get(ended.status)
+        then = (
+            f". Continue the child first: {mend}"
+            if mend
+            else ". A retry of the parent finds the same"
+        )
+        return cls(f"child run {ended.run_id} (flow {ended.flow}) {why}{detail}{then}", ended)
 
 
 class InvalidChild(FatalError):
@@ -198,8 +208,9 @@ class Need:
                 return cls(1, total, never)
             case int() if not isinstance(until, bool) and 1 <= until <= total:
                 return cls(until, total - until + 1, never)
+        children = "1 child" if total == 1 else f"{total} children"
         raise InvalidChild(
-            f"wait={until!r} for {total} children: expected all, settled, any, first, or a number "
+            f"wait={until!r} for {children}: expected all, settled, any, first, or a number "
             f"from 1 to {total}"
         )
 

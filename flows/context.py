@@ -478,8 +478,9 @@ class RoundContext:
         group = self.gather([child], wait="settled", timeout=timeout, name=name, policy=policy)
         if not group:
             raise WaitOver(
-                f"run {self.run_id}, step {self.step}: the time was over before its child "
-                f"(flow {flow}) had ended"
+                f"run {self.run_id}, step {self.step}: the time ({timeout}) was over before its "
+                f"child (flow {flow}) had ended. A retry finds the same: catch WaitOver, or submit "
+                "the run again with a longer timeout"
             )
         if not group[0].ok:
             raise ChildFailed.of(group[0])
@@ -521,8 +522,10 @@ class RoundContext:
             raise ChildFailed.of(group.failed[0])
         if wait == "all" and group.missing:
             raise WaitOver(
-                f"run {self.run_id}, step {self.step}: the time was over before "
-                f"{len(group.missing)} of {group.total} children had ended"
+                f"run {self.run_id}, step {self.step}: the time ({timeout}) was over before "
+                f"{len(group.missing)} of {group.total} children had ended. "
+                "A retry finds the same: catch WaitOver, or submit the run again with a longer "
+                "timeout"
             )
         return group
 

@@ -152,7 +152,7 @@ def test_a_child_that_takes_too_long_is_stopped(client: Client, driver: Driver) 
     sweep_until_ended(driver, run)
     done = client.get(run.id)
     assert done.status is RunStatus.ERRORED
-    assert "the time was over before its child (flow chore) had ended" in str(done.error)
+    assert "the time (0.01) was over before its child (flow chore) had ended" in str(done.error)
     (child,) = children_of(client, run)
     assert (child.status, child.details["stop_by"]) == (RunStatus.STOPPED, f"parent {run.id}")
 
@@ -169,6 +169,7 @@ def test_a_child_waits_for_a_person_and_its_parent_for_it(client: Client, driver
     driver.play()
     (waiting,) = client.inbox().waiting
     assert (waiting.run_id, client.get(run.id).phase) == (children_of(client, run)[0].id, "parked")
+    assert f"Run {waiting.run_id} of these waits for a person" in client.why(run.id).sentence
     client.resume(waiting.run_id, "yes")
     assert played(client, driver, run).answer == [1, "g"]
 

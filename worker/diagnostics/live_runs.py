@@ -284,6 +284,10 @@ def _waiting_for_children(case: RunCase, group: str) -> Verdict:
     }
     told = ", ".join(f"{number} {state}" for state, number in states.items() if number)
     end = "" if until is None else f"; the time of the wait is over {case.soon(until)}"
+    if asking := case.standing.asking:
+        others = f" and {len(asking) - 1} more" if len(asking) > 1 else ""
+        end += f". Run {asking[0]}{others} of these wait{'' if others else 's'} for a person: "
+        end += f"perdure show {asking[0]}"
     return case.say(
         VerdictCode.WAITING_FOR_CHILDREN,
         f"Its node {case.node} waits for {count(total, 'child run')}: {told or 'none is there'} "
@@ -292,6 +296,7 @@ def _waiting_for_children(case: RunCase, group: str) -> Verdict:
         until=iso(until),
         waiting_for="children",
         group=group,
+        asking=list(asking),
         **counts,
     )
 

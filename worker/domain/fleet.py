@@ -208,6 +208,7 @@ class RunSnapshot:
             taken has position 1. None if the message is not among them.
         workers: All workers that announced themselves lately.
         groups: The groups of children that the run waits for, each with its counters.
+        asking: Children that wait for a person.
         damage: Key or field because of which no transition can read the run. Nothing but ``fields``
             was read then.
         paused: Who paused the run's flow, when and why (JSON). None if it is not paused.
@@ -222,6 +223,7 @@ class RunSnapshot:
     workers: Sequence[WorkerInfo] = ()
     paused: str | None = None
     groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    asking: Sequence[str] = ()
     damage: str | None = None
 
 

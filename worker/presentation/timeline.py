@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from perdure.worker.presentation.text import (
-    count,
     duration,
     parked_text,
     plain,
@@ -148,11 +147,12 @@ def _between(event: Event) -> tuple[str, str]:
         case "woken":
             by = str(data.get("by", "time"))
             if by.startswith("children "):
-                return "its child runs have ended", "good"
+                return "enough of its child runs have ended", "good"
             return f"woken by {'its time' if by == 'time' else f'signal {by}'}", "good"
         case "started":
-            number = int(data.get("to", 0)) - int(data.get("from", 0))
-            return f"started {count(number, 'child run')}", "good"
+            first, last = int(data.get("from", 0)) + 1, int(data.get("to", 0))
+            which = f"run {last}" if first == last else f"runs {first} to {last}"
+            return f"started child {which} of {data.get('total', '?')}", "good"
         case "signalled":
             signal = f"signal {data.get('name', '?')} {data.get('number', '')}".rstrip()
             return f"{signal}{_by_whom(data.get('by'))}", "good"

@@ -174,6 +174,7 @@ def look(store: Store, run_id: str, lengths: Mapping[str, int] | None = None) ->
             break
     if not fields:
         return None
+    groups = {name: store.counts_of_children(run_id, name) for name in awaited(fields)["children"]}
     return RunSnapshot(
         fields=fields,
         now=store.now if store.now is not None else seconds * 1000 + micros // 1000,
@@ -187,7 +188,12 @@ def look(store: Store, run_id: str, lengths: Mapping[str, int] | None = None) ->
             if name in infos
         ],
         paused=paused,
-        groups={
-            name: store.counts_of_children(run_id, name) for name in awaited(fields)["children"]
-        },
+        groups=groups,
+        asking=[
+            child
+            for name, counts in groups.items()
+            for child in store.children_that_ask(
+                run_id, fields.get("nonce", ""), name, counts.get("started", 0)
+            )
+        ],
     )

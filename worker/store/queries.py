@@ -97,6 +97,22 @@ class Queries(StoreConnection):
             name: int(text) for name, text in zip(names, texts, strict=True) if text is not None
         }
 
+    def children_that_ask(self, run_id: str, nonce: str, group: str, started: int) -> list[str]:
+        """Return the ids of a group's children that wait for a person, of the last 200 started.
+
+        Args:
+            nonce: the run's.
+            started: the number of children that were started.
+        """
+        places = range(max(0, started - 200), started)
+        ids = [child_of(run_id, nonce, group, place)[0] for place in places]
+        phases = self.some_fields(ids, ["phase"])
+        return [
+            child
+            for child, found in zip(ids, phases, strict=True)
+            if found == {"phase": "interrupted"}
+        ]
+
     def ends_of_children(self, run_id: str, group: str) -> dict[int, str]:
         """Return how the children of a run's group have ended, by their places.
 

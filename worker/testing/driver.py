@@ -217,7 +217,7 @@ class Driver(ABC):
             raise Abandoned(
                 LabError(
                     f"the child run {run_id} (flow {flow}) waits, and the lab has answers and "
-                    "signals for the run itself only. Replace the child by one that does not wait"
+                    "signals for the run itself only. Replace its flow by a flow that does not wait"
                 )
             )
         return word

@@ -67,5 +67,5 @@ for _, child in ipairs(children) do
 end
 local started = whole(group.started + #children)
 call('HSET', group.key, 'started', started)
-event(k, run, now, 'started', 'group', arg.group, 'from', arg.from, 'to', started)
+event(k, run, now, 'started', 'group', arg.group, 'from', arg.from, 'to', started, 'total', whole(group.total))
 return { 'ok', started, unpack(handed) }
