@@ -106,12 +106,9 @@ class Queries(StoreConnection):
         """
         places = range(max(0, started - 200), started)
         ids = [child_of(run_id, nonce, group, place)[0] for place in places]
-        phases = self.some_fields(ids, ["phase"])
-        return [
-            child
-            for child, found in zip(ids, phases, strict=True)
-            if found == {"phase": "interrupted"}
-        ]
+        asking = {"phase": "interrupted"}
+        found = zip(ids, self.some_fields(ids, ["phase"]), strict=True)
+        return [child for child, fields in found if fields == asking]
 
     def ends_of_children(self, run_id: str, group: str) -> dict[int, str]:
         """Return how the children of a run's group have ended, by their places.
