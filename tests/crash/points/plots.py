@@ -48,5 +48,4 @@ EVERY_ACT = acts(
     (LISTS, WAITS),
     (STAYING, DOZES),
     (LISTS, BEARS),
-    (STAYING, BREEDS),
 )
