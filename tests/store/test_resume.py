@@ -413,3 +413,13 @@ def test_a_resume_that_is_refused_writes_none_of_its_fields(
         == told
     )
     assert "budgets" not in hash_of(store) and hash_of(store)["digest"] == seen["digest"]
+
+
+@pytest.mark.parametrize(("ms", "expected"), [(999, "waiting"), (1_000, "queued")])
+def test_a_run_resumed_at_its_start_time_waits_no_longer(
+    store: Store, ms: int, expected: str
+) -> None:
+    new_run(store, phase="waiting", delay=1_000)
+    stop(store)
+    later(store, ms)
+    assert resume(store) == [expected]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -52,6 +53,12 @@ def users() -> str:
     )
 
 
+def _accepts(path: Path) -> bool:
+    """Whether a server listens there. Its file is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0
+
+
 @contextmanager
 def locked_server(binary: str) -> Iterator[LockedServer]:
     """A running server of its own, ended and removed with its data afterwards."""
@@ -70,7 +77,7 @@ def locked_server(binary: str) -> Iterator[LockedServer]:
     process = subprocess.Popen([available_binaries()[binary], *arguments], stdin=subprocess.DEVNULL)
     running = LockedServer(directory / "s.sock", binary)
     try:
-        until(lambda: running.socket.exists() or process.poll() is not None, "the server's socket")
+        until(lambda: _accepts(running.socket) or process.poll() is not None, "the server's socket")
         assert process.poll() is None, (directory / "log").read_text()
         yield running
     finally:
