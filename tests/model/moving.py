@@ -81,7 +81,7 @@ def _rests(w: World) -> None:
 
 
 def has_group(family: Family) -> bool:
-    """Whether the parent has its group still; one that it dropped is forgotten when all have been looked at."""
+    """Whether the parent still has its group. A dropped group is forgotten at the end of the walk over its children."""
     return bool(family.group == "open" or (family.group == "dropped" and family.walk))
 
 

@@ -1,4 +1,4 @@
-"""Child runs, by the scripts alone: what a parent starts, what it is told of their ends, what becomes of them if it stops."""
+"""Child runs, by the scripts alone: how a parent starts them, and how their ends reach it."""
 
 from __future__ import annotations
 

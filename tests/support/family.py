@@ -40,7 +40,7 @@ def park_on_children(
     look: int = 30_000,
     policy: str = "stop",
 ) -> tuple[str, str]:
-    """The node waits for children: until so many succeeded, failed, or ended (``need``)."""
+    """Park the run until as many of its children have succeeded, failed or ended as ``need`` says."""
     group = f"{granted.fields['step']}.{name}"
     lines = ":{} {} {} {}".format(group, *need)
     return commit(
@@ -60,7 +60,7 @@ def start_children(
     deadline: int | None = None,
     **fields: str,
 ) -> list[str]:
-    """Somebody starts children; the words of the reply. Their rounds are of another role than their parent's."""
+    """Start children, and return the words of the reply. Their role is another than their parent's."""
     nonce = hash_of(store, run_id)["nonce"] if store.fields(run_id) else "gone"
     children = []
     for place in range(first, first + count):
@@ -115,7 +115,7 @@ def end_of(store: Store, place: int) -> str | None:
 
 
 def follow_up(store: Store, run_id: str = "r") -> int | None:
-    """The ms until a sweep passes on that the run's children need something; None if nobody has to."""
+    """The ms until a sweep passes on the run's follow-up; None if it has none."""
     at = store.redis.zscore(store.keys.follow_ups, run_id)
     return None if at is None else int(at) - clock(store)
 
