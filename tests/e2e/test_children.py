@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import Client, Run, RunStatus, Settings
+from perdure.worker.domain.fleet import describe
 from tests.support.driving import Driver, driving
 from tests.support.example_flows import families
 from tests.support.page_visitor import Visitor
@@ -286,6 +287,20 @@ def test_a_child_that_cannot_be_started_fails_the_round_and_starts_nothing(
     assert (done.status, done.details["attempt"]) == (RunStatus.ERRORED, 1)
     assert told in str(done.error)
     assert children_of(client, run) == []
+
+
+def test_a_flow_that_only_another_worker_has_can_be_started(client: Client, driver: Driver) -> None:
+    store = driver.engine.store
+    announced = {"flows": {"elsewhere": describe(families.Strict())}}
+    store.announce("another", announced, store.time(), 0)
+    families.WANTED = {"flow": "elsewhere", "given": {"a": 1}}
+    run = client.submit("careless", "g")
+    driver.play()
+    (child,) = children_of(client, run)
+    assert (child.flow, child.inputs, child.status) == ("elsewhere", {"a": 1}, RunStatus.QUEUED)
+    families.WANTED = {"flow": "elsewhere", "given": {"b": 1}}
+    refused = played(client, driver, client.submit("careless", "g"))
+    assert "flow 'elsewhere' does not accept these inputs" in str(refused.error)
 
 
 def test_generations_have_a_limit(client: Client, driver: Driver) -> None:
