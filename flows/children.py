@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 from perdure.flows.errors import FatalError
 
@@ -20,6 +20,9 @@ from perdure.flows.errors import FatalError
 Until = Literal["all", "settled", "any", "first"] | int
 #: What becomes of children that still run if their parent stops, ends, or waits for them no more.
 Policy = Literal["stop", "abandon"]
+#: What a parent does if a child did not succeed: it is told, or it waits until a person has
+#: continued the child.
+OnFailure = Literal["tell", "hold"]
 
 
 @dataclass(frozen=True)
@@ -147,17 +150,23 @@ class ChildFailed(FatalError):
             "gone": "is there no more",
         }.get(ended.status, ended.status)
         detail = f": {ended.error}" if ended.error else ""
-        mend = {
-            "errored": f"perdure retry {ended.run_id}",
-            "stopped": f"perdure resume {ended.run_id}",
-            "unfinished": f"perdure resume {ended.run_id} --add cycles=N",
-        }.get(ended.status)
+        mend = continuing(ended.run_id, ended.status)
         then = (
             f". Continue the child first: {mend}"
             if mend
             else ". A retry of the parent finds the same"
         )
         return cls(f"child run {ended.run_id} (flow {ended.flow}) {why}{detail}{then}", ended)
+
+
+def continuing(run_id: str, status: str) -> str:
+    """Return the command that continues a run with this status; empty if there is none."""
+    commands = {
+        "errored": f"perdure retry {run_id}",
+        "stopped": f"perdure resume {run_id}",
+        "unfinished": f"perdure resume {run_id} --add cycles=N",
+    }
+    return commands.get(status, "")
 
 
 class InvalidChild(FatalError):
@@ -188,6 +197,11 @@ class Need:
     good: int
     bad: int
     ended: int
+
+    @classmethod
+    def of_nothing(cls, total: int) -> Need:
+        """Return what is met at once: that the children are being started."""
+        return cls(0, total + 1, total + 1)
 
     @classmethod
     def of(cls, until: Until, total: int) -> Need:
@@ -232,6 +246,52 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupOptions:
+    """How the children of a group are started, and what becomes of them.
+
+    Attributes:
+        max_concurrency: how many of them run at a time.
+        policy: what becomes of them if nothing waits for them any more.
+        on_failure: what their parent does if one did not succeed.
+        kept: the group outlives the step that starts it.
+    """
+
+    max_concurrency: int = 100
+    policy: Policy = "stop"
+    on_failure: OnFailure = "tell"
+    kept: bool = False
+
+    def check(self, where: str) -> None:
+        """Raise InvalidChild if one of the options is not valid.
+
+        Args:
+            where: the run and the step, for the error message.
+        """
+        most = self.max_concurrency
+        if isinstance(most, bool) or not (isinstance(most, int) and most >= 1):
+            raise InvalidChild(f"{where}: max_concurrency={most!r}; expected a whole number from 1")
+        for name, kind in (("policy", Policy), ("on_failure", OnFailure)):
+            if getattr(self, name) not in get_args(kind):
+                raise InvalidChild(
+                    f"{where}: {name}={getattr(self, name)!r}; "
+                    f"expected {' or '.join(get_args(kind))}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownGroup:
+    """A group of children that exists.
+
+    Attributes:
+        total: the number of children.
+        ended: those that have ended.
+    """
+
+    total: int
+    ended: Sequence[Ended]
+
+
+@dataclass(frozen=True, slots=True)
 class GroupWait:
     """A wait for a group of children.
 
@@ -239,14 +299,12 @@ class GroupWait:
         name: the group's name in the run, ``STEP.NAME``.
         need: when it is over.
         total: the number of children.
-        limit: how many of them may run at a time.
-        policy: what becomes of them if nothing waits for them any more.
+        options: how they are started.
         plan: the texts from which they are started; None if the group is there already.
     """
 
     name: str
     need: Need
     total: int
-    limit: int
-    policy: Policy = "stop"
+    options: GroupOptions = field(default_factory=GroupOptions)
     plan: tuple[str, ...] | None = None

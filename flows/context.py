@@ -18,7 +18,16 @@ from types import MappingProxyType
 from typing import Any, overload
 
 from perdure.flows.budgets import Budget
-from perdure.flows.children import Child, ChildFailed, Group, Policy, Until, WaitOver
+from perdure.flows.children import (
+    Child,
+    ChildFailed,
+    Group,
+    GroupOptions,
+    OnFailure,
+    Policy,
+    Until,
+    WaitOver,
+)
 from perdure.flows.errors import InvalidFlow, RoundStopped, UnstorableValue
 from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
@@ -453,6 +462,7 @@ class RoundContext:
         timeout: float | timedelta | str | None = None,
         name: str | None = None,
         policy: Policy = "stop",
+        on_failure: OnFailure = "tell",
         **options: Any,
     ) -> Any:
         """Start another run, pause this one until it has ended, and return the other's answer.
@@ -465,6 +475,8 @@ class RoundContext:
             name: the wait's name, as in ``sleep``.
             policy: ``stop``: the child is stopped if this run stops, ends, or waits for it no more.
                 ``abandon``: it goes on.
+            on_failure: ``hold``: if the child does not succeed, this run goes on waiting until a
+                person has continued the child and it has completed.
             options: the other attributes of ``Child``.
 
         Raises:
@@ -475,7 +487,14 @@ class RoundContext:
             FatalError: this step has waited 64 times, or the command must not wait.
         """
         child = Child(flow, goal, inputs or {}, **options)
-        group = self.gather([child], wait="settled", timeout=timeout, name=name, policy=policy)
+        group = self.gather(
+            [child],
+            wait="settled",
+            timeout=timeout,
+            name=name,
+            policy=policy,
+            on_failure=on_failure,
+        )
         if not group:
             raise WaitOver(
                 f"run {self.run_id}, step {self.step}: the time ({timeout}) was over before its "
@@ -495,6 +514,7 @@ class RoundContext:
         timeout: float | timedelta | str | None = None,
         name: str | None = None,
         policy: Policy = "stop",
+        on_failure: OnFailure = "tell",
     ) -> Group:
         """Start other runs, and pause this one until enough of them have ended.
 
@@ -505,7 +525,7 @@ class RoundContext:
                 has), ``first`` (one has succeeded), or the number of those that have to succeed.
             max_concurrency: how many of them run at a time.
             timeout: how long to wait; None waits for ever.
-            policy: as in ``child``.
+            policy, on_failure: as in ``child``.
 
         Returns:
             Those that have ended, in the order in which they were given. After a ``timeout`` with
@@ -517,7 +537,65 @@ class RoundContext:
             InvalidChild: an argument is not valid, a child's flow is unknown, or it does not accept
                 its inputs. None is started.
         """
-        group = self.mailbox.gather(children, wait, timeout, name, max_concurrency, policy)
+        options = GroupOptions(max_concurrency, policy, on_failure)
+        group = self.mailbox.gather(children, wait, timeout, name, options)
+        return self._complete(group, wait, timeout)
+
+    def start(
+        self,
+        children: Sequence[Child],
+        *,
+        max_concurrency: int = 100,
+        name: str | None = None,
+        policy: Policy = "stop",
+        on_failure: OnFailure = "tell",
+    ) -> str:
+        """Start other runs, which go on while this run goes on.
+
+        The round ends here for a moment, and this node runs again from its beginning, as with
+        ``sleep``. The children are started once. ``join`` waits for them, in this step or a later
+        one. Those that still run when this run completes are stopped, or go on by ``policy``.
+
+        Args:
+            max_concurrency, name, policy, on_failure: as in ``gather``.
+
+        Returns:
+            The name of the group, for ``join``. Keep it in the state.
+
+        Raises:
+            InvalidChild: as in ``gather``, or there are no children.
+        """
+        options = GroupOptions(max_concurrency, policy, on_failure, kept=True)
+        return self.mailbox.start(children, name, options)
+
+    def join(
+        self,
+        group: str,
+        *,
+        wait: Until = "all",
+        timeout: float | timedelta | str | None = None,
+        name: str | None = None,
+    ) -> Group:
+        """Pause this run until enough children of a group have ended that ``start`` started.
+
+        When this round is done, the group is forgotten, and children that still run are stopped. If
+        the time is over before, they go on, and a later round may join them.
+
+        Args:
+            group: what ``start`` returned.
+            wait, timeout, name: as in ``gather``.
+
+        Returns:
+            As ``gather``.
+
+        Raises:
+            ChildFailed, WaitOver: as ``gather``.
+            InvalidChild: the run has no such group, or has joined it before.
+        """
+        return self._complete(self.mailbox.join(group, wait, timeout, name), wait, timeout)
+
+    def _complete(self, group: Group, wait: Until, timeout: object) -> Group:
+        """Return the group, or raise an error if ``all`` were wanted and one is missing."""
         if wait == "all" and group.failed:
             raise ChildFailed.of(group.failed[0])
         if wait == "all" and group.missing:
@@ -541,6 +619,7 @@ class RoundContext:
         timeout: float | timedelta | str | None = None,
         name: str | None = None,
         policy: Policy = "stop",
+        on_failure: OnFailure = "tell",
         **options: Any,
     ) -> Group:
         """Start a run for each item, as ``gather`` does.
@@ -563,6 +642,7 @@ class RoundContext:
             timeout=timeout,
             name=name,
             policy=policy,
+            on_failure=on_failure,
         )
 
     def carrying_out(self, command: Command) -> RoundContext:

@@ -12,9 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
-from perdure.flows.children import Child, Ended, Group, GroupWait, InvalidChild, Need, Policy, Until
+from perdure.flows.children import (
+    Child,
+    Ended,
+    Group,
+    GroupOptions,
+    GroupWait,
+    InvalidChild,
+    KnownGroup,
+    Need,
+    Until,
+)
 from perdure.flows.durations import EXPECTED, as_seconds
 from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.journal import Journal
@@ -99,14 +109,16 @@ class Mailbox:
         used: the number of the newest signal that this round used, by name. Its commit takes them.
         parked: the wait that this round has come to and that is not over.
         refused: the name of the command that is being carried out, if it must not wait.
+        joined: the groups that this round has joined. Its commit forgets them.
     """
 
     # Most rounds never look into their mailbox, so it is made of nothing.
     used: Mapping[str, int] = MappingProxyType({})
     parked: Wait | None = None
     refused: str | None = None
+    joined: tuple[str, ...] = ()
     _sent: tuple[ReceivedSignal, ...] = ()
-    _ended: Mapping[str, Sequence[Ended]] = MappingProxyType({})
+    _groups: Mapping[str, KnownGroup] = MappingProxyType({})
     _names: tuple[str, ...] = ()
     _over: tuple[str, ...] = ()
 
@@ -138,13 +150,19 @@ class Mailbox:
         """
         self._over = (*self._over, wait)
 
-    def let_children_end(self, *ended: Ended, wait: str = "1") -> None:
+    def let_children_end(self, *ended: Ended, wait: str = "1", total: int | None = None) -> None:
         """Set how the children of a wait have ended, in a node's test.
+
+        Without any, its children have been started, and go on.
 
         Args:
             wait: the name of the wait in its step. Unnamed waits are "1", "2" and so on.
+            total: the number of children, for a node that joins them. None: all have ended.
         """
-        self._ended = {**self._ended, wait: [*self._ended.get(wait, ()), *ended]}
+        known = self._groups.get(wait, KnownGroup(0, ()))
+        ends = (*known.ended, *ended)
+        known = KnownGroup(total or max(known.total, len(ends)), ends)
+        self._groups = {**self._groups, wait: known}
 
     def sleep(self, seconds: Any, name: str | None) -> None:
         """Raise ``Parked``, which pauses the run, unless the node's wait for a time is over.
@@ -190,8 +208,7 @@ class Mailbox:
         until: Until,
         timeout: Any,
         name: str | None,
-        max_concurrency: int,
-        policy: Policy,
+        options: GroupOptions,
     ) -> Group:
         """Return how the children of a group ended, or raise ``Parked``, which pauses the run.
 
@@ -200,36 +217,69 @@ class Mailbox:
         wait_name = self._named(name)
         if not children:
             return Group((), 0)
-        need = Need.of(until, len(children))
-        if isinstance(max_concurrency, bool) or not (
-            isinstance(max_concurrency, int) and max_concurrency >= 1
-        ):
-            raise InvalidChild(
-                f"{self.where}: max_concurrency={max_concurrency!r}; expected a whole number from 1"
-            )
-        if policy not in get_args(Policy):
-            expected = " or ".join(get_args(Policy))
-            raise InvalidChild(f"{self.where}: policy={policy!r}; expected {expected}")
+        group, total = self.group_name(wait_name), len(children)
+        need = Need.of(until, total)
+        options.check(self.where)
         seconds = None if timeout is None else _checked_seconds(timeout)
-        ended = self.ended(wait_name, children)
-        enough = need.met_by(ended or ())
-        if enough is not None:
-            return Group(enough, len(children))
-        if not self._has_timed_out(Wait(wait_name)):
-            plan = self.planned(children) if ended is None else None
-            group = GroupWait(
-                self.group_name(wait_name), need, len(children), max_concurrency, policy, plan
+        known = self.group(group)
+        if known is None:
+            wait = GroupWait(group, need, total, options, self.planned(children))
+            return self._unless_over(Wait(wait_name, {}, seconds, wait), ())
+        return self._unless_over(
+            Wait(wait_name, {}, seconds, GroupWait(group, need, total, options)), known.ended
+        )
+
+    def start(self, children: Sequence[Child], name: str | None, options: GroupOptions) -> str:
+        """Return the name of a group whose children go on, or raise ``Parked`` to start them.
+
+        See ``RoundContext.start``.
+        """
+        wait_name = self._named(name)
+        group, total = self.group_name(wait_name), len(children)
+        options.check(self.where)
+        if not children:
+            raise InvalidChild(f"{self.where}: start([]): expected at least one child")
+        if self.group(group) is None:
+            plan = self.planned(children)
+            wait = GroupWait(group, Need.of_nothing(total), total, options, plan)
+            self._park(Wait(wait_name, {}, None, wait))
+        return group
+
+    def join(self, group: str, until: Until, timeout: Any, name: str | None) -> Group:
+        """Return how the children of a started group ended, or raise ``Parked``.
+
+        See ``RoundContext.join``.
+        """
+        wait_name = self._named(name)
+        known = self.group(group)
+        if known is None:
+            raise InvalidChild(
+                f"{self.where}: join({group!r}): expected what context.start has returned in this "
+                "run, and no other step has joined"
             )
-            self._park(Wait(wait_name, {}, seconds, group))
-        return Group(ended or (), len(children))
+        need = Need.of(until, known.total)
+        seconds = None if timeout is None else _checked_seconds(timeout)
+        wait = Wait(wait_name, {}, seconds, GroupWait(group, need, known.total))
+        found = self._unless_over(wait, known.ended)
+        if need.met_by(known.ended) is not None:
+            self.joined = (*self.joined, group)
+        return found
+
+    def _unless_over(self, wait: Wait, ended: Sequence[Ended]) -> Group:
+        """Return the children for which a wait was, or raise ``Parked`` if it is not over."""
+        assert wait.children is not None
+        enough = wait.children.need.met_by(ended)
+        if enough is None and not self._has_timed_out(wait):
+            self._park(wait)
+        return Group(ended if enough is None else enough, wait.children.total)
 
     def group_name(self, wait: str) -> str:
         """Return the name in the run of the group that a wait of this step is for."""
         return wait
 
-    def ended(self, wait: str, children: Sequence[Child]) -> Sequence[Ended] | None:
-        """Return the children of a group that have ended; None if the group does not exist yet."""
-        return self._ended.get(wait)
+    def group(self, name: str) -> KnownGroup | None:
+        """Return what is known of a group of children; None if there is no such group."""
+        return self._groups.get(name)
 
     def planned(self, children: Sequence[Child]) -> tuple[str, ...]:
         """Return the texts from which these children can be started, after a check."""

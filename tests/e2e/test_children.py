@@ -125,7 +125,10 @@ def test_no_more_run_than_max_concurrency(client: Client, driver: Driver) -> Non
 def test_a_tree_of_runs(client: Client, driver: Driver) -> None:
     run = client.submit("nest", "g", {"depth": 3})
     assert played(client, driver, run).answer == 15
-    deepest = max(client.runs(limit=200).runs, key=lambda each: int(each.details.get("depth", 0)))
+    deepest = max(
+        client.runs(limit=200, children=True).runs,
+        key=lambda each: int(each.details.get("depth", 0)),
+    )
     assert (deepest.details["depth"], deepest.details["root"]) == (3, run.id)
 
 

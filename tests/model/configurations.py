@@ -53,6 +53,8 @@ class Config:
     children: int = 0  # places of the group that the first node waits for
     join: str = "all"  # of their ends: all, settled, first
     limit: int = 2  # children that run at a time
+    holds: bool = False  # bad ends are held back until a person has continued the child
+    outlives: bool = False  # the group is started in the first step and joined in the second
     callers: int = 1  # who look after a family at a time, those who are late included
     grown: bool = False  # the first round's message was sent again, in a line too long to be searched: it is looked at less often
     deletes: bool = False
@@ -577,6 +579,38 @@ CONFIGURATIONS: dict[str, Config] = {
         waits=(("children", None),),
         kinds=("end", "fatal"),
         operations=("stop:graceful", "resume", "retry"),
+        max_losses=0,
+        slots=1,
+        steps=1,
+    ),
+    "children that are held": Config(
+        "a parent that waits until a person has mended its children, one of which runs at a time",
+        children=2,
+        limit=1,
+        holds=True,
+        waits=(("children", None),),
+        kinds=("end", "fatal"),
+        operations=("retry",),
+        max_losses=0,
+        slots=1,
+        steps=1,
+    ),
+    "children that are started": Config(
+        "a parent that starts its children in one step and joins them in the next",
+        children=2,
+        outlives=True,
+        waits=(("children", None),),
+        kinds=("next", "end"),
+        operations=("stop:graceful",),
+        max_losses=0,
+        slots=1,
+    ),
+    "a parent stopped alone": Config(
+        "stops of the parent that leave its children alone, and such as do not",
+        children=1,
+        waits=(("children", None),),
+        kinds=("end",),
+        operations=("stop:only", "stop:graceful", "resume"),
         max_losses=0,
         slots=1,
         steps=1,

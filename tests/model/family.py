@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.model.laws import RESTING, is_over, joined, law
 from tests.model.moving import due_at, fresh_message, push
+from tests.model.rules import Rules
 from tests.model.state import Family, World
 
 Move = tuple[Any, ...]
@@ -27,7 +28,10 @@ def with_place(of: tuple[str, ...], place: int, word: str) -> tuple[str, ...]:
 
 def has_room(w: World, family: Family) -> bool:
     """Whether a child may be started: one is left, and fewer run than the limit."""
-    running = family.started - sum(1 for end in family.ends if end)
+    ends = [end for end in family.ends if end]
+    if not w.rules.held_children_make_room:
+        ends = [end for end in ends if end != "held"]
+    running = family.started - len(ends)
     return family.started < w.config.children and running < w.config.limit
 
 
@@ -76,10 +80,12 @@ def open_group(w: World) -> None:
         w.make_follow_up(walk=False)
 
 
-def drop_group(w: World) -> None:
-    """The step is done: nothing of its group is wanted any more."""
+def drop_group(w: World, joins: bool = True) -> None:
+    """The step is done: nothing of its group is wanted any more. A kept group is dropped by the step that joins it, or at the end."""
     family = w.family
     assert family is not None
+    if w.config.outlives and not joins:
+        return
     if family.group == "open":
         w.family = family._replace(group="dropped")
         has_living = family.started > sum(1 for end in family.ends if end)
@@ -93,6 +99,8 @@ def deliver(w: World, place: int, word: str) -> None:
     assert family is not None
     if run is None or family.group != "open" or family.ends[place]:
         return
+    if word == "bad" and w.config.holds:
+        word = "held"
     family = w.family = family._replace(ends=with_place(family.ends, place, word))
     if has_room(w, family) and run.phase not in RESTING and rules.end_makes_follow_up:
         w.make_follow_up(walk=False)
@@ -152,11 +160,17 @@ def _reconcile(w: World, caller: tuple[str, int, bool], in_round: bool) -> str:
     at_rest = run.phase in RESTING
     if family.walk and place < family.started:
         life = family.children[place]
-        if (at_rest or family.group == "dropped") and life == "live":
+        alone = run.phase == "stopped" and family.spared and rules.walk_spares
+        if ((at_rest and not alone) or family.group == "dropped") and life == "live":
+            law(
+                "C7",
+                run.phase != "stopped" or not family.alone or family.group == "dropped",
+                "a child is stopped whose parent was stopped alone",
+            )
             w.family = family._replace(
                 children=with_place(family.children, place, "asked" if in_round else "tree")
             )
-        elif not at_rest and family.group == "open" and life == "tree":
+        elif not at_rest and family.group == "open" and life in _stray(rules):
             w.family = family._replace(children=with_place(family.children, place, "live"))
         family = w.family
         if place + 1 < family.started:
@@ -169,6 +183,11 @@ def _reconcile(w: World, caller: tuple[str, int, bool], in_round: bool) -> str:
         return f"start {family.started}"
     w.family = family._replace(follow_up=False)
     return "done"
+
+
+def _stray(rules: Rules) -> tuple[str, ...]:
+    """Children that a walk brings back to a parent that goes on."""
+    return ("tree", "own") if rules.going_on_takes_children_back else ("tree",)
 
 
 def _start(w: World, caller: tuple[str, int, bool], again: bool) -> str:
@@ -225,7 +244,10 @@ def take_up_child(w: World, place: int) -> None:
     family, run, rules = w.family, w.runs[0], w.rules
     assert family is not None and run is not None
     ends = family.ends
-    if family.group == "open" and ends[place] == "bad" and rules.taking_up_takes_the_end_back:
+    taken_back = ("bad",) * rules.taking_up_takes_the_end_back + (
+        "held",
+    ) * rules.taking_up_releases
+    if family.group == "open" and ends[place] in taken_back:
         ends = with_place(ends, place, "")
     life = "own" if run.phase in RESTING or family.group != "open" else "live"
     children = with_place(family.children, place, life)
@@ -253,7 +275,8 @@ def lawful(w: World) -> None:
                 life,
             )
     at_rest = run.phase in RESTING
-    unwanted = (at_rest or family.group == "dropped") and "live" in family.children
+    alone = run.phase == "stopped" and family.alone
+    unwanted = ((at_rest and not alone) or family.group == "dropped") and "live" in family.children
     law(
         "C7",
         not unwanted or (family.follow_up and family.walk),
@@ -268,7 +291,14 @@ def lawful(w: World) -> None:
     )
     law(
         "V7",
-        not has_room(w, family) or family.follow_up or joined(w),
+        "own" not in family.children or (family.follow_up and family.walk),
+        "a stop of its parent will not reach a child, because a person continued it before",
+    )
+    running = sum(life in UNENDED for life in family.children)
+    room = family.started < w.config.children and running < w.config.limit
+    law(
+        "V7",
+        not room or family.follow_up or joined(w),
         "a child is to be started, and no follow-up will start it",
     )
 

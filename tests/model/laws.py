@@ -166,10 +166,15 @@ def joined(w: World) -> bool:
     )
 
 
+def is_started(w: World, step: int) -> bool:
+    """Whether the wait is for the start of children alone, and they are written down."""
+    return bool(w.config.outlives and step == 0 and w.family.group == "open")
+
+
 def is_over(w: World, run: Run) -> bool:
     """Whether the wait of a parked run is over."""
     if w.config.children:
-        return joined(w)
+        return joined(w) or is_started(w, run.step)
     timed = run.wait_until is not None and run.wait_until <= 0
     return run.wait in run.over or timed or 0 < run.need <= run.arrived - run.taken
 

@@ -71,7 +71,7 @@ def forget_interrupt(run: Run) -> None:
     run.i_id = run.i_wait = run.i_until = run.i_answer = None
 
 
-def _rests(w: World) -> None:
+def rests(w: World) -> None:
     """end_family in parts/family.lua: the children that go on are not wanted any more."""
     family = w.family
     if family is None or not has_group(family) or not w.rules.rest_makes_follow_up:
@@ -95,14 +95,15 @@ def complete(w: World, run: Run) -> None:
 
 def fail(w: World, run: Run) -> None:
     _end(run, "errored")
-    _rests(w)
+    rests(w)
 
 
 def stop_here(w: World, run: Run) -> None:
     run.phase, run.stop = "stopped", "stopped"
     if w.rules.stop_leaves_the_due_set:
         run.due = None
-    _rests(w)
+    if w.family is None or not w.family.spared:
+        rests(w)
 
 
 def pause(w: World, run: Run, again: bool = False) -> None:
@@ -126,6 +127,8 @@ def new_epoch(w: World, run: Run, message: tuple[int, int]) -> None:
     if not w.rules.attempts_go_on:
         run.attempt = 0
     run.since_stop = None
+    if w.family is not None:
+        w.family = w.family._replace(spared=False, alone=False)
     goes_on = w.family is not None and has_group(w.family)
     if goes_on and w.rules.parent_goes_on_with_follow_up:
         w.make_follow_up(w.rules.going_on_walks)

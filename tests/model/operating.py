@@ -187,7 +187,9 @@ def _right(before: Run, after: Run, client: Client, word: str) -> None:
             f"finished {before.phase}" if before.phase in (*ENDED, "stopped") else "stopped stopped"
         )
         expected = (
-            "asked leased" if before.phase == "leased" and kind == "stop:graceful" else expected
+            "asked leased"
+            if before.phase == "leased" and kind in ("stop:graceful", "stop:only")
+            else expected
         )
         law(
             "I9",

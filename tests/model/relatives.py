@@ -14,6 +14,7 @@ from tests.support import runs
 from tests.support.family import child_id, group_of, park_on_children, start_children
 
 PARENT, GROUP = "r0", "0.0"
+COUNTED = ("ok", "bad", "held")
 #: Milliseconds. A walk ends long before.
 NEVER = 10**10
 
@@ -43,20 +44,33 @@ class Relatives:
     def _id(self, place: int) -> str:
         return child_id(self.store, place, GROUP, PARENT)
 
-    def _need(self) -> tuple[int, int, int]:
+    def _need(self, step: int) -> tuple[int, int, int]:
         need = Need.of(self.config.join, self.config.children)  # type: ignore[arg-type]
+        if self.config.outlives and step == 0:
+            need = Need.of_nothing(self.config.children)
         return need.good, need.bad, need.ended
 
     def park(self, granted: Claim) -> tuple[str, str]:
+        config = self.config
         return park_on_children(
-            self.store, granted, self._need(), self.config.children, self.config.limit, look=NEVER
+            self.store,
+            granted,
+            self._need(int(granted.fields["step"])),
+            config.children,
+            config.limit,
+            look=NEVER,
+            group=GROUP,
+            hold=1 if config.holds else None,
+            kept=1 if config.outlives else None,
         )
 
-    def is_joined(self) -> bool:
+    def is_joined(self, step: int) -> bool:
         """Whether the wait is over, as a context reads it."""
         group = group_of(self.store, GROUP, PARENT)
+        if not group:
+            return False
         good, bad = int(group.get("ok", 0)), int(group.get("bad", 0))
-        enough, too_many, ended = self._need()
+        enough, too_many, ended = self._need(step)
         return good >= enough or bad >= too_many or good + bad >= ended
 
     def align(self, family: Family) -> None:
@@ -153,7 +167,8 @@ class Relatives:
         store = self.store
         fields, group = store.fields(PARENT) or {}, group_of(store, GROUP, PARENT)
         ends = [
-            group.get(f"end:{place}", "").partition(" ")[0] for place in range(self.config.children)
+            "held" if f"held:{place}" in group else group.get(f"end:{place}", "").partition(" ")[0]
+            for place in range(self.config.children)
         ]
         is_open = bool(group) and "dropped" not in group
         real: dict[str, Any] = {
@@ -163,7 +178,8 @@ class Relatives:
             "walk": fields.get("walk") != fields.get("walked"),
             "started": int(group["started"]) if is_open else family.started,
             "ends": tuple(ends) if is_open else family.ends,
-            "counts": (int(group["ok"]), int(group["bad"])) if is_open else None,
+            "spared": "stop_only" in fields,
+            "counts": tuple(int(group.get(name, 0)) for name in COUNTED) if is_open else None,
         }
         model = {
             "group": family.group == "open",
@@ -172,7 +188,8 @@ class Relatives:
             "walk": family.walk,
             "started": family.started,
             "ends": family.ends,
-            "counts": (family.ends.count("ok"), family.ends.count("bad")) if is_open else None,
+            "counts": tuple(family.ends.count(name) for name in COUNTED) if is_open else None,
+            "spared": family.spared,
         }
         wrong = {name: (real[name], model[name]) for name in model if real[name] != model[name]}
         return f"children, (real, model): {wrong}" if wrong else ""

@@ -321,7 +321,7 @@ class Replay:
         if f"o:~{number}" in granted.fields:
             return "passes"
         if self.config.children:
-            return "passes" if self.family.is_joined() else "parks"
+            return "passes" if self.family.is_joined(slot.step) else "parks"
         taken, last = self.store.signal_counts(_id(slot.run), ["paid"])["paid"]
         seen = sum(each != OVER for each in slot.seen)
         there = self.config.waits[number][0] == "signal" and taken + seen < last
@@ -360,6 +360,8 @@ class Replay:
             bounds["within"] = config.within * config.tick
         numbers = [each for each in seen if each != OVER]
         took = {"take": f"paid {max(numbers)}" if numbers else ""} if seen else {}
+        if took and config.outlives and int(granted.fields["step"]) > 0:
+            took["joined"] = "0.0"
         calls: dict[str, Callable[[], tuple[str, str]]] = {
             "next": lambda: runs.commit_next(store, granted, node, options=took),
             "end": lambda: runs.commit_end(store, granted, ("turn",), options=took),
@@ -493,7 +495,9 @@ class Replay:
 
         def call() -> str:
             if name == "stop":
-                return " ".join(store.request_stop(run_id, op=op, mode=option)[:2])
+                mode = "graceful" if option == "only" else option
+                only = option == "only"
+                return " ".join(store.request_stop(run_id, op=op, mode=mode, only=only)[:2])
             if name == "retry":
                 return _words(store.retry(run_id, **named))
             answer = {"answer": '"yes"', "more": "null"}.get(option)

@@ -178,6 +178,13 @@ class Rules:
     end_wakes_the_parent: bool = True
     stop_with_the_tree_tells_nobody: bool = True
     taking_up_takes_the_end_back: bool = True
+    going_on_takes_children_back: bool = True  # resume of a child > resume of its parent > stop
+    taking_up_releases: bool = True  # a child is held back, and goes on
+    held_children_make_room: bool = True
+    walk_spares: bool = True  # stop of the parent alone > an older follow-up stops its children
+    later_stop_reaches_the_children: bool = True
+    stop_of_all_beats_one_alone: bool = True
+    end_drops_what_was_not_joined: bool = True
     start_checks_phase: bool = True
     start_checks_group: bool = True
     start_checks_room: bool = True

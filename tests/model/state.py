@@ -213,6 +213,8 @@ class Family(NamedTuple):
     children: tuple[str, ...] = ()
     callers: tuple[tuple[str, int, bool], ...] = ()  # (looks or starts, place, fresh)
     taken_up: bool = False  # a person took a child up, which the limit does not count
+    spared: bool = False  # its parent is stopped alone
+    alone: bool = False  # every stop that was asked for in this epoch was of the parent alone
 
 
 class World:

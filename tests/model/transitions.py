@@ -15,6 +15,7 @@ from tests.model.moving import (
     new_epoch,
     pause,
     push,
+    rests,
     start_again,
     stop_here,
     take_down_passed_deadline,
@@ -187,7 +188,7 @@ def commit(
     free_lease(run)
     if done:
         run.log += 1
-        end_waits(w, run, seen)
+        end_waits(w, run, seen, kind)
         _step_done(w, run)
     if kind == "park":
         begin_wait(w, run, seen)
@@ -350,17 +351,36 @@ def forfeit(w: World, place: int, epoch: int, step: int, token: int) -> str:
     return "ok"
 
 
+def _alone(w: World, run: Run, only: bool) -> None:
+    """A stop of the parent alone, unless another stop asks for more, before or after it."""
+    family = w.family
+    if family is None or run.phase in ENDED:
+        return
+    first = run.phase != "stopped" and run.stop != "requested"
+    if only and first:
+        w.family = family._replace(spared=True, alone=True)
+    elif not only and family.spared:
+        w.family = family._replace(alone=False)
+        if run.phase == "stopped":
+            if w.rules.later_stop_reaches_the_children:
+                w.family = w.family._replace(spared=False)
+                rests(w)
+        elif w.rules.stop_of_all_beats_one_alone:
+            w.family = w.family._replace(spared=False)
+
+
 def request_stop(w: World, place: int, mode: str) -> str:
     """request_stop.lua for an operation that is not known yet: finished PHASE, asked leased, stopped stopped."""
     run, rules = w.runs[place], w.rules
     if run is None:
         return "missing"
+    _alone(w, run, mode == "only")
     if (run.phase in ENDED or run.phase == "stopped") and rules.stop_spares_what_has_ended:
         return f"finished {run.phase}"
     run.stop = "requested"
     if run.phase != "leased":
         stop_here(w, run)
-    elif mode == "graceful":
+    elif mode in ("graceful", "only"):
         return "asked leased"
     elif rules.stop_now_takes_the_lease:
         if rules.stop_now_holds_the_token:

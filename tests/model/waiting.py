@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.model import family
-from tests.model.laws import is_over, joined, law
+from tests.model.laws import is_over, is_started, joined, law
 from tests.model.moving import due_at, fresh_message, push
 from tests.model.state import OVER, UNMADE, Run, Slot, World
 
@@ -45,7 +45,7 @@ def see(w: World, place: int) -> str:
     assert run is not None
     number = len(slot.seen)
     if w.config.children:
-        if not joined(w):
+        if not joined(w) and not is_started(w, slot.step):
             w.slots[place] = slot._replace(parks=True)
             return "parks"
         w.slots[place] = slot._replace(seen=(OVER,))
@@ -105,7 +105,7 @@ def begin_wait(w: World, run: Run, seen: tuple[int, ...]) -> None:
     law("C6", not same or run.wait_until == before, "the time of a wait begins anew")
 
 
-def end_waits(w: World, run: Run, seen: tuple[int, ...]) -> None:
+def end_waits(w: World, run: Run, seen: tuple[int, ...], kind: str) -> None:
     """The round is done: what it saw is taken, and nothing of its waits is kept."""
     numbers = [each for each in seen if each != OVER]
     expected = max(numbers, default=run.taken)
@@ -117,7 +117,8 @@ def end_waits(w: World, run: Run, seen: tuple[int, ...]) -> None:
         run.over = ()
     run.passed = ()
     if w.family is not None:
-        family.drop_group(w)
+        ends = kind == "end" and w.rules.end_drops_what_was_not_joined
+        family.drop_group(w, joins=run.step > 0 or ends)
 
 
 def signal(w: World, place: int, wakes: bool) -> str:
@@ -172,7 +173,8 @@ def sweep(w: World, place: int, run: Run, is_unmade: Any) -> str:
 
 
 def _queue(w: World, place: int, run: Run) -> None:
-    by_signal = 0 < run.need <= run.arrived - run.taken or joined(w)
+    by_signal = 0 < run.need <= run.arrived - run.taken
+    by_signal = by_signal or (bool(w.config.children) and is_over(w, run))
     law(
         "C6",
         by_signal or run.wait in run.over,

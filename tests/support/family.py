@@ -39,13 +39,15 @@ def park_on_children(
     ms: int | None = None,
     look: int = 30_000,
     policy: str = "stop",
+    group: str | None = None,
+    **options: Any,
 ) -> tuple[str, str]:
     """Park the run until as many of its children have succeeded, failed or ended as ``need`` says."""
-    group = f"{granted.fields['step']}.{name}"
+    group = group or f"{granted.fields['step']}.{name}"
     lines = ":{} {} {} {}".format(group, *need)
     return commit(
         store, granted, "park", wait=name, wait_for=lines, wait_ms=ms, wait_over="null", look=look,
-        group=group, total=total, limit=limit, policy=policy, additions=PLAN,
+        group=group, total=total, limit=limit, policy=policy, additions=PLAN, **options,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from perdure.worker.domain.execution_state import ExecutionState
 from perdure.worker.domain.record import Record, digest_of, version_of
 from perdure.worker.engine.fast import affinity
 from perdure.worker.store import Claim, ClaimRefused, Prefetched, PrefetchRequest, Store
-from perdure.worker.store.keys import INDEXES
+from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 
 #: The clock of tests starts here (ms), and moves when a test says so. In the future: servers expire keys by their own clock.
 START = 4_000_000_000_000
@@ -433,9 +433,13 @@ def events(store: Store, run_id: str = "r", kind: str | None = None) -> list[dic
 
 def indexes(store: Store, run_id: str = "r") -> list[str]:
     """The indexes that list the run."""
-    return [
-        name for name in INDEXES if store.redis.zscore(store.keys.index(name), run_id) is not None
+    suffix = ":children" if "parent" in hash_of(store, run_id) else ""
+    found = [
+        name
+        for name in (*INDEXES, *CHILD_INDEXES)
+        if store.redis.zscore(store.keys.index(name), run_id) is not None
     ]
+    return [name.removesuffix(suffix) if suffix else name for name in found]
 
 
 def everything(store: Store) -> dict[str, Any]:

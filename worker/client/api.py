@@ -112,6 +112,7 @@ class ClientApi(metaclass=ABCMeta):
         labels: Mapping[str, str] | None = None,
         submitted_by: str | None = None,
         look: int | None = None,
+        children: bool = False,
     ) -> Page:
         """Return a page of runs, newest first.
 
@@ -126,6 +127,7 @@ class ClientApi(metaclass=ABCMeta):
                 whatever their status.
             look: Maximum number of runs to read. A page may then hold fewer than ``limit`` runs, or
                 none, and still have a cursor.
+            children: Child runs too, which are left out otherwise.
         """
 
     @abstractmethod
@@ -241,14 +243,17 @@ class ClientApi(metaclass=ABCMeta):
         mode: StopMode = "graceful",
         reason: str | None = None,
         requested_by: str | None = None,
+        children: bool = True,
     ) -> StopReceipt:
-        """Stop a run.
+        """Stop a run, and its children with it.
 
         It is no error if the run has ended or does not exist. The receipt says so.
 
         Args:
             mode: With ``graceful``, the round in flight may finish. With ``now``, the run is
                 stopped when this returns.
+            children: If False, the children that have been started go on. What they answer is there
+                when the run is resumed.
         """
 
     @abstractmethod
@@ -313,8 +318,13 @@ class ClientApi(metaclass=ABCMeta):
         """
 
     @abstractmethod
-    def retry(self, run_id: str) -> Run:
+    def retry(self, run_id: str, children: bool = True) -> Run:
         """Retry an errored run at its failed step.
+
+        Args:
+            children: Retry first those of its children that errored and that this step waited for.
+                Their completed siblings keep their answers. If False, the run finds them as they
+                are.
 
         Raises:
             InvalidTransition: The run is not errored.
@@ -361,6 +371,8 @@ class ClientApi(metaclass=ABCMeta):
     ) -> list[StopReceipt]:
         """Stop all live runs of a flow, of a status (queued, running or interrupted), or of both.
 
+        Child runs are stopped with their parents, not by themselves.
+
         Raises:
             InvalidInput: Neither flow nor status is given.
         """
@@ -368,6 +380,8 @@ class ClientApi(metaclass=ABCMeta):
     @abstractmethod
     def retry_many(self, flow: str | None = None, submitted_by: str | None = None) -> list[Done]:
         """Retry all errored runs (of one flow, if given) at their failed step.
+
+        Child runs are retried with their parents, not by themselves.
 
         Returns:
             A result for each run. A run that changed meanwhile is left as it is, and its result

@@ -5,6 +5,7 @@ It validates answers to waiting runs against the question, and raises budgets.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,12 +15,22 @@ from perdure.flows.replies import BAD_REPLIES
 from perdure.worker.client import validation
 from perdure.worker.client.connection import damaged, not_found, operation
 from perdure.worker.client.read import RunReads
+from perdure.worker.domain.children import child_of
 from perdure.worker.domain.interrupt import PendingInterrupt
-from perdure.worker.domain.record import SCHEMA, UNFINISHED, VALUE, Record, digest_of
+from perdure.worker.domain.record import GROUPS, SCHEMA, UNFINISHED, VALUE, Record, digest_of
 from perdure.worker.domain.run import Run, status_of
 from perdure.worker.domain.stop import StopMode, StopReceipt
-from perdure.worker.errors import DamagedRun, Forbidden, InvalidInput, InvalidTransition, Stale
+from perdure.worker.errors import (
+    DamagedRun,
+    Forbidden,
+    InvalidInput,
+    InvalidTransition,
+    RunNotFound,
+    Stale,
+)
 from perdure.worker.store.lookups import idempotency_key, is_there
+
+logger = logging.getLogger("perdure.client")
 
 
 def asked_by(record: Record) -> PendingInterrupt | None:
@@ -251,13 +262,20 @@ class RunControl(RunReads):
         mode: StopMode = "graceful",
         reason: str | None = None,
         requested_by: str | None = None,
+        children: bool = True,
     ) -> StopReceipt:
         validation.mode(mode)
         validation.notes(reason=reason, requested_by=requested_by)
+        validation.flag(children, "children")
         is_valid_id = validation.is_run_id(run_id)
         reply = (
             self._store.request_stop(
-                run_id, op=operation(), mode=mode, by=requested_by, reason=reason
+                run_id,
+                op=operation(),
+                mode=mode,
+                by=requested_by,
+                reason=reason,
+                only=not children,
             )
             if is_valid_id
             else ["missing"]
@@ -372,8 +390,11 @@ class RunControl(RunReads):
             case _:
                 raise damaged(run_id, reply)
 
-    def retry(self, run_id: str) -> Run:
+    def retry(self, run_id: str, children: bool = True) -> Run:
+        validation.flag(children, "children")
         record = self._record(run_id)
+        if children and record.fields.get("phase") == "errored":
+            self._retry_children(record)
         message = self._message(record, 1)
         reset_fields = counting_anew(record)
         reply = self._store.retry(
@@ -404,6 +425,19 @@ class RunControl(RunReads):
                 )
             case _:
                 raise damaged(run_id, reply)
+
+    def _retry_children(self, record: Record) -> None:
+        """Retry the errored children for which the run's failed step waited.
+
+        The run itself comes last. So a call that was cut off can be repeated.
+        """
+        for group in record.fields.get(GROUPS, "").split():
+            for place in self._store.failed_children(record.id, group):
+                child_id, _ = child_of(record.id, record.fields.get("nonce", ""), group, place)
+                try:
+                    self.retry(child_id)
+                except (InvalidTransition, Stale, RunNotFound):
+                    logger.info("child run %s was retried or deleted meanwhile", child_id)
 
     def delete(self, run_id: str) -> None:
         if not validation.is_run_id(run_id) or not is_there(self._store, run_id):

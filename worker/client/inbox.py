@@ -52,19 +52,21 @@ class InboxReads(RunReads):
         because the index is ordered by submission time.
         """
         entries: list[tuple[int, str]] = []
-        last: str | None = None
-        while True:
-            listed = self._store.listed("interrupted", BATCH, last)
-            ids = [run_id for run_id, _ in listed]
-            since = self._store.some_fields(ids, ["updated_at", "submitted_by"])
-            entries += [
-                (_ms(fields.get("updated_at", "")), run_id)
-                for run_id, fields in zip(ids, since, strict=True)
-                if submitted_by in (None, fields.get("submitted_by"))
-            ]
-            if len(listed) < BATCH:
-                return sorted(set(entries))
-            last = f"{listed[-1][1]}:{ids[-1]}"
+        for index in ("interrupted", "interrupted:children"):
+            last: str | None = None
+            while True:
+                listed = self._store.listed(index, BATCH, last)
+                ids = [run_id for run_id, _ in listed]
+                since = self._store.some_fields(ids, ["updated_at", "submitted_by"])
+                entries += [
+                    (_ms(fields.get("updated_at", "")), run_id)
+                    for run_id, fields in zip(ids, since, strict=True)
+                    if submitted_by in (None, fields.get("submitted_by"))
+                ]
+                if len(listed) < BATCH:
+                    break
+                last = f"{listed[-1][1]}:{ids[-1]}"
+        return sorted(set(entries))
 
 
 def _ms(text: str) -> int:

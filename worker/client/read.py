@@ -25,7 +25,7 @@ from perdure.worker.domain.transcript import SubmitOptions, Transcript, Transcri
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import ArtifactNotFound, DamagedRun
 from perdure.worker.store import Store
-from perdure.worker.store.keys import INDEXES
+from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 from perdure.worker.store.lookups import look
 
 
@@ -99,8 +99,10 @@ class RunReads(ClientConnection, ClientApi):
         labels: Mapping[str, str] | None = None,
         submitted_by: str | None = None,
         look: int | None = None,
+        children: bool = False,
     ) -> Page:
         validation.limit(limit)
+        validation.flag(children, "children")
         validation.optional_texts(flow=flow)
         validation.mapping(labels, "labels", of_texts=True)
         validation.submitter(submitted_by)
@@ -108,7 +110,7 @@ class RunReads(ClientConnection, ClientApi):
         status_filter, place = validation.status(status), validation.cursor(cursor)
         return list_runs(
             self._store,
-            RunFilter(status_filter, flow, labels or {}, submitted_by),
+            RunFilter(status_filter, flow, labels or {}, submitted_by, children),
             limit,
             look,
             place,
@@ -119,7 +121,7 @@ class RunReads(ClientConnection, ClientApi):
         validation.text(text, "text")
         ids = [
             run_id
-            for index in INDEXES
+            for index in (*INDEXES, *CHILD_INDEXES)
             for run_id, _ in self._store.listed(index, MOST_IDS)
             if run_id.startswith(text)
         ]

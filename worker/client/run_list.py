@@ -17,17 +17,19 @@ from perdure.worker.domain.record import Record
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of
 from perdure.worker.errors import DamagedRun
 from perdure.worker.store import Store
-from perdure.worker.store.keys import INDEXES
+from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 
 #: Number of a submitter's newest runs that are counted. Each of them is read.
 MOST_OF_ONE = 1000
 #: Prefix of the counters of runs that no worker has begun yet: ``runs:queued:FLOW``
 #: (parts/counters.lua).
 QUEUED = "runs:queued:"
+#: Prefix of the counters of child runs among them. Counts, like lists, leave child runs out.
+QUEUED_CHILDREN = "children:queued:"
 
 
 def status_counts(store: Store, submitter: str | None = None) -> dict[str, int]:
-    """Return how many runs have each status.
+    """Return how many runs have each status. Child runs are not counted.
 
     If a submitter is given, only the newest 1,000 runs of that submitter are counted.
     """
@@ -42,13 +44,17 @@ def _of_all(store: Store) -> dict[str, int]:
         replies: list[Any] = pipe.execute()
     sizes = dict(zip(INDEXES, replies[1:], strict=True))
     live = sizes.pop("live")
-    counted = sum(
-        int(text)
-        for name, text in replies[0].items()
-        if name.startswith(QUEUED) and text.lstrip("-").isdecimal()
-    )
+    counted = _sum_of(replies[0], QUEUED) - _sum_of(replies[0], QUEUED_CHILDREN)
     queued = min(live, max(0, counted))
     return {"queued": queued, "running": live - queued, **sizes}
+
+
+def _sum_of(counters: Mapping[str, str], prefix: str) -> int:
+    return sum(
+        int(text)
+        for name, text in counters.items()
+        if name.startswith(prefix) and text.lstrip("-").isdecimal()
+    )
 
 
 def _of_one(store: Store, submitter: str) -> dict[str, int]:
@@ -78,17 +84,20 @@ class RunFilter:
     flow: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     submitted_by: str | None = None
+    children: bool = False  # child runs too
 
     @property
     def indexes(self) -> tuple[str, ...]:
         """The names of the Redis indexes that list the runs which match this filter."""
-        if self.submitted_by is not None:
+        if self.submitted_by is not None and not self.children:
             return (OWN,)
-        if self.status is None:
-            return INDEXES
-        return (
-            "live" if self.status in (RunStatus.QUEUED, RunStatus.RUNNING) else self.status.value,
-        )
+        chosen: tuple[str, ...] = INDEXES
+        if self.status is not None:
+            is_live = self.status in (RunStatus.QUEUED, RunStatus.RUNNING)
+            chosen = ("live" if is_live else self.status.value,)
+        if self.children:
+            chosen += tuple(CHILD_INDEXES[INDEXES.index(name)] for name in chosen)
+        return chosen
 
     @property
     def order(self) -> str:
@@ -132,7 +141,8 @@ def list_runs(
     order, before = place or (wanted.order, "")
     if order != wanted.order:
         raise validation.wrong("cursor", "that of a page of the same status and submitter", cursor)
-    merged = MergedRuns(store, wanted.indexes, wanted.submitted_by, before or None)
+    own = wanted.submitted_by if wanted.indexes == (OWN,) else None
+    merged = MergedRuns(store, wanted.indexes, own, before or None)
     matching: list[Run] = []
     damaged: list[str] = []
     read_count, last = 0, before or BEGIN
@@ -167,8 +177,8 @@ def list_runs(
                 damaged.append(run_id)
             if len(matching) == limit:
                 return Page(matching, f"{order}|{last}", tuple(damaged))
-        if gone and wanted.submitted_by is not None:
-            store.forget_submitted(wanted.submitted_by, gone)
+        if gone and own is not None:
+            store.forget_submitted(own, gone)
         if len(listed) < batch:
             return Page(matching, damaged=tuple(damaged))
 

@@ -35,7 +35,8 @@ class StuckRuns(RunReads):
     def stuck(self, limit: int = 50, submitted_by: str | None = None) -> list[Verdict]:
         validation.limit(limit)
         validation.submitter(submitted_by)
-        live = dict.fromkeys([*due_first(self._store, limit), *oldest(self._store, "live", limit)])
+        live = [*due_first(self._store, limit), *oldest(self._store, "live", limit)]
+        live += oldest(self._store, "live:children", limit)
         errored = [run_id for run_id, _ in self._store.listed("errored", limit)]
         ids = list(dict.fromkeys([*live, *errored]))
         whose = self._store.some_fields(ids, ["submitted_by"])

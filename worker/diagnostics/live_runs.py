@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 
+from perdure.flows.children import continuing
 from perdure.flows.durations import duration
 from perdure.worker.diagnostics.run_case import RunCase, iso, names, number
 from perdure.worker.domain.record import awaited
@@ -275,11 +276,14 @@ def parked(case: RunCase) -> Verdict:
 
 def _waiting_for_children(case: RunCase, group: str) -> Verdict:
     until, counts = case.time("wait_until"), case.standing.groups.get(group, {})
-    total, started, ok, bad = (counts.get(name, 0) for name in ("total", "started", "ok", "bad"))
+    total, started, ok, bad, waiting = (
+        counts.get(name, 0) for name in ("total", "started", "ok", "bad", "held")
+    )
     states = {
         "succeeded": ok,
         "did not": bad,
-        "under way": started - ok - bad,
+        "held back": waiting,
+        "under way": started - ok - bad - waiting,
         "not started": total - started,
     }
     told = ", ".join(f"{number} {state}" for state, number in states.items() if number)
@@ -288,6 +292,11 @@ def _waiting_for_children(case: RunCase, group: str) -> Verdict:
         others = f" and {len(asking) - 1} more" if len(asking) > 1 else ""
         end += f". Run {asking[0]}{others} of these wait{'' if others else 's'} for a person: "
         end += f"perdure show {asking[0]}"
+    if held := case.standing.held:
+        others = f" and {len(held) - 1} more" if len(held) > 1 else ""
+        child, status = held[0]
+        end += f". Run {child}{others} did not succeed. Mend the cause, then: "
+        end += continuing(child, status)
     return case.say(
         VerdictCode.WAITING_FOR_CHILDREN,
         f"Its node {case.node} waits for {count(total, 'child run')}: {told or 'none is there'} "
@@ -297,6 +306,7 @@ def _waiting_for_children(case: RunCase, group: str) -> Verdict:
         waiting_for="children",
         group=group,
         asking=list(asking),
+        held=[child for child, _ in held],
         **counts,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from perdure.flows.children import Ended
@@ -80,6 +80,29 @@ def unpack_plan(plan: tuple[str, str], first: int, most: int) -> list[PlannedChi
     if not children:
         raise ValueError(f"the plan has no child at place {first}")
     return children
+
+
+def flows_of_plan(group: Mapping[str, str]) -> Callable[[int], str]:
+    """Return a function that returns the flow of the child at a place.
+
+    Args:
+        group: The fields of the group's hash.
+
+    Raises:
+        ValueError: The plan is damaged. So does the function, or LookupError or TypeError.
+    """
+    common = json.loads(group["plan:0"]).get("flow")
+    if common is not None:
+        return lambda _place: str(common)
+    texts: dict[int, Any] = {}
+
+    def flow_at(place: int) -> str:
+        number = 1 + place // PLANNED
+        if number not in texts:
+            texts[number] = json.loads(group[f"plan:{number}"])
+        return str(texts[number][place % PLANNED][1]["flow"])
+
+    return flow_at
 
 
 def born(child: PlannedChild, parent: str, nonce: str, group: str, place: int) -> dict[str, str]:

@@ -209,6 +209,7 @@ class RunSnapshot:
         workers: All workers that announced themselves lately.
         groups: The groups of children that the run waits for, each with its counters.
         asking: Children that wait for a person.
+        held: Children that did not succeed and that a person has to continue, with their status.
         damage: Key or field because of which no transition can read the run. Nothing but ``fields``
             was read then.
         paused: Who paused the run's flow, when and why (JSON). None if it is not paused.
@@ -224,6 +225,7 @@ class RunSnapshot:
     paused: str | None = None
     groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     asking: Sequence[str] = ()
+    held: Sequence[tuple[str, str]] = ()
     damage: str | None = None
 
 

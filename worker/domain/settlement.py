@@ -8,7 +8,7 @@ commit scripts check for a stop request, because only there the check cannot rac
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal
@@ -182,27 +182,38 @@ def park(record: Record, wait: Wait, over: str) -> Settlement:
             options |= {
                 "group": group.name,
                 "total": group.total,
-                "limit": group.limit,
-                "policy": group.policy,
+                "limit": group.options.max_concurrency,
+                "policy": group.options.policy,
             }
+            if group.options.on_failure == "hold":
+                options["hold"] = 1
+            if group.options.kept:
+                options["kept"] = 1
     options["wait_for"] = "\n".join(lines)
     if wait.seconds is not None:
         options["wait_ms"] = milliseconds(wait.seconds)
     return Settlement("park", {"schema": version_of(names)}, plan, options=options)
 
 
-def taking(settlement: Settlement, used: Mapping[str, int]) -> Settlement:
+def taking(
+    settlement: Settlement, used: Mapping[str, int], joined: Sequence[str] = ()
+) -> Settlement:
     """Return what a round's commit must write, extended by the signals that the round takes.
 
-    Only a round that is done takes the signals that it used from the run's mailbox.
+    Only a round that is done takes the signals that it used from the run's mailbox, and forgets the
+    groups that it joined.
 
     Args:
         used: The number of the newest signal that the round used, by name.
+        joined: The names of these groups.
     """
     if not settlement.is_done:
         return settlement
     lines = "\n".join(f"{name} {number}" for name, number in used.items())
-    return replace(settlement, options={**settlement.options, "take": lines})
+    options = {**settlement.options, "take": lines}
+    if joined:
+        options["joined"] = "\n".join(joined)
+    return replace(settlement, options=options)
 
 
 def hold_up(record: Record, interrupt: Interrupt) -> Settlement:

@@ -7,10 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from perdure.flows import registry
-from perdure.flows.children import Child, Ended, InvalidChild
+from perdure.flows.children import Child, Ended, InvalidChild, KnownGroup
 from perdure.flows.errors import InvalidInput, UnstorableValue
 from perdure.flows.json_values import storable
-from perdure.worker.domain.children import PlannedChild, ended, is_long, pack_plan
+from perdure.worker.domain.children import (
+    PlannedChild,
+    ended,
+    flows_of_plan,
+    is_long,
+    pack_plan,
+)
 from perdure.worker.domain.fleet import WorkerInfo, check_announced, describe
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.submission import Submission, from_now
@@ -133,21 +139,27 @@ class Planner:
         raise InvalidInput(f"{error}; no other live worker has announced it") from error
 
 
-def read_ends(store: Store, record: Record, group: str, children: Sequence[Child]) -> list[Ended]:
-    """Return the children of a run's group that have ended.
-
-    Args:
-        children: as the node gave them.
+def read_group(store: Store, record: Record, name: str) -> KnownGroup:
+    """Return what the server has of a group of a run's children.
 
     Raises:
-        DamagedRun: What the server has of a child cannot be read.
+        DamagedRun: It cannot be read.
     """
+    fields = store.group(record.id, name)
+    try:
+        total, flow_at = int(fields["total"]), flows_of_plan(fields)
+        places = [int(each.removeprefix("end:")) for each in fields if each.startswith("end:")]
+        flows = {place: flow_at(place) for place in places}
+    except (ValueError, LookupError, TypeError) as error:
+        raise DamagedRun(
+            f"run {record.id}: what the server has of its group {name} cannot be read: {error!r}"
+        ) from error
     ends = []
-    for place, text in store.ends_of_children(record.id, group).items():
-        flow = children[place].flow if place < len(children) else ""
-        end = ended(record, group, place, flow, text)
+    for place, flow in flows.items():
+        text = fields[f"end:{place}"]
+        end = ended(record, name, place, flow, text)
         ends.append(_in_full(store, end) if is_long(text) else end)
-    return ends
+    return KnownGroup(total, ends)
 
 
 def _in_full(store: Store, end: Ended) -> Ended:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from perdure.flows.children import Child, Ended
+from perdure.flows.children import Child, KnownGroup
 from perdure.flows.journal import Journal
 from perdure.flows.waits import Mailbox, ReceivedSignal
 from perdure.worker.domain.record import GROUPS, Record
-from perdure.worker.engine.children import Planner, read_ends
+from perdure.worker.engine.children import Planner, read_group
 from perdure.worker.errors import DamagedRun
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, Store, StoreUnavailable
@@ -44,18 +44,17 @@ class StoreMailbox(Mailbox):
         """Return the name in the run of the group of children that a wait of this step is for."""
         return f"{self._record.step}.{wait}"
 
-    def ended(self, wait: str, children: Sequence[Child]) -> Sequence[Ended] | None:
-        """Return the children of a wait that have ended; None if they were never started.
+    def group(self, name: str) -> KnownGroup | None:
+        """Return what is known of a group of the run's children; None if there is no such group.
 
         Raises:
             StoreUnavailable: The server does not answer. The round is lost.
             DamagedRun: What the server has of a child cannot be read.
         """
-        group = self.group_name(wait)
-        if group not in self._record.fields.get(GROUPS, "").split("\n"):
+        if name not in self._record.fields.get(GROUPS, "").split("\n"):
             return None
         try:
-            return read_ends(self._store, self._record, group, children)
+            return read_group(self._store, self._record, name)
         except (StoreUnavailable, DamagedRun) as error:
             self._broken(error)
             raise

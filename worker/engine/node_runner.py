@@ -207,8 +207,9 @@ class NodeRunner:
                 self._settings,
                 {**context.told, **context.spent},
             )
-            if context.mailbox.used or "wait" in record.fields:
-                return taking(settlement, context.mailbox.used)
+            mailbox = context.mailbox
+            if mailbox.used or mailbox.joined or "wait" in record.fields:
+                return taking(settlement, mailbox.used, mailbox.joined)
             return settlement
         except Parked as parked:
             name = parked.wait.name

@@ -20,13 +20,13 @@ from redis.retry import Retry
 from perdure.worker.errors import StoreUnavailable
 from perdure.worker.store import scripts
 from perdure.worker.store.connection import SOCKET_TIMEOUT, denied, is_denied
-from perdure.worker.store.keys import INDEXES, Keys
+from perdure.worker.store.keys import CHILD_INDEXES, INDEXES, Keys
 from perdure.worker.store.sentinel import client_of, close
 
 #: Number of runs examined per index. For runs that have not ended these are the oldest, since a
 #: damaged run remains there while others leave. For ended runs these are the newest.
 LOOKED_AT = 1000
-ENDED = ("completed", "errored")
+ENDED = ("completed", "errored", "completed:children", "errored:children")
 
 
 def find_damage(client: redis.Redis, keys: Keys) -> dict[str, str]:
@@ -36,7 +36,7 @@ def find_damage(client: redis.Redis, keys: Keys) -> dict[str, str]:
         redis.ResponseError: this user may not read the keys.
     """
     damage: dict[str, str] = {}
-    for index in INDEXES:
+    for index in (*INDEXES, *CHILD_INDEXES):
         key = keys.index(index)
         kind = cast(str, client.type(key))
         if kind not in ("zset", "none"):

@@ -8,6 +8,9 @@ from functools import cached_property
 #: The indexes, in the order in which every script expects them.
 INDEXES = ("live", "interrupted", "stopped", "completed", "errored")
 
+#: The indexes of child runs, which are listed apart. Scripts derive their names.
+CHILD_INDEXES = tuple(f"{name}:children" for name in INDEXES)
+
 #: The last part of a flow set's queue name begins with this.
 OF_SET = "flows-"
 

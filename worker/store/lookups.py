@@ -175,6 +175,7 @@ def look(store: Store, run_id: str, lengths: Mapping[str, int] | None = None) ->
     if not fields:
         return None
     groups = {name: store.counts_of_children(run_id, name) for name in awaited(fields)["children"]}
+    nonce = fields.get("nonce", "")
     return RunSnapshot(
         fields=fields,
         now=store.now if store.now is not None else seconds * 1000 + micros // 1000,
@@ -192,8 +193,12 @@ def look(store: Store, run_id: str, lengths: Mapping[str, int] | None = None) ->
         asking=[
             child
             for name, counts in groups.items()
-            for child in store.children_that_ask(
-                run_id, fields.get("nonce", ""), name, counts.get("started", 0)
-            )
+            for child in store.children_that_ask(run_id, nonce, name, counts.get("started", 0))
+        ],
+        held=[
+            child
+            for name, counts in groups.items()
+            if counts.get("held")
+            for child in store.held_children(run_id, nonce, name)
         ],
     )

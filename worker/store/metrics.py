@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import redis
 
 from perdure.worker.store.connection import is_denied
-from perdure.worker.store.keys import INDEXES
+from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 
 if TYPE_CHECKING:
     from perdure.worker.store.queries import Queries
@@ -106,14 +106,18 @@ class MetricRecords:
             pipe.hgetall(keys.announcements)
             pipe.llen(keys.dead_letters)
             pipe.hkeys(keys.paused)
-            for index in INDEXES:
+            for index in (*INDEXES, *CHILD_INDEXES):
                 pipe.zcard(keys.index(index))
             for name in lists:
                 pipe.llen(name)
                 pipe.lrange(name, -1, -1)
             replies: list[Any] = pipe.execute()
         (seconds, micros), queues, rounds, due, first, beats, infos, dead, paused, *rest = replies
-        listed, of_lists = rest[: len(INDEXES)], rest[len(INDEXES) :]
+        count = len(INDEXES)
+        listed = [
+            own + child for own, child in zip(rest[:count], rest[count : 2 * count], strict=True)
+        ]
+        of_lists = rest[2 * count :]
         return MetricsRead(
             now=self._store.now if self._store.now is not None else seconds * 1000 + micros // 1000,
             queues=queues,

@@ -11,7 +11,7 @@ from typing import Any, cast
 from perdure.worker.domain.children import child_of
 from perdure.worker.errors import AccessDenied
 from perdure.worker.store.connection import StoreConnection
-from perdure.worker.store.keys import INDEXES
+from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 
 #: Bounds of the search for a process's leases in the due set. It begins at runs that were due 5,000
 #: ms ago, and reads 1,000 runs per exchange. Pages overlap by 50, since runs that moved meanwhile
@@ -86,11 +86,11 @@ class Queries(StoreConnection):
         return read
 
     def counts_of_children(self, run_id: str, group: str) -> dict[str, int]:
-        """Return how many children a run's group has: in all, started, and ended (ok, bad).
+        """Return how many children a run's group has: in all, started, ended (ok, bad), and held.
 
         Empty if there is no such group.
         """
-        key, names = self.keys.group(run_id, group), ("total", "started", "ok", "bad")
+        key, names = self.keys.group(run_id, group), ("total", "started", "ok", "bad", "held")
         with self._answered():
             texts = cast("list[str | None]", self.redis.hmget(key, names))
         return {
@@ -110,18 +110,27 @@ class Queries(StoreConnection):
         found = zip(ids, self.some_fields(ids, ["phase"]), strict=True)
         return [child for child, fields in found if fields == asking]
 
-    def ends_of_children(self, run_id: str, group: str) -> dict[int, str]:
-        """Return how the children of a run's group have ended, by their places.
-
-        The texts are those of ``record_end`` in parts/family.lua.
-        """
+    def group(self, run_id: str, name: str) -> dict[str, str]:
+        """Return what is stored of a group of a run's children (parts/family.lua)."""
         with self._answered():
-            found = cast("dict[str, str]", self.redis.hgetall(self.keys.group(run_id, group)))
-        return {
-            int(name.removeprefix("end:")): text
-            for name, text in found.items()
-            if name.startswith("end:")
-        }
+            return cast("dict[str, str]", self.redis.hgetall(self.keys.group(run_id, name)))
+
+    def failed_children(self, run_id: str, group: str) -> list[int]:
+        """Return the places of a group's children that errored, held back or not."""
+        return sorted(
+            int(name.partition(":")[2])
+            for name, text in self.group(run_id, group).items()
+            if (name.startswith("end:") and text.startswith("bad errored "))
+            or (name.startswith("held:") and text == "errored")
+        )
+
+    def held_children(self, run_id: str, nonce: str, group: str) -> list[tuple[str, str]]:
+        """Return the ids of a group's children that a person has to continue, and their status."""
+        return [
+            (child_of(run_id, nonce, group, int(name.removeprefix("held:")))[0], status)
+            for name, status in sorted(self.group(run_id, group).items())
+            if name.startswith("held:")
+        ]
 
     def artifact(self, run_id: str, name: str) -> str | None:
         """Return the text of one of a run's artifacts, or None if it has none of this name."""
@@ -349,14 +358,15 @@ class Queries(StoreConnection):
 
     def counts(self) -> dict[str, int]:
         """Return the number of runs in each index and the due set, and of messages per queue."""
-        names = [self.keys.index(name) for name in INDEXES]
+        indexes = (*INDEXES, *CHILD_INDEXES)
+        names = [self.keys.index(name) for name in indexes]
         with self._answered(), self.redis.pipeline(transaction=False) as pipe:
             for key in (*names, self.keys.due):
                 pipe.zcard(key)
             for key in self.keys.queue_names:
                 pipe.llen(key)
             counts = pipe.execute()
-        return dict(zip((*INDEXES, "due", *self.keys.queue_names), counts, strict=True))
+        return dict(zip((*indexes, "due", *self.keys.queue_names), counts, strict=True))
 
     def announce(self, worker: str, info: Mapping[str, Any], at: int, forget_before: int) -> None:
         """Record a worker's heartbeat and its announcement, which says what the worker plays.

@@ -138,13 +138,17 @@ class Pauses:
         Raises:
             DamagedRun: a key that the runs share is of a wrong type.
         """
+        with self._store._answered():
+            self._store.redis.hdel(self._store.keys.paused, flow)
+        return sum(self._offer(flow, index) for index in ("live", "live:children"))
+
+    def _offer(self, flow: str, index: str) -> int:
+        """Make the runs of an index due that wait for this flow, and return how many there were."""
         store = self._store
-        with store._answered():
-            store.redis.hdel(store.keys.paused, flow)
         offered, cursor = 0, 0
         while True:
             with store._answered():
-                page: Any = store.redis.zscan(store.keys.index("live"), cursor, count=BATCH)
+                page: Any = store.redis.zscan(store.keys.index(index), cursor, count=BATCH)
             cursor, pairs = page[0], page[1]
             if pairs:
                 keys = [store.keys.due, *(store.keys.run(run_id) for run_id, _ in pairs)]

@@ -376,12 +376,22 @@ class Store(Queries):
         )
 
     def request_stop(
-        self, run_id: str, *, op: str, mode: str, by: str | None = None, reason: str | None = None
+        self,
+        run_id: str,
+        *,
+        op: str,
+        mode: str,
+        by: str | None = None,
+        reason: str | None = None,
+        only: bool = False,
     ) -> list[str]:
-        """Ask a run to stop, and return the reply of request_stop.lua."""
-        return self._run(
-            "request_stop", run_id, {"op": op, "mode": mode, "by": by, "reason": reason}
-        )
+        """Ask a run to stop, and return the reply of request_stop.lua.
+
+        Args:
+            only: let its children go on.
+        """
+        named = {"op": op, "mode": mode, "by": by, "reason": reason, "only": 1 if only else None}
+        return self._run("request_stop", run_id, named)
 
     def resume(
         self,

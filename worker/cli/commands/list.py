@@ -27,14 +27,18 @@ from perdure.worker.presentation.usage import amount
     show_default=True,
     help="Show at most N runs.",
 )
+@click.option("--children", is_flag=True, help="Show child runs too.")
 @json_option
 @url_option
 def list_command(
-    status: str | None, flow: str | None, limit: int, as_json: bool, url: str | None
+    status: str | None, flow: str | None, limit: int, children: bool, as_json: bool, url: str | None
 ) -> None:
-    """List the runs, newest first: by time of end if they have ended, else of submission."""
+    """List the runs, newest first: by time of end if they have ended, else of submission.
+
+    The children of a run: perdure tree RUN.
+    """
     with client_for(url) as client:
-        page = client.runs(status=status, flow=flow, limit=limit)
+        page = client.runs(status=status, flow=flow, limit=limit, children=children)
         counts = client.status_counts() if sys.stdout.isatty() and not as_json else {}
     for run_id in page.damaged:
         click.echo(
@@ -76,7 +80,9 @@ def list_command(
         columns,
         rows,
         "goal",
-        f"no {filters} runs" if filters else "no runs yet; submit one: perdure submit FLOW GOAL",
+        f"no {filters} runs{'' if children else '; child runs are shown with --children'}"
+        if filters
+        else "no runs yet; submit one: perdure submit FLOW GOAL",
         spare=[
             name
             for name in ("submitted", "flow", "ended", "step", "cost", "tokens")

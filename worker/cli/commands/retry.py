@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 
 import click
 
@@ -87,6 +88,7 @@ def each(
 @click.argument("run_id", metavar="[RUN]", required=False)
 @click.option("--flow", metavar="FLOW", help="Retry all errored runs of this flow.")
 @click.option("--all", "all_of_them", is_flag=True, help="Retry all errored runs.")
+@click.option("--only", is_flag=True, help="Do not retry its errored children first.")
 @yes_option
 @json_option
 @url_option
@@ -94,11 +96,15 @@ def retry_command(
     run_id: str | None,
     flow: str | None,
     all_of_them: bool,
+    only: bool,
     yes: bool,
     as_json: bool,
     url: str | None,
 ) -> None:
-    """Retry the errored RUN at the step that failed, or many with --flow or --all."""
+    """Retry the errored RUN at the step that failed, or many with --flow or --all.
+
+    If the step waited for child runs, those that errored are retried first.
+    """
     if (run_id is None) == (flow is None and not all_of_them):
         raise click.UsageError("Give either the RUN to retry, or --flow or --all.")
     with client_for(url) as client:
@@ -107,13 +113,13 @@ def retry_command(
                 client.matching("errored", flow),
                 "Retry",
                 "is retried",
-                client.retry,
+                partial(client.retry, children=not only),
                 yes=yes,
                 as_json=as_json,
             )
             return
         run_id = known_id(client, run_id)
-        run = client.retry(run_id)
+        run = client.retry(run_id, children=not only)
     if as_json:
         output.document(run.to_dict())
     else:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @click.option(
     "--now", is_flag=True, help="Stop at once and discard the result of the round in flight."
 )
+@click.option("--only", is_flag=True, help="Let its child runs go on.")
 @click.option("--reason", metavar="TEXT", help="Why; stored with the run.")
 @click.option("--by", metavar="NAME", help="Who stops it. [default: your login name]")
 @flow_option
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 def stop_command(
     run_id: str | None,
     now: bool,
+    only: bool,
     reason: str | None,
     by: str | None,
     flow: str | None,
@@ -44,7 +46,7 @@ def stop_command(
     as_json: bool,
     url: str | None,
 ) -> None:
-    """Stop RUN, or all live runs with --flow or --status.
+    """Stop RUN with its child runs, or all live runs with --flow or --status.
 
     The round in flight finishes first, unless --now is given. A stopped run keeps its state.
     `perdure resume` continues it.
@@ -56,7 +58,7 @@ def stop_command(
         by = by or name_for(client)
         if run_id is not None:
             run_id = known_id(client, run_id)
-            receipt = client.request_stop(run_id, mode, reason, by)
+            receipt = client.request_stop(run_id, mode, reason, by, not only)
             if as_json:
                 output.document(receipt.to_dict())
             error, sentence = describe_receipt(receipt)
@@ -82,7 +84,7 @@ def stop_command(
         receipts = []
         for each in ids:
             try:
-                receipts.append(client.request_stop(each, mode, reason, by))
+                receipts.append(client.request_stop(each, mode, reason, by, not only))
             except DamagedRun as damage:  # A damaged run must not keep the others running.
                 receipts.append(StopReceipt.of_damaged(each, str(damage), mode, by, reason))
                 click.echo(str(damage), err=True)

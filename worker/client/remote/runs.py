@@ -45,8 +45,10 @@ class RemoteReads(RemoteConnection, ClientApi):
         labels: Mapping[str, str] | None = None,
         submitted_by: str | None = None,
         look: int | None = None,
+        children: bool = False,
     ) -> Page:
         validation.limit(limit)
+        validation.flag(children, "children")
         validation.optional_texts(flow=flow)
         validation.mapping(labels, "labels", of_texts=True)
         validation.look(look)
@@ -65,6 +67,7 @@ class RemoteReads(RemoteConnection, ClientApi):
                     limit=min(PAGE, limit - len(found), look or PAGE),
                     cursor=cursor,
                     label=told,
+                    children=True if children else None,
                 )
             )
             found += page.runs
@@ -186,14 +189,15 @@ class RemoteControl(RemoteConnection, ClientApi):
         mode: StopMode = "graceful",
         reason: str | None = None,
         requested_by: str | None = None,
+        children: bool = True,
     ) -> StopReceipt:
         not_here(requested_by=requested_by)
         validation.mode(mode)
         validation.notes(reason=reason)
+        validation.flag(children, "children")
+        body = {"mode": mode, "reason": reason, "children": children}
         try:
-            return StopReceipt.from_dict(
-                self._tell("POST", path_of(run_id, "stop"), {"mode": mode, "reason": reason})
-            )
+            return StopReceipt.from_dict(self._tell("POST", path_of(run_id, "stop"), body))
         except RunNotFound:
             return StopReceipt.of(run_id, ["missing"], mode, None, reason)
 
@@ -214,8 +218,9 @@ class RemoteControl(RemoteConnection, ClientApi):
         }
         return Run.from_dict(self._tell("POST", path_of(run_id, "resume"), body))
 
-    def retry(self, run_id: str) -> Run:
-        return Run.from_dict(self._tell("POST", path_of(run_id, "retry")))
+    def retry(self, run_id: str, children: bool = True) -> Run:
+        validation.flag(children, "children")
+        return Run.from_dict(self._tell("POST", path_of(run_id, "retry"), {"children": children}))
 
     def signal(
         self,

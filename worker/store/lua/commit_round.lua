@@ -20,15 +20,15 @@
 --                     round's message, for a run whose hash has none.
 --         park        The node waits: wait (its name), wait_for (lines NAME COUNT), [wait_ms],
 --                     wait_over (parts/waits.lua), [own]. With children, unless they are written
---                     already: group (its name), total, limit, policy, and after "--" the texts of
---                     the plan (parts/family.lua). With any wait for children: look (ms until the
+--                     already: group (its name), total, limit, policy, [hold], [kept], and after
+--                     "--" the texts of the plan (parts/family.lua). With any wait for children: look (ms until the
 --                     parent looks at them, parts/waits.lua).
 --         damaged     error. The run as loaded is not what was stored: it is quarantined.
 --       With every kind: [field...], [harmless] (all that this attempt did can be repeated, so a
 --         stop leaves nothing in doubt), [intent] (the remaining intents of record_intent.lua, if
 --         this attempt takes its own back because its command did nothing).
 --       If the round is done: [take] (lines NAME NUMBER: the signals that it used; given if the step
---         has waited), [data] (JSON for the event), [took] (ms). After "--": the artifacts
+--         has waited), [joined] (lines: the kept groups that it has joined), [data] (JSON for the event), [took] (ms). After "--": the artifacts
 --         as names and texts ([artifacts] is the number of both together), then the memory's
 --         additions.
 --       With every kind but give_back: [fetch] (lists, one per line), and with it fetch_claim (the
@@ -69,7 +69,7 @@ if not plain then
   local more = { 'last_node', 'idem', 'started_at', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_status',
     'i_node', 'i_reason', 'intent_token', 'failing', 'traceback', 'handed_to', 'on_end',
     'mailbox', 'wait', 'wait_until', 'o:~' .. (arg.wait or ''), 'nonce', 'groups', 'walk', 'parent', 'parent_nonce', 'group', 'place',
-    'stop_tree' }
+    'stop_tree', 'stop_only' }
   local texts = call('HMGET', k.run, unpack(more))
   for i = 1, #more do run[more[i]] = texts[i] or nil end
 end
@@ -116,7 +116,7 @@ if done then
   if run.i_id then forget_interrupt(k) end
   if arg.take then
     end_waits(k, run)
-    drop_groups(k, run, now)
+    drop_groups(k, run, now, arg.joined or '')
   end
   run.last_node, run.step, run.attempt = run.current_node, whole(run.step + 1), '0'
   set(k, 'step', run.step, 'last_node', run.last_node, 'attempt', '0', 'failures', '0', 'losses', '0')

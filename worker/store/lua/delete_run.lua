@@ -48,5 +48,9 @@ if run and run.parent then
   local parent_keys, parent, group = parent_of(k, run)
   if parent then record_end(parent_keys, parent, group, run.place, clock(), 'gone', false, '') end
 end
-for _, index in ipairs({ k.due, k.live, k.interrupted, k.stopped, k.completed, k.errored }) do call('ZREM', index, arg.id) end
+call('ZREM', k.due, arg.id)
+for _, index in ipairs({ k.live, k.interrupted, k.stopped, k.completed, k.errored }) do
+  call('ZREM', index, arg.id)
+  pcall('ZREM', index_of_children(index), arg.id)
+end
 return { 'ok' }

@@ -68,6 +68,8 @@ local function look_at(group, place)
     end
   elseif unwanted then
     stop_child(own, child)
+  elseif child.own then
+    unset(own, 'own') -- it is its parent's again, and is stopped with it
   end
 end
 
@@ -81,7 +83,8 @@ if walk ~= run.walked then
       local group = read_group(k, name)
       local first = from_group and tonumber(from_place) or 0
       from_group = nil
-      if group and not (AT_REST[run.phase] and group.policy ~= 'stop') then
+      local alone = run.stop_only or group and group.policy ~= 'stop'
+      if group and (group.dropped or not (AT_REST[run.phase] and alone)) then
         for place = first, group.started - 1 do
           if left == 0 then return with_follow_ups({ 'more', walk, name .. ' ' .. place }) end
           left = left - 1

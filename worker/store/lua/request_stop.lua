@@ -2,7 +2,7 @@
 -- request_stop: ask a run to stop, and stop it at once if no worker holds it.
 --
 -- KEYS  as in parts/run.lua
--- ARGV  op (operation id), mode (graceful | now), [by], [reason]
+-- ARGV  op (operation id), mode (graceful | now), [by], [reason], [only] (its children go on)
 -- Returns
 --   WORD PHASE ASKED_AT SEEN_AT STOPPED_AT STEP DOUBT [FOLLOW_UPS]
 --       WORD is finished (the run had ended or was stopped already), asked (the round in flight may
@@ -34,7 +34,11 @@ local function reply(word, phase)
   return with_follow_ups(remember_reply(k, run, arg.op, words))
 end
 
+if run.phase == 'stopped' and run.stop_only and not arg.only then -- now its children are stopped too
+  unset(k, 'stop_only')
+  end_family(k, run, now)
+end
 if ENDED[run.phase] or run.phase == 'stopped' then return reply('finished', run.phase) end
 
-local word = ask_to_stop(k, run, now, arg.mode, arg.by, arg.reason)
+local word = ask_to_stop(k, run, now, arg.mode, arg.by, arg.reason, arg.only)
 return reply(word, run.phase)

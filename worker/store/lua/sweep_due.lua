@@ -469,9 +469,10 @@ end
 -- Remove ended runs whose keys have expired from their index. Each run has its own retention.
 -- Usually the oldest expire first. Another position is checked too, so that runs with a longer
 -- retention do not hide others.
-for _, index in ipairs({ base.completed, base.errored }) do
-  local anywhere = math.floor(jitter * call('ZCARD', index))
-  for _, first in ipairs({ 0, anywhere }) do
+for _, index in ipairs({ base.completed, base.errored, index_of_children(base.completed), index_of_children(base.errored) }) do
+  local size = pcall('ZCARD', index) -- indexes of children may be of a wrong type
+  local anywhere = math.floor(jitter * (tonumber(size) or 0))
+  for _, first in ipairs(tonumber(size) and { 0, anywhere } or {}) do
     local place = first
     for _ = 1, PIECES do
       local ended, gone = call('ZRANGE', index, place, place + FORGOTTEN - 1), {}

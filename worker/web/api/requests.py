@@ -202,6 +202,15 @@ class Stop(Asked):
     `now`: the run is stopped when the call returns.
     """
     reason: Reason | None = None
+    children: bool = True
+    """Stop its child runs too. If false, those that have been started go on."""
+
+
+class RetryOne(Asked):
+    """What is retried."""
+
+    children: bool = True
+    """Retry first those of its children that errored and that the failed step waited for."""
 
 
 class Signal(Asked):
@@ -287,3 +296,5 @@ class Listing(Place):
         default_factory=list
     )
     """`NAME=TEXT`: only runs with this label. Repeat it for more labels."""
+    children: bool = False
+    """Child runs too, which are left out otherwise."""

@@ -24,6 +24,7 @@ from perdure.worker.web.api.requests import (
     Place,
     Resume,
     RetryMany,
+    RetryOne,
     Signal,
     Stop,
     StopMany,
@@ -102,10 +103,13 @@ def list_runs(listing: Annotated[Listing, Query()], runs: Runs) -> Response:
 
     Ended runs are ordered by the time of their end, others by the time of their submission. The
     cost of a page does not depend on how many runs exist. The first page has `counts`: the number
-    of runs of each status.
+    of runs of each status. Child runs are neither listed nor counted, unless `children` is true,
+    which lists them.
     """
     labels = dict(label.split("=", 1) for label in listing.label)
-    page = runs.runs(listing.status, listing.flow, listing.limit, listing.cursor, labels)
+    page = runs.runs(
+        listing.status, listing.flow, listing.limit, listing.cursor, labels, listing.children
+    )
     counts = None if listing.cursor else runs.status_counts()
     return Json(RunPage(page.runs, page.cursor, page.damaged, counts).to_dict())
 
@@ -176,7 +180,7 @@ def stop_run(run_id: RunId, runs: Runs, body: Stop | None = None) -> Response:
     unknown run.
     """
     body = body or Stop()
-    return Json(runs.request_stop(run_id, body.mode, body.reason).to_dict())
+    return Json(runs.request_stop(run_id, body.mode, body.reason, body.children).to_dict())
 
 
 @router.post(
@@ -197,11 +201,11 @@ def resume_run(run_id: RunId, runs: Runs, body: Resume | None = None) -> Respons
     "/runs/{run_id}/retry",
     operation_id="retry_run",
     response_model=Run,
-    responses=problems(*CHANGE_PROBLEMS, *STATE_PROBLEMS),
+    responses=problems(*BODY_PROBLEMS, *CHANGE_PROBLEMS, *STATE_PROBLEMS),
 )
-def retry_run(run_id: RunId, runs: Runs) -> Response:
+def retry_run(run_id: RunId, runs: Runs, body: RetryOne | None = None) -> Response:
     """Retry an errored run from the step that failed."""
-    return Json(runs.retry(run_id).to_dict())
+    return Json(runs.retry(run_id, (body or RetryOne()).children).to_dict())
 
 
 @router.post(

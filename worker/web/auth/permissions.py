@@ -74,6 +74,7 @@ class AuthorizedClient:
         limit: int = 50,
         cursor: str | None = None,
         labels: Mapping[str, str] | None = None,
+        children: bool = False,
     ) -> Page:
         """Return a page of the runs that the HTTP caller may see.
 
@@ -89,6 +90,7 @@ class AuthorizedClient:
             labels=labels,
             submitted_by=only,
             look=max(RUNS_READ_PER_PAGE, limit),
+            children=children,
         )
 
     def status_counts(self) -> dict[str, int]:
@@ -225,10 +227,10 @@ class AuthorizedClient:
             )
         return run
 
-    def retry(self, run_id: str) -> Run:
-        """Retry an errored run that the HTTP caller may see."""
+    def retry(self, run_id: str, children: bool = True) -> Run:
+        """Retry an errored run that the HTTP caller may see, and its children that errored."""
         self._owned(run_id, Scope.SUBMIT)
-        return self.client.retry(run_id)
+        return self.client.retry(run_id, children)
 
     def retry_many(self, flow: str | None = None) -> list[Done]:
         """Retry all errored runs that the HTTP caller may see, or those of one flow."""
@@ -251,11 +253,15 @@ class AuthorizedClient:
     # stop
 
     def request_stop(
-        self, run_id: str, mode: StopMode = "graceful", reason: str | None = None
+        self,
+        run_id: str,
+        mode: StopMode = "graceful",
+        reason: str | None = None,
+        children: bool = True,
     ) -> StopReceipt:
         """Stop a run, and record the HTTP caller as the one who asked for it."""
         self._owned(run_id, Scope.STOP)
-        return self.client.request_stop(run_id, mode, reason, self.caller.name)
+        return self.client.request_stop(run_id, mode, reason, self.caller.name, children)
 
     def request_stop_many(
         self,

@@ -19,7 +19,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 #: Rows on one page.
 ROWS = 50
 #: Query parameters that a saved filter holds. The position in the table is not among them.
-VIEW = ("status", "flow", "label")
+VIEW = ("status", "flow", "label", "children")
 QueryText = Annotated[str, Query()]
 
 
@@ -30,14 +30,25 @@ def table(
     status: QueryText = "",
     flow: QueryText = "",
     label: QueryText = "",
+    children: QueryText = "",
     cursor: QueryText = "",
 ) -> Response:
     """Show the runs that match the filter, newest first."""
-    view = {"status": status, "flow": flow.strip(), "label": label.strip()}
+    view = {
+        "status": status,
+        "flow": flow.strip(),
+        "label": label.strip(),
+        "children": "1" if children else "",
+    }
     fault, found_runs = "", None
     try:
         found_runs = runs.runs(
-            status or None, view["flow"] or None, ROWS, cursor or None, labels_of(view["label"])
+            status or None,
+            view["flow"] or None,
+            ROWS,
+            cursor or None,
+            labels_of(view["label"]),
+            bool(children),
         )
     except InvalidInput as error:
         fault = str(error)
@@ -48,7 +59,9 @@ def table(
         view=view,
         fault=fault,
         found=found_runs,
-        counts=None if cursor or view["flow"] or view["label"] else runs.status_counts(),
+        counts=None
+        if cursor or view["flow"] or view["label"] or children
+        else runs.status_counts(),
         cursor=cursor,
         statuses=[each.value for each in RunStatus],
         flows=sorted(runs.flows()),

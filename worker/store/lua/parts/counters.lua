@@ -22,6 +22,10 @@ local function count_status(k, run, from, to)
   if from == to then return end
   if from and not ENDED[from] then tally(k, run, 'runs:' .. from, -1) end
   if to then tally(k, run, 'runs:' .. to, 1) end
+  if not run.parent then return end
+  -- Lists of runs leave child runs out, and so does their number of queued runs.
+  if from == 'queued' then tally(k, run, 'children:queued', -1) end
+  if to == 'queued' then tally(k, run, 'children:queued', 1) end
 end
 
 -- Parked runs have the status running, and are counted beside it. `phase` is nil for a deleted run.

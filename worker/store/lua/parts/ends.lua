@@ -27,7 +27,8 @@ local function complete(k, run, now)
   never_due(k, run)
   rest_well(k, run)
   expire_at(k, run, now + number(run.retention))
-  deliver_end(k, run, now, 'completed') -- its last round has dropped its groups
+  drop_groups(k, run, now, '', true)
+  deliver_end(k, run, now, 'completed')
 end
 
 local function fail(k, run, now, text, traceback)
@@ -54,7 +55,7 @@ local function stop_here(k, run, now, doubt)
   unset(k, 'interrupt_data', 'waiting_for', 'waiting_until')
   never_due(k, run)
   rest_well(k, run)
-  end_family(k, run, now)
+  if not run.stop_only then end_family(k, run, now) end
   deliver_end(k, run, now, 'stopped', run.stop_reason)
 end
 
@@ -64,7 +65,7 @@ local function new_epoch(k, run, message)
   fresh_message(k, run, message)
   set(k, 'epoch', run.epoch, 'failures', '0', 'losses', '0', 'status', 'running', 'stop_current_execution', 'none')
   unset(k, 'interrupted_node', 'interrupt_reason', 'interrupt_data', 'in_doubt', 'error', 'ended_at', 'quarantined',
-    'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'stop_seen_at', 'stopped_at')
+    'stop_mode', 'stop_by', 'stop_reason', 'stop_only', 'stop_asked_at', 'stop_seen_at', 'stopped_at')
 end
 
 -- Remove a deadline that has passed, since it would end the continued run again at once.

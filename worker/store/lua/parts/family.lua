@@ -8,6 +8,9 @@
 --   ok, bad          how many have ended well, and how many otherwise
 --   order            the number of ends so far
 --   end:PLACE        WORD STATUS ORDER, and on the next lines the answer (JSON) or the error
+--   hold             bad ends are not told: the parent waits until a person has continued the child
+--   held, held:PLACE how many ends are held back, and the status of each
+--   kept             it outlives its step, until a later one has joined it or the run completes
 --   dropped          the step that waited is done
 -- A parent has in its own hash `groups` (their names), and `walk` and `walked`: the numbers of the
 -- newest walk over its children that was asked for, and of the newest finished one.
@@ -56,19 +59,21 @@ end
 
 -- Return the group as a table, or nil if there is none or it is damaged.
 local function read_group(k, name)
-  local names = { 'total', 'limit', 'started', 'ok', 'bad', 'order', 'policy', 'dropped' }
+  local names = { 'total', 'limit', 'started', 'ok', 'bad', 'order', 'policy', 'dropped', 'hold', 'held', 'kept' }
   local texts = pcall('HMGET', group_of(k, name), unpack(names)) -- an error has no elements
   local group = { name = name, key = group_of(k, name) }
   for i = 1, 6 do
     if not is_count(texts[i]) then return nil end
     group[names[i]] = tonumber(texts[i])
   end
-  group.policy, group.dropped = texts[7], texts[8]
+  group.policy, group.dropped, group.hold, group.held, group.kept = texts[7], texts[8], texts[9], number(texts[10]), texts[11]
   return group
 end
 
 -- Return how many more of its children may be started now.
-local function room_of(group) return math.min(group.total - group.started, group.limit - (group.started - group.ok - group.bad)) end
+local function room_of(group)
+  return math.min(group.total - group.started, group.limit - (group.started - group.ok - group.bad - group.held))
+end
 
 -- Write the group of the wait, unless it is there already.
 local function open_group(k, run, now)
@@ -76,6 +81,8 @@ local function open_group(k, run, now)
   run.groups = (run.groups and run.groups .. '\n' or '') .. arg.group
   set(k, 'groups', run.groups)
   local texts = { 'total', arg.total, 'limit', arg.limit, 'policy', arg.policy, 'started', '0', 'ok', '0', 'bad', '0', 'order', '0' }
+  if arg.hold then texts[#texts + 1], texts[#texts + 2] = 'hold', '1' end
+  if arg.kept then texts[#texts + 1], texts[#texts + 2] = 'kept', '1' end
   for i = rest + 1, #ARGV do
     texts[#texts + 1] = 'plan:' .. (i - rest - 1)
     texts[#texts + 1] = ARGV[i]
@@ -95,12 +102,16 @@ local function forget_group(k, run, name)
   pcall('PEXPIREAT', group_of(k, name), 1)
 end
 
--- The step that waited for these groups is done: children that go on are not wanted any more.
-local function drop_groups(k, run, now)
+-- The step that waited for these groups is done: children that go on are not wanted any more. A kept
+-- group is dropped by the step that has joined it (`joined`, lines), or with all others.
+local function drop_groups(k, run, now, joined, all)
   local lives = false
   for name in groups_of(run) do
     local group = read_group(k, name)
-    if group and group.started > group.ok + group.bad and group.policy == 'stop' then
+    local stays = group and group.kept and not all and not find('\n' .. joined .. '\n', '\n' .. name .. '\n', 1, true)
+    if stays then
+      -- nothing
+    elseif group and group.started > group.ok + group.bad and group.policy == 'stop' then
       call('HSET', group.key, 'dropped', '1')
       lives = true
     else
@@ -110,7 +121,7 @@ local function drop_groups(k, run, now)
   if lives then make_follow_up(k, run, now, true) end
 end
 
--- The run has ended or was stopped. Children of it that go on are to be stopped.
+-- The run has failed or was stopped. Children of it that go on are to be stopped.
 local function end_family(k, run, now)
   for name in groups_of(run) do
     local group = read_group(k, name)
@@ -129,19 +140,38 @@ local function wake_parent(k, now)
   wake(k, run, now)
 end
 
+-- One follow-up starts several children, if many may run at a time.
+local function start_more(k, parent, group, now)
+  local room = AT_REST[parent.phase] and 0 or room_of(group)
+  if room > 0 and room >= math.min(group.limit / 8, group.total - group.started) then make_follow_up(k, parent, now) end
+end
+
+-- The end of a child is not held back any more: a person has continued it, or it is gone.
+local function release(group, place)
+  if group.hold and call('HDEL', group.key, 'held:' .. place) == 1 then
+    group.held = group.held - 1
+    call('HSET', group.key, 'held', whole(group.held))
+  end
+end
+
 -- Write how a child ended into its parent's group, and wake the parent if its wait is over. The first
 -- end of a place stands.
 local function record_end(k, parent, group, place, now, status, good, text)
   if call('HEXISTS', group.key, 'end:' .. place) == 1 then return end
+  if group.hold and not good and status ~= 'gone' then
+    if call('HSET', group.key, 'held:' .. place, status) == 0 then return end
+    group.held = group.held + 1
+    call('HSET', group.key, 'held', whole(group.held))
+    return start_more(k, parent, group, now)
+  end
+  release(group, place)
   local order = whole(group.order + 1)
   local head = concat({ good and 'ok' or 'bad', status, order }, ' ')
   if #text > LONGEST_END then head, text = head .. ' long', '' end
   local word = good and 'ok' or 'bad'
   group.order, group[word] = group.order + 1, group[word] + 1
   call('HSET', group.key, 'end:' .. place, head .. '\n' .. text, 'order', order, word, whole(group[word]))
-  -- One follow-up starts several children, if many may run at a time.
-  local room = AT_REST[parent.phase] and 0 or room_of(group)
-  if room > 0 and room >= math.min(group.limit / 8, group.total - group.started) then make_follow_up(k, parent, now) end
+  start_more(k, parent, group, now)
   -- Most ends are not the last one, and read no more of the parent than these fields.
   if parent.phase == 'parked' and parent.wait_for and waits_for_children(parent) and is_over(k, parent, now) then wake_parent(k, now) end
 end
@@ -185,6 +215,7 @@ local function take_up(k, run)
       call('HDEL', group.key, 'end:' .. run.place)
       call('HSET', group.key, 'bad', whole(group.bad - 1))
     end
+    release(group, run.place)
   end
   if parent and not AT_REST[parent.phase] then unset(k, 'own') else set(k, 'own', '1') end
 end

@@ -11,13 +11,20 @@ local function event(k, run, now, type, ...)
     'node', run.current_node, ...)
 end
 
+-- Change the index of a phase. Child runs have indexes of their own, so that lists of other runs stay
+-- short. If such a key is of a wrong type, doctor reports it: the run does not depend on it.
+local function list_of(k, run, command, name, ...)
+  if run.parent then return pcall(command, index_of_children(k[name]), ...) end
+  call(command, k[name], ...)
+end
+
 -- Set the phase, and move the run to the phase's index: ended runs by the time of their end, others
 -- by their creation.
 local function enter(k, run, phase, now)
   local from, to = PHASES[run.phase], PHASES[phase]
   if from ~= to then
-    if from then call('ZREM', k[from], run.id) end
-    call('ZADD', k[to], ENDED[phase] and now or number(run.created_at), run.id)
+    if from then list_of(k, run, 'ZREM', from, run.id) end
+    list_of(k, run, 'ZADD', to, ENDED[phase] and now or number(run.created_at), run.id)
   end
   if from and from ~= 'live' then -- Time at rest does not count as the run's own time.
     set(k, 'idle', whole(number(run.idle) + math.max(0, now - number(run.updated_at))))

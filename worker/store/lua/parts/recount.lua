@@ -9,21 +9,27 @@ local RECOUNTED = 50000
 
 -- With more runs than that, the counts are left unchanged.
 local function recount(base, prefix)
-  local indexes, size, found = { base.live, base.interrupted, base.stopped }, 0, {}
-  for _, index in ipairs(indexes) do size = size + call('ZCARD', index) end
+  local indexes, size, found = {}, 0, {}
+  for _, index in ipairs({ base.live, base.interrupted, base.stopped }) do
+    indexes[#indexes + 1] = index
+    indexes[#indexes + 1] = index_of_children(index)
+  end
+  for _, index in ipairs(indexes) do size = size + (tonumber(pcall('ZCARD', index)) or 0) end
   if size > RECOUNTED then return end
   for _, name in ipairs(call('HKEYS', base.queues)) do
     local status = match(name, '^runs:(%a+):')
-    if status and not ENDED[status] then found[name] = 0 end
+    if status and not ENDED[status] or find(name, 'children:queued:', 1, true) == 1 then found[name] = 0 end
   end
+  local function count(name) found[name] = (found[name] or 0) + 1 end
   for _, index in ipairs(indexes) do
-    for _, id in ipairs(call('ZRANGE', index, 0, -1)) do
-      local read = pcall('HMGET', prefix .. ':run:' .. id, 'flow', 'phase', 'started_at')
-      local flow, phase, started_at = read[1], read[2], read[3]
+    for _, id in ipairs(pcall('ZRANGE', index, 0, -1)) do -- an error has no elements
+      local read = pcall('HMGET', prefix .. ':run:' .. id, 'flow', 'phase', 'started_at', 'parent')
+      local flow, phase, started_at, parent = read[1], read[2], read[3], read[4]
       if not read.err and flow and PHASES[phase or ''] and not ENDED[phase] then
-        local name = 'runs:' .. status_of({ started_at = started_at }, phase) .. ':' .. flow
-        found[name] = (found[name] or 0) + 1
-        if phase == 'parked' then found['runs:parked:' .. flow] = (found['runs:parked:' .. flow] or 0) + 1 end
+        local status = status_of({ started_at = started_at }, phase)
+        count('runs:' .. status .. ':' .. flow)
+        if phase == 'parked' then count('runs:parked:' .. flow) end
+        if parent and status == 'queued' then count('children:queued:' .. flow) end
       end
     end
   end

@@ -30,6 +30,9 @@ local function mailbox_of(k) return k.run .. ':mailbox' end
 local function group_of(k, name) return k.run .. ':group/' .. name end
 local function groups_of(run) return string.gmatch(run.groups or '', '%S+') end
 
+-- The index of child runs beside an index of all other runs.
+local function index_of_children(index) return index .. ':children' end
+
 -- Return the first key of a wrong type. A transition need not check a key that it first reads by
 -- pcall, nor a key that it does not use.
 local function mistyped(k)

@@ -1,8 +1,9 @@
 -- Ask a run to stop that has neither ended nor stopped, and stop it at once if no worker holds it.
 -- `now` may follow graceful, but not the reverse. `now` fences the lease at once. Its token is held
 -- until the lease's end or the old worker's late commit, so that no other worker is in the step
--- meanwhile. Return stopped, or asked if the round in flight may still finish.
-local function ask_to_stop(k, run, now, mode, by, reason)
+-- meanwhile. With `only`, its children go on, unless another stop has asked for more. Return stopped, or
+-- asked if the round in flight may still finish.
+local function ask_to_stop(k, run, now, mode, by, reason, only)
   local first = run.stop_current_execution ~= 'stop_requested'
   if first or (mode == 'now' and run.stop_mode == 'graceful') then
     run.stop_mode, run.stop_by, run.stop_reason = mode, by or run.stop_by, reason or run.stop_reason
@@ -10,6 +11,13 @@ local function ask_to_stop(k, run, now, mode, by, reason)
     set(k, 'stop_current_execution', 'stop_requested', 'stop_mode', mode, 'stop_asked_at', run.stop_asked_at)
     if by then set(k, 'stop_by', by) end
     if reason then set(k, 'stop_reason', reason) end
+  end
+  if only and first then
+    run.stop_only = '1'
+    set(k, 'stop_only', '1')
+  elseif run.stop_only and not only then
+    run.stop_only = nil
+    unset(k, 'stop_only')
   end
   if run.phase ~= 'leased' then
     stop_here(k, run, now, '')
