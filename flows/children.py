@@ -20,7 +20,7 @@ from perdure.flows.errors import FatalError
 Until = Literal["all", "settled", "any", "first"] | int
 #: What becomes of children that still run if their parent stops, ends, or waits for them no more.
 Policy = Literal["stop", "abandon"]
-#: What a parent does if a child did not succeed: it is told, or it waits until a person has
+#: What a parent does if a child did not succeed: it hears of it, or it waits until a person has
 #: continued the child.
 OnFailure = Literal["tell", "hold"]
 

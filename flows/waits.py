@@ -92,7 +92,10 @@ class Parked(BaseException):
         what = f"for the signal {' or '.join(wait.signals)}" if wait.signals else "for a time"
         if wait.children is not None:
             what = f"for {wait.children.total} child runs"
-        super().__init__(f"waits {what}, under the name {wait.name!r}")
+        does = f"waits {what}"
+        if wait.children is not None and wait.children.need.good == 0:
+            does = f"starts {wait.children.total} child runs"
+        super().__init__(f"{does}, under the name {wait.name!r}")
         self.wait = wait
 
 

@@ -267,6 +267,121 @@ def test_children_that_nobody_started_are_started_by_a_sweep(
     assert client.get(run.id).answer == [1, "g"]
 
 
+@pytest.fixture
+def mended() -> Iterator[list[str]]:
+    yield families.MENDED
+    families.MENDED.clear()
+
+
+def played_at(client: Client, run: Run) -> list[str]:
+    """The ids of a run's children, each as often as a round of it was committed."""
+    return [
+        child.id
+        for child in children_of(client, run)
+        for event in client.events(child.id, follow=False)
+        if event.type == "committed"
+    ]
+
+
+def test_a_retry_of_a_parent_retries_its_failed_children_and_no_others(
+    client: Client, driver: Driver, mended: list[str]
+) -> None:
+    run = fan(client, {}, {"fail": True}, {}, {"fail": True}, max_concurrency=4)
+    assert played(client, driver, run).status is RunStatus.ERRORED
+    before = played_at(client, run)
+    assert children_of(client, run)[1].status is RunStatus.ERRORED
+    mended.append("now")
+    client.retry(run.id)
+    driver.sweep_and_play()
+    done = client.get(run.id)
+    assert [each[1] for each in done.answer[0]] == ["completed"] * 4
+    again = played_at(client, run)
+    assert all(again.count(each) == 1 for each in before)
+
+
+def test_a_retry_without_children_finds_the_same(
+    client: Client, driver: Driver, mended: list[str]
+) -> None:
+    run = fan(client, {"fail": True})
+    played(client, driver, run)
+    mended.append("now")
+    client.retry(run.id, children=False)
+    assert played(client, driver, run).status is RunStatus.ERRORED
+
+
+def test_a_retry_reaches_every_generation(
+    client: Client, driver: Driver, mended: list[str]
+) -> None:
+    run = client.submit("scouts", "g", {"children": [{"child": {"fail": True}}]})
+    assert played(client, driver, run).status is RunStatus.ERRORED
+    mended.append("now")
+    client.retry(run.id)
+    driver.sweep_and_play()
+    assert client.get(run.id).answer == [[0, "errand", "completed"]]
+
+
+def test_a_parent_that_holds_waits_until_its_failed_child_is_mended(
+    client: Client, driver: Driver, mended: list[str]
+) -> None:
+    run = fan(client, {}, {"fail": True}, {}, on_failure="hold", max_concurrency=1)
+    assert played(client, driver, run).phase == "parked"
+    failed = children_of(client, run)[1]
+    verdict = client.why(run.id)
+    assert verdict.details["held_back"] == [failed.id]
+    assert f"perdure retry {failed.id}" in verdict.sentence
+    mended.append("now")
+    client.retry(failed.id)
+    told, _ = played(client, driver, run).answer
+    assert [each[1] for each in told] == ["completed"] * 3
+
+
+def test_children_go_on_if_only_their_parent_is_stopped(client: Client, driver: Driver) -> None:
+    run = fan(client, {"rounds": 2}, {"rounds": 2})
+    driver.engine.rounds.run(*(driver.take() or ("", 0, 0)))
+    client.request_stop(run.id, children=False)
+    driver.play()
+    assert [each.status.value for each in children_of(client, run)] == ["completed"] * 2
+    assert client.get(run.id).status is RunStatus.STOPPED
+    client.resume(run.id)
+    told, _ = played(client, driver, run).answer
+    assert [each[1] for each in told] == ["completed"] * 2
+
+
+def test_children_that_were_started_are_joined_in_a_later_step(
+    client: Client, driver: Driver
+) -> None:
+    run = client.submit("scouts", "g", {"children": [{}, {"rounds": 3}]})
+    done = played(client, driver, run)
+    assert done.answer == [[0, "errand", "completed"], [1, "chore", "completed"]]
+    events = [each.type for each in client.events(run.id, follow=False)]
+    assert events.count("started") == 1 and events.index("started") < events.index("parked")
+
+
+def test_a_group_that_was_not_joined_in_time_can_be_joined_later(
+    client: Client, driver: Driver
+) -> None:
+    inputs = {"children": [{}, {"wait": True}], "again": True}
+    run = client.submit("scouts", "g", {**inputs, "join": {"wait": "settled", "timeout": 0.01}})
+    driver.play()
+
+    def waits_again() -> bool:
+        driver.sweep_and_play()
+        return [each.type for each in client.events(run.id, follow=False)].count("parked") == 2
+
+    until(waits_again, "the second wait")
+    client.signal(children_of(client, run)[1].id, "go")
+    driver.sweep_and_play()
+    assert [each[2] for each in client.get(run.id).answer] == ["completed"] * 2
+
+
+def test_children_that_were_never_joined_are_stopped_when_their_parent_ends(
+    client: Client, driver: Driver
+) -> None:
+    run = client.submit("scouts", "g", {"children": [{}, {"wait": True}], "early": True})
+    assert played(client, driver, run).answer == "early"
+    assert children_of(client, run)[1].status is RunStatus.STOPPED
+
+
 @pytest.mark.parametrize(
     ("inputs", "told"),
     [

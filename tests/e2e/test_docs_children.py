@@ -12,13 +12,15 @@ import pytest
 from click.testing import CliRunner
 
 from perdure import Client, RunStatus, Settings
-from perdure.flows import registry
 from perdure.worker.cli.main import perdure
 from tests.support.driving import driving
+from tests.support.own_registry import own_registry
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/guides/children.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
+
+MODULES = ("imports", "scouting")
 
 
 @pytest.fixture
@@ -26,9 +28,10 @@ def settings(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for name, text in EXAMPLES.items():
         (tmp_path / name).write_text(text, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_sources", dict(registry._sources))
-    monkeypatch.delitem(sys.modules, "imports", raising=False)
-    return settings.model_copy(update={"flow_modules": ("imports",)})
+    own_registry(monkeypatch)
+    for name in MODULES:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return settings.model_copy(update={"flow_modules": MODULES})
 
 
 def test_the_import_answers_with_its_counts(client: Client, settings: Settings) -> None:
@@ -41,6 +44,13 @@ def test_the_import_answers_with_its_counts(client: Client, settings: Settings) 
     assert done.answer["imported"] == 499
     assert done.answer["failed"] == ["broken"]
     assert len(played) == 502, "the parent plays two rounds, each child one"
+
+
+def test_the_scouts_are_joined(client: Client, settings: Settings) -> None:
+    run = client.submit("scouting", "a bridge")
+    with driving(settings) as driver:
+        driver.play()
+    assert client.get(run.id).answer == {"plan": "a plan for a bridge", "found": ["a", "b"]}
 
 
 def test_the_tree_is_listed(client: Client, settings: Settings) -> None:

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from perdure.flows import registry
 from perdure.testing import CrashFound, Lab
 from perdure.worker.embedded import EmbeddedServer
+from tests.support.own_registry import own_registry
 from tests.support.servers import CrashableServer
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def imported(project: Path) -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(project)
         patch.setattr(sys, "dont_write_bytecode", True)
-        patch.setattr(registry, "_sources", dict(registry._sources))
+        own_registry(patch)
         try:
             yield importlib.import_module("test_shop")
         finally:

@@ -13,12 +13,12 @@ import click
 import pytest
 
 from perdure import Client, Settings
-from perdure.flows import registry
 from perdure.flows.yaml_flows.errors import InvalidFlowFile
 from perdure.flows.yaml_flows.load import read_flow
 from perdure.worker.cli.main import perdure
 from tests.e2e.test_docs_testing import PLUGIN
 from tests.support.every_status import play
+from tests.support.own_registry import own_registry
 from tests.support.runs import phase
 from tests.support.servers import CrashableServer, until
 from tests.support.sweeps import sweeping
@@ -38,7 +38,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_sources", dict(registry._sources))
+    own_registry(monkeypatch)
     return tmp_path
 
 

@@ -24,6 +24,7 @@ from perdure.worker.domain.verdict import VerdictCode
 from perdure.worker.errors import Conflict
 from tests.support.every_status import play
 from tests.support.example_flows import waits  # noqa: F401 -- registers flows
+from tests.support.own_registry import own_registry
 from tests.support.runs import hash_of, phase
 from tests.support.servers import CrashableServer, until
 from tests.support.workers import workers
@@ -179,7 +180,7 @@ def end(state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
 @pytest.fixture
 def invoice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a flow whose nodes wait, written in YAML."""
-    monkeypatch.setattr(registry, "_sources", dict(registry._sources))
+    own_registry(monkeypatch)
     monkeypatch.setattr(registry, "_directories", Directories())
     (tmp_path / "invoice.yaml").write_text(INVOICE)
     registry.add_directory(tmp_path)

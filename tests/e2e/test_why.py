@@ -15,6 +15,7 @@ from perdure import AsyncClient, Client, RunNotFound, Settings, Verdict, Verdict
 from perdure.flows import registry
 from tests.conftest import StartsWorkers
 from tests.support.command_line import CommandLine
+from tests.support.own_registry import own_registry
 from tests.support.servers import CrashableServer, server, until
 from tests.support.workers import workers
 
@@ -170,7 +171,7 @@ def test_a_run_resumed_while_its_fenced_round_goes_on_is_held(
 def test_what_a_flow_lacks_on_the_live_workers_is_told(
     client: Client, worker_process: StartsWorkers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(registry, "_sources", dict(registry._sources))
+    own_registry(monkeypatch)
     registry.load_modules(["tests.support.example_flows.lacking"])
     worker_process(PERDURE_FLOW_MODULES="tests.support.example_flows.lacking")
     run = client.submit("lacking", "g")

@@ -433,7 +433,9 @@ def events(store: Store, run_id: str = "r", kind: str | None = None) -> list[dic
 
 def indexes(store: Store, run_id: str = "r") -> list[str]:
     """The indexes that list the run."""
-    suffix = ":children" if "parent" in hash_of(store, run_id) else ""
+    key = store.keys.run(run_id)
+    is_child = store.redis.type(key) == "hash" and store.redis.hexists(key, "parent")
+    suffix = ":children" if is_child else ""
     found = [
         name
         for name in (*INDEXES, *CHILD_INDEXES)

@@ -306,7 +306,7 @@ def _waiting_for_children(case: RunCase, group: str) -> Verdict:
         waiting_for="children",
         group=group,
         asking=list(asking),
-        held=[child for child, _ in held],
+        held_back=[child for child, _ in held],
         **counts,
     )
 

@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict
 
 from perdure import Child, CircularFlow, FatalError, Interrupt, Node, RoundContext, register
 
+#: What keeps children from failing any more.
+MENDED: list[str] = []
+
 
 @register("chore")
 class Chore(CircularFlow):
@@ -20,7 +23,7 @@ class Chore(CircularFlow):
     def work(self, state: dict[str, Any], context: RoundContext) -> Any:
         inputs = context.inputs
         done = state.get("done", 0) + 1
-        if inputs.get("fail"):
+        if inputs.get("fail") and not MENDED:
             raise FatalError("it cannot be done")
         if inputs.get("ask") and not context.answered:
             return Interrupt("go on?")
@@ -68,6 +71,32 @@ class Fan(CircularFlow):
     def close(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
         answer = [state["told"], state["missing"]]
         return {self.early_exit_key: True, "answer": answer, "status": "finished"}
+
+
+@register("scouts")
+class Scouts(CircularFlow):
+    """A parent that starts its children in one step, works on, and joins them in another; ``join`` has its options."""
+
+    topology = (Node("Send", "send"), Node("Work", "work"), Node("Join", "join"))
+
+    def send(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        children = [
+            Child("chore" if place else "errand", f"item {place}", inputs)
+            for place, inputs in enumerate(context.inputs["children"])
+        ]
+        return {"group": context.start(children, **context.inputs.get("options", {}))}
+
+    def work(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        early = context.inputs.get("early")
+        done = {self.early_exit_key: True, "answer": "early", "status": "finished"}
+        return done if early else {"worked": True}
+
+    def join(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        group = context.join(state["group"], **context.inputs.get("join", {}))
+        if context.inputs.get("again") and group.missing:
+            group = context.join(state["group"], wait="settled")
+        told = [[each.place, each.flow, each.status] for each in group]
+        return {self.early_exit_key: True, "answer": told, "status": "finished"}
 
 
 @register("atlas")
