@@ -81,8 +81,12 @@ local function open_group(k, run, now)
   run.groups = (run.groups and run.groups .. '\n' or '') .. arg.group
   set(k, 'groups', run.groups)
   local texts = { 'total', arg.total, 'limit', arg.limit, 'policy', arg.policy, 'started', '0', 'ok', '0', 'bad', '0', 'order', '0' }
-  if arg.hold then texts[#texts + 1], texts[#texts + 2] = 'hold', '1' end
-  if arg.kept then texts[#texts + 1], texts[#texts + 2] = 'kept', '1' end
+  for _, name in ipairs({ 'hold', 'kept' }) do
+    if arg[name] then
+      texts[#texts + 1] = name
+      texts[#texts + 1] = '1'
+    end
+  end
   for i = rest + 1, #ARGV do
     texts[#texts + 1] = 'plan:' .. (i - rest - 1)
     texts[#texts + 1] = ARGV[i]
