@@ -89,6 +89,8 @@ ALL_MAY_ASK = Providers()
 
 #: Maximum characters of a progress text. It travels with every heartbeat.
 PROGRESS_LENGTH = 200
+#: The value that counts the turns of the history that are no decisions of the controller.
+DECISIONS_BESIDE = "_beside"
 #: Older turns that are read in one request, unless a slice names a range.
 AT_ONCE = 100
 
@@ -278,8 +280,19 @@ class RoundContext:
         """The result of the last command in the run's history (its observation).
 
         It may also say what was wrong with a reply of the controller. None before the first turn.
+        What a person said to the run is skipped (``Turn.said``).
         """
-        return self.history[-1].observation if len(self.history) else None
+        for place in range(len(self.history) - 1, -1, -1):
+            turn = self.history[place]
+            if turn.said is None:
+                return turn.observation
+        return None
+
+    @property
+    def decisions(self) -> int:
+        """How many turns the history has without what people said to the run."""
+        beside: int = self.committed.get(DECISIONS_BESIDE, 0)
+        return len(self.history) - beside
 
     @property
     def idempotency_key(self) -> str:
@@ -452,6 +465,17 @@ class RoundContext:
             None if the run has no such signal now.
         """
         return self.mailbox.take(signal)
+
+    def reply(self, signal: ReceivedSignal, value: Any) -> None:
+        """Reply to a signal that was sent to the run, with JSON data. ``Client.ask`` returns it.
+
+        The commit of this round stores the reply, so it is sent once however often this node runs.
+        The first reply to a signal stands.
+
+        Raises:
+            UnstorableValue: the value would not read back equal.
+        """
+        self.mailbox.reply(signal, value)
 
     def child(
         self,

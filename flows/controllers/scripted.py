@@ -43,7 +43,7 @@ class ScriptedController(Controller):
         Raises:
             FatalError: The script has no more replies.
         """
-        turn = len(context.history)
+        turn = context.decisions
         if turn in self.questions and not context.answered:
             return self.questions[turn]
         if turn >= len(self.replies):

@@ -22,6 +22,7 @@ from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Command, Turn
 from perdure.flows.reply_extras import FEEDBACK, REPLY, SPOKEN, public
+from perdure.flows.steering import sentence
 
 FORM = """\
 Reply with one JSON object and nothing else:
@@ -223,6 +224,9 @@ def _text_messages(turn: Turn, artifact: Artifact | None) -> list[ChatMessage]:
             else f"A person says: {text_of(person)}"
         )
         return [_assistant_message(turn.command.extras, (), artifact), UserMessage(reply)]
+    words = sentence(turn)
+    if words is not None:
+        return [UserMessage(words)]
     observation = UserMessage(f"Observation: {text_of(turn.observation)}")
     return (
         [observation]
