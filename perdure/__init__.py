@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         UnknownCaller,
         UnknownFlow,
+        ValueNotFound,
     )
     from perdure.worker.settings import Settings
 
@@ -158,6 +159,7 @@ _HOMES = {
     "Turn": "perdure.flows.outcomes",
     "UnknownCaller": "perdure.worker.errors",
     "UnknownFlow": "perdure.worker.errors",
+    "ValueNotFound": "perdure.worker.errors",
     "UnstorableValue": "perdure.flows.errors",
     "Verdict": "perdure.worker.domain.verdict",
     "VerdictCode": "perdure.worker.domain.verdict",
@@ -269,6 +271,7 @@ __all__ = [
     "Turn",
     "UnknownCaller",
     "UnknownFlow",
+    "ValueNotFound",
     "UnstorableValue",
     "Verdict",
     "VerdictCode",

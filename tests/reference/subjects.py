@@ -71,7 +71,7 @@ SUBJECTS = {
         (
             "PerdureError", "RetryableError", "OutcomeUnknown", "FatalError", "UnstorableValue",
             "RoundStopped", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
-            "UnknownFlow", "RunNotFound", "ArtifactNotFound", "RunExists", "Conflict",
+            "UnknownFlow", "RunNotFound", "ArtifactNotFound", "ValueNotFound", "RunExists", "Conflict",
             "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "InvalidTransition", "Stale",
             "DamagedRun", "UnknownCaller", "Forbidden",
             "InvalidSettings", "StoreUnavailable", "NotReplicated", "AccessDenied",

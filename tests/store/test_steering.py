@@ -8,6 +8,7 @@ import pytest
 
 from perdure.worker.store import Store
 from tests.support.runs import (
+    LEASE,
     Claim,
     advance,
     claim,
@@ -96,6 +97,18 @@ def test_an_end_may_be_committed_otherwise_by_the_same_lease(store: Store) -> No
     assert commit_end(store, granted, options=HEED)[0] == "unread"
     assert commit_next(store, granted, node="Controller") == ("ok", "continued")
     assert len(messages(store)) == 1
+
+
+def test_who_dies_behind_the_refusal_is_followed_by_another_who_hears(store: Store) -> None:
+    granted = under_way(store)
+    signal(store, "say")
+    assert commit_end(store, granted, options=HEED)[0] == "unread"
+    assert sweep_after(store, LEASE + 1) == [("r", "freed")]
+    sweep_after(store, 60_000)
+    again = claim(store)
+    assert (again.attempt, again.fields["mailbox"]) == (2, "1")
+    assert commit_end(store, granted, options=HEED)[0] == "fenced"
+    assert commit_end(store, again, options={**HEED, "take": "say 1"}) == ("ok", "completed")
 
 
 def test_an_end_that_insists_names_what_is_unread(store: Store) -> None:
