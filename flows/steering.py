@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perdure.flows.context import DECISIONS_BESIDE, History, RoundContext, altered
-from perdure.flows.errors import FatalError
+from perdure.flows.errors import BadReply
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import ASK, SAY, Advance, Command, End, Turn
 from perdure.flows.summaries import bounded
@@ -147,7 +147,7 @@ def reply(context: RoundContext, answer: Any, number: int | None = None) -> dict
     """Reply to a person's question (the oldest open one, or the one of this number)."""
     asks = open_asks(context)
     if not asks or number not in (None, *asks):
-        raise FatalError(f"no question of number {number} is open; open are: {asks}")
+        raise BadReply(f"no question of number {number} is open; open are: {asks}")
     chosen = asks[0] if number is None else number
     context.reply(ReceivedSignal(ASK, chosen), answer)
     return {"replied": chosen}

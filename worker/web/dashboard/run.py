@@ -19,7 +19,9 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 #: Rows on one page. The browser redraws them up to twice a second.
 ROWS = 100
 #: Types of events that are listed under stops, answers and signals.
-STEERING = ("interrupted", "resumed", "stop_requested", "stopped", "retried", "signalled")
+STEERING = ("interrupted", "resumed", "stop_requested", "stopped", "retried", "signalled", "unread")
+#: The node that hears what is said to its run.
+CONTROLLER = "Controller"
 #: Characters of an artifact that a page shows. The API returns all of it.
 ARTIFACT_CHARACTERS = 500_000
 
@@ -50,6 +52,8 @@ def one(request: Request, run_id: str, runs: Runs, before: str | None = None) ->
         artifacts=runs.artifacts(run_id),
         children=runs.children(run_id) if run.details.get("waits_for_children") else None,
         signal_key=new_digits(16),
+        unread=runs.unread(run_id) if run.details.get("received") else {},
+        hears=CONTROLLER in (runs.flows().get(run.flow) or {}).get("nodes", {}),
         steering=[entry for entry in rows.entries if entry.event.type in STEERING],
     )
 

@@ -22,7 +22,7 @@ local REPLIES = 100
 -- Write the replies of the round. The first reply to a signal stands.
 local function reply_to_signals(k)
   for name, place, reply in string.gmatch(arg.replies, '(%S+) (%d+) ([^\n]*)') do
-    call('HDEL', k.mailbox, name .. ':reply:' .. whole(math.max(0, number(place) - REPLIES)))
+    call('HDEL', k.mailbox, name .. ':reply:' .. (number(place) - REPLIES))
     local field = name .. ':reply:' .. place
     if call('HEXISTS', k.mailbox, field) == 0 then call('HSET', k.mailbox, field, reply) end
   end
