@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     )
     from perdure.worker.domain.interrupt import PendingInterrupt, Waiting
     from perdure.worker.domain.run import Run, RunStatus
-    from perdure.worker.domain.signal import SignalReceipt
+    from perdure.worker.domain.signal import SignalReceipt, SignalReply
     from perdure.worker.domain.stop import StopReceipt
     from perdure.worker.domain.verdict import Verdict, VerdictCode
     from perdure.worker.errors import (
@@ -151,6 +151,7 @@ _HOMES = {
     "ScriptedController": "perdure.flows.controllers.scripted",
     "Settings": "perdure.worker.settings",
     "SignalReceipt": "perdure.worker.domain.signal",
+    "SignalReply": "perdure.worker.domain.signal",
     "Signals": "perdure.flows.context",
     "Stale": "perdure.worker.errors",
     "StopReceipt": "perdure.worker.domain.stop",
@@ -263,6 +264,7 @@ __all__ = [
     "ScriptedController",
     "Settings",
     "SignalReceipt",
+    "SignalReply",
     "Signals",
     "Stale",
     "StopReceipt",
@@ -271,8 +273,8 @@ __all__ = [
     "Turn",
     "UnknownCaller",
     "UnknownFlow",
-    "ValueNotFound",
     "UnstorableValue",
+    "ValueNotFound",
     "Verdict",
     "VerdictCode",
     "WaitOver",

@@ -210,9 +210,9 @@ __all__ = [
     "TokenNotFound",
     "UnknownCaller",
     "UnknownFlow",
-    "ValueNotFound",
     "UnsafeServer",
     "UnstorableValue",
+    "ValueNotFound",
 ]
 
 

@@ -18,6 +18,17 @@ from perdure.flows.errors import BadReply, FatalError, InvalidFlow, InvalidInput
 from perdure.flows.flow import title
 from perdure.flows.names import suggest
 from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
+from perdure.flows.remarks import (
+    OPEN_ASKS,
+    PUT_OFF,
+    after_replies,
+    hear,
+    open_asks,
+    put_off,
+    reply,
+    with_heard,
+    with_values,
+)
 from perdure.flows.replies import BAD_REPLIES, read_reply
 from perdure.flows.reply_extras import public, with_long_replies_apart
 from perdure.flows.retry import Retry
@@ -32,17 +43,6 @@ from perdure.flows.shapes.config import (
     read_config,
 )
 from perdure.flows.shapes.held_turn import HELD, amended, hold, kept_on, released, with_held
-from perdure.flows.steering import (
-    OPEN_ASKS,
-    PUT_OFF,
-    after_replies,
-    hear,
-    open_asks,
-    put_off,
-    reply,
-    with_heard,
-    with_values,
-)
 from perdure.flows.summaries import MOST, bounded, digest, shown, summary_of
 from perdure.flows.validation import check_count
 
@@ -290,9 +290,7 @@ class ControllerExecutorFlow(CircularFlow):
     def _with_commands(self, context: RoundContext, node_goal: str = "") -> RoundContext:
         """Return a copy of the round's context with the commands that the controller can choose."""
         asked = bool(open_asks(context))
-        return altered(
-            context, commands=Schemas(lambda: self._schemas(asked)), node_goal=node_goal
-        )
+        return altered(context, commands=Schemas(lambda: self._schemas(asked)), node_goal=node_goal)
 
     def _schemas(self, asked: bool) -> list[dict[str, Any]]:
         """Return the tool definitions for a round, with ``reply`` if a question is open."""

@@ -110,7 +110,9 @@ class Run:
     over: tuple[int, ...]  # the waits of this step of which it is recorded that their time passed
     arrived: int  # the number of the newest signal
     taken: int  # the number of the newest signal that a committed round has taken
-    heard: int  # the number of signals of which a committed round's claim knew, whose round heard all
+    heard: (
+        int  # the number of signals of which a committed round's claim knew, whose round heard all
+    )
     passed: tuple[int, ...]  # with what attempts of this step got past each wait
 
     def __init__(self, values: tuple[Any, ...]) -> None:

@@ -69,7 +69,8 @@ def test_without_the_rule_the_search_finds_a_trace(rule: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["stops", "fetches", "stays and fetches", "endings", "handed on", "children and stops", "says"]
+    "name",
+    ["stops", "fetches", "stays and fetches", "endings", "handed on", "children and stops", "says"],
 )
 def test_a_walk_on_the_real_lua_goes_where_the_model_goes(
     name: str, server: CrashableServer, prefix: str

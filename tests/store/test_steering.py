@@ -165,7 +165,9 @@ def test_an_end_beats_a_stop_once_it_has_heard(store: Store) -> None:
 
 
 @pytest.mark.parametrize("said", [True, False])
-def test_a_mailbox_of_a_wrong_type_is_damage_to_a_run_that_has_one(store: Store, said: bool) -> None:
+def test_a_mailbox_of_a_wrong_type_is_damage_to_a_run_that_has_one(
+    store: Store, said: bool
+) -> None:
     granted = under_way(store)
     if said:
         signal(store, "say")

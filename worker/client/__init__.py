@@ -13,9 +13,7 @@ from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Page
 
 
-class Client(
-    Submitter, RunControl, RunSignals, RunSteering, InboxReads, StuckRuns, BulkOperations
-):
+class Client(Submitter, RunControl, RunSignals, RunSteering, InboxReads, StuckRuns, BulkOperations):
     """Client of the runs on one server.
 
     Args:

@@ -12,7 +12,7 @@ from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
-from perdure.worker.domain.signal import Reply, SignalReceipt
+from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.submission import When
 from perdure.worker.domain.transcript import Transcript
@@ -321,7 +321,7 @@ class ClientApi(metaclass=ABCMeta):
     def say(
         self, run_id: str, words: str, *, key: str | None = None, by: str | None = None
     ) -> SignalReceipt:
-        """Say something to a run that works. It is the signal ``say``.
+        """Send words to a run that works, as the signal ``say``.
 
         A run with a controller hears it in its next controller round: the words are a turn of its
         history. It does not finish before it has heard them, unless that would put its end off for
@@ -371,7 +371,7 @@ class ClientApi(metaclass=ABCMeta):
     @abstractmethod
     def reply(
         self, run_id: str, number: int, name: str = "ask", timeout: float | timedelta = 0.0
-    ) -> Reply:
+    ) -> SignalReply:
         """Return what a run has replied to a signal. The newest 100 replies of a name are kept.
 
         Args:

@@ -16,7 +16,7 @@ from perdure.worker.client.api import ClientApi
 from perdure.worker.client.steer import PATIENCE, pauses, seconds_of, too_late
 from perdure.worker.domain.event import LAST, Event
 from perdure.worker.domain.run import Run, RunStatus
-from perdure.worker.domain.signal import Reply
+from perdure.worker.domain.signal import SignalReply
 from perdure.worker.errors import ValueNotFound
 from perdure.worker.settings import Settings
 
@@ -140,7 +140,7 @@ class AsyncClient:
         number: int,
         name: str = ASK,
         timeout: float | timedelta = 0.0,  # noqa: ASYNC109  the same signature as ClientApi.reply
-    ) -> Reply:
+    ) -> SignalReply:
         for pause in pauses(seconds_of(timeout)):
             reply = await asyncio.to_thread(self._client.reply, run_id, number, name)
             if reply.replied:

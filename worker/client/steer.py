@@ -16,7 +16,7 @@ from perdure.worker.client.api import ClientApi
 from perdure.worker.client.connection import not_found
 from perdure.worker.client.read import RunReads
 from perdure.worker.domain.record import ARRIVED
-from perdure.worker.domain.signal import Reply, SignalReceipt
+from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.errors import InvalidInput, InvalidTransition, ValueNotFound
 
 #: Seconds between two looks for a reply or a value: short at first, then longer.
@@ -52,7 +52,7 @@ def check_words(words: object, name: str) -> None:
         raise InvalidInput(f"{name} is empty; expected what to say to the run")
 
 
-def too_late(reply: Reply, timeout: float) -> TimeoutError:
+def too_late(reply: SignalReply, timeout: float) -> TimeoutError:
     """Return the error for a signal that the run did not reply to in time."""
     return TimeoutError(
         f"run {reply.run_id} has not replied to signal {reply.number} of {reply.name!r} within "
@@ -93,7 +93,7 @@ class RunSteering(RunReads, Steering):
 
     def reply(
         self, run_id: str, number: int, name: str = ASK, timeout: float | timedelta = 0.0
-    ) -> Reply:
+    ) -> SignalReply:
         seconds = seconds_of(timeout)
         validation.signal(name)
         validation.limit(number)
@@ -104,14 +104,14 @@ class RunSteering(RunReads, Steering):
             time.sleep(pause)
         return self._reply(run_id, name, number)
 
-    def _reply(self, run_id: str, name: str, number: int) -> Reply:
+    def _reply(self, run_id: str, name: str, number: int) -> SignalReply:
         # The phase is read first: a run that completes replies before.
         (found,) = self._store.some_fields([run_id], ["phase", ARRIVED])
         if not validation.is_run_id(run_id) or "phase" not in found:
             raise not_found(run_id)
         text = self._store.reply(run_id, name, number)
         if text is not None:
-            return Reply(run_id, name, number, True, json.loads(text))
+            return SignalReply(run_id, name, number, True, json.loads(text))
         newest = self._store.signal_counts(run_id, [name])[name][1] if ARRIVED in found else 0
         if number > newest:
             raise InvalidInput(f"run {run_id} has got no signal {number} of {name!r}")
@@ -120,7 +120,7 @@ class RunSteering(RunReads, Steering):
                 f"run {run_id} has completed without a reply to signal {number} of {name!r}; "
                 f"its answer: perdure show {run_id}"
             )
-        return Reply(run_id, name, number, False)
+        return SignalReply(run_id, name, number, False)
 
     def unread(self, run_id: str) -> dict[str, int]:
         if ARRIVED not in self._record(run_id).fields:
@@ -144,9 +144,5 @@ class RunSteering(RunReads, Steering):
         values = self.values(run_id)
         if name in values:
             return values[name]
-        names = ", ".join(values)
-        raise ValueNotFound(
-            f"run {run_id} has no value {name!r} yet; {f'it has {names}' if names else 'it has none'}"
-        )
-
-
+        known = f"it has {', '.join(values)}" if values else "it has none"
+        raise ValueNotFound(f"run {run_id} has no value {name!r} yet; {known}")

@@ -1,4 +1,4 @@
-"""SignalReceipt, what the sender of a signal gets, and Reply, what the run replied to it."""
+"""SignalReceipt, what the sender of a signal gets, and SignalReply, what the run replied to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class SignalReceipt(Document):
 
 
 @dataclass(frozen=True)
-class Reply(Document):
+class SignalReply(Document):
     """What a run replied to a signal, if it has."""
 
     run_id: str

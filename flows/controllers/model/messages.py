@@ -21,8 +21,8 @@ from perdure.flows.controllers.model.parse_reply import MARK, answer_to
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Command, Turn
+from perdure.flows.remarks import sentence
 from perdure.flows.reply_extras import FEEDBACK, REPLY, SPOKEN, public
-from perdure.flows.steering import sentence
 
 FORM = """\
 Reply with one JSON object and nothing else:

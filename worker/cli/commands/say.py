@@ -26,7 +26,7 @@ from perdure.worker.presentation.text import value_text
 def say_command(
     run_id: str, words: str, key: str | None, by: str | None, as_json: bool, url: str | None
 ) -> None:
-    """Say WORDS to RUN. Its controller reads them before it decides again."""
+    """Send WORDS to RUN. Its controller reads them before it decides again."""
     with client_for(url) as client:
         run_id = known_id(client, run_id)
         receipt = client.say(run_id, words, key=key, by=by or name_for(client))

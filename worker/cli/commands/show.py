@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -120,7 +120,8 @@ def show_command(
     if as_json:
         output.document(document if document is not None else run.to_dict())
         return
-    output.fields(described(run, models, artifacts, unread), whole=("command", "will ask", "traceback"))
+    pairs = described(run, models, artifacts, unread)
+    output.fields(pairs, whole=("command", "will ask", "traceback"))
     if document is not None:
         _print_history(document["history"])
         _print_events(events)
@@ -164,8 +165,8 @@ def described(
     if run.phase == "parked":
         pairs.append(("waits", parked_text(details)))
     if unread:
-        text = ", ".join(f"{plain(name)} {number}" for name, number in unread.items())
-        pairs.append(("unread", text))
+        counts = [f"{plain(name)} {number}" for name, number in unread.items()]
+        pairs.append(("unread", ", ".join(counts)))
     if details.get("parent"):
         pairs.append(("parent", details["parent"]))
     reported = details.get("progress")
@@ -260,7 +261,7 @@ def _print_history(history: list[TranscriptTurn]) -> None:
             if command
             else "(no command)"
         )
-        told = turn["observation"]
+        told: Any = turn["observation"]
         said = None if command else Turn(None, told).said
         if said is not None:
             call = f"{told.get('by', 'a person')} says:" if SAY in told else "question:"

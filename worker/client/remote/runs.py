@@ -20,7 +20,7 @@ from perdure.worker.client.remote.connection import RemoteConnection, not_here, 
 from perdure.worker.client.steer import Steering, seconds_of
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.settlement import LONGEST
-from perdure.worker.domain.signal import Reply, SignalReceipt
+from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.submission import When, from_now
 from perdure.worker.domain.transcript import Transcript
@@ -270,14 +270,14 @@ class RemoteControl(RemoteConnection, Steering):
 
     def reply(
         self, run_id: str, number: int, name: str = ASK, timeout: float | timedelta = 0.0
-    ) -> Reply:
+    ) -> SignalReply:
         validation.signal(name)
         validation.limit(number)
         ends = time.monotonic() + seconds_of(timeout)
         while True:
             left = ends - time.monotonic()
             path = path_of(run_id, "asks", name, str(number))
-            reply = Reply.from_dict(self._ask(path, wait=_seconds(left)))
+            reply = SignalReply.from_dict(self._ask(path, wait=_seconds(left)))
             if reply.replied or left <= WAIT:
                 return reply
 

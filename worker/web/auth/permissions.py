@@ -23,7 +23,7 @@ from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
-from perdure.worker.domain.signal import Reply, SignalReceipt
+from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
@@ -300,7 +300,7 @@ class AuthorizedClient:
         self._owned(run_id, Scope.SIGNAL)
         return self.client.signal(run_id, name, payload, key=key, by=self.caller.name)
 
-    def reply(self, run_id: str, number: int, name: str) -> Reply:
+    def reply(self, run_id: str, number: int, name: str) -> SignalReply:
         """Return what a run has replied to a signal."""
         self._owned(run_id, Scope.SIGNAL)
         return self.client.reply(run_id, number, name)

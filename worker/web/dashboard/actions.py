@@ -77,7 +77,7 @@ def send_signal(request: Request, run_id: str, runs: Runs, filled: Filled) -> Re
 
 @router.post("/runs/{run_id}/say")
 def say(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
-    """Say something to a run that works. A form that is sent twice says it once."""
+    """Send words to a run that works. A form that is sent twice sends them once."""
     words = filled.get("words", "").strip()
     check_words(words, "what to say")
     runs.signal(run_id, SAY, words, filled.get("key") or None)

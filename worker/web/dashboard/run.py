@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fastapi import APIRouter, Request, Response
 
 from perdure.worker.domain.event import Event
@@ -53,7 +55,7 @@ def one(request: Request, run_id: str, runs: Runs, before: str | None = None) ->
         children=runs.children(run_id) if run.details.get("waits_for_children") else None,
         signal_key=new_digits(16),
         unread=runs.unread(run_id) if run.details.get("received") else {},
-        hears=CONTROLLER in (runs.flows().get(run.flow) or {}).get("nodes", {}),
+        hears=CONTROLLER in _nodes_of(runs, run),
         steering=[entry for entry in rows.entries if entry.event.type in STEERING],
     )
 
@@ -89,5 +91,10 @@ def artifact(request: Request, run_id: str, name: str, runs: Runs) -> Response:
 
 def _timeline(runs: Runs, run: Run, before: str | None) -> Timeline:
     events: list[Event] = runs.latest_events(run.id, ROWS + 1, before)
+    return timeline(run, events, _nodes_of(runs, run), ROWS)
+
+
+def _nodes_of(runs: Runs, run: Run) -> Mapping[str, str]:
+    """Return the nodes of a run's flow with their roles; empty if nothing knows the flow."""
     flow = runs.flows().get(run.flow)
-    return timeline(run, events, flow.get("nodes", {}) if flow else {}, ROWS)
+    return flow["nodes"] if flow else {}

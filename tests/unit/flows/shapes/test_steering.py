@@ -28,7 +28,7 @@ from perdure.flows.controllers.model.chat import UserMessage
 from perdure.flows.controllers.model.history_window import WindowView
 from perdure.flows.controllers.model.messages import history_messages
 from perdure.flows.controllers.model.tool_names import ToolNames
-from perdure.flows.steering import MOST_HEARD, NOT_FINISHED
+from perdure.flows.remarks import MOST_HEARD, NOT_FINISHED
 from perdure.flows.waits import ReceivedSignal
 
 
@@ -90,7 +90,7 @@ def test_it_is_no_decision_and_no_observation() -> None:
 
 
 def test_a_round_that_was_told_nothing_adds_nothing() -> None:
-    flow, controller = flow_of(Command("note"))
+    flow, _ = flow_of(Command("note"))
     outcome = flow.play("Controller", told())
     assert isinstance(outcome, Advance) and (outcome.turns, outcome.artifacts) == ((), {})
     assert set(outcome.values) == {"command", "command_args", "_said"}
@@ -258,5 +258,6 @@ def test_a_model_reads_who_said_what(tools: bool) -> None:
         f"Observation: {json.dumps({'error': 'BadReply: no'}, separators=(',', ':'))}",
     ]
     assert all(
-        isinstance(message, UserMessage) for message in history_messages(shown, ToolNames([]), tools)
+        isinstance(message, UserMessage)
+        for message in history_messages(shown, ToolNames([]), tools)
     )

@@ -1,4 +1,4 @@
-"""Steering: what people say to a run that works, and ask it, as turns of its history.
+"""Remarks: what people say to a run that works, and ask it, as turns of its history.
 
 A controller hears them in its next round. What it has not heard keeps the run from ending.
 """

@@ -10,7 +10,7 @@ from fastapi import Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from perdure.worker.client.steer import pauses
-from perdure.worker.domain.signal import Reply
+from perdure.worker.domain.signal import SignalReply
 from perdure.worker.errors import ValueNotFound
 from perdure.worker.web.api.requests import Signal
 from perdure.worker.web.api.responses import NamedValue
@@ -25,21 +25,24 @@ from perdure.worker.web.api.runs import STATE_PROBLEMS, Key
 from perdure.worker.web.auth.permissions import AuthorizedClient, Runs
 from perdure.worker.web.json_body import Json
 
-steering_router = resource_router("runs")
+conversation_router = resource_router("runs")
 
 Name = Annotated[str, Path(description="Name of the signal.")]
 Wait = Annotated[
     float, Query(ge=0.0, le=30.0, description="Seconds to wait until there is something to return.")
 ]
 NOT_YET: dict[int | str, dict[str, Any]] = {
-    202: {"model": Reply, "description": "Stored; there is no reply yet. `Location`: where to read"}
+    202: {
+        "model": SignalReply,
+        "description": "There is no reply yet. `Location`: where to read one.",
+    }
 }
 
 
-@steering_router.post(
+@conversation_router.post(
     "/runs/{run_id}/asks/{name}",
     operation_id="ask_run",
-    response_model=Reply,
+    response_model=SignalReply,
     responses=NOT_YET | problems(
         *BODY_PROBLEMS, *CHANGE_PROBLEMS, *STATE_PROBLEMS, "invalid-input", "unstorable-value",
         "conflict", "mailbox-full",
@@ -63,10 +66,10 @@ async def ask_run(
     return await _reply(request, runs, run_id, name, receipt.number, wait)
 
 
-@steering_router.get(
+@conversation_router.get(
     "/runs/{run_id}/asks/{name}/{number}",
     operation_id="get_reply",
-    response_model=Reply,
+    response_model=SignalReply,
     responses=NOT_YET | problems(*STATE_PROBLEMS, "invalid-input"),
 )
 async def get_reply(
@@ -97,7 +100,7 @@ async def _reply(
     return Json(reply.to_dict(), 202, headers={"Location": where})
 
 
-@steering_router.get(
+@conversation_router.get(
     "/runs/{run_id}/signals",
     operation_id="list_unread_signals",
     response_model=dict[str, int],
@@ -109,7 +112,7 @@ def list_unread_signals(run_id: RunId, runs: Runs) -> Response:
     return Json(runs.unread(run_id))
 
 
-@steering_router.get(
+@conversation_router.get(
     "/runs/{run_id}/values",
     operation_id="list_values",
     response_model=dict[str, Any],
@@ -121,7 +124,7 @@ def list_values(run_id: RunId, runs: Runs) -> Response:
     return Json(runs.values(run_id))
 
 
-@steering_router.get(
+@conversation_router.get(
     "/runs/{run_id}/values/{name}",
     operation_id="get_value",
     response_model=NamedValue,
