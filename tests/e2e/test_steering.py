@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
-from perdure import Client, InvalidTransition, RoundContext, Settings
+from perdure import AsyncClient, Client, InvalidTransition, RemoteClient, RoundContext, Settings
+from perdure.worker.app import engine_of, make_app
 from perdure.worker.errors import InvalidInput, ValueNotFound
+from perdure.worker.store import Store
 from tests.support.command_line import CommandLine
 from tests.support.every_status import play
 from tests.support.example_flows.steered import MEANWHILE
 from tests.support.runs import hash_of
 from tests.support.servers import until
+from tests.support.sweeps import sweeping
+from tests.support.threaded_server import serving
 from tests.support.workers import workers
 
 MODULES = ("tests.support.example_flows.steered",)
@@ -193,6 +201,102 @@ def test_each_say_to_a_run_of_many_rounds_reaches_the_next_controller_round(
         assert len(later) <= 1, f"said at {came}, heard at {step}"
 
 
+def test_a_worker_that_dies_between_the_refusal_and_the_commit_loses_nothing(
+    client: Client, settings: Settings
+) -> None:
+    """The round is played again by another, which hears all of it; its reply is the only one."""
+    run = client.submit("steered", "g")
+    died: list[int] = []
+
+    def say_and_die(context: RoundContext) -> None:
+        if not died and context.step == 0:
+            client.say(context.run_id, "one")
+            client.signal(context.run_id, "ask", "status?")
+
+    MEANWHILE[run.id] = say_and_die
+    with (
+        closing(engine_of(make_app(settings))) as engine,
+        pytest.MonkeyPatch.context() as patched,
+    ):
+        commit = Store.commit_and_fetch
+
+        def once(store: Store, *args: Any, **options: Any) -> Any:
+            if died:
+                raise KeyboardInterrupt  # dies in the second commit of its round
+            reply = commit(store, *args, **options)
+            died.extend([1] if reply.word == "unread" else [])
+            return reply
+
+        patched.setattr(Store, "commit_and_fetch", once)
+        with pytest.raises(KeyboardInterrupt):
+            engine.rounds.run(run.id, 0, 0)
+    assert died and client.unread(run.id) == {"say": 1, "ask": 1}
+    key = client._store.keys.run(run.id)
+    client._store.redis.hset(key, "lease_until", "1")
+    client._store.redis.zadd(client._store.keys.due, {run.id: 1})
+    with sweeping(client, settings):
+        until(lambda: client.get(run.id).phase == "queued", "another's turn")
+    play(settings, run.id)
+    assert client.get(run.id).answer == [{"replied": 1}, ["one", "status?"]]
+    assert client.reply(run.id, 1).value == "at 0"
+
+
+def test_over_http_a_run_is_steered_alike(client: Client, settings: Settings) -> None:
+    run = client.submit("steered", "g", {"rounds": 2})
+    with serving(settings) as url, closing(RemoteClient(url)) as remote:
+        assert remote.say(run.id, "look").number == 1
+        assert remote.unread(run.id) == {"say": 1}
+        with pytest.raises(TimeoutError, match="not replied"):
+            remote.ask(run.id, "status?", timeout=0)
+        with pytest.raises(ValueNotFound, match="it has none"):
+            remote.value(run.id, "plan")
+        with pytest.raises(InvalidInput, match="no signal 9"):
+            remote.reply(run.id, 9)
+        asks = f"{url}/api/v1/runs/{run.id}/asks/ask"
+        body, key = {"payload": "how far?"}, {"Idempotency-Key": "k"}
+        later = httpx2.post(f"{asks}?wait=0.05", json=body, headers=key)
+        where = later.headers["Location"]
+        assert (later.status_code, where) == (202, f"/api/v1/runs/{run.id}/asks/ask/2")
+        assert httpx2.get(f"{url}{where}").json() == later.json()
+        asked: list[Any] = []
+        asking = threading.Thread(
+            target=lambda: asked.append(remote.ask(run.id, "and now?", timeout=20))
+        )
+        asking.start()
+        until(lambda: client.unread(run.id) == {"say": 1, "ask": 3}, "the third question")
+        play(settings, run.id, rounds=7)
+        asking.join(20)
+        assert asked == ["at 2"]
+        assert remote.reply(run.id, 1) == client.reply(run.id, 1)
+        now = httpx2.post(asks, json=body, headers=key)
+        assert (now.status_code, now.json()["value"]) == (200, "at 1")
+        play(settings, run.id, rounds=20)
+        assert remote.values(run.id) == client.values(run.id)
+        assert remote.value(run.id, "answer", wait=5) == client.get(run.id).answer
+
+
+def test_asked_without_a_thread_for_each(client: Client, settings: Settings) -> None:
+    async def story() -> None:
+        at = AsyncClient(settings=settings)
+        run = await at.submit("steered", "g", {"rounds": 1})
+        await at.say(run.id, "look")
+        asking = asyncio.create_task(at.ask(run.id, "status?", timeout=20))
+        valued = asyncio.create_task(at.value(run.id, "answer", wait=20))
+        both = {"say": 1, "ask": 1}
+        await asyncio.to_thread(until, lambda: client.unread(run.id) == both, "the question")
+        await asyncio.to_thread(play, settings, run.id)
+        assert await asking == "at 0"
+        assert await valued == (await at.get(run.id)).answer
+        with pytest.raises(ValueNotFound):
+            await at.value(run.id, "nothing", wait=20)
+        with pytest.raises(InvalidTransition):
+            await at.ask(run.id, "too late?")
+        assert "plan" not in await at.values(run.id)
+        await at.close()
+
+    asyncio.run(story())
+
+
 def test_from_the_command_line(client: Client, settings: Settings, tmp_path: Path) -> None:
     call = CommandLine(tmp_path, settings)
     run = client.submit("steered", "g", {"rounds": 2})
@@ -201,6 +305,7 @@ def test_from_the_command_line(client: Client, settings: Settings, tmp_path: Pat
     late = call("ask", run.id, "status?", "--timeout", "0.1")
     assert late.code == 9 and "has not replied" in late.err
     play(settings, run.id, rounds=4)
-    assert call("value", run.id, "plan", "--json").json == 3
     assert "plan  3" in call("value", run.id).out
-    assert call("value", run.id, "nothing").code == 3
+    client.say(run.id, "one thing more")
+    assert "unread" in (shown := call("show", run.id, "--transcript")).out
+    assert "ada says:" in shown.out and "say 1" in shown.out
