@@ -89,8 +89,8 @@ ALL_MAY_ASK = Providers()
 
 #: Maximum characters of a progress text. It travels with every heartbeat.
 PROGRESS_LENGTH = 200
-#: The value that counts the turns of the history that are no decisions of the controller.
-DECISIONS_BESIDE = "_beside"
+#: The value with the positions in the stored history of what people said to the run.
+REMARKS = "_remarks"
 #: Older turns that are read in one request, unless a slice names a range.
 AT_ONCE = 100
 
@@ -138,6 +138,28 @@ class History(Sequence[Turn]):
 
     def __iter__(self) -> Iterator[Turn]:
         return (self[number] for number in range(self._length))
+
+    def without(self, places: Sequence[int]) -> History:
+        """Return this history without the turns at some positions, given in ascending order."""
+        beside = set(places)
+        first = self._length
+        while first - 1 in self._turns:
+            first -= 1
+        newest = [self._turns[at] for at in range(first, self._length) if at not in beside]
+
+        def place_of(number: int) -> int:
+            for place in places:
+                if place > number:
+                    break
+                number += 1
+            return number
+
+        def load(start: int, stop: int) -> list[Turn]:
+            first = place_of(start)
+            turns = enumerate(self[first : place_of(stop - 1) + 1], first)
+            return [turn for place, turn in turns if place not in beside]
+
+        return History(self._length - len(places), newest, load)
 
     def _read(self, start: int, stop: int) -> None:
         for number, turn in enumerate(self._load(start, stop), start):
@@ -214,6 +236,7 @@ class RoundContext:
         commands: in a controller's round, the commands to choose from (``finish`` included) as tool
             definitions with ``name``, ``description`` and ``parameters``.
         node_goal: the flow's description of what this node is for, or an empty text.
+        whole: the history with what people said, if ``history`` leaves it out. See ``said``.
         providers: decides whether this round may ask a model provider that is busy or unreachable.
             See ``Providers``.
         logger: a logger for the code of the flow.
@@ -246,6 +269,7 @@ class RoundContext:
     artifact: Callable[[str], str] = _no_artifact
     commands: Sequence[Mapping[str, Any]] = ()
     node_goal: str = ""
+    whole: History | None = None
     providers: Providers = ALL_MAY_ASK
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")
@@ -289,10 +313,15 @@ class RoundContext:
         return None
 
     @property
-    def decisions(self) -> int:
-        """How many turns the history has without what people said to the run."""
-        beside: int = self.committed.get(DECISIONS_BESIDE, 0)
-        return len(self.history) - beside
+    def said(self) -> list[Any]:
+        """What people have said to the run and asked it, as far as its controller heard it.
+
+        In the order in which it came. ``history`` has it too if the controller reads errors, as a
+        model does.
+        """
+        whole = self.history if self.whole is None else self.whole
+        turns = (whole[place] for place in self.committed.get(REMARKS, ()))
+        return [turn.said for turn in turns if turn.said is not None]
 
     @property
     def idempotency_key(self) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from perdure.flows.context import DECISIONS_BESIDE, History, RoundContext, altered
+from perdure.flows.context import REMARKS, History, RoundContext, altered
 from perdure.flows.errors import BadReply
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import ASK, SAY, Advance, Command, End, Turn
@@ -74,15 +74,29 @@ def hear(context: RoundContext, most: int) -> tuple[Heard, RoundContext]:
         by = {} if signal.by is None else {"by": signal.by}
         turns.append(Turn(None, {signal.name: words, "number": signal.number, **by}))
         artifacts |= whole
-    beside = context.committed.get(DECISIONS_BESIDE, 0) + len(turns)
+    history = context.history
+    places = range(len(history), len(history) + len(turns))
     asks = [signal.number for signal in signals if signal.name == ASK]
-    values: dict[str, Any] = {DECISIONS_BESIDE: beside}
+    values: dict[str, Any] = {REMARKS: [*context.committed.get(REMARKS, ()), *places]}
     if asks:
         values[OPEN_ASKS] = [*open_asks(context), *asks]
-    history = context.history
     extended = History(len(history) + len(turns), turns, lambda start, stop: history[start:stop])
     heard = altered(context, history=extended, committed={**context.committed, **values})
     return Heard(tuple(turns), values, artifacts), heard
+
+
+def without_remarks(context: RoundContext) -> RoundContext:
+    """Return a round's context whose history has decisions only, for code that counts them.
+
+    ``RoundContext.said`` has what people said.
+    """
+    remarks = context.committed.get(REMARKS)
+    if not remarks:
+        return context
+    whole = context.history
+    if not isinstance(whole, History):  # of a test, which passes a list
+        whole = History(len(whole), whole, lambda start, stop: context.history[start:stop])
+    return altered(context, history=whole.without(remarks), whole=whole)
 
 
 def with_heard(outcome: Advance | End, heard: Heard) -> Advance | End:
@@ -125,8 +139,6 @@ def put_off(
     turns = advance.turns
     if finish is not None:
         turns = (*turns, Turn(finish, {"error": NOT_FINISHED}))
-        beside = values.get(DECISIONS_BESIDE, committed.get(DECISIONS_BESIDE, 0))
-        values[DECISIONS_BESIDE] = beside + 1
     return replace(outcome, otherwise=replace(advance, turns=turns, values=values))
 
 

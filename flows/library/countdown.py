@@ -34,7 +34,7 @@ class Countdown(ControllerExecutorFlow):
 
     def decide(self, context: RoundContext) -> Command | Finish:
         """Return the command for the next number of a countdown, or finish the run at 0."""
-        left = context.inputs["rounds"] - context.decisions
+        left = context.inputs["rounds"] - len(context.history)
         return (
             Command("tick", {"left": left})
             if left > 0

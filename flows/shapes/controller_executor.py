@@ -28,6 +28,7 @@ from perdure.flows.remarks import (
     reply,
     with_heard,
     with_values,
+    without_remarks,
 )
 from perdure.flows.replies import BAD_REPLIES, read_reply
 from perdure.flows.reply_extras import public, with_long_replies_apart
@@ -396,7 +397,7 @@ class ControllerExecutorFlow(CircularFlow):
         """
         if node == "Controller":
             return self._hear_and_play(context)
-        outcome = self._play_held(node, context)
+        outcome = self._play_held(node, self._seen(context))
         if not context.mailbox.replies or isinstance(outcome, Interrupt):
             return outcome
         return with_values(outcome, after_replies(context))
@@ -407,7 +408,7 @@ class ControllerExecutorFlow(CircularFlow):
         If the run would end, but something was said after the round has looked, it goes on.
         """
         heard, hearing = hear(context, self.max_result)
-        outcome = self._play_held("Controller", hearing)
+        outcome = self._play_held("Controller", self._seen(hearing))
         if isinstance(outcome, Interrupt):
             return outcome
         replied = after_replies(hearing)
@@ -430,6 +431,13 @@ class ControllerExecutorFlow(CircularFlow):
         call_id, part = end.values.get("_call") or ("", 0)
         args = {name: end.values[name] for name in names}
         return Command("finish", args, end.values.get("_said", {}), call_id, part)
+
+    def _seen(self, context: RoundContext) -> RoundContext:
+        """Return the context of a round as this flow sees it.
+
+        Code counts its decisions by the length of the history, so what people said is apart.
+        """
+        return context if self.tells_errors else without_remarks(context)
 
     def _play_held(self, node: str, context: RoundContext) -> Outcome:
         """Play a round as ``play`` does, without what people have said."""

@@ -471,10 +471,8 @@ class Listens(ControllerExecutorFlow):
 
     def decide(self, context: RoundContext) -> Any:
         if context.committed.get("_open_asks"):
-            return Command("reply", {"answer": context.decisions})
-        if not any(turn.command for turn in context.history):
-            return Command("note")
-        return Finish([turn.said for turn in context.history if turn.said])
+            return Command("reply", {"answer": len(context.history)})
+        return Finish(context.said) if len(context.history) else Command("note")
 
     @command(idempotent=True)
     def note(self) -> str:

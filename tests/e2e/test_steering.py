@@ -155,6 +155,15 @@ def test_a_node_replies_once_to_the_signal_that_it_took(client: Client, settings
     }
 
 
+def test_a_reply_that_is_too_long_fails_its_round(client: Client, settings: Settings) -> None:
+    small = settings.model_copy(update={"max_addition_bytes": 2_000})
+    run = client.submit("asked_ring", "g")
+    client.signal(run.id, "price", "x" * 3_000)
+    play(small, run.id, rounds=1)
+    assert "the replies to signals take" in client.get(run.id).details["last_error"]
+    assert client.unread(run.id) == {"price": 1}
+
+
 def test_values_can_be_read_while_the_run_works(client: Client, settings: Settings) -> None:
     run = client.submit("steered", "g", {"rounds": 2})
     with pytest.raises(ValueNotFound, match="it has none"):

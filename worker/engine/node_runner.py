@@ -19,6 +19,7 @@ from perdure.flows.errors import (
     InvalidInput,
     RetryableError,
     RoundStopped,
+    UnstorableValue,
     ends_process,
 )
 from perdure.flows.flow import Flow, Role
@@ -212,7 +213,7 @@ class NodeRunner:
             mailbox = context.mailbox
             if mailbox.used or mailbox.joined or "wait" in record.fields:
                 settlement = taking(settlement, mailbox.used, mailbox.joined)
-            return _with_mailbox(record, settlement, mailbox)
+            return _with_mailbox(record, settlement, mailbox, self._settings)
         except Parked as parked:
             name = parked.wait.name
             over = context.journal.packed(f"~{name}", TIMED_OUT)
@@ -270,12 +271,24 @@ class NodeRunner:
         return replace(settlement, options={**settlement.options, **options})
 
 
-def _with_mailbox(record: Record, settlement: Settlement, mailbox: Mailbox) -> Settlement:
-    """Return what a round's commit must write, with its replies to signals and what it heard."""
+def _with_mailbox(
+    record: Record, settlement: Settlement, mailbox: Mailbox, settings: Settings
+) -> Settlement:
+    """Return what a round's commit must write, with its replies to signals and what it heard.
+
+    Raises:
+        UnstorableValue: The replies are too long.
+    """
     if not settlement.is_done:
         return settlement
     if mailbox.replies:
         lines = [f"{name} {number} {text}" for (name, number), text in mailbox.replies.items()]
+        size = sum(len(line.encode()) for line in lines)
+        if size > settings.max_addition_bytes:
+            raise UnstorableValue(
+                f"step {record.step}: the replies to signals take {size} bytes; the limit is "
+                f"{settings.max_addition_bytes} (max_addition_bytes). Reply with a reference"
+            )
         settlement = with_options(settlement, {"replies": "\n".join(lines)})
     if isinstance(mailbox, StoreMailbox) and mailbox.has_heard:
         return with_options(settlement, {}, {ALL_HEARD: record.fields[ARRIVED]})

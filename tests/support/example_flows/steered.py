@@ -20,11 +20,6 @@ from perdure import (
 MEANWHILE: dict[str, Callable[[RoundContext], None]] = {}
 
 
-def heard(context: RoundContext) -> list[Any]:
-    """What people have said, in the order in which it stands in the history."""
-    return [turn.said for turn in context.history if turn.said is not None]
-
-
 @register("steered")
 class Steered(ControllerExecutorFlow):
     """Notes ``rounds`` times, then finishes with what was said. Answers a question at once."""
@@ -35,10 +30,10 @@ class Steered(ControllerExecutorFlow):
         MEANWHILE.get(context.run_id, lambda context: None)(context)
         asks = context.committed.get("_open_asks")
         if asks:
-            return Command("reply", {"answer": f"at {context.decisions}"})
-        if context.decisions < context.inputs.get("rounds", 0):
+            return Command("reply", {"answer": f"at {len(context.history)}"})
+        if len(context.history) < context.inputs.get("rounds", 0):
             return Command("note")
-        return Finish([context.observation, heard(context)])
+        return Finish([context.observation, context.said])
 
     @command(idempotent=True)
     def note(self, context: RoundContext) -> int:

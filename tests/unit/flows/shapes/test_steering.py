@@ -79,14 +79,48 @@ def test_what_was_said_is_in_the_history_in_which_the_controller_decides() -> No
     assert context.mailbox.used == {"say": 1}
 
 
-def test_it_is_no_decision_and_no_observation() -> None:
+def test_it_is_no_observation() -> None:
     flow, controller = flow_of(Command("note"))
     turns = [Turn(Command("note"), "noted")]
     history = History(1, turns, lambda start, stop: turns[start:stop])
     outcome = flow.play("Controller", told("look", history=history))
-    assert (controller.seen.observation, controller.seen.decisions) == ("noted", 1)
+    assert (controller.seen.observation, controller.seen.said) == ("noted", ["look"])
     assert len(controller.seen.history) == 2
-    assert isinstance(outcome, Advance) and outcome.values["_beside"] == 1
+    assert isinstance(outcome, Advance) and outcome.values["_remarks"] == [1]
+
+
+def test_code_has_what_was_said_beside_its_own_turns() -> None:
+    seen: list[RoundContext] = []
+
+    class Coded(ControllerExecutorFlow):
+        def decide(self, context: RoundContext) -> Finish:
+            seen.append(context)
+            return Finish("done")
+
+    stored = [Turn(Command("note"), 0), SAID, Turn(Command("note"), 1)]
+    history = History(3, stored[-1:], lambda start, stop: stored[start:stop])
+    outcome = Coded().play("Controller", told("now", history=history, committed={"_remarks": [1]}))
+    (context,) = seen
+    assert context.said == ["look", "now"]
+    assert [turn.observation for turn in context.history] == [0, 1] and context.observation == 1
+    assert isinstance(outcome, End) and outcome.values["_remarks"] == [1, 3]
+
+
+@pytest.mark.parametrize("places", [[], [0], [2, 3], [0, 1, 5, 6], [6]])
+@pytest.mark.parametrize("known", [0, 2, 7])
+def test_a_history_without_some_turns_is_that_of_the_others(places: list[int], known: int) -> None:
+    turns = [Turn(Command("note"), number) for number in range(7)]
+    newest = turns[7 - known :]
+    history = History(7, newest, lambda start, stop: turns[start:stop]).without(places)
+    left = [turn for place, turn in enumerate(turns) if place not in places]
+    assert list(history) == left and len(history) == len(left)
+    assert (history[-1], history[0], history[1:3]) == (left[-1], left[0], left[1:3])
+
+
+def test_the_newest_turns_are_not_read_again() -> None:
+    turns = [Turn(Command("note"), 0), SAID, Turn(Command("note"), 1)]
+    history = History(3, turns, lambda start, stop: pytest.fail("read again"))
+    assert [turn.observation for turn in history.without([1])] == [0, 1]
 
 
 def test_a_round_that_was_told_nothing_adds_nothing() -> None:
@@ -133,7 +167,7 @@ def test_a_finish_says_what_happens_if_it_has_not_heard_all() -> None:
     )
     finish = Command("finish", {"answer": "done"}, {"thought": "t"}, "call-1")
     assert put_off.turns == (SAID, Turn(finish, {"error": NOT_FINISHED}))
-    assert put_off.values["_beside"] == 2
+    assert put_off.values["_remarks"] == [0]
     assert not {"EARLY_EXIT", "answer", "status"} & set(put_off.values)
 
 
