@@ -89,6 +89,8 @@ ALL_MAY_ASK = Providers()
 
 #: Maximum characters of a progress text. It travels with every heartbeat.
 PROGRESS_LENGTH = 200
+#: The value with the positions in the stored history of what people said to the run.
+REMARKS = "_remarks"
 #: Older turns that are read in one request, unless a slice names a range.
 AT_ONCE = 100
 
@@ -136,6 +138,28 @@ class History(Sequence[Turn]):
 
     def __iter__(self) -> Iterator[Turn]:
         return (self[number] for number in range(self._length))
+
+    def without(self, places: Sequence[int]) -> History:
+        """Return this history without the turns at some positions, given in ascending order."""
+        beside = set(places)
+        first = self._length
+        while first - 1 in self._turns:
+            first -= 1
+        newest = [self._turns[at] for at in range(first, self._length) if at not in beside]
+
+        def place_of(number: int) -> int:
+            for place in places:
+                if place > number:
+                    break
+                number += 1
+            return number
+
+        def load(start: int, stop: int) -> list[Turn]:
+            first = place_of(start)
+            turns = enumerate(self[first : place_of(stop - 1) + 1], first)
+            return [turn for place, turn in turns if place not in beside]
+
+        return History(self._length - len(places), newest, load)
 
     def _read(self, start: int, stop: int) -> None:
         for number, turn in enumerate(self._load(start, stop), start):
@@ -212,6 +236,7 @@ class RoundContext:
         commands: in a controller's round, the commands to choose from (``finish`` included) as tool
             definitions with ``name``, ``description`` and ``parameters``.
         node_goal: the flow's description of what this node is for, or an empty text.
+        whole: the history with what people said, if ``history`` leaves it out. See ``said``.
         providers: decides whether this round may ask a model provider that is busy or unreachable.
             See ``Providers``.
         logger: a logger for the code of the flow.
@@ -244,6 +269,7 @@ class RoundContext:
     artifact: Callable[[str], str] = _no_artifact
     commands: Sequence[Mapping[str, Any]] = ()
     node_goal: str = ""
+    whole: History | None = None
     providers: Providers = ALL_MAY_ASK
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")
@@ -278,8 +304,24 @@ class RoundContext:
         """The result of the last command in the run's history (its observation).
 
         It may also say what was wrong with a reply of the controller. None before the first turn.
+        What a person said to the run is skipped (``Turn.said``).
         """
-        return self.history[-1].observation if len(self.history) else None
+        for place in range(len(self.history) - 1, -1, -1):
+            turn = self.history[place]
+            if turn.said is None:
+                return turn.observation
+        return None
+
+    @property
+    def said(self) -> list[Any]:
+        """What people have said to the run and asked it, as far as its controller heard it.
+
+        In the order in which it came. ``history`` has it too if the controller reads errors, as a
+        model does.
+        """
+        whole = self.history if self.whole is None else self.whole
+        turns = (whole[place] for place in self.committed.get(REMARKS, ()))
+        return [turn.said for turn in turns if turn.said is not None]
 
     @property
     def idempotency_key(self) -> str:
@@ -452,6 +494,17 @@ class RoundContext:
             None if the run has no such signal now.
         """
         return self.mailbox.take(signal)
+
+    def reply(self, signal: ReceivedSignal, value: Any) -> None:
+        """Reply to a signal that was sent to the run, with JSON data. ``Client.ask`` returns it.
+
+        The commit of this round stores the reply, so it is sent once however often this node runs.
+        The first reply to a signal stands.
+
+        Raises:
+            UnstorableValue: the value would not read back equal.
+        """
+        self.mailbox.reply(signal, value)
 
     def child(
         self,

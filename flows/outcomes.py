@@ -56,17 +56,31 @@ class Interrupt:
     default: Any = None
 
 
+#: The names of the signals that a controller hears: words, and questions that want a reply.
+SAY, ASK = "say", "ask"
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One entry of a run's history: a decision and its observation.
+    """One entry of a run's history: a decision and its observation, or what a person said.
 
     Attributes:
-        command: the command that was decided. None if the reply named no command.
-        observation: the command's result, or what was wrong with the reply.
+        command: the command that was decided. None if the reply named no command, or if the turn is
+            what a person said to the run.
+        observation: the command's result, or what was wrong with the reply. Of what a person said
+            it is ``{"say": words, "number": its number}`` (``ask`` for a question), with the sender
+            as ``by``.
     """
 
     command: Command | None
     observation: Any = None
+
+    @property
+    def said(self) -> Any:
+        """What a person said to the run, or asked it. None if this turn is a decision."""
+        if self.command is not None or not isinstance(self.observation, Mapping):
+            return None
+        return self.observation.get(SAY, self.observation.get(ASK))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +111,8 @@ class End:
         answer: any JSON value.
         output: JSON values by name, which ``Run.output`` returns.
         turns, values, summary, artifacts: as for ``Advance``.
+        otherwise: what happens instead if a person said something that the run has not heard.
+            None: the run ends, and an event names what is unread.
     """
 
     answer: Any = None
@@ -105,6 +121,7 @@ class End:
     values: Mapping[str, Any] = field(default_factory=dict)
     summary: Mapping[str, Any] = field(default_factory=dict)
     artifacts: Mapping[str, str] = field(default_factory=dict)
+    otherwise: Advance | None = None
 
 
 #: Any outcome of a round.

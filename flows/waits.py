@@ -28,7 +28,7 @@ from perdure.flows.children import (
 from perdure.flows.durations import EXPECTED, as_seconds
 from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.journal import Journal
-from perdure.flows.json_values import storable
+from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import is_name
 
 #: Longest wait in seconds: ten years. Times must stay whole numbers that Lua counts exactly.
@@ -113,6 +113,7 @@ class Mailbox:
         parked: the wait that this round has come to and that is not over.
         refused: the name of the command that is being carried out, if it must not wait.
         joined: the groups that this round has joined. Its commit forgets them.
+        replies: what this round replies to signals, as JSON texts by name and number.
     """
 
     # Most rounds never look into their mailbox, so it is made of nothing.
@@ -120,6 +121,7 @@ class Mailbox:
     parked: Wait | None = None
     refused: str | None = None
     joined: tuple[str, ...] = ()
+    replies: Mapping[tuple[str, int], str] = MappingProxyType({})
     _sent: tuple[ReceivedSignal, ...] = ()
     _groups: Mapping[str, KnownGroup] = MappingProxyType({})
     _names: tuple[str, ...] = ()
@@ -204,6 +206,30 @@ class Mailbox:
     def take(self, name: str) -> ReceivedSignal | None:
         """Return the next unused signal of this name that was sent to the run, or None."""
         return self._take_first([checked_signal(name)])
+
+    def hear(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
+        """Take all unread signals of these names, at most ``most``, in the order of arrival.
+
+        Another attempt of this round may find more.
+        """
+        signals = self.all_unread(names, most)
+        for signal in signals:
+            self.used = {**self.used, signal.name: signal.number}
+        return signals
+
+    def all_unread(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
+        """Return the unread signals of these names, at most ``most``, in the order of arrival."""
+        unread = (each for each in self._sent if each.name in names)
+        return [each for each in unread if each.number > self._used(each.name)][:most]
+
+    def reply(self, signal: ReceivedSignal, value: Any) -> None:
+        """Keep a reply to a signal for this round's commit. See ``RoundContext.reply``."""
+        if not isinstance(signal, ReceivedSignal):
+            raise InvalidFlow(
+                f"{self.where}: reply({signal!r:.80}, ...) expects a signal that the run received"
+            )
+        text = canonical(storable(value, f"the reply to signal {signal.number} of {signal.name}"))
+        self.replies = {(signal.name, signal.number): text, **self.replies}
 
     def gather(
         self,

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     )
     from perdure.worker.domain.interrupt import PendingInterrupt, Waiting
     from perdure.worker.domain.run import Run, RunStatus
-    from perdure.worker.domain.signal import SignalReceipt
+    from perdure.worker.domain.signal import SignalReceipt, SignalReply
     from perdure.worker.domain.stop import StopReceipt
     from perdure.worker.domain.verdict import Verdict, VerdictCode
     from perdure.worker.errors import (
@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         StoreUnavailable,
         UnknownCaller,
         UnknownFlow,
+        ValueNotFound,
     )
     from perdure.worker.settings import Settings
 
@@ -150,6 +151,7 @@ _HOMES = {
     "ScriptedController": "perdure.flows.controllers.scripted",
     "Settings": "perdure.worker.settings",
     "SignalReceipt": "perdure.worker.domain.signal",
+    "SignalReply": "perdure.worker.domain.signal",
     "Signals": "perdure.flows.context",
     "Stale": "perdure.worker.errors",
     "StopReceipt": "perdure.worker.domain.stop",
@@ -158,6 +160,7 @@ _HOMES = {
     "Turn": "perdure.flows.outcomes",
     "UnknownCaller": "perdure.worker.errors",
     "UnknownFlow": "perdure.worker.errors",
+    "ValueNotFound": "perdure.worker.errors",
     "UnstorableValue": "perdure.flows.errors",
     "Verdict": "perdure.worker.domain.verdict",
     "VerdictCode": "perdure.worker.domain.verdict",
@@ -261,6 +264,7 @@ __all__ = [
     "ScriptedController",
     "Settings",
     "SignalReceipt",
+    "SignalReply",
     "Signals",
     "Stale",
     "StopReceipt",
@@ -270,6 +274,7 @@ __all__ = [
     "UnknownCaller",
     "UnknownFlow",
     "UnstorableValue",
+    "ValueNotFound",
     "Verdict",
     "VerdictCode",
     "WaitOver",

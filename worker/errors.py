@@ -26,6 +26,15 @@ class ArtifactNotFound(PerdureError):
     exit_code = 3
 
 
+class ValueNotFound(PerdureError):
+    """No round of the run has returned a value of this name."""
+
+    code = "value-not-found"
+    title = "No such value"
+    http_status = 404
+    exit_code = 3
+
+
 class UnknownFlow(PerdureError):
     """Neither this client nor any live worker knows a flow of this name."""
 
@@ -203,6 +212,7 @@ __all__ = [
     "UnknownFlow",
     "UnsafeServer",
     "UnstorableValue",
+    "ValueNotFound",
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.flows.context import RoundContext
+from perdure.flows.context import REMARKS, RoundContext
 from perdure.flows.controllers import Controller, controller
 from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.outcomes import Interrupt
@@ -43,7 +43,8 @@ class ScriptedController(Controller):
         Raises:
             FatalError: The script has no more replies.
         """
-        turn = len(context.history)
+        remarks = () if context.whole is not None else context.committed.get(REMARKS, ())
+        turn = len(context.history) - len(remarks)
         if turn in self.questions and not context.answered:
             return self.questions[turn]
         if turn >= len(self.replies):

@@ -11,13 +11,25 @@ from typing import Any
 
 from perdure.flows.budgets import COMMANDS, check_commands
 from perdure.flows.commands.calls import call, playing
-from perdure.flows.commands.command import CommandSpec, Schemas, commands_of
+from perdure.flows.commands.command import CommandSpec, Schemas, commands_of, spec_of
 from perdure.flows.context import RoundContext, altered
 from perdure.flows.controllers import Controller
 from perdure.flows.errors import BadReply, FatalError, InvalidFlow, InvalidInput
 from perdure.flows.flow import title
 from perdure.flows.names import suggest
 from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
+from perdure.flows.remarks import (
+    OPEN_ASKS,
+    PUT_OFF,
+    after_replies,
+    hear,
+    open_asks,
+    put_off,
+    reply,
+    with_heard,
+    with_values,
+    without_remarks,
+)
 from perdure.flows.replies import BAD_REPLIES, read_reply
 from perdure.flows.reply_extras import public, with_long_replies_apart
 from perdure.flows.retry import Retry
@@ -39,6 +51,9 @@ from perdure.flows.validation import check_count
 UNFINISHED_ANSWER = "The maximum amount of rounds was reached before the model found an answer."
 #: The answer of such a run if the flow's own code decides.
 UNFINISHED_FLOW_ANSWER = "The maximum amount of rounds was reached before the flow found an answer."
+
+#: The command with which a controller answers a question that a person has asked the run.
+REPLY = replace(spec_of(reply, "reply"), idempotent=True)
 
 
 class ControllerExecutorFlow(CircularFlow):
@@ -265,17 +280,28 @@ class ControllerExecutorFlow(CircularFlow):
         full = self._with_commands(context, str(state.get("node_goal") or ""))
         decided = call(self.decide, full, full)
         if isinstance(decided, list):
-            return self._next_of_reply(decided)
+            return self._next_of_reply(decided, bool(open_asks(context)))
         if isinstance(decided, Turn):
             return decided
         decision = read_reply(decided)
-        return self._checked(decision) if isinstance(decision, Command) else decision
+        if isinstance(decision, Command):
+            return self._checked(decision, bool(open_asks(context)))
+        return decision
 
     def _with_commands(self, context: RoundContext, node_goal: str = "") -> RoundContext:
         """Return a copy of the round's context with the commands that the controller can choose."""
-        return altered(context, commands=Schemas(self.schemas), node_goal=node_goal)
+        asked = bool(open_asks(context))
+        return altered(context, commands=Schemas(lambda: self._schemas(asked)), node_goal=node_goal)
 
-    def _checked(self, decision: Any) -> Command:
+    def _schemas(self, asked: bool) -> list[dict[str, Any]]:
+        """Return the tool definitions for a round, with ``reply`` if a question is open."""
+        offered = self.offered()
+        return [
+            *self.schemas(),
+            *([REPLY.schema()] if asked and REPLY.name not in offered else ()),
+        ]
+
+    def _checked(self, decision: Any, asked: bool = False) -> Command:
         """Convert a controller's decision to a command, and check that this flow can carry it out.
 
         Raises:
@@ -290,7 +316,8 @@ class ControllerExecutorFlow(CircularFlow):
             if decision.name == "finish":
                 self.finish.check(decision.args)
             else:
-                choose(self.offered(), decision.name, decision.args, also=["finish"])
+                offered = self._with_reply(self.offered()) if asked else self.offered()
+                choose(offered, decision.name, decision.args, also=["finish"])
         except BadReply as error:
             error.command = decision
             raise
@@ -307,8 +334,13 @@ class ControllerExecutorFlow(CircularFlow):
         own = type(self).decide is not ControllerExecutorFlow.decide
         return not own and bool(getattr(self.controller, "reads_errors", False))
 
-    def _next_of_reply(self, reply: list[Any]) -> QueuedCall:
-        calls = queued(reply, self._checked)
+    @staticmethod
+    def _with_reply(offered: dict[str, CommandSpec]) -> dict[str, CommandSpec]:
+        """Return the commands with the built-in ``reply``, unless the flow has one of that name."""
+        return {REPLY.name: REPLY, **offered}
+
+    def _next_of_reply(self, reply: list[Any], asked: bool) -> QueuedCall:
+        calls = queued(reply, lambda decision: self._checked(decision, asked))
         fault = (
             None
             if self.tells_errors
@@ -338,9 +370,10 @@ class ControllerExecutorFlow(CircularFlow):
         Raises:
             BadReply: nothing was carried out.
         """
-        return BranchingFlow(list(self.offered().values()), tell_errors=self.tells_errors)(
-            state, context
-        )
+        offered = self.offered()
+        if OPEN_ASKS in context.committed:
+            offered = self._with_reply(offered)
+        return BranchingFlow(list(offered.values()), tell_errors=self.tells_errors)(state, context)
 
     @property
     def reserved(self) -> frozenset[str]:
@@ -359,8 +392,55 @@ class ControllerExecutorFlow(CircularFlow):
     def play(self, node: str, context: RoundContext) -> Outcome:
         """Play a round of the Controller, the Executor or another node of the ring.
 
-        A node after the Executor sees, and may change, a turn that is not in the history yet.
+        A node after the Executor sees, and may change, a turn that is not in the history yet. The
+        Controller hears what people have said to the run.
         """
+        if node == "Controller":
+            return self._hear_and_play(context)
+        outcome = self._play_held(node, self._seen(context))
+        if not context.mailbox.replies or isinstance(outcome, Interrupt):
+            return outcome
+        return with_values(outcome, after_replies(context))
+
+    def _hear_and_play(self, context: RoundContext) -> Outcome:
+        """Play the Controller's round, with what people have said in its history.
+
+        If the run would end, but something was said after the round has looked, it goes on.
+        """
+        heard, hearing = hear(context, self.max_result)
+        outcome = self._play_held("Controller", self._seen(hearing))
+        if isinstance(outcome, Interrupt):
+            return outcome
+        replied = after_replies(hearing)
+        if context.committed.get(PUT_OFF) and not isinstance(outcome, End):
+            replied[PUT_OFF] = 0
+        outcome = with_heard(with_values(outcome, replied), heard)
+        if isinstance(outcome, Advance):
+            return outcome
+        values = outcome.values
+        kept = {
+            name: values[name] for name in (*heard.values, OPEN_ASKS, BAD_REPLIES) if name in values
+        }
+        advance = Advance("Controller", outcome.turns, kept, artifacts=outcome.artifacts)
+        finish = self._finish_of(outcome) if self.tells_errors else None
+        return put_off(outcome, advance, finish, context.committed)
+
+    def _finish_of(self, end: End) -> Command:
+        """Return the command ``finish`` by which the controller ended the run."""
+        names = [name for name in self.finish.input_args if name in end.values]
+        call_id, part = end.values.get("_call") or ("", 0)
+        args = {name: end.values[name] for name in names}
+        return Command("finish", args, end.values.get("_said", {}), call_id, part)
+
+    def _seen(self, context: RoundContext) -> RoundContext:
+        """Return the context of a round as this flow sees it.
+
+        Code counts its decisions by the length of the history, so what people said is apart.
+        """
+        return context if self.tells_errors else without_remarks(context)
+
+    def _play_held(self, node: str, context: RoundContext) -> Outcome:
+        """Play a round as ``play`` does, without what people have said."""
         held = context.committed.get(HELD)
         if held is None:
             return self._play(node, context)
@@ -475,6 +555,7 @@ class ControllerExecutorFlow(CircularFlow):
                 **result.args,
                 "status": "finished",
                 "_said": public(result.extras),
+                **(_call_of(result) if result.call else {}),
             }
         output = super().output_of(place, result)
         return (
@@ -601,7 +682,7 @@ class ControllerExecutorFlow(CircularFlow):
         if taken.command.name == "finish":
             answer = {self.early_exit_key: True, **taken.command.args, "status": "finished"}
             state = {**values, **left, **answer}
-            return End(
+            end = End(
                 state.get("answer"),
                 self._output(state),
                 turns,
@@ -609,6 +690,8 @@ class ControllerExecutorFlow(CircularFlow):
                 coming.summary,
                 coming.artifacts,
             )
+            advance = replace(coming, turns=turns, values={**coming.values, "_waiting": []})
+            return put_off(end, advance, taken.command if self.tells_errors else None, values)
         decided = {
             "command": taken.command.name,
             "command_args": dict(taken.command.args),

@@ -101,6 +101,11 @@ ROWS = [
     api("POST /runs/{run_id}/resume",          ANSWER,           "asks",    200),
     api("POST /runs/{run_id}/retry",           SUBMIT,           "errored", 200),
     api("POST /runs/{run_id}/signals/{name}",  SIGNAL,           "queued",  202),
+    api("POST /runs/{run_id}/asks/{name}",     SIGNAL,           "queued",  202),
+    api("GET /runs/{run_id}/asks/{name}/{number}", SIGNAL,       "asked",   202),
+    api("GET /runs/{run_id}/signals",          READ,             "queued",  200),
+    api("GET /runs/{run_id}/values",           READ,             "queued",  200),
+    api("GET /runs/{run_id}/values/{name}",    READ,             "queued",  404),  # it has none yet
     api("GET /runs/{run_id}/children",         READ,             "queued",  200),
     api("GET /runs/{run_id}/artifacts",        READ,             "queued",  200),
     api("GET /runs/{run_id}/artifacts/{name:rest}", READ,        "queued",  200),
@@ -131,6 +136,7 @@ ROWS = [
     row("POST /runs/{run_id}/retry",           SUBMIT,           "errored", 303),
     row("POST /runs/{run_id}/delete",          ADMIN,            "stopped", 303),
     row("POST /runs/{run_id}/signals",         SIGNAL,           "queued",  303, data={"name": "paid"}),
+    row("POST /runs/{run_id}/say",             SIGNAL,           "queued",  303, data={"words": "look"}),
     row("GET /runs/{run_id}/answer",           READ,             "asks",    200),
     row("POST /runs/{run_id}/answer",          (READ, ANSWER),   "asks",    303),
     row("GET /runs/{run_id}/turns/{digest}",   READ,             "queued",  404),  # it has none yet
@@ -187,6 +193,7 @@ class Asker:
         path = (
             row.path.replace("{run_id}", run_id)
             .replace("{digest}", "none")
+            .replace("{number}", "1")
             .replace("{name:rest}", "log")
             .replace("{name:path}", "log")
             .replace("{name}", "countdown")
@@ -234,6 +241,8 @@ def run_of(room: Room, owner: str, state: str) -> str:
         granted = try_claim(store, run_id, known=("countdown",))
         assert isinstance(granted, Claim)
         fail_round(store, granted, max_failures=1)
+    if state == "asked":
+        room.client.signal(run_id, "countdown")
     if state == "stopped":
         room.client.request_stop(run_id, "now")
     return run_id

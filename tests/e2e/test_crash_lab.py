@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 import redis
 
-from perdure import Command, Finish, Flow, InvalidFlow, InvalidInput, RoundContext, RunStatus
+from perdure import (
+    Command,
+    ControllerExecutorFlow,
+    Finish,
+    Flow,
+    InvalidFlow,
+    InvalidInput,
+    RoundContext,
+    RunStatus,
+    command,
+)
 from perdure.testing import CrashFound, Lab, LabError, NotDeterministic, Question, Story
 from perdure.worker.store import scripts
 from tests.support.example_flows import families
@@ -454,3 +464,35 @@ def test_children_are_played_and_their_parent_is_struck(lab: Lab) -> None:
 def test_a_child_that_waits_is_an_error_that_names_it(lab: Lab) -> None:
     with pytest.raises(LabError, match=r"the child run \w+ \(flow chore\) waits"):
         lab(families.Errand, "g", inputs={"child": {"ask": True}})
+
+
+class Listens(ControllerExecutorFlow):
+    """Notes once, answers what it is asked, and finishes with all that was said."""
+
+    def decide(self, context: RoundContext) -> Any:
+        if context.committed.get("_open_asks"):
+            return Command("reply", {"answer": len(context.history)})
+        return Finish(context.said) if len(context.history) else Command("note")
+
+    @command(idempotent=True)
+    def note(self) -> str:
+        """Note it."""
+        return "noted"
+
+
+def test_what_is_said_in_the_moment_of_the_end_is_heard_in_every_story(lab: Lab) -> None:
+    def heard(story: Story) -> None:
+        assert sorted(story.run.answer) == ["look", "status?", "wait"]
+        assert "unread" not in [event.type for event in story.events]
+
+    report = lab(
+        Listens,
+        "g",
+        signals={"say": ["look", "wait"], "ask": ["status?"]},
+        check=heard,
+        same_answer=False,
+        limit=60,
+    )
+    assert report.undisturbed.run.answer == ["look", "wait", "status?"]
+    told = [str(each) for each in report.undisturbed.trace.lines]
+    assert any("has not heard say 1" in each for each in told)

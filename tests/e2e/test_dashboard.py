@@ -358,6 +358,22 @@ def test_a_parked_run_takes_a_signal_from_its_page_once(
     assert json.loads(live_store.signals(run.id, [("paid", 1)])[0][3]) == {"amount": 12}  # type: ignore[index]
 
 
+def test_a_live_run_is_told_something_from_its_page_once(
+    visitor: Visitor, client: Client, live_store: Store
+) -> None:
+    run = queued(client, live_store)
+    page = sound(visitor.see(f"/runs/{run.id}"))
+    assert "Say something to the run" in page.html and "Unread signals" not in page.html
+    for _ in range(2):
+        sent = sound(visitor.send(page, f"/runs/{run.id}/say", words="look at the invoices"))
+    assert f"Said to run {run.id}" in sent.html and "Unread signals" in sent.html
+    assert client.unread(run.id) == {"say": 1}
+    assert visitor.send(page, f"/runs/{run.id}/say", words=" ").status == 422
+    client.request_stop(run.id, mode="now")
+    ended = sound(visitor.see(f"/runs/{run.id}"))
+    assert "Say something" not in ended.html and "Unread signals" in ended.html
+
+
 @pytest.mark.slow
 def test_colours_are_chosen_and_nobody_is_led_elsewhere_by_it(visitor: Visitor) -> None:
     page = visitor.see("/runs?status=queued")

@@ -50,6 +50,7 @@ class Config:
     ] = ()  # of each node, one behind the other: signal or sleep, and the ticks that it lasts
     waits_from: int = 0  # the first step whose node waits
     signals: int = 0  # that a run is sent at most
+    heeds: bool = False  # rounds hear what is said, and the run does not end before
     children: int = 0  # places of the group that the first node waits for
     join: str = "all"  # of their ends: all, settled, first
     limit: int = 2  # children that run at a time
@@ -540,6 +541,16 @@ CONFIGURATIONS: dict[str, Config] = {
         waits_from=1,
         signals=1,
         slots=1,
+        operations=("stop:graceful", "resume"),
+    ),
+    "says": Config(
+        "words for a run that works and stays, and in the moment of its end; deaths, stops, resumes",
+        heeds=True,
+        stays=True,
+        signals=2,
+        steps=3,
+        slots=1,
+        kinds=("next", "end", "failed"),
         operations=("stop:graceful", "resume"),
     ),
     "children": Config(

@@ -35,6 +35,7 @@ GOOD = (
     "take_apart",
     "see",
     "wake",
+    "hear",
     *family.GOOD,
 )
 

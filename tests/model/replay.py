@@ -29,6 +29,7 @@ JITTER = 0.882
 #: Moves that end stories are made less often than those that go on with them.
 LIKELY = {
     "op": 0.2,
+    "hear": 8.0,
     "die": 0.1,
     "unpause": 0.2,
     "delete": 0.3,
@@ -223,6 +224,8 @@ class Replay:
         process = self.processes.pop(place)
         call = self._settlement(process, kind, seen=w.slots[place].seen)
         answer = call()
+        if answer == "unread":
+            self.processes.insert(place, process)
         if not heard and answer not in ("fenced", "missing"):
             self.processes.append(Process(process.name, call))
         return answer
@@ -327,6 +330,13 @@ class Replay:
         there = self.config.waits[number][0] == "signal" and taken + seen < last
         return "passes" if there else "parks"
 
+    def _hear(self, w: World, place: int) -> str:
+        """What the round finds is read as a context reads it."""
+        return f"hears {self.store.signal_counts(_id(w.slots[place].run), ['paid'])['paid'][1]}"
+
+    def _say(self, w: World, place: int) -> str:
+        return self._signal(w, place, wakes=False)
+
     def _signal(self, w: World, place: int, wakes: bool) -> str:
         word, *details = runs.signal(self.store, run_id=_id(place))
         return f"{word} {details[1] if word in ('ok', 'unmade') else details[0] if details else ''}".strip()
@@ -362,9 +372,13 @@ class Replay:
         took = {"take": f"paid {max(numbers)}" if numbers else ""} if seen else {}
         if took and config.outlives and int(granted.fields["step"]) > 0:
             took["joined"] = "0.0"
+        heard = {"heard": granted.fields["mailbox"]} if config.heeds and seen else {}
+        heeds = {"heed": "paid"} if config.heeds else {}
         calls: dict[str, Callable[[], tuple[str, str]]] = {
-            "next": lambda: runs.commit_next(store, granted, node, options=took),
-            "end": lambda: runs.commit_end(store, granted, ("turn",), options=took),
+            "next": lambda: runs.commit_next(store, granted, node, options=took, **heard),
+            "end": lambda: runs.commit_end(
+                store, granted, ("turn",), options={**took, **heeds}, **heard
+            ),
             "end_unfinished": lambda: runs.commit_unfinished(store, granted, node),
             "pause_next": lambda: runs.pause_next(store, granted, node),
             "pause_end": lambda: runs.pause_end(store, granted),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.model import steering
 from tests.model.fetching import REFUSED
 from tests.model.laws import law
 from tests.model.state import Run, Slot, World
@@ -45,7 +46,8 @@ def granted(
         "two workers are in step {}, both with a lease that has not ended",
         run.step,
     )
-    return Slot(place, token, *pair, state, w.config.lease, own=True)
+    knows = run.arrived if w.config.heeds else 0
+    return Slot(place, token, *pair, state, w.config.lease, own=True, knows=knows, told=knows)
 
 
 def committed(w: World, slot: Slot, before: Run, run: Run, kind: str, answer: str) -> None:
@@ -75,6 +77,8 @@ def committed(w: World, slot: Slot, before: Run, run: Run, kind: str, answer: st
             run.wait < 0 and run.wait_until is None and not run.over,
             "what a step waited for is kept behind its end",
         )
+        if w.config.heeds:
+            steering.committed(run, slot, answer)
         run.since_stop = None if run.since_stop is None else 0
         law(
             "I16",

@@ -155,6 +155,9 @@ class Rules:
     park_keeps_the_time_of_its_wait: bool = True  # a sleep that begins anew with each resume
     park_rests: bool = True  # no message is kept for a run that may wait for weeks
     signal_wakes: bool = True  # due at once: its sender may die before it brings the message
+    stay_leaves_signals: bool = True  # decision 47: say > stay: the next round never hears
+    end_heeds_what_is_unread: bool = True  # decision 47
+    heard_is_what_the_claim_knew: bool = True  # decision 47: look > say > commit: never heard
     time_outs_are_recorded: bool = True  # time-out, death > the next attempt takes a signal
     time_outs_end_with_their_step: bool = True
     wake_checks_phase: bool = True

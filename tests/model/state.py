@@ -30,7 +30,7 @@ RUN = (
     "last_token", "last_answer", "last_fetched", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown",
     "expires", "nonce", "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
     "erred", "ending", "unfinished", "patience", "handed_on",
-    "wait", "need", "wait_until", "over", "arrived", "taken", "passed",
+    "wait", "need", "wait_until", "over", "arrived", "taken", "passed", "heard",
 )  # fmt: skip
 TIMES = (
     "due",
@@ -110,6 +110,9 @@ class Run:
     over: tuple[int, ...]  # the waits of this step of which it is recorded that their time passed
     arrived: int  # the number of the newest signal
     taken: int  # the number of the newest signal that a committed round has taken
+    heard: (
+        int  # the number of signals of which a committed round's claim knew, whose round heard all
+    )
     passed: tuple[int, ...]  # with what attempts of this step got past each wait
 
     def __init__(self, values: tuple[Any, ...]) -> None:
@@ -159,7 +162,7 @@ def new_run(**fields: Any) -> Run:
     }
     empty |= {"intent": 0, "result": 0, "begun": (), "returned": 0, "unknown": 0, "erred": False}
     empty |= {"ending": False, "unfinished": False}
-    empty |= {"wait": -1, "need": 0, "over": (), "arrived": 0, "taken": 0, "passed": ()}
+    empty |= {"wait": -1, "need": 0, "over": (), "arrived": 0, "taken": 0, "passed": (), "heard": 0}
     return Run(tuple((empty | fields).values()))
 
 
@@ -173,6 +176,8 @@ class Slot(NamedTuple):
     ``fetched``: the run and the token that the commit whose reply was lost was granted under the claim that it brought.
     ``seen``: with what it got past each wait of its node so far: the number of a signal, or OVER. ``parks``: the next one is not over,
     and it is about to commit that its run waits.
+    ``knows``: how many signals its run had got, as its claim says. ``told``: how many it had got in truth; only the laws read it.
+    ``late``: its end was refused, since something is unread.
     """
 
     run: int
@@ -185,6 +190,9 @@ class Slot(NamedTuple):
     fetched: tuple[int, int] = NOTHING
     seen: tuple[int, ...] = ()
     parks: bool = False
+    knows: int = 0
+    told: int = 0
+    late: bool = False
 
 
 class Client(NamedTuple):

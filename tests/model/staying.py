@@ -30,8 +30,13 @@ def possible(w: World, place: int) -> list[Move]:
     ]
 
 
-def stay(w: World, place: int, epoch: int, step: int, token: int, mine: int = 0) -> tuple[str, int]:
-    """commit_and_continue.lua: ok and the token of the next round, or other. ``mine``: what this very claim of it was granted before."""
+def stay(
+    w: World, place: int, epoch: int, step: int, token: int, mine: int = 0, knows: int = 0
+) -> tuple[str, int]:
+    """commit_and_continue.lua: ok and the token of the next round, or other.
+
+    ``mine``: what this very claim of it was granted before. ``knows``: the number of signals as of its claim.
+    """
     run, rules = w.runs[place], w.rules
     if run is None or (run.phase != "leased" and rules.stay_checks_phase):
         return "other", 0
@@ -44,6 +49,8 @@ def stay(w: World, place: int, epoch: int, step: int, token: int, mine: int = 0)
         or (run.step != step and rules.stay_checks_step)
         or (run.epoch != epoch and rules.stay_checks_epoch)
     ):
+        return "other", 0
+    if w.config.heeds and run.arrived != knows and rules.stay_leaves_signals:
         return "other", 0
     number = w.cursor[(run.step + 1) % len(w.lists)]
     if _something_else(w, run, token) or (
@@ -101,7 +108,7 @@ def settle(w: World, place: int, heard: bool) -> str:
     """A worker commits a round that another follows, and keeps the run; the reply may be lost."""
     slot = w.slots[place]
     before, unmoved = w.before(slot.run), server_of(w)
-    word, token = stay(w, slot.run, slot.epoch, slot.step, slot.token)
+    word, token = stay(w, slot.run, slot.epoch, slot.step, slot.token, knows=slot.knows)
     if word == "other":
         law(
             "I13",
@@ -116,6 +123,7 @@ def settle(w: World, place: int, heard: bool) -> str:
     between = Run(before.frozen())
     between.attempt = 0
     claimed = granted(w, slot.run, (slot.epoch, slot.step + 1), between, token, "fetched")
+    claimed = claimed._replace(knows=slot.knows)  # it reads nothing
     w.slots.append(
         claimed if heard else slot._replace(state=SENT, until=0, fetched=(slot.run, token))
     )

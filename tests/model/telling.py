@@ -72,6 +72,8 @@ def sentence(move: Move) -> str:
 
 
 WORDS = {
+    "say": "somebody says something to run {}",
+    "hear": "worker {} looks for what was said",
     "tell": "a process learns of the follow-up",
     "call": "caller {} sends its next request; sent once more: {}",
     "reach": "caller {} comes to child {}, which is in a round",

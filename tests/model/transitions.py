@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.model import steering
 from tests.model.laws import law
 from tests.model.moving import (
     complete,
@@ -154,9 +155,19 @@ def round_limit(w: World, run: Run) -> int | None:
 
 
 def commit(
-    w: World, place: int, epoch: int, step: int, token: int, kind: str, seen: tuple[int, ...] = ()
+    w: World,
+    place: int,
+    epoch: int,
+    step: int,
+    token: int,
+    kind: str,
+    seen: tuple[int, ...] = (),
+    knows: int = 0,
 ) -> str:
-    """commit_round.lua: its answer where it is ok, fenced, missing. ``seen``: what the round got past its waits with."""
+    """commit_round.lua: its answer where it is ok, fenced, missing, unread.
+
+    ``seen``: what the round got past its waits with, or heard. ``knows``: the number of signals as of its claim.
+    """
     run, rules, config = w.runs[place], w.rules, w.config
     if run is None:
         return "missing"
@@ -176,6 +187,8 @@ def commit(
         or (not rules.commit_ignores_time and run.lease_until is not None and run.lease_until <= 0)
     ):
         return "fenced"
+    if steering.is_refused(w, run, kind, seen):
+        return "unread"
     done, paused = kind in DONE, kind in PAUSES
     retracts = kind == "try_again" and (
         run.intent == token or not rules.intent_is_taken_back_by_its_writer
@@ -189,6 +202,8 @@ def commit(
     if done:
         run.log += 1
         end_waits(w, run, seen, kind)
+        if config.heeds:
+            steering.keep_heard(w, run, seen, knows)
         _step_done(w, run)
     if kind == "park":
         begin_wait(w, run, seen)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.model import fetching, staying, waiting
+from tests.model import fetching, staying, steering, waiting
 from tests.model.fetching import REFUSED
 from tests.model.laws import law
 from tests.model.rounds import committed, granted
@@ -57,6 +57,8 @@ def possible(w: World) -> list[Move]:
         moves += _of_slot(w, place, slot)
     if config.waits:
         moves += waiting.possible(w)
+    if config.heeds:
+        moves += steering.possible(w)
     if config.doubles:
         moves += fetching.doubles(w)
     if config.forfeits:
@@ -100,10 +102,16 @@ def _of_slot(w: World, place: int, slot: Slot) -> list[Move]:
             kinds = ("park",)
         elif waiting.is_waiting(w, slot):
             kinds = tuple([kind for kind in kinds if kind not in DONE and kind not in PAUSES])
+    if config.heeds and steering.is_to_hear(w, slot):
+        moves.append(("hear", place))
+        kinds = tuple([kind for kind in kinds if kind not in DONE])
+    if slot.late:
+        kinds = ("next",)
     for kind in kinds:
         if (
             kind in ("next", "pause_next", "end_unfinished", "pause_unfinished")
             and slot.step + 1 >= config.steps
+            and not slot.late
         ):
             continue
         if kind.startswith("pause") and slot.epoch >= config.epochs:
@@ -209,7 +217,10 @@ def _settle(w: World, place: int, kind: str, heard: bool) -> tuple[str, bool]:
     slot = w.slots[place]
     run = w.runs[slot.run]
     before = w.before(slot.run)
-    answer = commit(w, slot.run, slot.epoch, slot.step, slot.token, kind, slot.seen)
+    answer = commit(w, slot.run, slot.epoch, slot.step, slot.token, kind, slot.seen, slot.knows)
+    if answer == "unread":  # the same lease commits that the run goes on
+        w.slots[place] = slot._replace(late=True)
+        return answer, True
     del w.slots[place]
     if before is None or run is None:
         return answer, True
@@ -238,7 +249,7 @@ def resend_commit(w: World, place: int) -> str:
     run = w.runs[slot.run]
     mine = (slot.token, slot.fetched[1]) if slot.fetched[0] == slot.run else (slot.token,)
     newest = run is not None and slot.own and run.token in mine
-    answer = commit(w, slot.run, slot.epoch, slot.step, slot.token, kind, slot.seen)
+    answer = commit(w, slot.run, slot.epoch, slot.step, slot.token, kind, slot.seen, slot.knows)
     fetched = fetching.fetched_again(w, slot, answer) if w.config.fetches else NOTHING
     law(
         "I13",
@@ -427,4 +438,5 @@ MOVES = {
     "intend": intend,
     "record": record,
     **waiting.MOVES,
+    **steering.MOVES,
 }

@@ -25,7 +25,7 @@ SUBJECTS = {
         "What clients return: runs, their state, their events, and what became of a request.",
         (
             "Run", "RunStatus", "Event", "Verdict", "VerdictCode", "PendingInterrupt", "StopReceipt",
-            "SignalReceipt", "Finding", "ExecutionState", "ExecutionStatus", "StopRequestStatus", "START", "END",
+            "SignalReceipt", "SignalReply", "Finding", "ExecutionState", "ExecutionStatus", "StopRequestStatus", "START", "END",
             "Waiting",
         ),
     ),
@@ -71,7 +71,7 @@ SUBJECTS = {
         (
             "PerdureError", "RetryableError", "OutcomeUnknown", "FatalError", "UnstorableValue",
             "RoundStopped", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
-            "UnknownFlow", "RunNotFound", "ArtifactNotFound", "RunExists", "Conflict",
+            "UnknownFlow", "RunNotFound", "ArtifactNotFound", "ValueNotFound", "RunExists", "Conflict",
             "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "InvalidTransition", "Stale",
             "DamagedRun", "UnknownCaller", "Forbidden",
             "InvalidSettings", "StoreUnavailable", "NotReplicated", "AccessDenied",

@@ -207,7 +207,7 @@ def stay(
     run = Record(granted.fields)
     stayed = store.commit_and_continue(
         run.id, epoch=run.epoch, step=run.step, token=granted.token, claim=granted.id, next_claim=next_claim, queue=changed["queue"],
-        fields=changed, additions=additions,
+        fields=changed, additions=additions, mailbox=granted.fields.get("mailbox"),
     )  # fmt: skip
     return stayed and affinity.next_claim(run, granted, changed, additions, "", stayed, next_claim)
 

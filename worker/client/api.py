@@ -12,7 +12,7 @@ from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
-from perdure.worker.domain.signal import SignalReceipt
+from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.submission import When
 from perdure.worker.domain.transcript import Transcript
@@ -315,6 +315,104 @@ class ClientApi(metaclass=ABCMeta):
             Conflict: The key is that of a signal with another payload.
             MailboxFull: The run has 1,000 unread signals of this name, unread signals of 64 names,
                 or 64 MiB of them.
+        """
+
+    @abstractmethod
+    def say(
+        self, run_id: str, words: str, *, key: str | None = None, by: str | None = None
+    ) -> SignalReceipt:
+        """Send words to a run that works, as the signal ``say``.
+
+        A run with a controller hears it in its next controller round: the words are a turn of its
+        history. It does not finish before it has heard them, unless that would put its end off for
+        the ninth time in a row. Then its event ``unread`` names them.
+
+        Args:
+            words: What to say.
+            key: Your own id of this signal. Sent again under it, the signal is stored once.
+            by: Who says it.
+
+        Raises:
+            RunNotFound: No run has this id.
+            InvalidInput: There are no words, or they are too long.
+            InvalidTransition: The run has completed.
+            Conflict, MailboxFull: As for ``signal``.
+        """
+
+    @abstractmethod
+    def ask(
+        self,
+        run_id: str,
+        question: Any,
+        *,
+        name: str = "ask",
+        timeout: float | timedelta = 30.0,
+        key: str | None = None,
+        by: str | None = None,
+    ) -> Any:
+        """Ask a run that works, wait for its reply and return it.
+
+        The question is a signal that wants a reply. A run with a controller hears ``ask`` as it
+        hears what is said, and a model answers it with the command ``reply``. Another node takes
+        the signal, and calls ``context.reply``.
+
+        Args:
+            question: JSON data, usually a text.
+            name: The name of the signal.
+            timeout: Seconds to wait for the reply.
+            key, by: As for ``signal``.
+
+        Raises:
+            TimeoutError: There is no reply in time. The run may reply later: see ``reply``.
+            InvalidTransition: The run has completed, perhaps without a reply.
+            RunNotFound, InvalidInput, UnstorableValue, Conflict, MailboxFull: As for ``signal``.
+        """
+
+    @abstractmethod
+    def reply(
+        self, run_id: str, number: int, name: str = "ask", timeout: float | timedelta = 0.0
+    ) -> SignalReply:
+        """Return what a run has replied to a signal. The newest 100 replies of a name are kept.
+
+        Args:
+            number: The number of the signal, from its receipt.
+            name: The name of the signal.
+            timeout: Seconds to wait for a reply.
+
+        Raises:
+            InvalidTransition: The run has completed without a reply.
+            InvalidInput: The run has got no such signal.
+            RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
+    def unread(self, run_id: str) -> dict[str, int]:
+        """Return how many signals of each name no round of the run has used yet.
+
+        Raises:
+            RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
+    def values(self, run_id: str) -> dict[str, Any]:
+        """Return the values that a run's rounds have returned so far, by name.
+
+        They are those of the last commit, also while the run works.
+
+        Raises:
+            RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
+    def value(self, run_id: str, name: str, wait: float | timedelta = 0.0) -> Any:
+        """Return one of the values that a run's rounds have returned.
+
+        Args:
+            wait: Seconds to wait until there is one. The end of the run ends the wait.
+
+        Raises:
+            ValueNotFound: There is none (yet). The message lists the run's values.
+            RunNotFound: No run has this id.
         """
 
     @abstractmethod

@@ -8,11 +8,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from uuid import uuid4
 
+from perdure.flows.outcomes import ASK
 from perdure.worker.client import Client, validation
 from perdure.worker.client.api import ClientApi
+from perdure.worker.client.steer import PATIENCE, pauses, seconds_of, too_late
 from perdure.worker.domain.event import LAST, Event
 from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.domain.signal import SignalReply
+from perdure.worker.errors import ValueNotFound
 from perdure.worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -63,6 +68,8 @@ class AsyncClient:
     latest_events = _in_thread(ClientApi.latest_events)
     transcript = _in_thread(ClientApi.transcript)
     children = _in_thread(ClientApi.children)
+    values = _in_thread(ClientApi.values)
+    unread = _in_thread(ClientApi.unread)
     artifacts = _in_thread(ClientApi.artifacts)
     artifact = _in_thread(ClientApi.artifact)
     why = _in_thread(ClientApi.why)
@@ -74,6 +81,7 @@ class AsyncClient:
     resume = _in_thread(ClientApi.resume)
     retry = _in_thread(ClientApi.retry)
     signal = _in_thread(ClientApi.signal)
+    say = _in_thread(ClientApi.say)
     delete = _in_thread(ClientApi.delete)
 
     matching = _in_thread(ClientApi.matching)
@@ -109,6 +117,47 @@ class AsyncClient:
             )
             pause = min(pause * 1.5, LAST_LOOK)
 
+    async def ask(
+        self,
+        run_id: str,
+        question: Any,
+        *,
+        name: str = ASK,
+        timeout: float | timedelta = PATIENCE,  # noqa: ASYNC109  the same signature as ClientApi.ask
+        key: str | None = None,
+        by: str | None = None,
+    ) -> Any:
+        seconds = seconds_of(timeout)
+        receipt = await self.signal(run_id, name, question, key=key or uuid4().hex, by=by)
+        reply = await self.reply(run_id, receipt.number, name, seconds)
+        if not reply.replied:
+            raise too_late(reply, seconds)
+        return reply.value
+
+    async def reply(
+        self,
+        run_id: str,
+        number: int,
+        name: str = ASK,
+        timeout: float | timedelta = 0.0,  # noqa: ASYNC109  the same signature as ClientApi.reply
+    ) -> SignalReply:
+        for pause in pauses(seconds_of(timeout)):
+            reply = await asyncio.to_thread(self._client.reply, run_id, number, name)
+            if reply.replied:
+                return reply
+            await asyncio.sleep(pause)
+        return await asyncio.to_thread(self._client.reply, run_id, number, name)
+
+    async def value(self, run_id: str, name: str, wait: float | timedelta = 0.0) -> Any:
+        for pause in pauses(seconds_of(wait)):
+            try:
+                return await asyncio.to_thread(self._client.value, run_id, name)
+            except ValueNotFound:
+                if (await self.get(run_id)).phase == "completed":
+                    break
+            await asyncio.sleep(pause)
+        return await asyncio.to_thread(self._client.value, run_id, name)
+
     async def events(
         self, run_id: str, after: str | None = None, follow: bool = True
     ) -> AsyncIterator[Event]:
@@ -130,3 +179,5 @@ class AsyncClient:
             await asyncio.sleep(pause)
 
     wait.__doc__, events.__doc__ = ClientApi.wait.__doc__, ClientApi.events.__doc__
+    ask.__doc__, reply.__doc__ = ClientApi.ask.__doc__, ClientApi.reply.__doc__
+    value.__doc__ = ClientApi.value.__doc__

@@ -33,7 +33,8 @@ class Event(Document):
     """One of ``submitted``, ``committed``, ``interrupted``, ``resumed``, ``stop_requested``,
     ``stopped``, ``completed``, ``errored``, ``retried``, ``failed``, ``waits``, ``lost``,
     ``resent``, ``given_back`` (the worker released the round), ``handed_on`` (the round was given
-    to another process), ``parked`` (its node waits), ``signalled``, ``woken``.
+    to another process), ``parked`` (its node waits), ``signalled``, ``woken``,
+    ``unread`` (the run ended, and has not heard these signals).
     """
     at: datetime
     """Time of the event, by the clock of the state server."""

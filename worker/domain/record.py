@@ -86,6 +86,9 @@ _values = FieldPrefix(VALUE)
 UNFINISHED = "unfinished"
 #: Field with the names of the run's groups of child runs, one per line.
 GROUPS = "groups"
+#: Field with the number of the signals that were sent to the run. ALL_HEARD has its value as of the
+#: last round whose controller heard all that was said to the run.
+ARRIVED, ALL_HEARD = "mailbox", "heard"
 #: Field that is present if the run's last round is committed and a person reviews it before the
 #: answer is published.
 ENDING = "ending"

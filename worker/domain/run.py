@@ -21,7 +21,7 @@ from perdure.worker.domain.document import (
     absent,
 )
 from perdure.worker.domain.execution_state import ExecutionState
-from perdure.worker.domain.record import UNFINISHED, Record, awaited, failing_since
+from perdure.worker.domain.record import ARRIVED, UNFINISHED, Record, awaited, failing_since
 from perdure.worker.errors import DamagedRun
 
 
@@ -133,6 +133,8 @@ class RunDetails(TypedDict, total=False):
     """When the time of the node's wait is over."""
     signals: list[str] | None
     """The signals for which the node waits."""
+    received: int
+    """The number of signals that were sent to the run. Left out if there are none."""
     waits_for_children: list[str] | None
     """The groups of children for which the node waits."""
     trace_id: MaybeText
@@ -338,6 +340,8 @@ def _details(record: Record) -> dict[str, Any]:
         details["signals"] = names["signals"]
         if names["children"]:
             details["waits_for_children"] = names["children"]
+    if record.fields.get(ARRIVED, "").isdecimal():
+        details["received"] = int(record.fields[ARRIVED])
     if "parent" in record.fields:
         details |= {"place": record.count("place"), "depth": record.count("depth")}
     details |= {

@@ -17,7 +17,7 @@ from perdure.flows.durations import as_seconds
 from perdure.flows.errors import FatalError, UnstorableValue
 from perdure.flows.flow import Flow
 from perdure.flows.json_values import canonical, storable
-from perdure.flows.outcomes import Advance, End, Interrupt, Outcome, Turn
+from perdure.flows.outcomes import ASK, SAY, Advance, End, Interrupt, Outcome, Turn
 from perdure.flows.waits import Wait
 from perdure.worker.domain.execution_state import ExecutionStatus
 from perdure.worker.domain.record import (
@@ -118,6 +118,8 @@ class Settlement:
         options: Further arguments of the script.
         cause: Type name of the error that the round failed with, for traces. Empty if it did not
             fail.
+        otherwise: What to write instead of an end that is refused, because the run has not heard
+            all that was said to it.
     """
 
     kind: Kind
@@ -127,6 +129,7 @@ class Settlement:
     message: NextMessage | None = None
     options: Mapping[str, str | int] = field(default_factory=dict)
     cause: str = field(default="", compare=False)
+    otherwise: Settlement | None = None
 
     @property
     def is_done(self) -> bool:
@@ -156,10 +159,20 @@ def settle(
     node = record.node
     settlement = _settled(record, flow, node, outcome, remembered, event_data or {})
     _check_sizes(record, settlement, settings)
-    return settlement
+    if settlement.kind != "end":
+        return settlement
+    options = {**settlement.options, "heed": HEEDED}
+    otherwise = outcome.otherwise if isinstance(outcome, End) else None
+    if otherwise is None:
+        return replace(settlement, options={**options, "insist": 1})
+    instead = settle(record, flow, otherwise, remembered, settings, event_data)
+    return replace(settlement, options=options, otherwise=instead)
 
 
 GIVE_BACK = Settlement("give_back")
+#: The signals that a run hears before it ends (``heed`` in commit_round.lua).
+HEEDED = f"{SAY} {ASK}"
+EMPTY: Mapping[str, str] = MappingProxyType({})
 
 
 def park(record: Record, wait: Wait, over: str) -> Settlement:
@@ -210,10 +223,25 @@ def taking(
     if not settlement.is_done:
         return settlement
     lines = "\n".join(f"{name} {number}" for name, number in used.items())
-    options = {**settlement.options, "take": lines}
-    if joined:
-        options["joined"] = "\n".join(joined)
-    return replace(settlement, options=options)
+    also = {"joined": "\n".join(joined)} if joined else {}
+    return with_options(settlement, {"take": lines, **also})
+
+
+def with_options(
+    settlement: Settlement, options: Mapping[str, str | int], fields: Mapping[str, str] = EMPTY
+) -> Settlement:
+    """Return what a commit must write, and what it writes instead of an end, with these options.
+
+    Args:
+        fields: Fields of the run's hash, beside its content.
+    """
+    other = settlement.otherwise
+    return replace(
+        settlement,
+        options={**settlement.options, **options},
+        fields={**settlement.fields, **fields},
+        otherwise=None if other is None else with_options(other, options, fields),
+    )
 
 
 def hold_up(record: Record, interrupt: Interrupt) -> Settlement:
@@ -235,7 +263,12 @@ def with_accounts(
     if not accounts or settlement.kind == "damaged":
         return settlement
     fields = {**settlement.fields, **accounts}
-    return replace(settlement, fields={**fields, **_sealed(record, content_of(fields))})
+    other = settlement.otherwise
+    return replace(
+        settlement,
+        fields={**fields, **_sealed(record, content_of(fields))},
+        otherwise=None if other is None else with_accounts(record, other, accounts),
+    )
 
 
 def pause_fields(pause: Pause) -> dict[str, str]:
@@ -341,7 +374,7 @@ def end_of(record: Record) -> Settlement:
     return Settlement(
         "end",
         {name: record.fields[name] for name in (UNFINISHED,) if name in record.fields},
-        options={"data": "{}"},
+        options={"data": "{}", "heed": HEEDED, "insist": 1},
     )
 
 

@@ -1,8 +1,9 @@
-"""SignalReceipt: the reply to a signal that was sent to a run."""
+"""SignalReceipt, what the sender of a signal gets, and SignalReply, what the run replied to it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from perdure.worker.domain.document import Document, Flag
 
@@ -23,3 +24,19 @@ class SignalReceipt(Document):
     """The run's phase when the signal came in; for a repeated signal, its phase now."""
     ends_wait: Flag = False
     """Whether the run has waited for this signal and continues."""
+
+
+@dataclass(frozen=True)
+class SignalReply(Document):
+    """What a run replied to a signal, if it has."""
+
+    run_id: str
+    """Id of the run."""
+    name: str
+    """Name of the signal."""
+    number: int
+    """Its number among the run's signals of this name, from 1."""
+    replied: bool
+    """Whether a round of the run has replied."""
+    value: Any = None
+    """The reply, as JSON data."""

@@ -68,7 +68,8 @@ class Committer:
             beside: Further fields of the run's hash to write.
 
         Returns:
-            ``fenced``, ``missing`` or ``damaged`` if the commit was refused; otherwise what it led
+            ``fenced``, ``missing``, ``damaged`` or ``unread`` (the run has not heard all that was
+                said to it) if the commit was refused; otherwise what it led
                 to (``continued``, ``completed``, ...).
 
         Raises:
@@ -186,6 +187,13 @@ class Committer:
                 self._callbacks.make(record.id, record.epoch)
             elif result.message is not None and result.detail in ("continued", "queued"):
                 self._publisher.publish([(result.message.queue, result.message.text)])
+        elif result.word == "unread":
+            logger.info(
+                "run %s, step %d: the run does not end yet: it has not heard %s",
+                record.id,
+                record.step,
+                result.detail,
+            )
         elif result.word == "fenced":
             logger.warning(
                 "run %s, step %d: the result came too late and was refused (%s); "

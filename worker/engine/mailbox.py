@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from perdure.flows.children import Child, KnownGroup
 from perdure.flows.journal import Journal
 from perdure.flows.waits import Mailbox, ReceivedSignal
-from perdure.worker.domain.record import GROUPS, Record
+from perdure.worker.domain.record import ALL_HEARD, ARRIVED, GROUPS, Record
 from perdure.worker.engine.children import Planner, read_group
 from perdure.worker.errors import DamagedRun
 from perdure.worker.settings import Settings
@@ -21,6 +21,9 @@ class StoreMailbox(Mailbox):
 
     Args:
         broken: Called with an error that makes the round's result worthless.
+
+    Attributes:
+        has_heard: Whether the round has heard all that had been said when it was claimed.
     """
 
     def __init__(
@@ -32,6 +35,7 @@ class StoreMailbox(Mailbox):
         journal: Journal,
         broken: Callable[[Exception], None],
     ) -> None:
+        self.has_heard = False
         self._store, self._record, self._journal, self._broken = store, record, journal, broken
         self._settings, self._now = settings, claim.now
 
@@ -80,6 +84,37 @@ class StoreMailbox(Mailbox):
             self._broken(error)
             raise
 
+    def all_unread(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
+        """Return a run's unread signals of these names, at most ``most``, in order of arrival.
+
+        The server is asked only if the claim shows that signals came since a round last heard all.
+
+        Raises:
+            StoreUnavailable: The server does not answer. The round is lost.
+            DamagedRun: A signal cannot be read.
+        """
+        fields = self._record.fields
+        if fields.get(ARRIVED) == fields.get(ALL_HEARD):
+            return []
+        try:
+            found = self._read_all(names, most + 1)
+        except (StoreUnavailable, DamagedRun) as error:
+            self._broken(error)
+            raise
+        self.has_heard = len(found) <= most
+        return found[:most]
+
+    def _read_all(self, names: Sequence[str], most: int) -> list[ReceivedSignal]:
+        counts = self._store.signal_counts(self._record.id, names)
+        wanted = [
+            (name, number)
+            for name, (taken, newest) in counts.items()
+            for number in range(
+                max(taken, self.used.get(name, 0)) + 1, min(newest, taken + most) + 1
+            )
+        ]
+        return self._fetched(wanted)[:most]
+
     def _read(self, names: Sequence[str]) -> list[ReceivedSignal]:
         counts = self._store.signal_counts(self._record.id, names)
         wanted = [
@@ -87,6 +122,10 @@ class StoreMailbox(Mailbox):
             for name, (taken, newest) in counts.items()
             if max(taken, self.used.get(name, 0)) < newest
         ]
+        return self._fetched(wanted)
+
+    def _fetched(self, wanted: Sequence[tuple[str, int]]) -> list[ReceivedSignal]:
+        """Read these signals, and return them in the order of their arrival."""
         if not wanted:
             return []
         read = []

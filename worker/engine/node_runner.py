@@ -19,14 +19,15 @@ from perdure.flows.errors import (
     InvalidInput,
     RetryableError,
     RoundStopped,
+    UnstorableValue,
     ends_process,
 )
 from perdure.flows.flow import Flow, Role
 from perdure.flows.retry import tightening
-from perdure.flows.waits import TIMED_OUT, Parked
+from perdure.flows.waits import TIMED_OUT, Mailbox, Parked
 from perdure.worker.domain.budget import BudgetAccount
 from perdure.worker.domain.failed_attempt import failure, quarantine
-from perdure.worker.domain.record import ENDING, Record
+from perdure.worker.domain.record import ALL_HEARD, ARRIVED, ENDING, Record
 from perdure.worker.domain.settlement import (
     GIVE_BACK,
     Settlement,
@@ -37,9 +38,11 @@ from perdure.worker.domain.settlement import (
     taking,
     too_late,
     with_accounts,
+    with_options,
 )
 from perdure.worker.engine.drain import Drain
 from perdure.worker.engine.heartbeat import Heartbeat, Lease
+from perdure.worker.engine.mailbox import StoreMailbox
 from perdure.worker.engine.provider_waits import ProviderWaits
 from perdure.worker.engine.round_context import context_of, is_answered
 from perdure.worker.engine.round_stats import RoundStats
@@ -209,8 +212,8 @@ class NodeRunner:
             )
             mailbox = context.mailbox
             if mailbox.used or mailbox.joined or "wait" in record.fields:
-                return taking(settlement, mailbox.used, mailbox.joined)
-            return settlement
+                settlement = taking(settlement, mailbox.used, mailbox.joined)
+            return _with_mailbox(record, settlement, mailbox, self._settings)
         except Parked as parked:
             name = parked.wait.name
             over = context.journal.packed(f"~{name}", TIMED_OUT)
@@ -266,6 +269,30 @@ class NodeRunner:
         ):
             options["traceback"] = raised
         return replace(settlement, options={**settlement.options, **options})
+
+
+def _with_mailbox(
+    record: Record, settlement: Settlement, mailbox: Mailbox, settings: Settings
+) -> Settlement:
+    """Return what a round's commit must write, with its replies to signals and what it heard.
+
+    Raises:
+        UnstorableValue: The replies are too long.
+    """
+    if not settlement.is_done:
+        return settlement
+    if mailbox.replies:
+        lines = [f"{name} {number} {text}" for (name, number), text in mailbox.replies.items()]
+        size = sum(len(line.encode()) for line in lines)
+        if size > settings.max_addition_bytes:
+            raise UnstorableValue(
+                f"step {record.step}: the replies to signals take {size} bytes; the limit is "
+                f"{settings.max_addition_bytes} (max_addition_bytes). Reply with a reference"
+            )
+        settlement = with_options(settlement, {"replies": "\n".join(lines)})
+    if isinstance(mailbox, StoreMailbox) and mailbox.has_heard:
+        return with_options(settlement, {}, {ALL_HEARD: record.fields[ARRIVED]})
+    return settlement
 
 
 def _used(context: RoundContext, estimate: Mapping[str, float]) -> dict[str, float]:

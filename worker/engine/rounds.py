@@ -111,9 +111,13 @@ class RoundRunner:
             with round_span(self._store, claim, self._owner) as span:
                 settlement, nodes = self._nodes.run(record, claim, lease, span, fast.is_wanted())
                 took = _ms(time.monotonic() - started)
-                word = self.committer.commit(
-                    record, claim, settlement, nodes, took, fast, span.fields(settlement)
-                )
+                beside = span.fields(settlement)
+                word = self.committer.commit(record, claim, settlement, nodes, took, fast, beside)
+                if word == "unread" and settlement.otherwise is not None:
+                    settlement = settlement.otherwise
+                    word = self.committer.commit(
+                        record, claim, settlement, nodes, took, fast, beside
+                    )
                 span.outcome(word)
             self._count(record, claim, nodes, word, took)
             return RoundAttempt(word, None if settlement.is_done else _failure_of(settlement, word))

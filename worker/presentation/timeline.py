@@ -156,6 +156,8 @@ def _between(event: Event) -> tuple[str, str]:
         case "signalled":
             signal = f"signal {data.get('name', '?')} {data.get('number', '')}".rstrip()
             return f"{signal}{_by_whom(data.get('by'))}", "good"
+        case "unread":
+            return f"ended without having read: {data.get('signals', '?')}", "bad"
         case "interrupted":
             return _asked(data), "wait"
         case "resumed":

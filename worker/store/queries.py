@@ -85,6 +85,18 @@ class Queries(StoreConnection):
             read.append((int(order), int(at), by, payload) if text else None)
         return read
 
+    def signal_names(self, run_id: str) -> list[str]:
+        """Return the names of all signals that a run has got."""
+        with self._answered():
+            fields = cast("list[str]", self.redis.hkeys(self.keys.mailbox(run_id)))
+        return sorted(name.removesuffix(":last") for name in fields if name.endswith(":last"))
+
+    def reply(self, run_id: str, name: str, number: int) -> str | None:
+        """Return what a run replied to a signal, as JSON text; None if it did not."""
+        with self._answered():
+            field = f"{name}:reply:{number}"
+            return cast("str | None", self.redis.hget(self.keys.mailbox(run_id), field))
+
     def counts_of_children(self, run_id: str, group: str) -> dict[str, int]:
         """Return how many children a run's group has: in all, started, ended (ok, bad), and held.
 

@@ -214,6 +214,7 @@ class Store(Queries):
         artifacts: Mapping[str, str] | None = None,
         took: int | None = None,
         data: str | int | None = None,
+        mailbox: str | None = None,
     ) -> Continuation | None:
         """Commit a run's round and lease the run's next round to the same worker.
 
@@ -236,6 +237,7 @@ class Store(Queries):
             "took": took,
             "data": data,
             "artifacts": 2 * len(artifacts) if artifacts else None,
+            "mailbox": mailbox,
         }
         rest = (
             [*(text for pair in artifacts.items() for text in pair), *additions]

@@ -13,6 +13,7 @@ from typing import Any
 
 from perdure.flows import registry
 from perdure.flows.flow import Flow
+from perdure.flows.remarks import HEARD
 from perdure.worker.domain.record import awaited
 from perdure.worker.engine.rounds import RoundRunner
 from perdure.worker.engine.sweeper import Sweeper
@@ -247,6 +248,15 @@ class Driver(ABC):
         if names and "wait_until" not in fields:
             raise Abandoned(self._submission.signals.missing(fields, names, self._sent))
         self._wait("parked")
+
+    def ending(self) -> None:
+        """Send the next words that a test has for the crash lab's run, in the moment of its end.
+
+        No moment is harder: the round that ends the run has not heard them.
+        """
+        for name in HEARD:
+            if self._send(name):
+                return
 
     def _pass_parked(self) -> None:
         """Record, once for each wait, that the crash lab's run is parked."""

@@ -35,6 +35,9 @@ class Observer(Protocol):
     def played(self, node: str, outcome: Outcome) -> None:
         """Handle that a flow in the crash lab has run a node, with this outcome."""
 
+    def ending(self) -> None:
+        """Handle that the state server is about to be asked to end the run."""
+
     def settled(self, kind: str, word: str, detail: str, named: dict[str, Any]) -> None:
         """Handle the state server's reply to the commit of a round."""
 
@@ -99,6 +102,8 @@ class WatchedStore(Store):
         if self.watcher is None:
             return super().commit_and_fetch(run_id, kind=kind, **named)
         self.watcher.passed("committing")
+        if kind == "end":
+            self.watcher.ending()
         reply = super().commit_and_fetch(run_id, kind=kind, **named)
         self.watcher.settled(kind, reply.word, reply.detail, named)
         self.watcher.passed("committed")

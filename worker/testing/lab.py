@@ -69,8 +69,8 @@ class Lab:
             answers: Answer to all interrupts, or a function of the ``Question``. If omitted, pauses
                 between nodes are resumed and a node's question waits for its deadline.
             signals: Payloads of signals by name, as in ``{"paid": [{"amount": 12}]}``. Each is sent
-                when the run waits for it. Two more stories send them all before the first round,
-                and each of them twice.
+                when the run waits for it; ``say`` and ``ask`` in the moment in which the run ends.
+                Two more stories send them all before the first round, and each of them twice.
             ends: How the run ends without a fault.
             same_answer: Whether every story must end with the undisturbed run's answer.
             heeds_stop: Whether a command may pass no further ``point`` after its run was stopped

@@ -142,6 +142,8 @@ class Player(Driver):
         """Record in the crash lab's trace how the state server replied to a round's commit."""
         if word == "fenced":
             self._tell("its commit was refused: the round no longer belongs to this worker")
+        elif word == "unread":
+            self._tell(f"the run does not end: it has not heard {detail}")
         elif word != "ok":
             self._tell(f"its commit was refused: {word} {detail}")
         elif kind in ("failed", "damaged"):

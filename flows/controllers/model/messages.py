@@ -21,6 +21,7 @@ from perdure.flows.controllers.model.parse_reply import MARK, answer_to
 from perdure.flows.controllers.model.tool_names import ToolNames
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Command, Turn
+from perdure.flows.remarks import sentence
 from perdure.flows.reply_extras import FEEDBACK, REPLY, SPOKEN, public
 
 FORM = """\
@@ -223,6 +224,9 @@ def _text_messages(turn: Turn, artifact: Artifact | None) -> list[ChatMessage]:
             else f"A person says: {text_of(person)}"
         )
         return [_assistant_message(turn.command.extras, (), artifact), UserMessage(reply)]
+    words = sentence(turn)
+    if words is not None:
+        return [UserMessage(words)]
     observation = UserMessage(f"Observation: {text_of(turn.observation)}")
     return (
         [observation]

@@ -345,7 +345,7 @@ def test_what_cannot_be_stored_is_told_by_its_name(outcome: Outcome, what: str) 
 
 
 def test_an_end_carries_its_summary() -> None:
-    assert settled(End(answer=1, summary={"s": 1})).options == {"data": '{"s":1}'}
+    assert settled(End(answer=1, summary={"s": 1})).options["data"] == '{"s":1}'
 
 
 LONGEST = 10 * 365.25 * 86_400

@@ -12,10 +12,11 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from perdure.flows.outcomes import SAY, Turn
 from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.commands import inbox
@@ -113,12 +114,14 @@ def show_command(
         )
         models = _models(model_events)
         artifacts = {} if as_json else client.artifacts(run_id)
+        unread = client.unread(run_id) if run.details.get("received") and not as_json else {}
         document = client.transcript(run_id) if transcript else None
         events = list(client.events(run_id, follow=False)) if transcript and not as_json else []
     if as_json:
         output.document(document if document is not None else run.to_dict())
         return
-    output.fields(described(run, models, artifacts), whole=("command", "will ask", "traceback"))
+    pairs = described(run, models, artifacts, unread)
+    output.fields(pairs, whole=("command", "will ask", "traceback"))
     if document is not None:
         _print_history(document["history"])
         _print_events(events)
@@ -129,7 +132,10 @@ def _milliseconds(at: str | None) -> float | None:
 
 
 def described(
-    run: Run, models: str = "", artifacts: Mapping[str, int] | None = None
+    run: Run,
+    models: str = "",
+    artifacts: Mapping[str, int] | None = None,
+    unread: Mapping[str, int] | None = None,
 ) -> list[tuple[str, str]]:
     """Return the names and values that ``perdure show`` prints about a run."""
     details = run.details
@@ -158,6 +164,9 @@ def described(
         pairs.append(("waits", unpause if is_paused else reason))
     if run.phase == "parked":
         pairs.append(("waits", parked_text(details)))
+    if unread:
+        counts = [f"{plain(name)} {number}" for name, number in unread.items()]
+        pairs.append(("unread", ", ".join(counts)))
     if details.get("parent"):
         pairs.append(("parent", details["parent"]))
     reported = details.get("progress")
@@ -252,8 +261,12 @@ def _print_history(history: list[TranscriptTurn]) -> None:
             if command
             else "(no command)"
         )
+        told: Any = turn["observation"]
+        said = None if command else Turn(None, told).said
+        if said is not None:
+            call = f"{told.get('by', 'a person')} says:" if SAY in told else "question:"
         click.echo(f"{number}. {plain(call)}")
-        click.echo(f"   {plain(value_text(turn['observation']))}")
+        click.echo(f"   {plain(value_text(told if said is None else said))}")
 
 
 def _print_events(events: list[Event]) -> None:

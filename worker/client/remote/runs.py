@@ -11,19 +11,29 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+from perdure.flows.outcomes import ASK
 from perdure.flows.retry import Retry, tightening
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
+from perdure.worker.client.steer import Steering, seconds_of
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
 from perdure.worker.domain.settlement import LONGEST
-from perdure.worker.domain.signal import SignalReceipt
+from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.submission import When, from_now
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
-from perdure.worker.errors import InvalidInput, RunNotFound
+from perdure.worker.errors import InvalidInput, RunNotFound, ValueNotFound
+
+#: Seconds for which one request waits for a reply or a value; a proxy may cut longer ones.
+WAIT = 10.0
+
+
+def _seconds(left: float) -> str:
+    return f"{max(0.0, min(WAIT, left)):.3f}"
+
 
 #: Maximum runs on one page of the server.
 PAGE = 1000
@@ -103,6 +113,24 @@ class RemoteReads(RemoteConnection, ClientApi):
             "utf-8", "surrogateescape"
         )
 
+    def unread(self, run_id: str) -> dict[str, int]:
+        return dict(self._ask(path_of(run_id, "signals")))
+
+    def values(self, run_id: str) -> dict[str, Any]:
+        return dict(self._ask(path_of(run_id, "values")))
+
+    def value(self, run_id: str, name: str, wait: float | timedelta = 0.0) -> Any:
+        validation.text(name, "name")
+        ends = time.monotonic() + seconds_of(wait)
+        while True:
+            left = ends - time.monotonic()
+            try:
+                found = self._ask(path_of(run_id, "values", name), wait=_seconds(left))
+                return found["value"]
+            except ValueNotFound:
+                if left <= WAIT or self.get(run_id).phase == "completed":
+                    raise
+
     def why(self, run_id: str) -> Verdict:
         return Verdict.from_dict(self._ask(path_of(run_id, "why")))
 
@@ -180,7 +208,7 @@ def _told(when: When | None, what: str) -> str | float | None:
     return datetime.fromtimestamp(seconds, UTC).isoformat() if seconds > LONGEST else seconds
 
 
-class RemoteControl(RemoteConnection, ClientApi):
+class RemoteControl(RemoteConnection, Steering):
     """Stops, resumes, retries and deletes one run."""
 
     def request_stop(
@@ -239,6 +267,19 @@ class RemoteControl(RemoteConnection, ClientApi):
             "POST", path, {"payload": payload}, repeat=key is not None, Idempotency_Key=key
         )
         return SignalReceipt.from_dict(told)
+
+    def reply(
+        self, run_id: str, number: int, name: str = ASK, timeout: float | timedelta = 0.0
+    ) -> SignalReply:
+        validation.signal(name)
+        validation.limit(number)
+        ends = time.monotonic() + seconds_of(timeout)
+        while True:
+            left = ends - time.monotonic()
+            path = path_of(run_id, "asks", name, str(number))
+            reply = SignalReply.from_dict(self._ask(path, wait=_seconds(left)))
+            if reply.replied or left <= WAIT:
+                return reply
 
     def delete(self, run_id: str) -> None:
         self._tell("DELETE", path_of(run_id))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perdure.worker.domain.record import FieldPrefix, Record
+from perdure.worker.domain.record import ARRIVED, FieldPrefix, Record
 from perdure.worker.engine.commit import Committer
 from perdure.worker.engine.fast_path import CommitResult, RoundCommit
 from perdure.worker.engine.journal import RESULT
@@ -60,7 +60,8 @@ def commit_and_continue(
     record, claim, settlement, fields, took, message = commit
     if settlement.kind != "next" or message is None or message.queue not in request.lists:
         return None
-    if "take" in settlement.options:  # only commit_round.lua takes signals out of the mailbox
+    # Only commit_round.lua takes signals out of the mailbox, and writes replies to them.
+    if "take" in settlement.options or "replies" in settlement.options:
         return None
     content = message.read()
     text = "" if content is not None else message.write()
@@ -80,6 +81,7 @@ def commit_and_continue(
             artifacts=settlement.artifacts,
             took=took,
             data=settlement.options.get("data"),
+            mailbox=record.fields.get(ARRIVED),
         ),
     )
     if continuation is None:

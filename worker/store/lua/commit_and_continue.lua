@@ -10,11 +10,12 @@
 -- PLACES epoch step token claim next_claim list [took] [data] [message] [artifacts]
 -- ARGV  epoch, step, token, claim (its id), [took], [data], [artifacts] as in commit_round.lua,
 --       next_claim (id of the next round's claim), list (where the next round's message would be),
---       [message] (of the next round, if it is built already), [field...];
---       after "--" as in commit_round.lua
+--       [message] (of the next round, if it is built already), [mailbox] (the run's field, if the
+--       claim has it), [field...]; after "--" as in commit_round.lua
 -- Returns, as one text, which a client reads faster than a list
 --   ok TOKEN NOW LEASE_UNTIL NUMBER [ROUND_UNTIL]   The lease of the next round.
---   other   The case needs commit_round: a stop, a pause, an answer, damage, or a lost lease.
+--   other   The case needs commit_round: a stop, a pause, an answer, a new signal, damage, or a lost
+--           lease.
 --           Nothing is written.
 --
 -- A repeated commit gets the same lease again while the lease is held. As in commit_round, only the
@@ -28,7 +29,7 @@ local OTHER = { ok = 'other' }
 local COUNTS = 12 -- the first fields that are read: counts and times that every leased run has
 local found = pcall('HMGET', k.run, 'epoch', 'step', 'token', 'attempt', 'claimed_at', 'lease_until', 'lease_granted', 'number',
   'failures', 'losses', 'grace', 'resend', 'id', 'flow', 'phase', 'current_node', 'claim_id', 'last_token', 'held_token',
-  'stop_current_execution', 'i_id', 'last_error', 'once', 'round_until', 'round_timeout', 'deadline')
+  'stop_current_execution', 'i_id', 'last_error', 'once', 'round_until', 'round_timeout', 'deadline', 'mailbox')
 if found.err then return OTHER end
 for i = 1, COUNTS do
   local text = found[i]
@@ -36,7 +37,7 @@ for i = 1, COUNTS do
 end
 if not find(concat(found, '', 1, COUNTS), '^%d+$') then return OTHER end
 local epoch, step, token, attempt, claimed_at, lease_until, lease, number_in_line, failures, losses, grace, resend, id, flow, phase, node,
-  claim, last_token, held_token, stop, interrupt, last_error, once, round_until, round_timeout, deadline = unpack(found)
+  claim, last_token, held_token, stop, interrupt, last_error, once, round_until, round_timeout, deadline, mailbox = unpack(found)
 if phase ~= 'leased' or not id or k.run ~= key_of(k.due, id) then return OTHER end
 if round_until and not is_count(round_until) then return OTHER end
 
@@ -49,6 +50,8 @@ end
 
 if token ~= arg.token or claim ~= arg.claim or step ~= arg.step or epoch ~= arg.epoch then return OTHER end
 if stop == 'stop_requested' or interrupt or held_token == arg.token then return OTHER end
+-- A signal came in. The next round reads the run, and so hears of it.
+if (mailbox or nil) ~= arg.mailbox then return OTHER end
 if failures ~= '0' or losses ~= '0' or last_error or grace ~= resend then return OTHER end
 if not flow or not node or round_timeout and not is_count(round_timeout) or deadline and not is_count(deadline) then return OTHER end
 if pcall('HEXISTS', k.paused, flow) ~= 0 or type(pcall('ZCARD', k.due)) ~= 'number' then return OTHER end

@@ -7,7 +7,9 @@
 -- ARGV  epoch, step and token (of the claim), [claim] (its id), kind, and by kind:
 --         next        The round is done. message (of the next round), the fields current_node,
 --                     task, queue and others.
---         end         The round is done, and so is the run.
+--         end         The round is done, and so is the run. With [heed] (names of signals, separated
+--                     by spaces), the run does not end while one of them is unread, or, with
+--                     [insist], an event names them.
 --         pause_next  As next, then the run waits for a person. message is of the next epoch. The
 --                     fields i_... describe the interrupt.
 --         pause_here  The node asked a person: nothing is committed. message (next epoch, same
@@ -28,7 +30,8 @@
 --         stop leaves nothing in doubt), [intent] (the remaining intents of record_intent.lua, if
 --         this attempt takes its own back because its command did nothing).
 --       If the round is done: [take] (lines NAME NUMBER: the signals that it used; given if the step
---         has waited), [joined] (lines: the kept groups that it has joined), [data] (JSON for the event), [took] (ms). After "--": the artifacts
+--         has waited), [joined] (lines: the kept groups that it has joined), [replies] (lines NAME NUMBER
+--         JSON: what it replies to signals), [data] (JSON for the event), [took] (ms). After "--": the artifacts
 --         as names and texts ([artifacts] is the number of both together), then the memory's
 --         additions.
 --       With every kind but give_back: [fetch] (lists, one per line), and with it fetch_claim (the
@@ -39,6 +42,8 @@
 --       After this word, if a message was prefetched: message LIST TEXT, or claimed LIST GRANT
 --       (parts/grant.lua). Then, with '' for no message: the ids of the runs for which this commit
 --       made a follow-up, separated by spaces.
+--   unread SIGNALS      Kind `end`: these signals of `heed` are unread (`NAME COUNT, ...`). Nothing is
+--                       written. The caller plays the round again.
 --   fenced              The caller no longer has the lease: nothing is committed. After a stop
 --                       `now`, this ends the hold of the caller's token.
 --   missing             There is no such run.
@@ -56,13 +61,14 @@
 --@ parts/prefetch.lua
 --@ parts/history.lua
 --@ parts/fast_continue.lua
+--@ parts/steering.lua
 local k = keys_of_one_run()
 local now = clock()
 local run, found = read_leased(k)
 if not run then return { 'damaged', k.run } end
 local plain, damaged = is_plain(run), nil
 if not plain then
-  if arg.take or arg.wait then k.mailbox = mailbox_of(k) end
+  if arg.take or arg.wait or arg.replies then k.mailbox = mailbox_of(k) end
   if arg.group then k.group = group_of(k, arg.group) end
   damaged = mistyped(k)
   if damaged then return { 'damaged', damaged } end
@@ -88,6 +94,13 @@ if run.held_token == arg.token then
 end
 if run.phase ~= 'leased' or run.token ~= arg.token or run.step ~= arg.step or run.epoch ~= arg.epoch then return { 'fenced' } end
 if arg.claim and run.claim_id ~= arg.claim then return { 'fenced' } end
+
+local unread
+if arg.heed and run.mailbox and arg.kind == 'end' then
+  unread, damaged = unread_of_end(k)
+  if damaged then return { 'damaged', damaged } end
+  if unread and not arg.insist then return { 'unread', unread } end
+end
 
 local queue = run.queue -- the next round's queue
 for i = fields, fields_end, 2 do
@@ -118,6 +131,7 @@ if done then
     end_waits(k, run)
     drop_groups(k, run, now, arg.joined or '')
   end
+  if arg.replies then reply_to_signals(k) end
   run.last_node, run.step, run.attempt = run.current_node, whole(run.step + 1), '0'
   set(k, 'step', run.step, 'last_node', run.last_node, 'attempt', '0', 'failures', '0', 'losses', '0')
   unset(k, 'traceback', 'last_error', 'intent', 'intent_token', 'intent_at', 'intent_by')
@@ -152,6 +166,7 @@ elseif kind == 'next' then
   push(k, run, now)
   answer = 'continued'
 elseif kind == 'end' then
+  if unread then event(k, run, now, 'unread', 'signals', unread) end
   complete(k, run, now)
   answer = 'completed'
 elseif paused then

@@ -57,9 +57,10 @@ if arg.key then
   if forgotten then call('HDEL', mailbox, old, name .. ':key:' .. forgotten) end
   call('HSET', mailbox, name .. ':key:' .. arg.key, place .. ' ' .. arg.content, name .. ':known:' .. place, arg.key)
 end
--- The mailbox of an errored run does not expire with it: a client may not expire keys. So the sweep
--- removes it.
-set(k, 'mailbox', '1')
+-- The run's field has the number of all its signals, so that a round knows from its claim whether new
+-- ones came. The mailbox of an errored run does not expire with it: a client may not expire keys. So
+-- the sweep removes it.
+set(k, 'mailbox', order)
 tally(k, run, 'moves:signalled', 1)
 event(k, run, now, 'signalled', 'name', name, 'number', place, 'by', arg.by or '')
 if run.phase ~= 'parked' or not is_over(k, run, now) then return { 'ok', place, run.phase } end

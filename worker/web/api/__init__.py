@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Route
 
 from perdure.worker.client import Client
-from perdure.worker.web.api import fleet, runs
+from perdure.worker.web.api import conversation, fleet, runs
 from perdure.worker.web.api.events import event_router
 from perdure.worker.web.api.responses import Ready, Up
 from perdure.worker.web.api.routes import problem_responses, resource_router
@@ -91,7 +91,14 @@ def probe_router(client: Client) -> APIRouter:
 
 __all__ = ["api_router", "probe_router"]
 
-ROUTERS = (runs.router, runs.bulk_router, fleet.inbox_router, fleet.flows_router, fleet.router)
+ROUTERS = (
+    runs.router,
+    runs.bulk_router,
+    conversation.conversation_router,
+    fleet.inbox_router,
+    fleet.flows_router,
+    fleet.router,
+)
 
 
 def api_router(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import with_config
 
@@ -52,6 +52,13 @@ class Unpaused(ResponseBody):
     paused: Literal[False]
     offered: int
     """Number of held runs that were queued again."""
+
+
+class NamedValue(ResponseBody):
+    """One of the values that a run's rounds have returned."""
+
+    name: str
+    value: Any
 
 
 class Up(ResponseBody):

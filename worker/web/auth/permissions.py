@@ -23,7 +23,7 @@ from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
-from perdure.worker.domain.signal import SignalReceipt
+from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.transcript import Transcript
 from perdure.worker.domain.verdict import Verdict
@@ -134,6 +134,21 @@ class AuthorizedClient:
         """Return one page of the runs that a run has started."""
         self._owned(run_id, Scope.READ)
         return self.client.children(run_id, limit, cursor)
+
+    def unread(self, run_id: str) -> dict[str, int]:
+        """Return how many signals of each name the run has not used yet."""
+        self._owned(run_id, Scope.READ)
+        return self.client.unread(run_id)
+
+    def values(self, run_id: str) -> dict[str, Any]:
+        """Return the values that the run's rounds have returned so far."""
+        self._owned(run_id, Scope.READ)
+        return self.client.values(run_id)
+
+    def value(self, run_id: str, name: str) -> Any:
+        """Return one of the values that the run's rounds have returned."""
+        self._owned(run_id, Scope.READ)
+        return self.client.value(run_id, name)
 
     def artifacts(self, run_id: str) -> dict[str, int]:
         """Return the sizes of the run's artifacts in bytes, by name."""
@@ -284,6 +299,11 @@ class AuthorizedClient:
         """Send a signal to a run, in the HTTP caller's name."""
         self._owned(run_id, Scope.SIGNAL)
         return self.client.signal(run_id, name, payload, key=key, by=self.caller.name)
+
+    def reply(self, run_id: str, number: int, name: str) -> SignalReply:
+        """Return what a run has replied to a signal."""
+        self._owned(run_id, Scope.SIGNAL)
+        return self.client.reply(run_id, number, name)
 
     # admin
 

@@ -7,6 +7,8 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from perdure.flows.errors import InvalidInput
+from perdure.flows.outcomes import SAY
+from perdure.worker.client.steer import check_words
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.presentation.text import count
 from perdure.worker.web.auth.permissions import Runs
@@ -70,6 +72,16 @@ def send_signal(request: Request, run_id: str, runs: Runs, filled: Filled) -> Re
         filled.get("key") or None,
     )
     notice = f"Signal {receipt.name} {receipt.number} of run {run_id} is stored."
+    return back_from(request, filled, ("runs", run_id), notice)
+
+
+@router.post("/runs/{run_id}/say")
+def say(request: Request, run_id: str, runs: Runs, filled: Filled) -> Response:
+    """Send words to a run that works. A form that is sent twice sends them once."""
+    words = filled.get("words", "").strip()
+    check_words(words, "what to say")
+    runs.signal(run_id, SAY, words, filled.get("key") or None)
+    notice = f"Said to run {run_id}. It hears it in its next round."
     return back_from(request, filled, ("runs", run_id), notice)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fastapi import APIRouter, Request, Response
 
 from perdure.worker.domain.event import Event
@@ -19,7 +21,9 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 #: Rows on one page. The browser redraws them up to twice a second.
 ROWS = 100
 #: Types of events that are listed under stops, answers and signals.
-STEERING = ("interrupted", "resumed", "stop_requested", "stopped", "retried", "signalled")
+STEERING = ("interrupted", "resumed", "stop_requested", "stopped", "retried", "signalled", "unread")
+#: The node that hears what is said to its run.
+CONTROLLER = "Controller"
 #: Characters of an artifact that a page shows. The API returns all of it.
 ARTIFACT_CHARACTERS = 500_000
 
@@ -50,6 +54,8 @@ def one(request: Request, run_id: str, runs: Runs, before: str | None = None) ->
         artifacts=runs.artifacts(run_id),
         children=runs.children(run_id) if run.details.get("waits_for_children") else None,
         signal_key=new_digits(16),
+        unread=runs.unread(run_id) if run.details.get("received") else {},
+        hears=CONTROLLER in _nodes_of(runs, run),
         steering=[entry for entry in rows.entries if entry.event.type in STEERING],
     )
 
@@ -85,5 +91,10 @@ def artifact(request: Request, run_id: str, name: str, runs: Runs) -> Response:
 
 def _timeline(runs: Runs, run: Run, before: str | None) -> Timeline:
     events: list[Event] = runs.latest_events(run.id, ROWS + 1, before)
+    return timeline(run, events, _nodes_of(runs, run), ROWS)
+
+
+def _nodes_of(runs: Runs, run: Run) -> Mapping[str, str]:
+    """Return the nodes of a run's flow with their roles; empty if nothing knows the flow."""
     flow = runs.flows().get(run.flow)
-    return timeline(run, events, flow.get("nodes", {}) if flow else {}, ROWS)
+    return flow["nodes"] if flow else {}

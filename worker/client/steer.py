@@ -1,0 +1,148 @@
+"""The part of the client that talks to a run that works: say, ask and its reply, and its values."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from perdure.flows.outcomes import ASK, SAY
+from perdure.flows.reply_extras import public
+from perdure.worker.client import validation
+from perdure.worker.client.api import ClientApi
+from perdure.worker.client.connection import not_found
+from perdure.worker.client.read import RunReads
+from perdure.worker.domain.record import ARRIVED
+from perdure.worker.domain.signal import SignalReceipt, SignalReply
+from perdure.worker.errors import InvalidInput, InvalidTransition, ValueNotFound
+
+#: Seconds between two looks for a reply or a value: short at first, then longer.
+FIRST_LOOK, LAST_LOOK = 0.02, 0.5
+#: Seconds that ``ask`` waits, unless its caller says otherwise.
+PATIENCE = 30.0
+
+
+def pauses(timeout: float) -> Iterator[float]:
+    """Yield the seconds to wait between looks, until the timeout has passed."""
+    ends, pause = time.monotonic() + timeout, FIRST_LOOK
+    while (left := ends - time.monotonic()) > 0:
+        yield min(pause, left)
+        pause = min(pause * 1.5, LAST_LOOK)
+
+
+def seconds_of(timeout: object) -> float:
+    """Return a timeout in seconds.
+
+    Raises:
+        InvalidInput: It is no number of seconds and no timedelta.
+    """
+    seconds = validation.timeout(timeout)
+    if seconds is None:
+        raise InvalidInput("the timeout is None; expected a number of seconds, or a timedelta")
+    return seconds
+
+
+def check_words(words: object, name: str) -> None:
+    """Raise InvalidInput unless what is said to a run is a text that is not empty."""
+    validation.text(words, name)
+    if not str(words).strip():
+        raise InvalidInput(f"{name} is empty; expected what to say to the run")
+
+
+def too_late(reply: SignalReply, timeout: float) -> TimeoutError:
+    """Return the error for a signal that the run did not reply to in time."""
+    return TimeoutError(
+        f"run {reply.run_id} has not replied to signal {reply.number} of {reply.name!r} within "
+        f"{timeout:g} s; it may do so later: client.reply({reply.run_id!r}, {reply.number}"
+        f"{'' if reply.name == ASK else f', {reply.name!r}'})"
+    )
+
+
+class Steering(ClientApi):
+    """What every client does alike to steer a run."""
+
+    def say(
+        self, run_id: str, words: str, *, key: str | None = None, by: str | None = None
+    ) -> SignalReceipt:
+        check_words(words, "words")
+        return self.signal(run_id, SAY, words, key=key, by=by)
+
+    def ask(
+        self,
+        run_id: str,
+        question: Any,
+        *,
+        name: str = ASK,
+        timeout: float | timedelta = PATIENCE,
+        key: str | None = None,
+        by: str | None = None,
+    ) -> Any:
+        seconds = seconds_of(timeout)
+        receipt = self.signal(run_id, name, question, key=key or uuid4().hex, by=by)
+        reply = self.reply(run_id, receipt.number, name, seconds)
+        if not reply.replied:
+            raise too_late(reply, seconds)
+        return reply.value
+
+
+class RunSteering(RunReads, Steering):
+    """Reads what a run replied and what its nodes have returned."""
+
+    def reply(
+        self, run_id: str, number: int, name: str = ASK, timeout: float | timedelta = 0.0
+    ) -> SignalReply:
+        seconds = seconds_of(timeout)
+        validation.signal(name)
+        validation.limit(number)
+        for pause in pauses(seconds):
+            reply = self._reply(run_id, name, number)
+            if reply.replied:
+                return reply
+            time.sleep(pause)
+        return self._reply(run_id, name, number)
+
+    def _reply(self, run_id: str, name: str, number: int) -> SignalReply:
+        # The phase is read first: a run that completes replies before.
+        (found,) = self._store.some_fields([run_id], ["phase", ARRIVED])
+        if not validation.is_run_id(run_id) or "phase" not in found:
+            raise not_found(run_id)
+        text = self._store.reply(run_id, name, number)
+        if text is not None:
+            return SignalReply(run_id, name, number, True, json.loads(text))
+        newest = self._store.signal_counts(run_id, [name])[name][1] if ARRIVED in found else 0
+        if number > newest:
+            raise InvalidInput(f"run {run_id} has got no signal {number} of {name!r}")
+        if found["phase"] == "completed":
+            raise InvalidTransition(
+                f"run {run_id} has completed without a reply to signal {number} of {name!r}; "
+                f"its answer: perdure show {run_id}"
+            )
+        return SignalReply(run_id, name, number, False)
+
+    def unread(self, run_id: str) -> dict[str, int]:
+        if ARRIVED not in self._record(run_id).fields:
+            return {}
+        counts = self._store.signal_counts(run_id, self._store.signal_names(run_id))
+        return {name: last - taken for name, (taken, last) in counts.items() if last > taken}
+
+    def values(self, run_id: str) -> dict[str, Any]:
+        return public(self._record(run_id).values)
+
+    def value(self, run_id: str, name: str, wait: float | timedelta = 0.0) -> Any:
+        validation.text(name, "name")
+        for pause in pauses(seconds_of(wait)):
+            record = self._record(run_id)
+            found = public(record.values)
+            if name in found:
+                return found[name]
+            if record.fields["phase"] == "completed":
+                break
+            time.sleep(pause)
+        values = self.values(run_id)
+        if name in values:
+            return values[name]
+        known = f"it has {', '.join(values)}" if values else "it has none"
+        raise ValueNotFound(f"run {run_id} has no value {name!r} yet; {known}")
