@@ -133,13 +133,15 @@ class ChildFailed(FatalError):
 
     Attributes:
         ended: how it ended, if known.
+        observed: what a controller reads of it, without the commands with which a person mends it.
     """
 
     code = "child-failed"
 
-    def __init__(self, message: str, ended: Ended | None = None) -> None:
+    def __init__(self, message: str, ended: Ended | None = None, observed: str = "") -> None:
         super().__init__(message)
         self.ended = ended
+        self.observed = observed or message
 
     @classmethod
     def of(cls, ended: Ended) -> ChildFailed:
@@ -156,7 +158,8 @@ class ChildFailed(FatalError):
             if mend
             else ". A retry of the parent finds the same"
         )
-        return cls(f"child run {ended.run_id} (flow {ended.flow}) {why}{detail}{then}", ended)
+        what = f"child run {ended.run_id} (flow {ended.flow}) {why}{detail}"
+        return cls(f"{what}{then}", ended, what)
 
 
 def continuing(run_id: str, status: str) -> str:

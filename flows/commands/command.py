@@ -163,6 +163,8 @@ class CommandSpec:
         idempotent, timeout, runs_shell, approval, in_doubt, errors, retry, waits: see
             ``command``.
         takes: describes and validates the arguments. None reads the function's signature.
+        max_concurrency: how many calls of it run at a time, with ``parallel_calls`` of a
+            ``ControllerExecutorFlow``. None for any number.
     """
 
     name: str
@@ -177,6 +179,7 @@ class CommandSpec:
     errors: Errors | None = None
     retry: Retry | None = None
     waits: bool = False
+    max_concurrency: int | None = None
 
     @property
     def arguments(self) -> Signature:
@@ -214,7 +217,7 @@ class CommandSpec:
         """
         return {
             "name": self.name,
-            "description": self.description,
+            "description": self.description or getattr(self.takes, "description", ""),
             "parameters": self.arguments.schema(),
         }
 
