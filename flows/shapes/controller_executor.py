@@ -233,7 +233,12 @@ class ControllerExecutorFlow(CircularFlow):
         """
         every = commands_of(self, self.commands)
         chosen = self.config.subflows_config.Executor.chosen
-        for name in chosen:
+        for name, config in chosen.items():
+            started = config.flow_command(name)
+            if started is not None and name in every and every[name].takes != started.takes:
+                raise InvalidFlow(f"two commands are named {name!r}; names must differ")
+            if started is not None:
+                every.setdefault(name, started)
             if name not in every:
                 raise InvalidFlow(
                     f"{title(self)}: Executor.subflows_config names the unknown command "
