@@ -48,6 +48,22 @@ class Child:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class OneRound(Child):
+    """A child run of which one node is to be played. Its flow ends it behind that node.
+
+    Its inputs are those of its parent, which has the same flow, so they are not checked again. It
+    pauses at no node and has no limits of its own.
+
+    Attributes:
+        node: the node at which it begins.
+        values: the values with which it begins.
+    """
+
+    node: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a child run ended.

@@ -186,6 +186,14 @@ class CommandSpec:
         """The arguments that the command accepts, in a form that can validate them."""
         return self.takes or arguments_of(self.function)
 
+    def is_observed(self, tells_errors: bool) -> bool:
+        """Return whether an exception of this command becomes an observation.
+
+        Args:
+            tells_errors: whether it does if the command does not say it.
+        """
+        return tells_errors if self.errors is None else self.errors == "observe"
+
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Validate arguments for this command, and return them as the command's function gets them.
 

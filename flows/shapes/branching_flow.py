@@ -113,7 +113,7 @@ class BranchingFlow(Flow):
         except (RetryableError, RoundStopped, Parked):
             raise
         except BaseException as error:
-            tells = self.tell_errors if spec.errors is None else spec.errors == "observe"
+            tells = spec.is_observed(self.tell_errors)
             is_final = isinstance(error, FatalError) and not isinstance(error, CHILD_ERRORS)
             if ends_process(error) or is_final:
                 raise

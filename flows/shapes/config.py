@@ -279,6 +279,7 @@ class ControllerExecutorConfig(_Strict):
     max_bad_replies: int = Field(default=3, ge=1)
     approvers: Literal["anyone", "others"] = "anyone"
     max_result: int = Field(default=MOST, ge=1)
+    parallel_calls: int = Field(default=1, ge=1)
     interrupt_before: list[str] = []
     interrupt_after: list[str] = []
 

@@ -51,6 +51,7 @@ _SETTINGS = (
     "output_keys",
     "max_bad_replies",
     "max_result",
+    "parallel_calls",
     "budgets",
     "approvers",
 )

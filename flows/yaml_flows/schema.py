@@ -155,6 +155,7 @@ class ControllerExecutorKeys(_RingKeys):
     max_bad_replies: Count = 3
     approvers: Literal["anyone", "others"] = "anyone"
     max_result: Count = MOST
+    parallel_calls: Count = 1
     topology: Literal["circular"] | list[NodeKeys] = "circular"
     subflows_config: SubflowsConfig = SubflowsConfig()
     mcp_servers: dict[Name, ServerConfig] = {}

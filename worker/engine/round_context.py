@@ -111,8 +111,24 @@ def is_answered(record: Record) -> bool:
     )
 
 
+def _is_descendant(store: Store, run_id: str, ancestor: str) -> bool:
+    """Return whether a run is a child of another, or a child of its children."""
+    seen: set[str] = set()
+    while run_id not in seen:
+        seen.add(run_id)
+        [fields] = store.some_fields([run_id], ["parent"])
+        run_id = fields.get("parent", run_id)
+        if run_id == ancestor:
+            return True
+    return False
+
+
 def _artifact(store: Store, run_id: str, name: str) -> str:
     text = store.artifact(run_id, name)
+    if text is None:
+        child, _, own_name = name.partition("/")
+        if own_name and _is_descendant(store, child, run_id):
+            text = store.artifact(child, own_name)
     if text is None:
         raise KeyError(f"run {run_id} has no artifact {name!r}")
     return text

@@ -16,6 +16,7 @@ from perdure import (
     Interrupt,
     Node,
     RoundContext,
+    command,
     flow_command,
     register,
 )
@@ -107,3 +108,102 @@ class CodedChief(ControllerExecutorFlow):
         if len(context.history):
             return Finish(context.observation)
         return Command("research", {"goal": context.goal, "how": context.inputs["how"]})
+
+
+#: What the commands of a swarm have done, in order.
+DONE: list[str] = []
+
+
+@register("swarm")
+class Swarm(ControllerExecutorFlow):
+    """Carries out up to eight calls of a reply at once."""
+
+    controller: Controller | None = Player()
+    parallel_calls = 8
+    max_result = 1000
+    commands = (scouting(max_concurrency=2),)
+
+    class Inputs(BaseModel):
+        """What it decides."""
+
+        replies: list[Any] = []
+        deep: bool = False
+
+    @command(idempotent=True)
+    def look(self, context: RoundContext, what: str) -> str:
+        """Look at something."""
+        DONE.append(what)
+        return f"{context.goal}: {what}"
+
+    @command(approval=lambda args: args["what"] == "dear")
+    def buy(self, what: str) -> str:
+        """Buy something."""
+        DONE.append(what)
+        return f"bought {what}"
+
+    @command
+    def fail(self, how: str) -> str:
+        """Fail."""
+        raise (FatalError if how == "fatally" else ValueError)(f"failed {how}")
+
+    @command(idempotent=True)
+    def recite(self, length: int) -> str:
+        """Say something long."""
+        return "x" * length
+
+    @command(idempotent=True)
+    def note(self, context: RoundContext, what: str) -> str:
+        """Remember something."""
+        context.remember(f"noted_{what}", context.values.get("decided"))
+        return what
+
+    @command(idempotent=True)
+    def give_up(self, why: str) -> Finish:
+        """End the run."""
+        return Finish(why)
+
+    @command(idempotent=True)
+    def key(self, context: RoundContext) -> str:
+        """The idempotency key, and the order of the attempts."""
+        return context.idempotency_key
+
+
+@register("coded-swarm")
+class CodedSwarm(Swarm):
+    """Decides two calls at once, as code does, and answers with the artifact of the last one."""
+
+    controller = None
+
+    def decide(self, context: RoundContext) -> Any:
+        if not len(context.history):
+            return [Command(*each) for each in context.inputs["replies"]]
+        name = context.observation["artifact"]
+        return Finish([name, len(context.artifact(name))])
+
+
+@register("diver")
+class Diver(Swarm):
+    """Lets another run of its kind decide several calls."""
+
+    commands = (flow_command("dive", flow="swarm"),)
+
+
+@register("talker")
+class Talker(Swarm):
+    """Has long results in its history."""
+
+    max_result = 32_000
+
+
+@register("peeping")
+class Peeping(CircularFlow):
+    """Answers with an artifact of any run."""
+
+    topology = (Node("Look", "look"),)
+
+    def look(self, state: dict[str, Any], context: RoundContext) -> Any:
+        try:
+            found = context.artifact(context.inputs["name"])
+        except KeyError as error:
+            found = str(error)
+        return {self.early_exit_key: True, "answer": found, "status": "finished"}
