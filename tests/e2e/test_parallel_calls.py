@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -240,3 +241,16 @@ def test_the_events_say_what_was_decided_and_what_came_of_it(
     assert any(
         text.startswith("3 calls, 1 failed: look: g: a · look: g: b · fail: ") for text in told
     )
+
+
+@pytest.mark.slow
+def test_eight_calls_of_two_seconds_take_little_more_than_two_seconds(
+    client: Client, worker_process: Callable[..., object]
+) -> None:
+    worker_process("--pool=threads", "--concurrency=8", PERDURE_FLOW_MODULES=MODULES[0])
+    run = swarm(client, [["nap", {"seconds": 2}]] * 8)
+    done = client.wait(run.id, timeout=30)
+    assert done.answer == ["slept"] * 8
+    started = datetime.fromisoformat(done.details["started_at"])
+    ended = datetime.fromisoformat(done.details["ended_at"])
+    assert (ended - started).total_seconds() < 6, "one after another they take 16 s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -161,6 +162,12 @@ class Swarm(ControllerExecutorFlow):
     def give_up(self, why: str) -> Finish:
         """End the run."""
         return Finish(why)
+
+    @command(idempotent=True)
+    def nap(self, seconds: float) -> str:
+        """Sleep."""
+        time.sleep(seconds)
+        return "slept"
 
     @command(idempotent=True)
     def key(self, context: RoundContext) -> str:
