@@ -5,12 +5,12 @@ The run ends when the controller answers with ``finish``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from perdure.flows.budgets import COMMANDS, check_commands
-from perdure.flows.children import ChildFailed, Ended, InvalidChild
+from perdure.flows.children import ONLY, Ended, InvalidChild
 from perdure.flows.commands.calls import call, playing
 from perdure.flows.commands.command import CommandSpec, Schemas, commands_of
 from perdure.flows.context import RoundContext, altered
@@ -23,7 +23,7 @@ from perdure.flows.replies import BAD_REPLIES, read_reply
 from perdure.flows.reply_extras import public, with_long_replies_apart
 from perdure.flows.retry import Retry
 from perdure.flows.shapes.branching_flow import BranchingFlow, choose, told
-from perdure.flows.shapes.call_queue import QueuedCall, command_of, data_of, queued, take
+from perdure.flows.shapes.call_queue import QueuedCall, data_of, queued, take
 from perdure.flows.shapes.circular import CircularFlow, Node
 from perdure.flows.shapes.config import (
     APPROVERS,
@@ -34,15 +34,14 @@ from perdure.flows.shapes.config import (
 )
 from perdure.flows.shapes.held_turn import HELD, amended, hold, kept_on, released, with_held
 from perdure.flows.shapes.parallel_calls import (
-    ONLY,
     TOGETHER,
     WAIT,
-    CallResult,
     budget_left,
     call_run,
     count_together,
     end_of_call,
     fitted,
+    join,
     summary_of_calls,
     summary_of_decision,
 )
@@ -461,7 +460,7 @@ class ControllerExecutorFlow(CircularFlow):
                 error,
             )
             return self._play_alone(context)
-        return self._join_calls(calls, iter(group), context)
+        return self._join_calls(calls, group, context)
 
     def _play_alone(self, context: RoundContext) -> Outcome:
         """Carry out the first of several calls in this run, because no child runs can be started.
@@ -478,53 +477,32 @@ class ControllerExecutorFlow(CircularFlow):
         return replace(outcome, values={TOGETHER: 0, **outcome.values})
 
     def _join_calls(
-        self, calls: Sequence[Mapping[str, Any]], ends: Iterator[Ended], context: RoundContext
+        self, calls: Sequence[Mapping[str, Any]], ends: Iterable[Ended], context: RoundContext
     ) -> Outcome:
-        """Return the outcome of calls that were carried out at once, with a turn for each."""
-        turns: list[Turn] = []
-        values: dict[str, Any] = {}
-        finish: Mapping[str, Any] | None = None
-        failed = 0
-        for each in calls:
-            command = command_of(each)
-            if command is None or "error" in each:
-                turns.append(Turn(command, told(BadReply(each["error"]))))
-                failed += 1
-                continue
-            end = next(ends)
-            budget = f"{COMMANDS}{command.name}"
-            if budget in context.budgets:
+        """Return the outcome of calls that were carried out at once, with a turn for each.
+
+        Each run that has ended is charged to the budget of its command.
+        """
+        joined = join(calls, ends, self._observes)
+        for call_data in calls:
+            budget = f"{COMMANDS}{call_data.get('name')}"
+            if budget in context.budgets and "error" not in call_data:
                 context.spend(**{budget: 1})
-            if not end.ok:
-                error = ChildFailed.of(end)
-                spec = self.offered().get(command.name)
-                if not (self.tells_errors if spec is None else spec.is_observed(self.tells_errors)):
-                    raise error
-                turns.append(Turn(command, told(error)))
-                failed += 1
-                continue
-            result = CallResult.of(end.answer)
-            turns.append(Turn(command, result.observation))
-            values |= result.values or {}
-            finish = finish or result.finish
-            failed += isinstance(result.observation, dict) and set(result.observation) == {"error"}
         waiting = context.committed["_waiting"][len(calls) - 1 :]
-        fitting, artifacts = fitted(turns, waiting, context.step)
-        summary = summary_of_calls(fitting, failed)
-        values = {**context.remembered, **values, TOGETHER: 0, "_waiting": waiting}
-        if finish:
-            ended = {self.early_exit_key: True, **finish}
-            state = {**context.committed, **values, **ended}
-            return End(
-                state.get("answer"),
-                self._output(state),
-                fitting,
-                {**values, **ended},
-                summary,
-                artifacts,
-            )
-        coming = Advance("Controller", fitting, values, True, summary, artifacts)
-        return self._continue_reply(coming, context)
+        turns, artifacts = fitted(joined.turns, waiting, context.step)
+        summary = summary_of_calls(turns, joined.failed)
+        values = {**context.remembered, **joined.values, TOGETHER: 0, "_waiting": waiting}
+        if not joined.finish:
+            coming = Advance("Controller", turns, values, True, summary, artifacts)
+            return self._continue_reply(coming, context)
+        values |= {self.early_exit_key: True, **joined.finish}
+        state = {**context.committed, **values}
+        return End(state.get("answer"), self._output(state), turns, values, summary, artifacts)
+
+    def _observes(self, command: str) -> bool:
+        """Return whether the controller observes an exception of a command."""
+        spec = self.offered().get(command)
+        return self.tells_errors if spec is None else spec.is_observed(self.tells_errors)
 
     def _count_together(
         self, first: Command, waiting: Sequence[Mapping[str, Any]], context: RoundContext

@@ -7,23 +7,23 @@ Its answer is the observation. See docs/guides/children.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from perdure.flows.budgets import COMMANDS
-from perdure.flows.children import OneRound
+from perdure.flows.children import ONLY, ChildFailed, Ended, OneRound
 from perdure.flows.context import RoundContext
+from perdure.flows.errors import BadReply
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Advance, Command, End, Turn
 from perdure.flows.reply_extras import public
+from perdure.flows.shapes.branching_flow import told
 from perdure.flows.shapes.call_queue import command_of, data_of
 from perdure.flows.summaries import bounded, digest, shown, summary_of
 
 #: The value that counts the waiting calls that are carried out at once with the decided command.
 TOGETHER = "_together"
-#: The value of a child run that carries out one command.
-ONLY = "_only"
 #: The name of the wait for the child runs.
 WAIT = "calls"
 #: Maximum bytes of the calls that are carried out at once.
@@ -49,25 +49,23 @@ class CallResult:
     """
 
     observation: Any = None
-    values: Mapping[str, Any] | None = None
-    finish: Mapping[str, Any] | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    finish: Mapping[str, Any] = field(default_factory=dict)
 
     def packed(self) -> Any:
         """Return this result as the answer of the run: the observation, if there is no more."""
-        parts = {_OBSERVATION: self.observation, _VALUES: self.values, _FINISH: self.finish}
-        more = {name: value for name, value in parts.items() if value and name != _OBSERVATION}
-        looks_like_more = isinstance(self.observation, dict) and _OBSERVATION in self.observation
-        return (
-            {_OBSERVATION: self.observation, **more}
-            if more or looks_like_more
-            else (self.observation)
-        )
+        parts = {_VALUES: dict(self.values), _FINISH: dict(self.finish)}
+        more = {name: value for name, value in parts.items() if value}
+        is_ambiguous = isinstance(self.observation, dict) and _OBSERVATION in self.observation
+        if more or is_ambiguous:
+            return {_OBSERVATION: self.observation, **more}
+        return self.observation
 
     @classmethod
     def of(cls, answer: Any) -> CallResult:
         """Return the result that a run has as its answer."""
         if isinstance(answer, dict) and _OBSERVATION in answer:
-            return cls(answer[_OBSERVATION], answer.get(_VALUES), answer.get(_FINISH))
+            return cls(answer[_OBSERVATION], answer.get(_VALUES, {}), answer.get(_FINISH, {}))
         return cls(answer)
 
 
@@ -131,7 +129,7 @@ def end_of_call(
         is_public: whether a value of this name can be remembered.
     """
     values = {name: value for name, value in outcome.values.items() if is_public(name)}
-    finish = None
+    finish: Mapping[str, Any] = {}
     if isinstance(outcome, End):
         finish = {
             name: value
@@ -148,6 +146,63 @@ def end_of_call(
         outcome.summary,
         outcome.artifacts,
     )
+
+
+class JoinedCalls(NamedTuple):
+    """What calls that were carried out at once have led to.
+
+    Attributes:
+        turns: one for each call, in the order of the reply.
+        values: what the commands remembered, a later one over an earlier one.
+        finish: the values with which the first command that did so ended the run; else empty.
+        failed: the number of calls that failed.
+    """
+
+    turns: Sequence[Turn]
+    values: Mapping[str, Any]
+    finish: Mapping[str, Any]
+    failed: int
+
+
+def join(
+    calls: Sequence[Mapping[str, Any]],
+    ends: Iterable[Ended],
+    is_observed: Callable[[str], bool],
+) -> JoinedCalls:
+    """Return what calls have led to, from the ends of their runs.
+
+    Args:
+        calls: those that have an error have no run.
+        is_observed: whether the failure of a command is an observation.
+
+    Raises:
+        ChildFailed: the run of a command failed whose failures are no observations.
+    """
+    left = iter(ends)
+    turns: list[Turn] = []
+    values: dict[str, Any] = {}
+    finish: Mapping[str, Any] = {}
+    for call in calls:
+        command = command_of(call)
+        if command is None or "error" in call:
+            turns.append(Turn(command, told(BadReply(call["error"]))))
+            continue
+        end = next(left)
+        result = CallResult.of(end.answer)
+        if not end.ok:
+            error = ChildFailed.of(end)
+            if not is_observed(command.name):
+                raise error
+            result = CallResult(told(error))
+        turns.append(Turn(command, result.observation))
+        values |= result.values
+        finish = finish or result.finish
+    failed = sum(_has_failed(turn.observation) for turn in turns)
+    return JoinedCalls(turns, values, finish, failed)
+
+
+def _has_failed(observation: Any) -> bool:
+    return isinstance(observation, dict) and observation.keys() in ({"error"}, {"error", "run"})
 
 
 def fitted(

@@ -12,6 +12,8 @@ from perdure import Client, Run, RunStatus, Settings
 from perdure.worker.presentation.timeline import row_of
 from tests.support.driving import Driver, driving
 from tests.support.example_flows.agents import DONE
+from tests.support.page_visitor import Visitor
+from tests.support.threaded_server import serving
 
 MODULES = ("tests.support.example_flows.agents",)
 
@@ -254,3 +256,17 @@ def test_eight_calls_of_two_seconds_take_little_more_than_two_seconds(
     started = datetime.fromisoformat(done.details["started_at"])
     ended = datetime.fromisoformat(done.details["ended_at"])
     assert (ended - started).total_seconds() < 6, "one after another they take 16 s"
+
+
+def test_people_see_the_command_of_each_call(
+    client: Client, driver: Driver, settings: Settings
+) -> None:
+    run = swarm(client, [["buy", {"what": "dear"}], ["key", {}]])
+    driver.play()
+    first, second = children_of(client, run)
+    assert (first.title, second.title, run.title) == ('buy {"what": "dear"}', "key", "g")
+    assert first.details["call"] == {"command": "buy", "args": {"what": "dear"}}
+    assert f"Run {first.id} of these waits for a person" in client.why(run.id).sentence
+    with serving(settings) as url, Visitor(url) as visitor:
+        assert 'buy {"what": "dear"}' in visitor.see(f"/runs/{run.id}").text
+        assert 'buy {"what": "dear"}' in visitor.see(f"/runs/{first.id}").text
