@@ -154,6 +154,22 @@ def test_the_whole_of_a_long_result_is_an_artifact_of_the_call_s_run(
     )
 
 
+def test_the_controller_reads_artifacts_of_its_run_and_of_its_calls(
+    client: Client, driver: Driver
+) -> None:
+    run = swarm(
+        client,
+        ["recite", {"length": 2000}],
+        [["recite", {"length": 3000}], ["recite", {"length": 4000}]],
+        [["read_artifact", {"of": place}] for place in range(3)],
+        [["read_artifact", {"of": 2}]],
+    )
+    *_, first, second, third, alone = played(client, driver, run).answer
+    for result, length in zip((first, second, third), (2000, 3000, 4000), strict=True):
+        assert f'"characters":{length}' in result["beginning"]
+    assert alone["beginning"] == third["beginning"]
+
+
 def test_a_run_reads_no_artifact_of_a_stranger(client: Client, driver: Driver) -> None:
     stranger = client.submit("swarm", "g", {"replies": [["recite", {"length": 2000}]]})
     driver.play()
@@ -256,6 +272,21 @@ def test_eight_calls_of_two_seconds_take_little_more_than_two_seconds(
     started = datetime.fromisoformat(done.details["started_at"])
     ended = datetime.fromisoformat(done.details["ended_at"])
     assert (ended - started).total_seconds() < 6, "one after another they take 16 s"
+
+
+def test_a_stopped_run_goes_on_with_the_calls_that_were_not_carried_out(
+    client: Client, driver: Driver
+) -> None:
+    run = swarm(client, look("a", "b", "c"))
+    for _ in range(3):  # decides; starts the runs; one of them
+        driver.engine.rounds.run(*(driver.take() or ("", 0, 0)))
+    client.request_stop(run.id)
+    driver.play()
+    assert DONE == ["a"]
+    client.resume(run.id)
+    driver.sweep_and_play()
+    assert client.get(run.id).answer == ["g: a", "g: b", "g: c"]
+    assert sorted(DONE) == ["a", "b", "c"]
 
 
 def test_people_see_the_command_of_each_call(

@@ -21,6 +21,7 @@ from perdure import (
     flow_command,
     register,
 )
+from perdure.flows.executors.files import read_artifact
 
 
 class Player(Controller):
@@ -40,8 +41,14 @@ class Player(Controller):
         reply = replies[decided]
         if isinstance(reply[0], str):
             return Command(*reply)
+        known = [turn.observation for turn in context.history]
         return [
-            Command(name, args, call=f"call-{place}", part=place)
+            Command(
+                name,
+                {"name": known[args["of"]]["artifact"]} if "of" in args else args,
+                call=f"call-{place}",
+                part=place,
+            )
             for place, (name, args) in enumerate(reply)
         ]
 
@@ -122,7 +129,7 @@ class Swarm(ControllerExecutorFlow):
     controller: Controller | None = Player()
     parallel_calls = 8
     max_result = 1000
-    commands = (scouting(max_concurrency=2),)
+    commands = (scouting(max_concurrency=2), read_artifact)
 
     class Inputs(BaseModel):
         """What it decides."""
