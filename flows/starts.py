@@ -17,7 +17,7 @@ from perdure.flows.yaml_flows.yaml_flow import YamlFlow
 
 
 class _Starts(NamedTuple):
-    """What a flow must start: all of the flows, or one that its controller chooses."""
+    """What a flow must start: each of these flows, or any of them, as its controller chooses."""
 
     flows: Sequence[str]
     each: bool

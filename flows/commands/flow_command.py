@@ -147,7 +147,7 @@ class FlowArguments:
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema of the arguments: ``goal``, and the inputs that a flow declares.
 
-        A flow that this process does not have is described as one that takes any inputs.
+        A flow that this process does not have is described as if it took any inputs.
         """
         flow = _registered(self.flow)
         inputs: dict[str, Any] = (
