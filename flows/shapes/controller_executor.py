@@ -40,6 +40,7 @@ from perdure.flows.shapes.parallel_calls import (
     call_run,
     count_together,
     end_of_call,
+    fault_of_ring,
     fitted,
     join,
     summary_of_calls,
@@ -193,12 +194,9 @@ class ControllerExecutorFlow(CircularFlow):
         check_count(self.max_bad_replies, f"{title(self)}: max_bad_replies")
         check_count(self.max_result, f"{title(self)}: max_result")
         check_count(self.parallel_calls, f"{title(self)}: parallel_calls")
-        if self.parallel_calls > 1 and self.topology and self.topology[-1].name != "Executor":
-            raise InvalidFlow(
-                f"{title(self)}: parallel_calls is {self.parallel_calls}, but node "
-                f"{self.topology[-1].name} follows the Executor and changes one turn at a time; "
-                "put it before the Executor, or remove parallel_calls"
-            )
+        fault = fault_of_ring(self.parallel_calls, self.topology)
+        if fault is not None:
+            raise InvalidFlow(f"{title(self)}: {fault}")
         if self.approvers not in APPROVERS:
             raise InvalidFlow(
                 f"{title(self)}: approvers is {self.approvers!r}; "

@@ -20,6 +20,7 @@ from perdure.flows.outcomes import Advance, Command, End, Turn
 from perdure.flows.reply_extras import public
 from perdure.flows.shapes.branching_flow import told
 from perdure.flows.shapes.call_queue import command_of, data_of
+from perdure.flows.shapes.circular import Node
 from perdure.flows.summaries import bounded, digest, shown, summary_of
 
 #: The value that counts the waiting calls that are carried out at once with the decided command.
@@ -67,6 +68,17 @@ class CallResult:
         if isinstance(answer, dict) and _OBSERVATION in answer:
             return cls(answer[_OBSERVATION], answer.get(_VALUES, {}), answer.get(_FINISH, {}))
         return cls(answer)
+
+
+def fault_of_ring(parallel_calls: int, topology: Sequence[Node]) -> str | None:
+    """Return why calls cannot be carried out at once in this ring, or None if they can."""
+    last = topology[-1].name if topology else "Executor"
+    if parallel_calls == 1 or last == "Executor":
+        return None
+    return (
+        f"parallel_calls is {parallel_calls}, but node {last} follows the Executor and changes one "
+        "turn at a time; put it before the Executor, or remove parallel_calls"
+    )
 
 
 def count_together(

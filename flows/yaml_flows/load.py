@@ -17,6 +17,7 @@ from perdure.flows.names import is_name, suggest
 from perdure.flows.shapes.branching_flow import BranchingFlow
 from perdure.flows.shapes.circular import CircularFlow
 from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
+from perdure.flows.shapes.parallel_calls import fault_of_ring
 from perdure.flows.yaml_flows.errors import FileFaults, shown_path
 from perdure.flows.yaml_flows.parse import read_bytes, read_text
 from perdure.flows.yaml_flows.resolve import (
@@ -114,6 +115,9 @@ def _class(keys: Keys, faults: FileFaults) -> Callable[..., Flow]:
     assert isinstance(keys, ControllerExecutorKeys)
     if keys.topology != "circular":
         settings["topology"] = ring_of(keys.topology, {}, faults, own=True, inputs=keys.inputs)
+    fault = fault_of_ring(keys.parallel_calls, settings.get("topology", ()))
+    if fault is not None and faults.nodes_are_known:
+        faults.add(("parallel_calls",), fault)
     _check_pauses(
         keys,
         [*OWN, *(node.name for node in settings.get("topology", ()) if node.name not in OWN)],

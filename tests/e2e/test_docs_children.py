@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from perdure import Client, RunStatus, Settings
-from perdure.flows import registry, starts
+from perdure.flows import registry
 from perdure.flows.controllers import registered_controllers
 from perdure.flows.names import registered_nodes
 from perdure.flows.registry import load_modules
@@ -89,9 +89,23 @@ def test_a_command_in_yaml_gives_the_run_that_its_python_form_gives(
 
 
 @pytest.mark.parametrize("file", ["catalogue", "newspaper"])
-def test_the_files_have_no_fault(settings: Settings, tmp_path: Path, file: str) -> None:
-    flow = registry.register_file(tmp_path / f"config/flows/{file}.yaml")
-    assert starts.faults_of(flow) == []
+def test_the_files_are_checked(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = f"config/flows/{file}.yaml"
+    valid = CliRunner().invoke(perdure, ["flows", "check", path])
+    assert (valid.exit_code, valid.output.split(". ")[0]) == (0, f"{path}: valid")
+    wrong = (
+        EXAMPLES[path]
+        .replace("flow: import_one", "flow: import_ome")
+        .replace("flow: researcher", "flow: reseacher")
+    )
+    Path(path).write_text(wrong, "utf-8")
+    told = CliRunner().invoke(perdure, ["flows", "check", path])
+    assert told.exit_code == 2
+    assert "did you mean" in told.output
+    assert f"{path}, line " in told.output
 
 
 def test_the_import_answers_with_its_counts(client: Client, settings: Settings) -> None:

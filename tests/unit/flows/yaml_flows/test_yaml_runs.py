@@ -61,6 +61,8 @@ def check(folder: Path, text: str, name: str = "mine") -> list[tuple[int, str, s
         (RING + "- {name: A, run: {goal: x}}\n", 4, "topology[0].run.flow", "this key is missing"),
         (RING + "- {name: A, run: {flow: scout, budgets: {tokns: 3}}}\n", 4, "topology[0].run.budgets", "unknown budget 'tokns'"),
         (RING + "- {name: A, run: {flow: mine}}\n", 4, "topology[0].run.flow", "the flow leads to nothing but itself: mine -> mine"),
+        (AGENT + "      test.double: {}\nparallel_calls: 2\ntopology: [{name: Controller}, {name: Executor}, {name: A, flow: test.count}]\n", 8, "parallel_calls", "node A follows the Executor"),
+        (AGENT + "      test.double: {}\nparallel_calls: 0\n", 8, "parallel_calls", "greater than or equal to 1"),
         (AGENT + "      research: {flow: scot}\n", 7, "subflows_config.Executor.subflows_config.research.flow", "did you mean 'scout'?"),
         (AGENT + "      research: {flow: mine}\n", 7, "subflows_config.Executor.subflows_config.research.flow", "the flow leads to nothing but itself: mine -> mine"),
         (AGENT + "      test.double: {deadline: 3}\n", 7, "subflows_config.Executor.subflows_config.test.double", "only a command with the key flow can have deadline"),
