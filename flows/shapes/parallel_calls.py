@@ -7,6 +7,7 @@ Its answer is the observation. See docs/guides/children.md.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -17,7 +18,6 @@ from perdure.flows.context import RoundContext
 from perdure.flows.errors import BadReply
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Advance, Command, End, Turn
-from perdure.flows.reply_extras import public
 from perdure.flows.shapes.branching_flow import told
 from perdure.flows.shapes.call_queue import command_of, data_of
 from perdure.flows.shapes.circular import Node
@@ -273,11 +273,9 @@ def summary_of_calls(turns: Sequence[Turn], failed: int) -> dict[str, Any]:
 
 
 def summary_of_decision(first: Command, waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a short summary of a reply whose calls are carried out at once, for people."""
-    names: dict[str, int] = {first.name: 1}
-    for call in waiting:
-        if "error" not in call and (command := command_of(call)) is not None:
-            names[command.name] = names.get(command.name, 0) + 1
-    counted = ", ".join(f"{count} {name}" if count > 1 else name for name, count in names.items())
-    summary = summary_of(replace(first, extras=public(first.extras)))
-    return {**summary, "command": f"{sum(names.values())} calls at once:", "args": counted}
+    """Return a short summary of a reply whose calls are carried out at once, for people.
+
+    It is that of the first call, and the number of ``calls`` by command.
+    """
+    names = [first.name, *(call["name"] for call in waiting if "error" not in call)]
+    return {**summary_of(first), "calls": dict(Counter(names))}

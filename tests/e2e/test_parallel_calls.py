@@ -10,6 +10,7 @@ import pytest
 
 from perdure import Client, Run, RunStatus, Settings
 from perdure.worker.presentation.timeline import row_of
+from tests.support.chat_server import Says, chat_server
 from tests.support.driving import Driver, driving
 from tests.support.example_flows.agents import DONE
 from tests.support.page_visitor import Visitor
@@ -255,7 +256,7 @@ def test_the_events_say_what_was_decided_and_what_came_of_it(
     run = swarm(client, [*look("a", "b"), ["fail", {"how": "x"}]])
     driver.play()
     told = [row_of(each).text for each in client.events(run.id, follow=False)]
-    assert "3 calls at once: 2 look, fail" in told
+    assert "calls at once: fail, 2 look" in told
     assert any(
         text.startswith("3 calls, 1 failed: look: g: a · look: g: b · fail: ") for text in told
     )
@@ -272,6 +273,33 @@ def test_eight_calls_of_two_seconds_take_little_more_than_two_seconds(
     started = datetime.fromisoformat(done.details["started_at"])
     ended = datetime.fromisoformat(done.details["ended_at"])
     assert (ended - started).total_seconds() < 6, "one after another they take 16 s"
+
+
+def test_a_model_gets_the_answers_of_its_calls_in_their_order(
+    client: Client, settings: Settings
+) -> None:
+    calls = [
+        ("look", {"what": "a"}),
+        ("research", {"goal": "b", "depth": 2}),
+        ("lok", {}),
+        ("look", {"what": "c"}),
+    ]
+    script = [Says("I look.", calls)] * 4 + [Says("", [("finish", {"answer": "done"})])]
+    with chat_server(script) as chat:
+        settings = settings.model_copy(update={"model_url": chat.url, "model": "scripted"})
+        run = client.submit("model-swarm", "g")
+        with driving(settings) as driver:
+            driver.play()
+        asked = chat.play.asked[-1].body
+    assert client.get(run.id).answer == "done"
+    assert len(children_of(client, run)) == 3
+    told = [str(each["content"]) for each in asked["messages"] if each["role"] == "tool"]
+    assert [text[:9] for text in told] == ["g: a", "b, 2 deep", '{"error":', "g: c"]
+    (shown,) = [
+        each["function"] for each in asked["tools"] if each["function"]["name"] == "research"
+    ]
+    assert shown["parameters"]["properties"]["depth"]["type"] == "integer"
+    assert shown["parameters"]["required"] == ["goal"]
 
 
 def test_a_stopped_run_goes_on_with_the_calls_that_were_not_carried_out(

@@ -21,6 +21,7 @@ from perdure import (
     flow_command,
     register,
 )
+from perdure.flows.controllers.model import ModelController
 from perdure.flows.executors.files import read_artifact
 
 
@@ -180,6 +181,16 @@ class Swarm(ControllerExecutorFlow):
     def key(self, context: RoundContext) -> str:
         """The idempotency key, and the order of the attempts."""
         return context.idempotency_key
+
+
+@register("model-swarm")
+class ModelSwarm(Swarm):
+    """A swarm that a model leads."""
+
+    class Inputs(BaseModel):
+        """It expects nothing."""
+
+    controller = ModelController(timeout_seconds=3)
 
 
 @register("coded-swarm")
