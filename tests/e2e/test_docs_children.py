@@ -16,6 +16,7 @@ from perdure.flows import registry
 from perdure.flows.controllers import registered_controllers
 from perdure.flows.names import registered_nodes
 from perdure.flows.registry import load_modules
+from perdure.flows.yaml_flows.directories import Directories
 from perdure.worker.cli.main import perdure
 from tests.support.driving import driving
 from tests.support.own_registry import own_registry
@@ -33,6 +34,7 @@ def settings(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (tmp_path / name).write_text(text, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     own_registry(monkeypatch)
+    monkeypatch.setattr(registry, "_directories", Directories())
     for things in (registered_nodes, registered_controllers):
         monkeypatch.setattr(things, "_things", dict(things._things))
     for module in MODULES:
