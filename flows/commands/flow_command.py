@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from perdure.flows.budgets import check_budgets
+from perdure.flows.children import OnFailure
 from perdure.flows.commands.approval import approval_of
 from perdure.flows.commands.command import CommandSpec, Errors
 from perdure.flows.context import RoundContext
@@ -29,6 +30,7 @@ def flow_command(
     deadline: float | timedelta | str | None = None,
     max_rounds: int | None = None,
     labels: Mapping[str, str] | None = None,
+    on_failure: OnFailure = "tell",
     max_concurrency: int | None = None,
     approval: Any = None,
     errors: Errors | None = None,
@@ -49,6 +51,8 @@ def flow_command(
         description: a sentence for the controller. Default: the description of the flow.
         budgets, max_rounds, labels: as in ``Child``.
         deadline: how long the child may take: seconds, a timedelta, or a text like ``10m``.
+        on_failure: ``hold``: the controller hears of no failure. The run waits until a person has
+            continued the child and it has completed.
         max_concurrency: how many of its calls run at a time, with ``parallel_calls``.
         approval, errors: as in ``command``.
 
@@ -69,6 +73,10 @@ def flow_command(
         raise InvalidFlow(f"{what}: {error}") from error
     if seconds is not None and not is_seconds(seconds):
         raise InvalidFlow(f"{what}: deadline is {deadline!r}; expected seconds above 0, or None")
+    if on_failure not in get_args(OnFailure):
+        raise InvalidFlow(
+            f"{what}: on_failure is {on_failure!r}; expected {' or '.join(get_args(OnFailure))}"
+        )
     check_max_rounds(max_rounds, what)
     if max_concurrency is not None:
         check_count(max_concurrency, f"{what}: max_concurrency")
@@ -77,6 +85,7 @@ def flow_command(
         "deadline": seconds,
         "max_rounds": max_rounds,
         "labels": dict(labels or {}),
+        "on_failure": on_failure if on_failure != "tell" else None,
     }
     return CommandSpec(
         name,
@@ -98,7 +107,7 @@ class ChildStart:
 
     Attributes:
         flow: the name of the flow that it starts.
-        options: attributes of ``Child``.
+        options: further arguments of ``RoundContext.child``.
     """
 
     flow: str

@@ -208,7 +208,7 @@ class CommandOptions(_Strict):
 
 
 #: Keys of a command that is a flow.
-_OF_CHILD = ("budgets", "deadline", "max_rounds", "labels")
+_OF_CHILD = ("budgets", "deadline", "max_rounds", "labels", "on_failure")
 
 
 class CommandConfig(CommandOptions):
@@ -224,6 +224,7 @@ class CommandConfig(CommandOptions):
     )
     max_rounds: int | None = Field(default=None, ge=1)
     labels: dict[str, str] | None = None
+    on_failure: Literal["tell", "hold"] | None = None
 
     @model_validator(mode="after")
     def _belongs_to_flow(self) -> CommandConfig:
@@ -240,7 +241,8 @@ class CommandConfig(CommandOptions):
         """
         if self.flow is None:
             return None
-        options = {key: getattr(self, key) for key in _OF_CHILD}
+        keys = [key for key in _OF_CHILD if getattr(self, key) is not None]
+        options: dict[str, Any] = {key: getattr(self, key) for key in keys}
         return flow_command(name, flow=self.flow, **options)
 
 

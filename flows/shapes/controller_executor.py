@@ -506,8 +506,6 @@ class ControllerExecutorFlow(CircularFlow):
         self, first: Command, waiting: Sequence[Mapping[str, Any]], context: RoundContext
     ) -> int:
         """Return how many of a reply's waiting calls are carried out at once with its first one."""
-        if self.parallel_calls == 1 or not waiting:
-            return 0
         offered = self.offered()
 
         def most(name: str) -> float:
@@ -685,7 +683,12 @@ class ControllerExecutorFlow(CircularFlow):
     def _decided_together(self, outcome: Advance, context: RoundContext) -> Advance:
         """Return the outcome that decided on a command, with the count of calls beside it."""
         values = outcome.values
-        together = self._count_together(_decided(values), values.get("_waiting") or (), context)
+        waiting = values.get("_waiting")
+        together = (
+            self._count_together(_decided(values), waiting, context)
+            if self.parallel_calls > 1 and waiting
+            else 0
+        )
         if not together and not context.committed.get(TOGETHER):
             return outcome
         return replace(outcome, values={**values, TOGETHER: together})

@@ -92,6 +92,8 @@ def count_together(
     Args:
         most: how many calls of a command may run at once.
     """
+    if most(first.name) < 1:
+        return 0  # Its round asks a person whether the budget grows.
     counts = {first.name: 1}
     size, together = _size(data_of(first)), 0
     for place, call in enumerate(waiting):

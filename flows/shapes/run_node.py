@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.flows.children import Child, Ended, Until
+from perdure.flows.children import Child, Ended, OnFailure, Until
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import FatalError
 from perdure.flows.json_values import canonical
@@ -31,7 +31,7 @@ class RunNode:
         goal: default: the goal of the run, or the item.
         inputs: the inputs of each child by name.
         for_each: the name of the value or input that holds the list.
-        wait, max_concurrency, timeout: as in ``RoundContext.gather``.
+        wait, max_concurrency, timeout, on_failure: as in ``RoundContext.gather``.
         into: the name under which the ring's state gets the answer, or the list of answers. If
             ``wait`` is not ``all``, the list says of each child how it ended.
         options: the other attributes of ``Child``.
@@ -44,6 +44,7 @@ class RunNode:
     wait: Until = "all"
     max_concurrency: int = 100
     timeout: float | None = None
+    on_failure: OnFailure = "tell"
     into: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -52,7 +53,12 @@ class RunNode:
         if self.for_each is None:
             child = self._child(state, "{goal}", context)
             result = context.child(
-                child.flow, child.goal, child.inputs, timeout=self.timeout, **self.options
+                child.flow,
+                child.goal,
+                child.inputs,
+                timeout=self.timeout,
+                on_failure=self.on_failure,
+                **self.options,
             )
         else:
             items = state.get(self.for_each)
@@ -66,6 +72,7 @@ class RunNode:
                 wait=self.wait,
                 max_concurrency=self.max_concurrency,
                 timeout=self.timeout,
+                on_failure=self.on_failure,
             )
             result = group.answers if self.wait == "all" else [_end_of(each) for each in group]
         return {} if self.into is None else {self.into: result}

@@ -255,6 +255,7 @@ def _run_node(keys: RunKeys) -> RunNode:
         keys.wait,
         keys.max_concurrency,
         keys.timeout,
+        keys.on_failure,
         keys.into,
         {name: value for name, value in options.items() if value},
     )

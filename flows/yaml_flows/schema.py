@@ -70,6 +70,7 @@ class RunKeys(_Keys):
     wait: Literal["all", "settled", "any", "first"] | Count = "all"
     max_concurrency: Count = 100
     timeout: Seconds | None = None
+    on_failure: Literal["tell", "hold"] = "tell"
     into: Name | None = None
     budgets: dict[str, float] = {}
     deadline: Seconds | None = None

@@ -101,6 +101,18 @@ def test_a_stopped_child_is_an_observation(client: Client, driver: Driver) -> No
     )
 
 
+def test_a_command_that_holds_waits_until_its_child_is_mended(
+    client: Client, driver: Driver
+) -> None:
+    run = chief(client, ["patient", {"goal": "x", "how": "ask"}])
+    driver.play()
+    (child,) = children_of(client, run)
+    client.request_stop(child.id)
+    assert played(client, driver, run).phase == "parked"
+    client.resume(child.id, "yes")
+    assert played(client, driver, run).answer == ["x, 1 deep"]
+
+
 def test_an_unknown_flow_is_an_observation(client: Client, driver: Driver) -> None:
     (told,) = played(client, driver, chief(client, ["lost", {"goal": "x", "any": 1}])).answer
     assert "InvalidChild: " in told["error"]

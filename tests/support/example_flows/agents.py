@@ -102,6 +102,7 @@ class Chief(ControllerExecutorFlow):
     commands = (
         scouting(),
         scouting("careful", approval="always", deadline="1m", max_rounds=2, labels={"a": "b"}),
+        scouting("patient", on_failure="hold"),
         scouting("lost", flow="no-such-flow"),
         scouting("again", flow="chief"),
     )

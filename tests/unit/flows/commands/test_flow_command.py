@@ -57,6 +57,7 @@ def test_a_flow_that_only_other_workers_have_takes_any_inputs() -> None:
         ({"deadline": 0}, "deadline is 0"),
         ({"deadline": "soon"}, "'soon' is not a duration"),
         ({"max_rounds": 0}, "max_rounds"),
+        ({"on_failure": "wait"}, "on_failure is 'wait'; expected tell or hold"),
         ({"max_concurrency": 0}, "max_concurrency"),
         ({"approval": "sometimes"}, "approval is 'sometimes'"),
     ],

@@ -58,6 +58,11 @@ def test_the_calls_before_finish_and_before_a_limit_go_together(
     assert count_together(Command("a"), calls(*waiting), lambda name: most.get(name, 9)) == together
 
 
+def test_a_command_without_a_budget_left_is_carried_out_by_itself() -> None:
+    assert count_together(Command("a"), calls("b"), lambda name: 0 if name == "a" else 9) == 0
+    assert count_together(Command("b"), calls("a"), lambda name: 0 if name == "a" else 9) == 0
+
+
 def test_calls_with_long_arguments_do_not_all_go_together() -> None:
     long = {"name": "b", "args": {"text": "x" * (MOST_CALLED // 3)}}
     assert count_together(Command("a"), [long] * 5, lambda name: 9) == 2

@@ -58,6 +58,7 @@ def check(folder: Path, text: str, name: str = "mine") -> list[tuple[int, str, s
         (RING + "- {name: A, run: {flow: scout, wait: any}}\n", 4, "topology[0].run", "only a run with the key for_each can have wait"),
         (RING + "- {name: A, run: {flow: scout}, flow: test.count}\n", 4, "topology[0].run", "a node has one of flow, run, sleep, until, wait_for; this one has flow already"),
         (RING + "- {name: A, run: {flows: scout}}\n", 4, "topology[0].run.flows", "unknown key; did you mean 'flow'?"),
+        (RING + "- {name: A, run: {flow: scout, on_failure: wait}}\n", 4, "topology[0].run.on_failure", "'tell' or 'hold'"),
         (RING + "- {name: A, run: {goal: x}}\n", 4, "topology[0].run.flow", "this key is missing"),
         (RING + "- {name: A, run: {flow: scout, budgets: {tokns: 3}}}\n", 4, "topology[0].run.budgets", "unknown budget 'tokns'"),
         (RING + "- {name: A, run: {flow: mine}}\n", 4, "topology[0].run.flow", "the flow leads to nothing but itself: mine -> mine"),
@@ -104,7 +105,7 @@ def test_flows_that_lead_to_each_other_only_are_told(folder: Path) -> None:
 def test_a_command_in_a_file_is_the_flow_with_its_options(folder: Path) -> None:
     command = (
         "      research: {flow: scout, description: Find out., budgets: {tokens: 20000}, "
-        "deadline: 10m, max_rounds: 3, max_concurrency: 2, approval: always}\n"
+        "deadline: 10m, max_rounds: 3, max_concurrency: 2, approval: always, on_failure: hold}\n"
     )
     assert check(folder, AGENT + command) == []
     flow = make("mine")
@@ -112,7 +113,7 @@ def test_a_command_in_a_file_is_the_flow_with_its_options(folder: Path) -> None:
     spec = flow.offered()["research"]
     assert (spec.function.flow, dict(spec.function.options)) == (  # type: ignore[attr-defined]
         "scout",
-        {"budgets": {"tokens": 20000}, "deadline": 600.0, "max_rounds": 3},
+        {"budgets": {"tokens": 20000}, "deadline": 600.0, "max_rounds": 3, "on_failure": "hold"},
     )
     assert (spec.description, spec.max_concurrency, spec.approval is None) == (
         "Find out.",
