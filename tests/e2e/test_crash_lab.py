@@ -453,7 +453,8 @@ def test_children_are_played_and_their_parent_is_struck(lab: Lab) -> None:
 
 
 def test_a_command_that_is_a_flow_is_struck_while_it_waits(lab: Lab) -> None:
-    report = lab(agents.Chief, "g", inputs={"replies": [["research", {"goal": "x"}]]})
+    replies = [["research", {"goal": "x"}]]
+    report = lab(agents.Chief, "g", inputs={"replies": replies}, limit=25)
     assert report.undisturbed.answer == ["x, 1 deep"]
     assert "parked" in {boundary.place for boundary in report.boundaries}
 
@@ -461,7 +462,7 @@ def test_a_command_that_is_a_flow_is_struck_while_it_waits(lab: Lab) -> None:
 def test_calls_at_once_are_played_and_their_run_is_struck(lab: Lab) -> None:
     agents.DONE.clear()
     replies = [[["look", {"what": "a"}], ["buy", {"what": "b"}], ["give_up", {"why": "late"}]]]
-    report = lab(agents.Swarm, "g", inputs={"replies": replies})
+    report = lab(agents.Swarm, "g", inputs={"replies": replies}, limit=25)
     assert report.undisturbed.answer == "late"
     assert Counter(agents.DONE) == dict.fromkeys("ab", report.stories + 2), "once in each story"
 
