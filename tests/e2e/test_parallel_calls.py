@@ -233,11 +233,18 @@ def test_long_results_of_many_calls_fit_into_one_round(client: Client, driver: D
     assert len(client.artifact(run.id, "1-20-recite")) == 30_000
 
 
-def test_code_that_decides_gets_a_failed_call_as_an_error(client: Client, driver: Driver) -> None:
-    run = client.submit("coded-swarm", "g", {"replies": [["fail", {"how": "x"}], ["key", {}]]})
+def test_code_that_decides_gets_a_failed_call_as_an_error_that_a_retry_mends(
+    client: Client, driver: Driver
+) -> None:
+    run = client.submit("coded-swarm", "g", {"replies": [*look("a"), ["stumble", {}]]})
     done = played(client, driver, run)
     assert done.status is RunStatus.ERRORED
-    assert f"perdure retry {children_of(client, run)[0].id}" in str(done.error)
+    stumbled = children_of(client, run)[1]
+    assert f"perdure retry {stumbled.id}" in str(done.error)
+    client.retry(run.id)
+    driver.sweep_and_play()
+    assert client.get(run.id).answer == [f"{stumbled.id}/0-stumble", 2000]
+    assert DONE == ["a", "stumbled", "stumbled"], "what has succeeded is not carried out again"
 
 
 def test_pauses_of_the_flow_are_for_the_run_and_not_for_each_call(

@@ -156,6 +156,14 @@ class Swarm(ControllerExecutorFlow):
         """Fail."""
         raise (FatalError if how == "fatally" else ValueError)(f"failed {how}")
 
+    @command
+    def stumble(self) -> str:
+        """Fail the first time."""
+        DONE.append("stumbled")
+        if DONE.count("stumbled") == 1:
+            raise ValueError("once")
+        return "x" * 2000
+
     @command(idempotent=True)
     def recite(self, length: int) -> str:
         """Say something long."""
