@@ -8,6 +8,7 @@ from __future__ import annotations
 from perdure.flows.children import Child, ChildFailed, Ended, Group, InvalidChild, WaitOver
 from perdure.flows.commands.approval import Approval
 from perdure.flows.commands.command import CommandSpec, command
+from perdure.flows.commands.flow_command import flow_command
 from perdure.flows.commands.in_doubt import NOT_DONE
 from perdure.flows.context import History, RoundContext, Signals
 from perdure.flows.controllers import Controller, controller
@@ -88,6 +89,7 @@ __all__ = [
     "add_directory",
     "command",
     "controller",
+    "flow_command",
     "human_feedback",
     "interface",
     "load_failures",

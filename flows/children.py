@@ -48,6 +48,26 @@ class Child:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
+#: The value of a run that carries out one command and ends. See ``perdure.flows.shapes``.
+ONLY = "_only"
+
+
+@dataclass(frozen=True)
+class OneRound(Child):
+    """A child run of which one node is to be played. Its flow ends it behind that node.
+
+    Its inputs are those of its parent, which has the same flow, so they are not checked again. It
+    pauses at no node and has no limits of its own.
+
+    Attributes:
+        node: the node at which it begins.
+        values: the values with which it begins.
+    """
+
+    node: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How a child run ended.
@@ -133,13 +153,15 @@ class ChildFailed(FatalError):
 
     Attributes:
         ended: how it ended, if known.
+        observed: what a controller reads of it, without the commands with which a person mends it.
     """
 
     code = "child-failed"
 
-    def __init__(self, message: str, ended: Ended | None = None) -> None:
+    def __init__(self, message: str, ended: Ended | None = None, observed: str = "") -> None:
         super().__init__(message)
         self.ended = ended
+        self.observed = observed or message
 
     @classmethod
     def of(cls, ended: Ended) -> ChildFailed:
@@ -156,7 +178,8 @@ class ChildFailed(FatalError):
             if mend
             else ". A retry of the parent finds the same"
         )
-        return cls(f"child run {ended.run_id} (flow {ended.flow}) {why}{detail}{then}", ended)
+        what = f"child run {ended.run_id} (flow {ended.flow}) {why}{detail}"
+        return cls(f"{what}{then}", ended, what)
 
 
 def continuing(run_id: str, status: str) -> str:

@@ -57,13 +57,14 @@ MOST = 32_000
 MOST_KEPT = 4 * 1024 * 1024
 
 
-def bounded(result: Any, most: int, name: str) -> tuple[Any, dict[str, str]]:
+def bounded(result: Any, most: int, name: str, run: str = "") -> tuple[Any, dict[str, str]]:
     """Limit a command's result to the length that the history may hold.
 
     Args:
         result: JSON data.
         most: maximum characters of it in the history, counted as JSON, or in a text as written.
         name: name of the artifact.
+        run: the child run that keeps it. Empty: the run that reads the result.
 
     Returns:
         The result, or its beginning if it is too long; and artifacts by name, which keep the whole
@@ -74,5 +75,7 @@ def bounded(result: Any, most: int, name: str) -> tuple[Any, dict[str, str]]:
         return result, {}
     stored = safe_text(text, MOST_KEPT)
     whole = "the whole" if len(text) <= MOST_KEPT else f"its first {MOST_KEPT} characters"
-    note = f"cut after {most} of {len(text)} characters; {whole} is the artifact {name!r}"
-    return {"beginning": text[:most], "note": note, "artifact": name}, {name: stored}
+    where = f" of run {run}" if run else ""
+    note = f"cut after {most} of {len(text)} characters; {whole} is the artifact {name!r}{where}"
+    artifact = f"{run}/{name}" if run else name
+    return {"beginning": text[:most], "note": note, "artifact": artifact}, {name: stored}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from perdure.flows.children import Child, ChildFailed, Ended, Group, InvalidChild, WaitOver
     from perdure.flows.commands.approval import Approval
     from perdure.flows.commands.command import CommandSpec, command
+    from perdure.flows.commands.flow_command import flow_command
     from perdure.flows.commands.in_doubt import NOT_DONE
     from perdure.flows.context import History, RoundContext, Signals
     from perdure.flows.controllers import Controller, controller
@@ -169,6 +170,7 @@ _HOMES = {
     "add_directory": "perdure.flows.registry",
     "command": "perdure.flows.commands.command",
     "controller": "perdure.flows.controllers",
+    "flow_command": "perdure.flows.commands.flow_command",
     "human_feedback": "perdure.flows.human",
     "install": "perdure.worker.app",
     "interface": "perdure.flows.shapes.circular",
@@ -282,6 +284,7 @@ __all__ = [
     "add_directory",
     "command",
     "controller",
+    "flow_command",
     "human_feedback",
     "install",
     "interface",

@@ -163,6 +163,8 @@ class CommandSpec:
         idempotent, timeout, runs_shell, approval, in_doubt, errors, retry, waits: see
             ``command``.
         takes: describes and validates the arguments. None reads the function's signature.
+        max_concurrency: how many calls of it run at a time, with ``parallel_calls`` of a
+            ``ControllerExecutorFlow``. None for any number.
     """
 
     name: str
@@ -177,11 +179,20 @@ class CommandSpec:
     errors: Errors | None = None
     retry: Retry | None = None
     waits: bool = False
+    max_concurrency: int | None = None
 
     @property
     def arguments(self) -> Signature:
         """The arguments that the command accepts, in a form that can validate them."""
         return self.takes or arguments_of(self.function)
+
+    def is_observed(self, tells_errors: bool) -> bool:
+        """Return whether an exception of this command becomes an observation.
+
+        Args:
+            tells_errors: whether it does if the command does not say it.
+        """
+        return tells_errors if self.errors is None else self.errors == "observe"
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Validate arguments for this command, and return them as the command's function gets them.
@@ -214,7 +225,7 @@ class CommandSpec:
         """
         return {
             "name": self.name,
-            "description": self.description,
+            "description": self.description or getattr(self.takes, "description", ""),
             "parameters": self.arguments.schema(),
         }
 

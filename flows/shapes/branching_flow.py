@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perdure.flows.children import ChildFailed, InvalidChild, WaitOver
 from perdure.flows.commands.command import CommandSpec, commands_of
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import (
@@ -22,6 +23,8 @@ from perdure.flows.outcomes import End, Finish, Interrupt, Outcome
 from perdure.flows.summaries import safe_text
 from perdure.flows.waits import Parked
 
+#: Errors about child runs. They end the round of a node, and a controller can act on them.
+CHILD_ERRORS = (ChildFailed, InvalidChild, WaitOver)
 #: Maximum characters of a command's exception in an observation.
 TOLD_CHARACTERS = 2000
 
@@ -37,8 +40,8 @@ class BranchingFlow(Flow):
         commands: functions, bound methods or ``CommandSpec`` objects.
         tell_errors: whether an exception of a command becomes the output ``{"error": "ValueError:
             its message"}``, so that the model that chose the command reads it. RetryableError,
-            FatalError and RoundStopped never do. A command's own ``@command(errors=...)`` takes
-            precedence.
+            RoundStopped and FatalError never do, except that of a child run. A command's own
+            ``@command(errors=...)`` takes precedence.
     """
 
     def __init__(
@@ -107,10 +110,12 @@ class BranchingFlow(Flow):
             # its own policy.
             settles = self.tell_errors or spec.idempotent or spec.in_doubt is not None
             result = (spec if settles else replace(spec, in_doubt="ask")).carry_out(args, context)
-        except (RetryableError, FatalError, RoundStopped, Parked):
+        except (RetryableError, RoundStopped, Parked):
             raise
         except BaseException as error:
-            if ends_process(error):
+            tells = spec.is_observed(self.tell_errors)
+            is_final = isinstance(error, FatalError) and not isinstance(error, CHILD_ERRORS)
+            if ends_process(error) or is_final:
                 raise
             if context.cancelled.is_set():
                 raise RoundStopped(
@@ -119,11 +124,9 @@ class BranchingFlow(Flow):
                 ) from error
             # SystemExit is an error of the command (argparse, sys.exit). asyncio.CancelledError is
             # not passed on: a controller cannot use it.
-            is_observed = isinstance(error, Exception | SystemExit) and (
-                self.tell_errors if spec.errors is None else spec.errors == "observe"
-            )
-            if not is_observed:
-                spec.check_repeatable(error, args, context)
+            if not tells or not isinstance(error, Exception | SystemExit):
+                if not isinstance(error, FatalError):
+                    spec.check_repeatable(error, args, context)
                 raise
             result = told(error)
         return result if isinstance(result, Interrupt | Finish) else {"branch_output_data": result}
@@ -156,5 +159,11 @@ def choose(
 
 
 def told(error: BaseException) -> dict[str, str]:
-    """Convert a command's exception to an observation: ``{"error": "ValueError: its message"}``."""
+    """Convert a command's exception to an observation: ``{"error": "ValueError: its message"}``.
+
+    That of a child run also has the ``run``.
+    """
+    if isinstance(error, ChildFailed) and error.ended is not None:
+        what = safe_text(f"ChildFailed: {error.observed}", TOLD_CHARACTERS)
+        return {"error": what, "run": error.ended.run_id}
     return {"error": safe_text(f"{type(error).__name__}: {error}", TOLD_CHARACTERS)}

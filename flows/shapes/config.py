@@ -17,6 +17,8 @@ from pydantic import (
 )
 
 from perdure.flows.commands.approval import Approval, approval_of, matching
+from perdure.flows.commands.command import CommandSpec
+from perdure.flows.commands.flow_command import flow_command
 from perdure.flows.durations import as_seconds
 from perdure.flows.errors import BadReply, InvalidFlow
 from perdure.flows.names import suggest
@@ -173,14 +175,15 @@ class ApprovalConfig(_Strict):
         return Approval(rule, self.deadline, self.default)
 
 
-class CommandConfig(_Strict):
-    """One command's configuration. A key that is not set leaves the command's own option."""
+class CommandOptions(_Strict):
+    """The options of one command. A key that is not set leaves the command's own option."""
 
     description: str | None = None
     approval: Literal["always", "never"] | ApprovalConfig | None = None
     in_doubt: Literal["retry", "ask", "tell_controller"] | None = None
     errors: Literal["observe", "raise"] | None = None
     retry: RetryConfig | None = None
+    max_concurrency: int | None = Field(default=None, ge=1)
 
     @property
     def approved_arguments(self) -> list[str]:
@@ -191,7 +194,7 @@ class CommandConfig(_Strict):
     @property
     def said(self) -> dict[str, Any]:
         """The options that a flow's configuration sets for a command, as ``CommandSpec`` fields."""
-        plain = ("description", "in_doubt", "errors")
+        plain = ("description", "in_doubt", "errors", "max_concurrency")
         options: dict[str, Any] = {
             name: getattr(self, name) for name in plain if getattr(self, name) is not None
         }
@@ -202,6 +205,45 @@ class CommandConfig(_Strict):
         if self.retry is not None:
             options["retry"] = self.retry.made()
         return options
+
+
+#: Keys of a command that is a flow.
+_OF_CHILD = ("budgets", "deadline", "max_rounds", "labels", "on_failure")
+
+
+class CommandConfig(CommandOptions):
+    """One command's configuration.
+
+    With ``flow``, the command is another flow. See ``flow_command``.
+    """
+
+    flow: str | None = None
+    budgets: dict[str, float] | None = None
+    deadline: Annotated[float | None, BeforeValidator(as_seconds)] = Field(
+        default=None, gt=0, allow_inf_nan=False
+    )
+    max_rounds: int | None = Field(default=None, ge=1)
+    labels: dict[str, str] | None = None
+    on_failure: Literal["tell", "hold"] | None = None
+
+    @model_validator(mode="after")
+    def _belongs_to_flow(self) -> CommandConfig:
+        others = [name for name in _OF_CHILD if getattr(self, name) is not None]
+        if others and self.flow is None:
+            raise ValueError(f"only a command with the key flow can have {', '.join(others)}")
+        return self
+
+    def flow_command(self, name: str) -> CommandSpec | None:
+        """Return the command that starts the flow of this configuration; None if it has none.
+
+        Raises:
+            InvalidFlow: an option is not valid.
+        """
+        if self.flow is None:
+            return None
+        keys = [key for key in _OF_CHILD if getattr(self, key) is not None]
+        options: dict[str, Any] = {key: getattr(self, key) for key in keys}
+        return flow_command(name, flow=self.flow, **options)
 
 
 class ExecutorConfig(_Strict):
@@ -239,6 +281,7 @@ class ControllerExecutorConfig(_Strict):
     max_bad_replies: int = Field(default=3, ge=1)
     approvers: Literal["anyone", "others"] = "anyone"
     max_result: int = Field(default=MOST, ge=1)
+    parallel_calls: int = Field(default=1, ge=1)
     interrupt_before: list[str] = []
     interrupt_after: list[str] = []
 

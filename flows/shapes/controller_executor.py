@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.flows.budgets import COMMANDS, check_commands
+from perdure.flows.children import ONLY, Ended, InvalidChild
 from perdure.flows.commands.calls import call, playing
 from perdure.flows.commands.command import CommandSpec, Schemas, commands_of, spec_of
 from perdure.flows.context import RoundContext, altered
@@ -34,7 +35,7 @@ from perdure.flows.replies import BAD_REPLIES, read_reply
 from perdure.flows.reply_extras import public, with_long_replies_apart
 from perdure.flows.retry import Retry
 from perdure.flows.shapes.branching_flow import BranchingFlow, choose, told
-from perdure.flows.shapes.call_queue import QueuedCall, queued, take
+from perdure.flows.shapes.call_queue import QueuedCall, data_of, queued, take
 from perdure.flows.shapes.circular import CircularFlow, Node
 from perdure.flows.shapes.config import (
     APPROVERS,
@@ -44,6 +45,19 @@ from perdure.flows.shapes.config import (
     read_config,
 )
 from perdure.flows.shapes.held_turn import HELD, amended, hold, kept_on, released, with_held
+from perdure.flows.shapes.parallel_calls import (
+    TOGETHER,
+    WAIT,
+    budget_left,
+    call_run,
+    count_together,
+    end_of_call,
+    fault_of_ring,
+    fitted,
+    join,
+    summary_of_calls,
+    summary_of_decision,
+)
 from perdure.flows.summaries import MOST, bounded, digest, shown, summary_of
 from perdure.flows.validation import check_count
 
@@ -90,6 +104,9 @@ class ControllerExecutorFlow(CircularFlow):
             who submitted the run.
         max_result: maximum characters of a command's result in the history. A longer result is kept
             whole as an artifact.
+        parallel_calls: how many calls of one reply are carried out at once, each in a child run of
+            its own. 1 carries them out one after another, in this run. The Executor must be the
+            last node of the ring.
     """
 
     name: str = "CtrlEx"
@@ -111,6 +128,7 @@ class ControllerExecutorFlow(CircularFlow):
     max_bad_replies: int = 3
     max_result: int = MOST
     approvers: str = "anyone"
+    parallel_calls: int = 1
 
     #: Names of the attributes that keywords of the constructor may override.
     settings = (
@@ -121,6 +139,7 @@ class ControllerExecutorFlow(CircularFlow):
         "max_bad_replies",
         "max_result",
         "approvers",
+        "parallel_calls",
     )
 
     def __init__(
@@ -189,6 +208,10 @@ class ControllerExecutorFlow(CircularFlow):
                 )
         check_count(self.max_bad_replies, f"{title(self)}: max_bad_replies")
         check_count(self.max_result, f"{title(self)}: max_result")
+        check_count(self.parallel_calls, f"{title(self)}: parallel_calls")
+        fault = fault_of_ring(self.parallel_calls, self.topology)
+        if fault is not None:
+            raise InvalidFlow(f"{title(self)}: {fault}")
         if self.approvers not in APPROVERS:
             raise InvalidFlow(
                 f"{title(self)}: approvers is {self.approvers!r}; "
@@ -248,7 +271,12 @@ class ControllerExecutorFlow(CircularFlow):
         """
         every = commands_of(self, self.commands)
         chosen = self.config.subflows_config.Executor.chosen
-        for name in chosen:
+        for name, config in chosen.items():
+            started = config.flow_command(name)
+            if started is not None and name in every and every[name].takes != started.takes:
+                raise InvalidFlow(f"two commands are named {name!r}; names must differ")
+            if started is not None:
+                every.setdefault(name, started)
             if name not in every:
                 raise InvalidFlow(
                     f"{title(self)}: Executor.subflows_config names the unknown command "
@@ -441,6 +469,8 @@ class ControllerExecutorFlow(CircularFlow):
 
     def _play_held(self, node: str, context: RoundContext) -> Outcome:
         """Play a round as ``play`` does, without what people have said."""
+        if context.committed.get(ONLY):
+            return self._play_call(context)
         held = context.committed.get(HELD)
         if held is None:
             return self._play(node, context)
@@ -466,11 +496,104 @@ class ControllerExecutorFlow(CircularFlow):
         if isinstance(outcome, Advance) and not outcome.ends_cycle:
             return kept_on(outcome, changed, held)
         outcome = released(outcome, changed)
-        return (
-            outcome
-            if isinstance(outcome, End)
-            else self._continue_reply(outcome, {**context.committed, **outcome.values})
+        return outcome if isinstance(outcome, End) else self._continue_reply(outcome, context)
+
+    def _play_call(self, context: RoundContext) -> Outcome:
+        """Play the only round of a run that carries out one of the calls of its parent's reply."""
+        try:
+            with playing(context.cancelled):
+                outcome = super().play("Executor", altered(context, reserved=self.reserved))
+        except BadReply as error:
+            if not self.tells_errors:
+                raise FatalError(f"run {context.run_id}, step {context.step}: {error}") from error
+            outcome = Advance("Controller", (Turn(_decided(context.committed), told(error)),))
+        if isinstance(outcome, Interrupt):
+            return self._with_approvers(outcome)
+        return end_of_call(
+            outcome,
+            lambda name: not name.startswith("_") and name not in self.reserved,
+            self.early_exit_key,
         )
+
+    def _play_calls(self, context: RoundContext) -> Outcome:
+        """Play the Executor's round for several calls of a reply: start a run for each, and wait.
+
+        Raises:
+            ChildFailed: a call failed, and the controller does not read errors.
+        """
+        values = context.committed
+        waiting = values["_waiting"][: values[TOGETHER]]
+        calls = [data_of(_decided(values)), *waiting]
+        runs = [call_run(self.name, call, context) for call in calls if "error" not in call]
+        try:
+            group = context.gather(
+                runs, wait="settled", max_concurrency=self.parallel_calls, name=WAIT
+            )
+        except InvalidChild as error:
+            context.logger.warning(
+                "run %s, step %d: the calls of this reply are carried out one after another, "
+                "because they cannot be started as runs: %s",
+                context.run_id,
+                context.step,
+                error,
+            )
+            return self._play_alone(context)
+        return self._join_calls(calls, group, context)
+
+    def _play_alone(self, context: RoundContext) -> Outcome:
+        """Carry out the first of several calls in this run, because no child runs can be started.
+
+        The others follow in rounds of their own.
+        """
+        committed = {**context.committed, TOGETHER: 0}
+        outcome = self._play("Executor", altered(context, committed=committed))
+        if isinstance(outcome, Interrupt):
+            return outcome
+        budget = f"{COMMANDS}{context.journal.carried_out}"
+        if budget in context.budgets:
+            context.spend(**{budget: 1})
+        return replace(outcome, values={TOGETHER: 0, **outcome.values})
+
+    def _join_calls(
+        self, calls: Sequence[Mapping[str, Any]], ends: Iterable[Ended], context: RoundContext
+    ) -> Outcome:
+        """Return the outcome of calls that were carried out at once, with a turn for each.
+
+        Each run that has ended is charged to the budget of its command.
+        """
+        joined = join(calls, ends, self._observes)
+        for call_data in calls:
+            budget = f"{COMMANDS}{call_data.get('name')}"
+            if budget in context.budgets and "error" not in call_data:
+                context.spend(**{budget: 1})
+        waiting = context.committed["_waiting"][len(calls) - 1 :]
+        turns, artifacts = fitted(joined.turns, waiting, context.step)
+        summary = summary_of_calls(turns, joined.failed)
+        values = {**context.remembered, **joined.values, TOGETHER: 0, "_waiting": waiting}
+        if not joined.finish:
+            coming = Advance("Controller", turns, values, True, summary, artifacts)
+            return self._continue_reply(coming, context)
+        values |= {self.early_exit_key: True, **joined.finish}
+        state = {**context.committed, **values}
+        return End(state.get("answer"), self._output(state), turns, values, summary, artifacts)
+
+    def _observes(self, command: str) -> bool:
+        """Return whether the controller observes an exception of a command."""
+        spec = self.offered().get(command)
+        return self.tells_errors if spec is None else spec.is_observed(self.tells_errors)
+
+    def _count_together(
+        self, first: Command, waiting: Sequence[Mapping[str, Any]], context: RoundContext
+    ) -> int:
+        """Return how many of a reply's waiting calls are carried out at once with its first one."""
+        offered = self.offered()
+
+        def most(name: str) -> float:
+            own = offered[name].max_concurrency if name in offered else None
+            left = budget_left(context, name)
+            return left if own is None else min(left, own)
+
+        return count_together(first, waiting, most)
 
     def _play(self, node: str, context: RoundContext) -> Outcome:
         """Play a round, and handle a reply of the controller that names no valid command.
@@ -478,6 +601,8 @@ class ControllerExecutorFlow(CircularFlow):
         If the controller reads errors, the bad reply goes back to it as a turn. If code decides,
         the run ends errored.
         """
+        if node == "Executor" and context.committed.get(TOGETHER):
+            return self._play_calls(context)
         try:
             with playing(context.cancelled):
                 outcome = self._with_approvers(
@@ -506,7 +631,7 @@ class ControllerExecutorFlow(CircularFlow):
             if node == "Executor":
                 turn = Turn(_decided(context.committed), told(error))
                 coming = Advance("Controller", (turn,), values, ends_cycle=True, summary=summary)
-                return self._continue_reply(coming, context.committed)
+                return self._continue_reply(coming, context)
             turns = (*error.others, Turn(error.command, told(error)))
             return with_long_replies_apart(
                 Advance("Controller", turns, values, ends_cycle=True, summary=summary), context.step
@@ -594,6 +719,7 @@ class ControllerExecutorFlow(CircularFlow):
             outcome = replace(super().settle(place, context, values), turns=refused)
             if isinstance(outcome, Advance):
                 self._check_decided(values)
+                outcome = self._decided_together(outcome, context)
             if isinstance(outcome, End):
                 return replace(
                     outcome,
@@ -601,11 +727,17 @@ class ControllerExecutorFlow(CircularFlow):
                         Command("finish", extras=values.get("_said", {})), answer=outcome.answer
                     ),
                 )
+            if outcome.values.get(TOGETHER):
+                waiting = outcome.values["_waiting"][: outcome.values[TOGETHER]]
+                return replace(outcome, summary=summary_of_decision(_decided(values), waiting))
             return replace(outcome, summary=summary_of(_decided(values)))
         if place.name == "Executor":
             command = _decided(context.committed)
             observation, artifacts = bounded(
-                values.pop("observation", None), self.max_result, f"{context.step}-{command.name}"
+                values.pop("observation", None),
+                self.max_result,
+                f"{context.step}-{command.name}",
+                context.run_id if context.committed.get(ONLY) else "",
             )
             outcome = super().settle(place, context, values)
             summary = summary_of(
@@ -623,15 +755,24 @@ class ControllerExecutorFlow(CircularFlow):
             outcome = replace(
                 outcome, turns=(Turn(command, observation),), summary=summary, artifacts=artifacts
             )
-            return (
-                outcome
-                if isinstance(outcome, End)
-                else self._continue_reply(outcome, {**context.committed, **values})
-            )
+            return outcome if isinstance(outcome, End) else self._continue_reply(outcome, context)
         if "observation" in values and context.committed.get(HELD) is None:
             self._check_observes(place, context)
             del values["observation"]
         return super().settle(place, context, values)
+
+    def _decided_together(self, outcome: Advance, context: RoundContext) -> Advance:
+        """Return the outcome that decided on a command, with the count of calls beside it."""
+        values = outcome.values
+        waiting = values.get("_waiting")
+        together = (
+            self._count_together(_decided(values), waiting, context)
+            if self.parallel_calls > 1 and waiting
+            else 0
+        )
+        if not together and not context.committed.get(TOGETHER):
+            return outcome
+        return replace(outcome, values={**values, TOGETHER: together})
 
     def _check_observes(self, place: Node, context: RoundContext) -> None:
         """Raise FatalError if a node before the Executor has returned an ``observation``.
@@ -665,12 +806,13 @@ class ControllerExecutorFlow(CircularFlow):
                 "Rename other names, or copy these instead"
             )
 
-    def _continue_reply(self, coming: Advance, values: Mapping[str, Any]) -> Advance | End:
-        """Return the outcome that plays the next waiting call of the same model reply.
+    def _continue_reply(self, coming: Advance, context: RoundContext) -> Advance | End:
+        """Return the outcome that plays the next waiting calls of the same model reply.
 
         Returns:
             ``coming`` if no call waits. An ``End`` if the next call is ``finish``.
         """
+        values = {**context.committed, **coming.values}
         waiting = values.get("_waiting")
         if not waiting:
             return coming
@@ -698,8 +840,11 @@ class ControllerExecutorFlow(CircularFlow):
             "_said": dict(taken.command.extras),
         }
         decided |= _call_of(taken.command)
-        return replace(
-            coming, node="Executor", turns=turns, values={**left, **decided}, ends_cycle=False
+        return self._decided_together(
+            replace(
+                coming, node="Executor", turns=turns, values={**left, **decided}, ends_cycle=False
+            ),
+            context,
         )
 
     def estimate(self, node: str, context: RoundContext) -> Mapping[str, float]:
@@ -710,6 +855,9 @@ class ControllerExecutorFlow(CircularFlow):
         if node == "Controller":
             estimate = getattr(self.controller, "estimate", None)
             return dict(estimate(self._with_commands(context))) if callable(estimate) else {}
+        # Of calls that are carried out at once, only those that ended are charged.
+        if context.committed.get(ONLY) or context.committed.get(TOGETHER):
+            return {}
         limited = f"{COMMANDS}{context.committed.get('command')}"
         return {limited: 1.0} if node == "Executor" and limited in context.budgets else {}
 
@@ -733,12 +881,18 @@ class ControllerExecutorFlow(CircularFlow):
             node
         )
         policy = node_retry.made().over(policy) if node_retry is not None else policy
-        spec = self.offered().get(str(values.get("command"))) if node == "Executor" else None
+        spec = self._command_of(node, values)
         return spec.retry.over(policy) if spec is not None and spec.retry is not None else policy
+
+    def _command_of(self, node: str, values: Mapping[str, Any]) -> CommandSpec | None:
+        """Return the one command that the next round of a node carries out, or None."""
+        if node != "Executor" or values.get(TOGETHER):
+            return None
+        return self.offered().get(str(values.get("command")))
 
     def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
         """Return how many seconds a round may take: its command's own limit, else the flow's."""
-        spec = self.offered().get(str(values.get("command"))) if node == "Executor" else None
+        spec = self._command_of(node, values)
         return (
             spec.timeout
             if spec is not None and spec.timeout is not None

@@ -52,6 +52,7 @@ class FileFaults:
         blamed: Paths whose fault was reported and mended. Further faults there are only
             consequences.
         renamed: For the path of a key that was meant, the misspelt key in the file.
+        starts: The flows that the file's flow starts, by the path of the name.
     """
 
     def __init__(self, file: str, lines: dict[Place, int]) -> None:
@@ -60,6 +61,7 @@ class FileFaults:
         self.found: list[FileFault] = []
         self.blamed: set[Place] = set()
         self.renamed: dict[Place, str] = {}
+        self.starts: dict[Place, str] = {}
 
     def add(self, place: Place, message: str, key: bool = False) -> None:
         """Record a fault at the path ``place`` in the data of a flow file.
@@ -78,12 +80,16 @@ class FileFaults:
         place = tuple(
             self.renamed.get(place[: number + 1], step) for number, step in enumerate(place)
         )
+        self.found.append(self.fault(place, message))
+
+    def fault(self, place: Place, message: str) -> FileFault:
+        """Return a fault at the path ``place`` in the data of a flow file, with its line."""
         around = next(
             place[:length]
             for length in range(len(place), -1, -1)
             if place[:length] in self._lines or not length
         )
-        self.found.append(FileFault(self._file, self._lines.get(around, 1), shown(place), message))
+        return FileFault(self._file, self._lines.get(around, 1), shown(place), message)
 
     @contextmanager
     def at(self, *place: str | int, key: bool = False) -> Iterator[None]:

@@ -17,6 +17,7 @@ from perdure.flows.names import is_name, suggest
 from perdure.flows.shapes.branching_flow import BranchingFlow
 from perdure.flows.shapes.circular import CircularFlow
 from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
+from perdure.flows.shapes.parallel_calls import fault_of_ring
 from perdure.flows.yaml_flows.errors import FileFaults, shown_path
 from perdure.flows.yaml_flows.parse import read_bytes, read_text
 from perdure.flows.yaml_flows.resolve import (
@@ -36,7 +37,7 @@ from perdure.flows.yaml_flows.schema import (
     model_of,
 )
 from perdure.flows.yaml_flows.validate import read_keys
-from perdure.flows.yaml_flows.yaml_flow import YamlFlow
+from perdure.flows.yaml_flows.yaml_flow import FlowStart, YamlFlow
 
 #: Keys whose values become class attributes of the same name.
 _SETTINGS = (
@@ -51,6 +52,7 @@ _SETTINGS = (
     "output_keys",
     "max_bad_replies",
     "max_result",
+    "parallel_calls",
     "budgets",
     "approvers",
 )
@@ -74,7 +76,12 @@ def read_flow(path: Path, shipped: bool = False) -> YamlFlow:
     with faults.at("flow"):  # contradictions between keys that are valid by themselves
         made(name=name).check_definition()
     faults.check()
-    return YamlFlow(path, name, partial(made, name=name), shipped)
+    return YamlFlow(path, name, partial(made, name=name), shipped, _starts(faults))
+
+
+def _starts(faults: FileFaults) -> tuple[FlowStart, ...]:
+    at = [(name, faults.fault(place, "")) for place, name in faults.starts.items()]
+    return tuple(FlowStart(name, where.file, where.line, where.key) for name, where in at)
 
 
 def _class(keys: Keys, faults: FileFaults) -> Callable[..., Flow]:
@@ -101,14 +108,16 @@ def _class(keys: Keys, faults: FileFaults) -> Callable[..., Flow]:
     if "inputs" in keys.model_fields_set:
         settings["Inputs"] = model_of(keys.inputs, faults)
     if isinstance(keys, CircularKeys):
-        settings["topology"] = ring_of(
-            keys.topology, subflows_of(keys.subflows_config, faults), faults, own=False
-        )
+        parts = subflows_of(keys.subflows_config, faults)
+        settings["topology"] = ring_of(keys.topology, parts, faults, own=False, inputs=keys.inputs)
         _check_pauses(keys, [node.name for node in settings["topology"]], faults)
         return type("Written", (CircularFlow,), settings)
     assert isinstance(keys, ControllerExecutorKeys)
     if keys.topology != "circular":
-        settings["topology"] = ring_of(keys.topology, {}, faults, own=True)
+        settings["topology"] = ring_of(keys.topology, {}, faults, own=True, inputs=keys.inputs)
+    fault = fault_of_ring(keys.parallel_calls, settings.get("topology", ()))
+    if fault is not None and faults.nodes_are_known:
+        faults.add(("parallel_calls",), fault)
     _check_pauses(
         keys,
         [*OWN, *(node.name for node in settings.get("topology", ()) if node.name not in OWN)],

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from perdure.flows.budgets import check_budgets
 from perdure.flows.commands.command import CommandSpec, registered_commands, spec_of
 from perdure.flows.controllers import Controller, InvalidController, registered_controllers
-from perdure.flows.errors import InvalidFlow
+from perdure.flows.errors import InvalidFlow, InvalidInput
 from perdure.flows.executors.mcp.config import ServerConfig
 from perdure.flows.names import Names, registered_nodes, suggest
 from perdure.flows.shapes.branching_flow import BranchingFlow
@@ -21,15 +22,16 @@ from perdure.flows.shapes.config import (
     SubflowsConfig,
 )
 from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
+from perdure.flows.shapes.run_node import ITEM, RunNode, names_in
 from perdure.flows.shapes.wait_nodes import signal_node, sleep_node, until_node
 from perdure.flows.yaml_flows.errors import FileFaults, Place
-from perdure.flows.yaml_flows.schema import InterfaceKeys, NodeKeys
+from perdure.flows.yaml_flows.schema import InterfaceKeys, NodeKeys, RunKeys
 from perdure.flows.yaml_flows.validate import nearest
 
 T = TypeVar("T")
 
 #: The keys of which one says what plays a node.
-PLAYERS = ("flow", "sleep", "until", "wait_for")
+PLAYERS = ("flow", "run", "sleep", "until", "wait_for")
 #: The two nodes that every controller_executor ring has.
 OWN = {node.name: node for node in ControllerExecutorFlow.topology}
 
@@ -54,11 +56,12 @@ def commands_at(
                 raise InvalidFlow(
                     "'finish' ends the run and is always available; configure it under Controller"
                 )
-            specs.append(
-                replace(spec_of(_registered(registered_commands, name)), name=name).configured(
-                    config.said
-                )
+            if config.flow is not None:
+                faults.starts[*here, "flow"] = config.flow
+            spec = config.flow_command(name) or replace(
+                spec_of(_registered(registered_commands, name)), name=name
             )
+            specs.append(spec.configured(config.said))
     return specs
 
 
@@ -109,7 +112,11 @@ def controller_named(name: str, config: ControllerConfig, faults: FileFaults) ->
 
 
 def ring_of(
-    nodes: Sequence[NodeKeys], parts: Mapping[str, Any], faults: FileFaults, own: bool
+    nodes: Sequence[NodeKeys],
+    parts: Mapping[str, Any],
+    faults: FileFaults,
+    own: bool,
+    inputs: Iterable[str] = (),
 ) -> list[Node]:
     """Return the nodes of the ring that a flow file describes under ``topology``.
 
@@ -117,6 +124,7 @@ def ring_of(
         parts: The subflows of the file, by name. A node's ``flow`` names one of them or a
             registered node function.
         own: Whether it is a controller_executor ring, which has a Controller before an Executor.
+        inputs: The inputs that the file declares.
     """
     names = [keys.name for keys in nodes]
     for position, name in enumerate(names):
@@ -131,10 +139,59 @@ def ring_of(
             "expected one node named Controller, and after it one named Executor; got: "
             f"{', '.join(names)}",
         )
+    for position, keys in enumerate(nodes):
+        if keys.run is not None:
+            place = ("topology", position, "run")
+            faults.starts[*place, "flow"] = keys.run.flow
+            _check_run(place, keys.run, _names_before(nodes[:position], inputs), faults)
     return [
         _node(("topology", position), keys, parts, faults, own, whole)
         for position, keys in enumerate(nodes)
     ]
+
+
+def _check_run(place: Place, keys: RunKeys, known: set[str] | None, faults: FileFaults) -> None:
+    """Record a fault for each name in ``run`` that no value of the ring can have."""
+    try:
+        check_budgets(keys.budgets)
+    except InvalidInput as error:
+        faults.add((*place, "budgets"), str(error))
+    if known is None:
+        return
+    expected = "expected an input under inputs, or the output of an earlier node"
+    if keys.for_each is not None and keys.for_each not in known:
+        faults.add(
+            (*place, "for_each"),
+            f"no value is named {keys.for_each!r}; {suggest(keys.for_each, known)}; {expected}",
+        )
+    known |= {ITEM} if keys.for_each is not None else set()
+    for key, data in (("goal", keys.goal), ("inputs", keys.inputs)):
+        for name in names_in(data):
+            if name not in known:
+                faults.add(
+                    (*place, key),
+                    f"no value is named {name!r}; {suggest(name, known)}; {expected}. "
+                    f"For the text itself, write {{{{{name}}}}}",
+                )
+
+
+def _names_before(nodes: Sequence[NodeKeys], inputs: Iterable[str]) -> set[str] | None:
+    """Return the names that the state of a ring can have when its first nodes have run.
+
+    Returns:
+        None if one of these nodes may return any names.
+    """
+    names = {"goal", *inputs}
+    for keys in nodes:
+        selected = getattr(keys.output_interface, "keys_to_select", None)
+        wait = keys.run or keys.wait_for
+        if selected is not None:
+            names |= set(selected)
+        elif keys.output_interface is not None or not (wait or keys.sleep or keys.until):
+            return None
+        elif wait is not None and wait.into is not None:
+            names.add(wait.into)
+    return names
 
 
 def _node(
@@ -168,7 +225,7 @@ def _node(
             faults.add(
                 (*place, players[0]),
                 f"the node {keys.name} always runs {keys.name}; "
-                "put the wait into a node of its own",
+                f"put the {'run' if keys.run else 'wait'} into a node of its own",
             )
         overrides["flow"] = wait
     elif base.flow is _nothing and keys.flow is None and not whole:
@@ -188,8 +245,26 @@ def _node(
     return replace(base, **overrides)
 
 
+def _run_node(keys: RunKeys) -> RunNode:
+    options = {name: getattr(keys, name) for name in ("budgets", "deadline", "max_rounds")}
+    return RunNode(
+        keys.flow,
+        keys.goal,
+        keys.inputs,
+        keys.for_each,
+        keys.wait,
+        keys.max_concurrency,
+        keys.timeout,
+        keys.on_failure,
+        keys.into,
+        {name: value for name, value in options.items() if value},
+    )
+
+
 def _wait_of(keys: NodeKeys) -> Callable[..., Any] | None:
-    """Return the function of a node that only waits; None if the node does something else."""
+    """Return the function of a node that waits or starts runs; None if it does something else."""
+    if keys.run is not None:
+        return _run_node(keys.run)
     if keys.sleep is not None:
         return sleep_node(keys.sleep)
     if keys.until is not None:
@@ -202,8 +277,8 @@ def _wait_of(keys: NodeKeys) -> Callable[..., Any] | None:
 def _flow_named(keys: NodeKeys, parts: Mapping[str, Any], own: bool) -> Callable[..., Any]:
     if keys.flow is None:
         raise InvalidFlow(
-            "this key is missing; expected the name of a registered node, or sleep, until or "
-            "wait_for"
+            "this key is missing; expected the name of a registered node, or run, sleep, until "
+            "or wait_for"
         )
     if own and keys.flow in OWN:
         raise InvalidFlow(

@@ -18,6 +18,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     create_model,
+    model_validator,
 )
 
 from perdure.flows.durations import as_seconds
@@ -59,15 +60,41 @@ class WaitKeys(_Keys):
         return [self.signal] if isinstance(self.signal, str) else self.signal
 
 
+class RunKeys(_Keys):
+    """A child run, or one for each item of a list. See ``RunNode``."""
+
+    flow: Name
+    goal: str | None = None
+    inputs: dict[str, Any] = {}
+    for_each: Name | None = None
+    wait: Literal["all", "settled", "any", "first"] | Count = "all"
+    max_concurrency: Count = 100
+    timeout: Seconds | None = None
+    on_failure: Literal["tell", "hold"] = "tell"
+    into: Name | None = None
+    budgets: dict[str, float] = {}
+    deadline: Seconds | None = None
+    max_rounds: Count | None = None
+
+    @model_validator(mode="after")
+    def _has_many(self) -> RunKeys:
+        keys = [name for name in ("wait", "max_concurrency") if name in self.model_fields_set]
+        if keys and self.for_each is None:
+            raise ValueError(f"only a run with the key for_each can have {', '.join(keys)}")
+        return self
+
+
 class NodeKeys(_Keys):
     """One node of a ring.
 
-    One of four keys says what plays it: ``flow`` names a function or flow, ``sleep`` has a time,
-    ``until`` names a value that holds a time, ``wait_for`` names signals.
+    One of five keys says what plays it: ``flow`` names a function or flow, ``run`` starts other
+    runs, ``sleep`` has a time, ``until`` names a value that holds a time, ``wait_for`` names
+    signals.
     """
 
     name: Name
     flow: str | None = None
+    run: RunKeys | None = None
     sleep: Annotated[Seconds, Field(le=LONGEST)] | None = None
     until: Name | None = None
     wait_for: WaitKeys | None = None
@@ -129,6 +156,7 @@ class ControllerExecutorKeys(_RingKeys):
     max_bad_replies: Count = 3
     approvers: Literal["anyone", "others"] = "anyone"
     max_result: Count = MOST
+    parallel_calls: Count = 1
     topology: Literal["circular"] | list[NodeKeys] = "circular"
     subflows_config: SubflowsConfig = SubflowsConfig()
     mcp_servers: dict[Name, ServerConfig] = {}

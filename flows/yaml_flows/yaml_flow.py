@@ -11,6 +11,16 @@ from perdure.flows.yaml_flows.errors import shown_path
 
 
 @dataclass(frozen=True)
+class FlowStart:
+    """A place in a file that names a flow to start."""
+
+    flow: str
+    file: str
+    line: int
+    key: str
+
+
+@dataclass(frozen=True)
 class YamlFlow:
     """A flow in a file. Calling it makes a fresh flow object, as every round needs one.
 
@@ -20,12 +30,14 @@ class YamlFlow:
         factory: Makes a fresh flow object.
         shipped: Whether the file ships with the project. A user's flow of this name then replaces
             it.
+        starts: The flows that it starts.
     """
 
     path: Path
     name: str
     factory: Callable[[], Flow]
     shipped: bool = False
+    starts: tuple[FlowStart, ...] = ()
 
     def __call__(self) -> Flow:
         return self.factory()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ from perdure import (
 )
 from perdure.testing import CrashFound, Lab, LabError, NotDeterministic, Question, Story
 from perdure.worker.store import scripts
-from tests.support.example_flows import families
+from tests.support.example_flows import agents, families
 from tests.support.example_flows.planted_faults import (
     AnswersByChance,
     Approved,
@@ -459,6 +460,21 @@ def test_children_are_played_and_their_parent_is_struck(lab: Lab) -> None:
     report = lab(families.Fan, "g", inputs=inputs)
     assert report.undisturbed.answer == [[[0, "completed", "item 0"], [1, "errored", None]], []]
     assert "parked" in {boundary.place for boundary in report.boundaries}
+
+
+def test_a_command_that_is_a_flow_is_struck_while_it_waits(lab: Lab) -> None:
+    replies = [["research", {"goal": "x"}]]
+    report = lab(agents.Chief, "g", inputs={"replies": replies}, limit=25)
+    assert report.undisturbed.answer == ["x, 1 deep"]
+    assert "parked" in {boundary.place for boundary in report.boundaries}
+
+
+def test_calls_at_once_are_played_and_their_run_is_struck(lab: Lab) -> None:
+    agents.DONE.clear()
+    replies = [[["look", {"what": "a"}], ["buy", {"what": "b"}], ["give_up", {"why": "late"}]]]
+    report = lab(agents.Swarm, "g", inputs={"replies": replies}, limit=25)
+    assert report.undisturbed.answer == "late"
+    assert Counter(agents.DONE) == dict.fromkeys("ab", report.stories + 2), "once in each story"
 
 
 def test_a_child_that_waits_is_an_error_that_names_it(lab: Lab) -> None:

@@ -12,26 +12,102 @@ import pytest
 from click.testing import CliRunner
 
 from perdure import Client, RunStatus, Settings
+from perdure.flows import registry
+from perdure.flows.controllers import registered_controllers
+from perdure.flows.names import registered_nodes
+from perdure.flows.registry import load_modules
+from perdure.flows.yaml_flows.directories import Directories
 from perdure.worker.cli.main import perdure
 from tests.support.driving import driving
 from tests.support.own_registry import own_registry
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/guides/children.md").read_text("utf-8")
-EXAMPLES = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
-
-MODULES = ("imports", "scouting")
+EXAMPLES = dict(re.findall(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
+MODULES = ("imports", "scouting", "counting", "newsroom")
 
 
 @pytest.fixture
 def settings(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     for name, text in EXAMPLES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     own_registry(monkeypatch)
-    for name in MODULES:
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(registry, "_directories", Directories())
+    for things in (registered_nodes, registered_controllers):
+        monkeypatch.setattr(things, "_things", dict(things._things))
+    for module in MODULES:
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    load_modules(MODULES)
+    registry.add_directory(tmp_path / "config/flows")
     return settings.model_copy(update={"flow_modules": MODULES})
+
+
+def family(client: Client, run_id: str) -> list[object]:
+    """What the runs below a run were asked for, and their answers."""
+    return [
+        [
+            each.flow if each.flow != client.get(run_id).flow else "itself",
+            each.title,
+            dict(each.inputs),
+            each.details.get("budgets"),
+            each.answer,
+            family(client, each.id),
+        ]
+        for each in client.children(run_id)
+    ]
+
+
+def test_a_ring_in_yaml_gives_the_run_that_its_python_form_gives(
+    client: Client, settings: Settings
+) -> None:
+    inputs = {"items": [1, "broken", {"a": 2}]}
+    runs = [client.submit(flow, "the catalogue", inputs) for flow in ("import_all", "catalogue")]
+    with driving(settings) as driver:
+        driver.play()
+    python, written = [client.get(run.id) for run in runs]
+    assert written.answer == python.answer == {"imported": 2, "failed": ["broken"]}
+    shown, expected = family(client, written.id), family(client, python.id)
+    assert shown[:2] == expected[:2]
+    assert [each[2] for each in shown] == [each[2] for each in expected]
+
+
+def test_a_command_in_yaml_gives_the_run_that_its_python_form_gives(
+    client: Client, settings: Settings
+) -> None:
+    runs = [client.submit(flow, "a camel") for flow in ("editor", "newspaper")]
+    with driving(settings) as driver:
+        driver.play()
+    python, written = [client.get(run.id) for run in runs]
+    assert written.answer == python.answer == ["prices: nothing new", "reviews: nothing new"]
+    shown = family(client, written.id)
+    assert shown == family(client, python.id)
+    call, _ = shown
+    assert call[1] == 'research {"depth": 2, "goal": "prices"}'
+    assert call[5] == [
+        ["researcher", "prices", {"depth": 2}, {"tokens": 20000}, "prices: nothing new", []]
+    ]
+
+
+@pytest.mark.parametrize("file", ["catalogue", "newspaper"])
+def test_the_files_are_checked(
+    tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = f"config/flows/{file}.yaml"
+    valid = CliRunner().invoke(perdure, ["flows", "check", path])
+    assert (valid.exit_code, valid.output.split(". ")[0]) == (0, f"{path}: valid")
+    wrong = (
+        EXAMPLES[path]
+        .replace("flow: import_one", "flow: import_ome")
+        .replace("flow: researcher", "flow: reseacher")
+    )
+    Path(path).write_text(wrong, "utf-8")
+    told = CliRunner().invoke(perdure, ["flows", "check", path])
+    assert told.exit_code == 2
+    assert "did you mean" in told.output
+    assert f"{path}, line " in told.output
 
 
 def test_the_import_answers_with_its_counts(client: Client, settings: Settings) -> None:

@@ -42,7 +42,7 @@ SUBJECTS = {
         "Commands",
         "Commands are the actions that a flow may take. Some ship with Perdure.",
         (
-            "command", "CommandSpec", "Approval", "NOT_DONE", "human_feedback", "memory_read",
+            "command", "flow_command", "CommandSpec", "Approval", "NOT_DONE", "human_feedback", "memory_read",
             "memory_write",
         ),
     ),

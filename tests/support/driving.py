@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 from perdure import Client, Settings
 from perdure.worker.app import engine_of, make_app
@@ -44,6 +44,21 @@ class Driver:
         report += self.sweeper.sweep()  # with the messages that the first one asked for
         self.play()
         return report
+
+    def dies_before_its_commit(self, run_id: str, epoch: int, step: int) -> None:
+        """Play a round in a process that dies when its result is there."""
+
+        class Died(BaseException):
+            pass
+
+        def die(*args: object, **named: object) -> str:
+            raise Died
+
+        committer = self.engine.rounds.committer
+        committer.commit = die  # type: ignore[method-assign]
+        with suppress(Died):
+            self.engine.rounds.run(run_id, epoch, step)
+        del committer.commit
 
     def dies_before_follow_ups(self) -> None:
         """From now on, the process does nothing for the children of its rounds' runs, as if it were dead."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Required
 from pydantic import with_config
 from typing_extensions import TypedDict
 
+from perdure.flows.children import ONLY
 from perdure.worker.domain.document import (
     CLOSED,
     OPEN,
@@ -21,7 +23,7 @@ from perdure.worker.domain.document import (
     absent,
 )
 from perdure.worker.domain.execution_state import ExecutionState
-from perdure.worker.domain.record import ARRIVED, UNFINISHED, Record, awaited, failing_since
+from perdure.worker.domain.record import ARRIVED, UNFINISHED, VALUE, Record, awaited, failing_since
 from perdure.worker.errors import DamagedRun
 
 
@@ -64,6 +66,14 @@ class UsedCycles(TypedDict):
     of: int | None
 
 
+@with_config(CLOSED)
+class RunCall(TypedDict):
+    """The command that a run carries out, and nothing else."""
+
+    command: str
+    args: dict[str, Any]
+
+
 @with_config(OPEN)
 class RunDetails(TypedDict, total=False):
     """Facts about the run beyond its status.
@@ -102,6 +112,8 @@ class RunDetails(TypedDict, total=False):
     """Its generation: 1 for a child of a run without parent. Set for runs that have a parent."""
     root: MaybeText
     """The run without parent at the top of its tree."""
+    call: RunCall | None
+    """Set for a run that carries out one of several commands of its parent at once."""
     resumed_by: MaybeText
     """The last to answer or resume the run. ``deadline`` if a question's deadline did."""
     epoch: Required[int]
@@ -217,6 +229,15 @@ class Run(Document):
             phase=fields.get("phase", ""),
             details=_details(record),
         )
+
+    @property
+    def title(self) -> str:
+        """What the run does, on a line for people: its goal, or the one command of it."""
+        call = self.details.get("call")
+        if call is None:
+            return self.goal
+        args = json.dumps(call["args"], ensure_ascii=False)
+        return f"{call['command']} {args if call['args'] else ''}".strip()
 
     @property
     def finished(self) -> bool:
@@ -344,6 +365,11 @@ def _details(record: Record) -> dict[str, Any]:
         details["received"] = int(record.fields[ARRIVED])
     if "parent" in record.fields:
         details |= {"place": record.count("place"), "depth": record.count("depth")}
+        if VALUE + ONLY in record.fields:
+            details["call"] = {
+                "command": record.json(f"{VALUE}command", ""),
+                "args": record.mapping(f"{VALUE}command_args"),
+            }
     details |= {
         name: record.count(name)
         for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from perdure.flows import registry
-from perdure.flows.children import Child, Ended, InvalidChild, KnownGroup
+from perdure.flows.children import Child, Ended, InvalidChild, KnownGroup, OneRound
 from perdure.flows.errors import InvalidInput, UnstorableValue
-from perdure.flows.json_values import storable
+from perdure.flows.json_values import canonical, storable
 from perdure.worker.domain.children import (
     PlannedChild,
     ended,
@@ -18,7 +18,7 @@ from perdure.worker.domain.children import (
     pack_plan,
 )
 from perdure.worker.domain.fleet import WorkerInfo, check_announced, describe
-from perdure.worker.domain.record import Record
+from perdure.worker.domain.record import VALUE, Record
 from perdure.worker.domain.submission import Submission, from_now
 from perdure.worker.errors import DamagedRun
 from perdure.worker.messaging.message import TASKS
@@ -31,6 +31,17 @@ class KnownFlow(NamedTuple):
 
     description: Mapping[str, Any]
     flow: Any = None
+
+    def beginning_at(self, node: str) -> KnownFlow:
+        """Return the flow for a run that begins at a node, pauses nowhere and has no budgets.
+
+        Raises:
+            InvalidInput: It has no such node.
+        """
+        if node not in self.description["nodes"]:
+            raise InvalidInput(f"the flow has no node {node!r}")
+        begin = {"first": node, "interrupt_before": [], "interrupt_after": [], "budgets": {}}
+        return self._replace(description={**self.description, **begin})
 
 
 class Planner:
@@ -91,7 +102,14 @@ class Planner:
     def _planned(self, child: Child, inherited: Mapping[str, str]) -> PlannedChild:
         known = self._known(child.flow)
         given = dict(child.inputs)
-        if known.flow is not None:
+        values = {}
+        if isinstance(child, OneRound):
+            known = known.beginning_at(child.node)
+            values = {
+                VALUE + name: canonical(storable(each, name)) for name, each in child.values.items()
+            }
+            inputs = dict(storable(given, "the inputs"))
+        elif known.flow is not None:
             inputs = known.flow.check_inputs(given)
         else:
             check_announced(child.flow, known.description["inputs"], given)
@@ -111,7 +129,7 @@ class Planner:
         fields = submission.fields(self._settings, TASKS[role], self._store.keys.queue(role))
         fields = {name: fields[name] for name in fields if name not in ("digest", "schema")}
         deadline = from_now(child.deadline, "deadline", self._now / 1000)
-        return PlannedChild({**fields, **inherited}, deadline)
+        return PlannedChild({**fields, **values, **inherited}, deadline)
 
     def _known(self, name: str) -> KnownFlow:
         """Return the flow of this name.

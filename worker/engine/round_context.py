@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
+from perdure.flows.children import ONLY
 from perdure.flows.context import (
     ALL_MAY_ASK,
     EMPTY_HISTORY,
@@ -16,7 +17,7 @@ from perdure.flows.context import (
 from perdure.flows.flow import Flow
 from perdure.flows.outcomes import Turn
 from perdure.worker.domain.budget import BudgetAccount
-from perdure.worker.domain.record import Record, unpack_turns
+from perdure.worker.domain.record import VALUE, Record, unpack_turns
 from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal
 from perdure.worker.engine.mailbox import StoreMailbox
@@ -86,7 +87,7 @@ def context_of(
             else {},
             "journal": journal,
             "mailbox": StoreMailbox(store, settings, record, claim, journal, broken),
-            "artifact": partial(_artifact, store, record.id),
+            "artifact": partial(_artifact, store, record),
             "logger": round_logger(),
             "providers": providers,
             "remembered": {},
@@ -111,8 +112,32 @@ def is_answered(record: Record) -> bool:
     )
 
 
-def _artifact(store: Store, run_id: str, name: str) -> str:
-    text = store.artifact(run_id, name)
-    if text is None:
-        raise KeyError(f"run {run_id} has no artifact {name!r}")
-    return text
+def _artifact(store: Store, record: Record, name: str) -> str:
+    """Return the text of an artifact of a run, or of a run below it: ``RUN/NAME``.
+
+    A run that carries out one command for its parent reads what its parent can read.
+    """
+    is_call = VALUE + ONLY in record.fields
+    readers = [record.id, record.fields["parent"]] if is_call else [record.id]
+    for reader in readers:
+        text = store.artifact(reader, name)
+        if text is not None:
+            return text
+    owner, _, own_name = name.partition("/")
+    if own_name and _is_below(store, owner, readers[-1]):
+        text = store.artifact(owner, own_name)
+        if text is not None:
+            return text
+    raise KeyError(f"run {record.id} has no artifact {name!r}")
+
+
+def _is_below(store: Store, run_id: str, ancestor: str) -> bool:
+    """Return whether a run is a child of another one, or of one of its children, and so on."""
+    seen: set[str] = set()
+    while run_id not in seen:
+        seen.add(run_id)
+        [fields] = store.some_fields([run_id], ["parent"])
+        run_id = fields.get("parent", run_id)
+        if run_id == ancestor:
+            return True
+    return False

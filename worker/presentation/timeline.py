@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GIT_ID = re.compile(r"\b([0-9a-f]{12})(?:[0-9a-f]{28}|[0-9a-f]{52})\b")
 #: Fields of a committed event's data that the row shows in their own form.
 FRAME = (
-    "took", "command", "args", "observation", "answer", "thought", "reasoning", "plan",
+    "took", "command", "args", "calls", "observation", "answer", "thought", "reasoning", "plan",
     "criticism", "speak",
     "digest", "model", "tokens", "input_tokens", "output_tokens", "money", "requests", "spent",
 )  # fmt: skip
@@ -86,6 +86,8 @@ def round_text(data: Mapping[str, Any]) -> str:
         return _short(value_short(data["observation"]))
     if data.get("command") == "finish":
         return _short(f"finish: {value_short(data['answer'])}" if "answer" in data else "finish")
+    if isinstance(data.get("calls"), dict):
+        return _short(calls_text(data["calls"]))
     more = [_named(name, value) for name, value in data.items() if name not in FRAME]
     parts = [command_text(data)] if "command" in data else []
     parts += [value_short(data["answer"])] if "answer" in data else []
@@ -104,6 +106,12 @@ def command_text(data: Mapping[str, Any]) -> str:
         _word(value) if len(args) == 1 else f"{name}={_word(value)}" for name, value in args.items()
     ]
     return " ".join([str(data["command"]), *shown])
+
+
+def calls_text(counts: Mapping[str, Any]) -> str:
+    """Return how many calls of each command a reply had that are carried out at once, as text."""
+    parts = [f"{many} {name}" if many != 1 else name for name, many in counts.items()]
+    return f"calls at once: {', '.join(parts)}"
 
 
 def value_short(value: Any) -> str:

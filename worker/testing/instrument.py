@@ -11,6 +11,7 @@ from perdure.flows.outcomes import Command, Outcome
 from perdure.worker.domain.record import GROUPS
 from perdure.worker.engine.heartbeat import Heartbeat, Lease
 from perdure.worker.store import CommitReply, Store
+from perdure.worker.store.keys import CHILD_INDEXES
 from perdure.worker.testing.faults import Place
 
 
@@ -132,7 +133,8 @@ class WatchedStore(Store):
         for child in self.children(run_id, fields.get("nonce", "")):
             self.forget(child)
         with self._answered():
-            self.redis.delete(*own, *self.keys.of_sweep(), self.keys.follow_ups)
+            indexes = map(self.keys.index, CHILD_INDEXES)
+            self.redis.delete(*own, *self.keys.of_sweep(), *indexes, self.keys.follow_ups)
 
 
 class LabHeartbeat(Heartbeat):

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from perdure.flows.errors import FatalError
 from perdure.flows.json_values import canonical
 from perdure.flows.secrets import is_reference, scrubbed, secret_of
-from perdure.flows.shapes.config import CommandConfig
+from perdure.flows.shapes.config import CommandOptions
 
 #: The scheme of an Authorization header, before a reference.
 _SCHEME = re.compile(r"[A-Za-z]+ (?=env:)")
@@ -87,7 +87,7 @@ def _fault(message: str) -> PydanticCustomError:
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class ToolConfig(CommandConfig):
+class ToolConfig(CommandOptions):
     """The settings of one tool that is offered as a command.
 
     Attributes:

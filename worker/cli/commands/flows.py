@@ -74,7 +74,7 @@ def check_command(ctx: click.Context, file: Path, as_json: bool) -> None:
     Needs no server. Names in the file are looked up as a worker does: in the modules of
     flow_modules (PERDURE_FLOW_MODULES), in installed packages, and in what ships with Perdure.
     """
-    from perdure.flows import InvalidFlow, registry
+    from perdure.flows import InvalidFlow, registry, starts
     from perdure.flows.yaml_flows.errors import FileFault, InvalidFlowFile
     from perdure.worker.settings import find_flows, load_settings
 
@@ -83,11 +83,13 @@ def check_command(ctx: click.Context, file: Path, as_json: bool) -> None:
     registry.registered()
     try:
         flow_class = registry.register_file(file)
+        if faults := starts.faults_of(flow_class):
+            raise InvalidFlowFile(faults)
     except InvalidFlow as error:
-        faults = (
+        faults = list(
             error.faults
             if isinstance(error, InvalidFlowFile)
-            else (FileFault(str(file), 1, "name", str(error)),)
+            else [FileFault(str(file), 1, "name", str(error))]
         )
         if as_json:
             errors = [

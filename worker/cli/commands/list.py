@@ -55,7 +55,7 @@ def list_command(
             plain(run.flow),
             str(run.state.step),
             _ago(run.created_at),
-            plain(run.goal),
+            plain(run.title),
         )
         for run in page
     ]

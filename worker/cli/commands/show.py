@@ -143,6 +143,7 @@ def described(
         ("run", run.id),
         ("flow", plain(run.flow)),
         ("goal", plain(run.goal)),
+        *([("carries out", plain(run.title))] if run.details.get("call") else []),
         ("status", run.status_text),
     ]
     position = "at" if run.status.ended else "next"

@@ -34,7 +34,7 @@ def tree_command(run_id: str, depth: int, as_json: bool, url: str | None) -> Non
             output.document(_document(client, run, depth))
             return
         rows = [
-            (f"{'  ' * level}{each.id}", each.status_text, plain(each.flow), plain(each.goal))
+            (f"{'  ' * level}{each.id}", each.status_text, plain(each.flow), plain(each.title))
             for level, each in _generations(client, run, depth)
         ]
     output.table(("run", "status", "flow", "goal"), rows, "goal", "no runs", spare=("flow",))

@@ -277,7 +277,7 @@ def test_a_command_that_fails_in_a_ring_of_code_fails_its_round_unless_the_file_
             "flow: circular\ntopology:\n- {name: A, sleep: 30, flow: test.count}\n",
             3,
             "topology[0].sleep",
-            "a node has one of flow, sleep, until, wait_for; this one has flow already",
+            "a node has one of flow, run, sleep, until, wait_for; this one has flow already",
         ),
         (
             "flow: circular\ntopology:\n- {name: A, sleep: -1}\n",

@@ -1,0 +1,192 @@
+"""Commands that are flows: to carry one out is to start a child run and wait for its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar, get_args
+
+from perdure.flows.budgets import check_budgets
+from perdure.flows.children import OnFailure
+from perdure.flows.commands.approval import approval_of
+from perdure.flows.commands.command import CommandSpec, Errors
+from perdure.flows.context import RoundContext
+from perdure.flows.durations import as_seconds
+from perdure.flows.errors import BadReply, InvalidFlow, InvalidInput, UnstorableValue
+from perdure.flows.flow import Flow
+from perdure.flows.names import is_name
+from perdure.flows.validation import check_count, check_max_rounds, is_seconds
+
+_GOAL = {"type": "string", "description": "What the other run is to do."}
+
+
+def flow_command(
+    name: str,
+    *,
+    flow: str,
+    description: str = "",
+    budgets: Mapping[str, float] | None = None,
+    deadline: float | timedelta | str | None = None,
+    max_rounds: int | None = None,
+    labels: Mapping[str, str] | None = None,
+    on_failure: OnFailure = "tell",
+    max_concurrency: int | None = None,
+    approval: Any = None,
+    errors: Errors | None = None,
+) -> CommandSpec:
+    """Return a command that hands a goal to another flow, and whose result is that run's answer.
+
+    Its arguments are ``goal`` and the inputs that the flow declares. The run that carries it out
+    waits for the child run without a worker. If the child does not complete, a controller that
+    reads errors observes ``{"error": "ChildFailed: ...", "run": its id}``.
+
+    The flow is looked up when the command is used, so it may be registered later. A flow that only
+    other workers have can be started too. Then the command accepts any inputs, and they are checked
+    before the start.
+
+    Args:
+        name: the name by which a controller chooses it.
+        flow: the name of the flow.
+        description: a sentence for the controller. Default: the description of the flow.
+        budgets, max_rounds, labels: as in ``Child``.
+        deadline: how long the child may take: seconds, a timedelta, or a text like ``10m``.
+        on_failure: ``hold``: the controller hears of no failure. The run waits until a person has
+            continued the child and it has completed.
+        max_concurrency: how many of its calls run at a time, with ``parallel_calls``.
+        approval, errors: as in ``command``.
+
+    Raises:
+        InvalidFlow: an option is not valid.
+    """
+    what = f"flow_command({name!r})"
+    for text in (name, flow):
+        if not isinstance(text, str) or not is_name(text):
+            raise InvalidFlow(
+                f"{what}: {text!r} is not a name; expected letters, digits, '_', '.' or '-', "
+                "at most 100"
+            )
+    try:
+        seconds = as_seconds(deadline)
+        limits = None if budgets is None else check_budgets(budgets)
+    except (ValueError, InvalidInput) as error:
+        raise InvalidFlow(f"{what}: {error}") from error
+    if seconds is not None and not is_seconds(seconds):
+        raise InvalidFlow(f"{what}: deadline is {deadline!r}; expected seconds above 0, or None")
+    if on_failure not in get_args(OnFailure):
+        raise InvalidFlow(
+            f"{what}: on_failure is {on_failure!r}; expected {' or '.join(get_args(OnFailure))}"
+        )
+    check_max_rounds(max_rounds, what)
+    if max_concurrency is not None:
+        check_count(max_concurrency, f"{what}: max_concurrency")
+    options = {
+        "budgets": limits,
+        "deadline": seconds,
+        "max_rounds": max_rounds,
+        "labels": dict(labels or {}),
+        "on_failure": on_failure if on_failure != "tell" else None,
+    }
+    return CommandSpec(
+        name,
+        ChildStart(flow, {name: value for name, value in options.items() if value}),
+        description,
+        # A step starts its child once, however often it is carried out.
+        idempotent=True,
+        takes=FlowArguments(flow),
+        approval=approval_of(approval),
+        errors=errors,
+        waits=True,
+        max_concurrency=max_concurrency,
+    )
+
+
+@dataclass(frozen=True)
+class ChildStart:
+    """The function of a command that is a flow.
+
+    Attributes:
+        flow: the name of the flow that it starts.
+        options: further arguments of ``RoundContext.child``.
+    """
+
+    flow: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, goal: str, inputs: Mapping[str, Any], context: RoundContext) -> Any:
+        """Start a child run, wait for it, and return its answer."""
+        return context.child(self.flow, goal, inputs, **self.options)
+
+
+@dataclass(frozen=True)
+class FlowArguments:
+    """The arguments of a command that is a flow: ``goal``, and the inputs of the flow."""
+
+    flow: str
+    wants_context: ClassVar[bool] = True
+
+    def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
+        """Validate the goal and the inputs for a child run, and return them.
+
+        Raises:
+            BadReply: the flow does not accept them.
+        """
+        goal, inputs = args.get("goal"), dict(args)
+        if not isinstance(goal, str):
+            fault = f"goal: expected a text, got {type(goal).__name__}" if "goal" in args else ""
+            raise BadReply(
+                f"{what} does not accept these arguments: {fault or 'goal: it is missing'}. "
+                f"It takes: {', '.join(self.schema()['properties'])}"
+            )
+        flow = _registered(self.flow)
+        if flow is None or "goal" not in _inputs_of(flow).get("properties", {}):
+            del inputs["goal"]
+        if flow is None:
+            return {"goal": goal, "inputs": inputs}
+        if flow.Inputs is None and inputs:
+            raise BadReply(
+                f"{what} does not accept these arguments: {', '.join(inputs)}. It takes: goal"
+            )
+        try:
+            flow.check_inputs(inputs)
+        except (InvalidInput, UnstorableValue) as error:
+            raise BadReply(f"{what} does not accept these arguments: {error}") from error
+        return {"goal": goal, "inputs": inputs}
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the arguments: ``goal``, and the inputs that a flow declares.
+
+        A flow that this process does not have is described as if it took any inputs.
+        """
+        flow = _registered(self.flow)
+        inputs: dict[str, Any] = (
+            {"additionalProperties": True} if flow is None else _inputs_of(flow)
+        )
+        required = [name for name in inputs.get("required", ()) if name != "goal"]
+        return {
+            **{key: value for key, value in inputs.items() if key not in ("title", "description")},
+            "type": "object",
+            "properties": {"goal": _GOAL, **inputs.get("properties", {})},
+            "required": ["goal", *required],
+            "additionalProperties": inputs.get("additionalProperties", False),
+        }
+
+    @property
+    def description(self) -> str:
+        """The description of the flow that a command starts; empty if it is not known here."""
+        flow = _registered(self.flow)
+        return "" if flow is None else flow.description
+
+
+def _inputs_of(flow: Flow) -> dict[str, Any]:
+    return {} if flow.Inputs is None else flow.Inputs.model_json_schema()
+
+
+def _registered(name: str) -> Flow | None:
+    """Return the flow of this name, or None if this process does not have it."""
+    from perdure.flows import registry  # It loads files, which name commands.
+
+    try:
+        return registry.make(name)
+    except registry.FlowNotFound:
+        return None
