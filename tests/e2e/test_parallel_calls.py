@@ -211,7 +211,7 @@ def test_no_more_calls_run_at_once_than_parallel_calls(client: Client, driver: D
 
 
 def test_in_the_last_generation_the_calls_follow_one_another(
-    client: Client, driver: Driver, settings: Settings
+    client: Client, driver: Driver, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = settings.model_copy(update={"max_depth": 1})
     reply = [["dive", {"goal": "d", "replies": [look("a", "b")]}], *look("c")]
@@ -221,6 +221,7 @@ def test_in_the_last_generation_the_calls_follow_one_another(
     assert client.get(run.id).answer == [["d: a", "d: b"]]
     (child,) = children_of(client, run)
     assert children_of(client, child) == []
+    assert caplog.text.count("the calls of this reply are carried out one after another") == 1
 
 
 def test_long_results_of_many_calls_fit_into_one_round(client: Client, driver: Driver) -> None:
@@ -250,10 +251,11 @@ def test_code_that_decides_gets_a_failed_call_as_an_error_that_a_retry_mends(
 def test_pauses_of_the_flow_are_for_the_run_and_not_for_each_call(
     client: Client, driver: Driver
 ) -> None:
-    run = swarm(client, look("a", "b"), interrupt_before=["Executor"])
-    driver.play()
-    assert [each.run_id for each in client.inbox().waiting] == [run.id]
-    client.resume(run.id)
+    run = client.submit("watched-swarm", "g", {"replies": [look("a", "b")]})
+    for _ in range(2):
+        driver.play()
+        assert [each.run_id for each in client.inbox().waiting] == [run.id]
+        client.resume(run.id)
     assert played(client, driver, run).answer == ["g: a", "g: b"]
 
 

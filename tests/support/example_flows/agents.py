@@ -222,6 +222,14 @@ class Diver(Swarm):
     commands = (flow_command("dive", flow="swarm"),)
 
 
+@register("watched-swarm")
+class WatchedSwarm(Swarm):
+    """A person looks at each reply before it is carried out."""
+
+    interrupt_before = ("Executor",)
+    interrupt_after = ("Executor",)
+
+
 @register("talker")
 class Talker(Swarm):
     """Has long results in its history."""

@@ -25,6 +25,7 @@ from perdure.flows.shapes.call_queue import data_of
 from perdure.flows.shapes.parallel_calls import (
     MOST_CALLED,
     MOST_WRITTEN,
+    TOGETHER,
     CallResult,
     budget_left,
     count_together,
@@ -146,9 +147,16 @@ def test_results_leave_room_for_the_calls_that_wait() -> None:
     assert len(fitted(turns, waiting, 3)[1]) == 2
 
 
-@command
+@command(timeout=3, retry={"max_attempts": 2})
 def work() -> None:
     """Work."""
+
+
+def test_limits_of_a_command_are_not_those_of_the_round_that_waits_for_its_calls() -> None:
+    flow = ControllerExecutorFlow(controller=Player(), commands=[work], parallel_calls=2)
+    alone, together = {"command": "work"}, {"command": "work", TOGETHER: 1}
+    assert (flow.time_limit("Executor", alone), flow.time_limit("Executor", together)) == (3, None)
+    assert flow.retry_of("Executor", alone) != flow.retry_of("Executor", together)
 
 
 @pytest.mark.parametrize(
