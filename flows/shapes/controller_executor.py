@@ -589,7 +589,9 @@ class ControllerExecutorFlow(CircularFlow):
         offered = self.offered()
 
         def most(name: str) -> float:
-            own = offered[name].max_concurrency if name in offered else None
+            if name not in offered:
+                return 0  # ``reply`` answers a question to this run, so this run carries it out.
+            own = offered[name].max_concurrency
             left = budget_left(context, name)
             return left if own is None else min(left, own)
 

@@ -93,7 +93,7 @@ def count_together(
         most: how many calls of a command may run at once.
     """
     if most(first.name) < 1:
-        return 0  # Its round asks a person whether the budget grows.
+        return 0  # The run carries it out itself, or its spent budget is a person's to raise.
     counts = {first.name: 1}
     size, together = _size(data_of(first)), 0
     for place, call in enumerate(waiting):

@@ -338,3 +338,18 @@ def test_people_see_the_command_of_each_call(
     with serving(settings) as url, Visitor(url) as visitor:
         assert 'buy {"what": "dear"}' in visitor.see(f"/runs/{run.id}").text
         assert 'buy {"what": "dear"}' in visitor.see(f"/runs/{first.id}").text
+
+
+def test_a_reply_to_a_person_is_given_by_the_run_itself(client: Client, driver: Driver) -> None:
+    run = swarm(client, [*look("a", "b"), ["reply", {"answer": "two"}], *look("c", "d")])
+    asked = client.signal(run.id, "ask", "how many?")
+    driver.play()
+    assert client.reply(run.id, asked.number).value == "two"
+    assert [turn["command"]["name"] for turn in turns_of(client, run) if turn["command"]] == [
+        "look",
+        "look",
+        "reply",
+        "look",
+        "look",
+    ]
+    assert len(children_of(client, run)) == 4
