@@ -60,7 +60,8 @@ def commit_and_continue(
     record, claim, settlement, fields, took, message = commit
     if settlement.kind != "next" or message is None or message.queue not in request.lists:
         return None
-    if "take" in settlement.options:  # only commit_round.lua takes signals out of the mailbox
+    # Only commit_round.lua takes signals out of the mailbox, and charges the runs above.
+    if "take" in settlement.options or "charge" in settlement.options:
         return None
     content = message.read()
     text = "" if content is not None else message.write()
