@@ -191,15 +191,17 @@ def test_a_run_that_waits_looks_again_ever_more_seldom(store: Store) -> None:
         hold_up(store, claim(store, second))
         assert due_in(store, second) == wait
         assert (second, "woken") in sweep_after(store, wait)
-    store.redis.hset(store.keys.run(second), "short", "0 0 3000000")
+    store.redis.hset(store.keys.run(second), "short", "0 0 3000000 r tokens")
     hold_up(store, claim(store, second))
     assert due_in(store, second) == 3_600_000
+    (told,) = events(store, second, kind="held_up")
+    assert (told["of"], told["budget"]) == ("r", "tokens")
 
 
 def test_the_looks_of_another_step_are_not_counted(store: Store) -> None:
     first, second = paying_family(store)
     hold_up(store, claim(store, first))
-    for short in ("1 0 60000", "0 1 60000"):
+    for short in ("1 0 60000 r tokens", "0 1 60000 r tokens"):
         store.redis.hset(store.keys.run(second), mapping={"short": short, "phase": "queued"})
         hold_up(store, claim(store, second))
         assert due_in(store, second) == 30_000

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inbox": ("inbox", "List the runs that wait for a person, and how to answer."),
     "stop": ("stop", "Stop a run, or all runs of a flow or a status."),
     "resume": ("resume", "Continue an interrupted, stopped or unfinished run."),
+    "add": ("add", "Add to the budgets of a run, whatever it does."),
     "signal": ("signal", "Send a signal to a run that waits for it, or will."),
     "retry": ("retry", "Retry an errored run at the failed step."),
     "delete": ("retry", "Delete a run that has ended."),

@@ -25,7 +25,7 @@ class Client(Submitter, RunControl, RunSignals, InboxReads, StuckRuns, BulkOpera
 
     Raises:
         StoreUnavailable: From every method, if the server does not reply.
-        NotReplicated: From submit, request_stop, resume, retry, signal and delete, if
+        NotReplicated: From submit, request_stop, resume, add, retry, signal and delete, if
             ``wait_replicas`` is set. The operation was done, but not on enough replicas in time.
     """
 

@@ -72,6 +72,7 @@ class AsyncClient:
 
     request_stop = _in_thread(ClientApi.request_stop)
     resume = _in_thread(ClientApi.resume)
+    add = _in_thread(ClientApi.add)
     retry = _in_thread(ClientApi.retry)
     signal = _in_thread(ClientApi.signal)
     delete = _in_thread(ClientApi.delete)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perdure.flows.budgets import KINDS, OWN, RUNS, Budget, sum_of
+from perdure.flows.budgets import KINDS, RUNS, Budget, sum_of
 from perdure.flows.flow import Role
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Interrupt

@@ -298,6 +298,14 @@ class Record:
         lines = self.fields.get("payers", "").splitlines()
         return tuple(Payer.of(line) for line in lines)
 
+    @property
+    def short_of(self) -> tuple[str, str] | None:
+        """The run above and the name of its budget for which the run waits. None if for none."""
+        parts = self.fields.get("short", "").split(" ")
+        if self.fields.get("waiting_for") != "budget" or len(parts) != 5:
+            return None
+        return parts[3], parts[4]
+
     @cached_field
     def node(self) -> str:
         """The node that the run executes next.

@@ -90,7 +90,9 @@ def too_late(now: int, deadline: int | None) -> bool:
     return deadline is not None and now >= deadline
 
 
-Kind = Literal["next", "end", "pause_next", "pause_here", "park", "short", "failed", "give_back", "damaged"]
+Kind = Literal[
+    "next", "end", "pause_next", "pause_here", "park", "short", "failed", "give_back", "damaged"
+]  # fmt: skip
 
 #: Longest wait in seconds: ten years. Times must stay whole numbers that Lua counts exactly.
 LONGEST = 10 * 365.25 * 86_400

@@ -26,7 +26,6 @@ from perdure.worker.messaging.message import TASKS
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
 
-
 #: Runs above a run at most: each of its commits that spends writes to all of them.
 MOST_PAYERS = 8
 #: Fields from which the number of runs below a run is checked.

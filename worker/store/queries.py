@@ -290,9 +290,7 @@ class Queries(StoreConnection):
         return [
             {}
             if reply is MISTYPED
-            else {
-                name: text for name, text in zip(names, reply, strict=True) if text is not None
-            }
+            else {name: text for name, text in zip(names, reply, strict=True) if text is not None}
             for names, reply in zip(wanted.values(), replies, strict=True)
         ]
 

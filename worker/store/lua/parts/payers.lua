@@ -5,7 +5,8 @@
 --   t:NAME   what the run's descendants have spent
 --   x:NAME   what was added to a limit of the run
 --   asks:NAME  the descendant that asks a person for more of this budget
---   short    of a run that waits for more of a budget: EPOCH STEP LOOK (ms until it looks again)
+--   short    of a run that waits for more of a budget: EPOCH STEP LOOK RUN BUDGET (LOOK: the ms until it
+--            looks again; RUN has the budget)
 --   funded   something was added: descendants that wait for it are looked for in the next walk
 
 local LONGEST_SHORT = 3600000 -- ms between two looks of a run that waits for a budget
@@ -78,9 +79,12 @@ end
 -- Wait until something is added to the budget. The run looks again from time to time, ever more seldom,
 -- in case the one that asks is stopped.
 local function wait_for_budget(k, run, now)
-  local epoch, step, look = match(run.short or '', '^(%d+) (%d+) (%d+)$')
+  local of, budget = match(arg.short, '^(%S+) %S* (%S+)$')
+  local epoch, step, look = match(run.short or '', '^(%d+) (%d+) (%d+) ')
   local again = epoch == run.epoch and step == run.step
   look = again and math.min(2 * number(look), LONGEST_SHORT) or number(arg.look)
-  set(k, 'short', concat({ run.epoch, run.step, whole(look) }, ' '))
+  set(k, 'short', concat({ run.epoch, run.step, whole(look), of, budget }, ' '))
+  -- A run that looks for days must not fill its log.
+  if not again then event(k, run, now, 'held_up', 'of', of, 'budget', budget) end
   wait(k, run, now, 'budget', look)
 end
