@@ -138,7 +138,9 @@ def test_a_tree_spends_its_budget_exactly_though_workers_are_killed(
     run = client.get(run.id)
     assert assert_the_sum_is_exact(client, run) >= 1_000
     paid, lost = 100 * len(SENT), len([number for number in DEADLY if number <= len(SENT)])
-    assert lost >= 3 and paid <= 1_000 + 100 * (6 + lost), "one request for each run in flight, and each lost one"
+    assert lost >= 3 and paid <= 1_000 + 100 * (6 + lost), (
+        "one request for each run in flight, and each lost one"
+    )
     asking, waiting = held_up(client, run)
     [question] = client.inbox().waiting
     assert [each.id for each in asking] == [question.run_id] and len(waiting) >= 1
