@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/guides/children.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
 
-MODULES = ("imports", "scouting")
+MODULES = ("imports", "scouting", "research")
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from tests.model.laws import Violation, law
 
+NAME = "budgets above"
 CHILDREN, LIMIT, ROUNDS, DEATHS, ADDS, PEOPLE = 2, 1, 2, 1, 2, 1
 
 
@@ -31,7 +32,7 @@ class Rules:
     add_makes_follow_up: bool = True
     add_is_done_once: bool = True
     walk_wakes_who_waits: bool = True
-    walk_answers_who_asks: bool = True
+    add_answers_who_asks: bool = True
     walk_of_an_add_is_numbered: bool = True
 
 
@@ -48,7 +49,7 @@ MUTANTS = {
     "add_makes_follow_up": "B3",
     "add_is_done_once": "B6",
     "walk_wakes_who_waits": "B3",
-    "walk_answers_who_asks": "B3",
+    "add_answers_who_asks": "B3",
     "walk_of_an_add_is_numbered": "B3",
 }
 
@@ -222,6 +223,8 @@ def _add(t: Tree, name: str, rules: Rules) -> Tree:
     else:
         t = t._replace(adding=False)
     t = t._replace(added=t.added + 1)
+    if t.asker >= 0 and t.children[t.asker].phase == "asks" and rules.add_answers_who_asks:
+        t = _with(t, t.asker, phase="queued")
     if not rules.add_makes_follow_up:
         return t
     walk = t.walk and (t.walk[0], False)
@@ -234,9 +237,7 @@ def _walk(t: Tree, rules: Rules) -> Tree:
     if not fresh and rules.walk_of_an_add_is_numbered:
         return t._replace(walk=(0, True))
     child = t.children[place]
-    wakes = child.phase == "waits" and rules.walk_wakes_who_waits
-    answers = child.phase == "asks" and rules.walk_answers_who_asks
-    if wakes or answers:
+    if child.phase == "waits" and rules.walk_wakes_who_waits:
         t = _with(t, place, phase="queued")
     if place + 1 < CHILDREN:
         return t._replace(walk=(place + 1, fresh))
@@ -250,7 +251,7 @@ def lawful(t: Tree) -> None:
     place, fresh = t.walk or (0, True)
     for number, child in enumerate(t.children):
         held = child.phase in ("waits", "asks") and child.saw != t.added
-        seen = t.follow_up and (number >= place or not fresh)
+        seen = child.phase == "waits" and t.follow_up and (number >= place or not fresh)
         law("B3", not held or seen, "child {} is held up though more was added", number)
     asking = sum(child.phase == "asks" for child in t.children)
     law("B5", asking <= 1, "{} questions for one budget", asking)

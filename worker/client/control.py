@@ -6,7 +6,7 @@ It validates answers to waiting runs against the question, and raises budgets.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from perdure.flows.budgets import check_budgets

@@ -10,7 +10,7 @@ from perdure.flows.budgets import RUNS
 from perdure.flows.outcomes import Command, Turn
 from perdure.worker.domain.record import TREE, Record, millionths, unpack_turns
 from perdure.worker.errors import DamagedRun
-from perdure.worker.store.keys import INDEXES
+from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 from tests.crash.points.faults import DIES_AFTER, DIES_BEFORE, PAUSES_AFTER, PAUSES_BEFORE
 from tests.support.runs import assert_lawful
 
@@ -72,7 +72,7 @@ def unpaid(store: Store) -> str:
     """Where a run does not know what the runs below it have spent, in words; "" where all do."""
     runs = [
         store.fields(run_id) or {}
-        for index in INDEXES
+        for index in (*INDEXES, *CHILD_INDEXES)
         for run_id in store.redis.zrange(store.keys.index(index), 0, -1)
     ]
     below: Counter[tuple[str, str]] = Counter()
