@@ -123,6 +123,21 @@ def test_a_charge_is_exact_beyond_what_lua_counts_exactly(store: Store) -> None:
     assert tree(store) == "100000000000000001"
 
 
+def test_a_charge_carries_the_billions(store: Store) -> None:
+    first, second = paying_family(store)
+    commit_next(store, claim(store, first), options={"charge": "tokens 1500000000"})
+    commit_next(store, claim(store, second), options={"charge": "tokens 1"})
+    assert tree(store) == "1500000001"
+
+
+def test_payers_that_cannot_be_read_are_left_out(store: Store) -> None:
+    parked(store)
+    start_children(store, 1, payers="broken")
+    granted = claim(store, id_of_child(store, 0))
+    assert commit_next(store, granted, options={"charge": FIVE}) == ("ok", "continued")
+    assert tree(store) is None
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -108,7 +108,13 @@ def _without_end(story: Story) -> Iterator[tuple[str, str]]:
 
 def _all(story: Story) -> Iterator[tuple[str, str]]:
     store, plot, run_id = story.inspector, story.plot, story.person.run_id
-    listed = {name: store.redis.zrange(store.keys.index(name), 0, -1) for name in INDEXES}
+    listed = {
+        name: [
+            *store.redis.zrange(store.keys.index(name), 0, -1),
+            *store.redis.zrange(store.keys.index(of_children), 0, -1),
+        ]
+        for name, of_children in zip(INDEXES, CHILD_INDEXES, strict=True)
+    }
     completed, children = listed.pop("completed"), []
     if run_id is not None:
         nonce = (store.fields(run_id) or {}).get("nonce", "")

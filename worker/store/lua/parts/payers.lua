@@ -16,14 +16,14 @@ local function is_amount(text) return #text <= 18 and find(text, '^%d+$') ~= nil
 
 -- Return the sum of two amounts. Lua counts exactly up to 2^53 only, which is nine billion tokens.
 local function plus(one, other)
-  local function high(text) return #text > 9 and tonumber(string.sub(text, 1, -10)) or 0 end
+  local function high(text) return tonumber(string.sub(text, 1, -10)) or 0 end
   local low = tonumber(string.sub(one, -9)) + tonumber(string.sub(other, -9))
   local top = high(one) + high(other) + math.floor(low / 1e9)
   return top > 0 and format('%d%09d', top, low % 1e9) or format('%d', low)
 end
 
--- Add amounts, given as names and texts, to the fields of these names with a prefix. One that is damaged
--- is left alone.
+-- Add amounts, given as names and texts, to the fields of these names with a prefix. A damaged
+-- amount is left alone.
 local function add_amounts(key, prefix, amounts)
   for i = 1, #amounts, 2 do
     local known = call('HGET', key, prefix .. amounts[i]) or '0'
@@ -31,21 +31,21 @@ local function add_amounts(key, prefix, amounts)
   end
 end
 
--- Count what the run has spent at its ancestors. One that is in doubt (deleted, made anew, damaged) is
+-- Count what the run has spent at its ancestors. An ancestor in doubt (deleted, made anew, damaged) is
 -- left alone.
 local function charge_above(k, payers, amounts)
   for line in string.gmatch(payers or '', '[^\n]+') do
     local id, nonce = match(line, '^(%S+) (%S+)')
     local key = key_of(k.due, id or '')
     local texts = pcall('HMGET', key, 'id', 'nonce') -- an error has no elements
-    if id and texts[1] == id and texts[2] == nonce then add_amounts(key, 't:', amounts) end
+    if texts[1] == id and texts[2] == nonce then add_amounts(key, 't:', amounts) end
   end
 end
 
 -- Return the lines NAME AMOUNT as names and amounts.
 local function amounts_of(lines)
   local amounts = {}
-  for name, amount in string.gmatch(lines or '', '(%S+) (%d+)') do
+  for name, amount in string.gmatch(lines, '(%S+) (%d+)') do
     amounts[#amounts + 1] = name
     amounts[#amounts + 1] = amount
   end
@@ -53,9 +53,9 @@ local function amounts_of(lines)
 end
 
 -- Return whether another run asks a person for this budget of the payer.
-local function another_asks(k, run, payer, budget)
+local function another_asks(k, payer, budget)
   local asker = call('HGET', key_of(k.due, payer), 'asks:' .. budget)
-  if not asker or asker == run.id then return false end
+  if not asker then return false end
   local texts = pcall('HMGET', key_of(k.due, asker), 'phase', 'i_payer', 'i_budget')
   return texts[1] == 'interrupted' and texts[2] == payer and texts[3] == budget
 end
@@ -71,13 +71,13 @@ local function held_up(k, run)
   if texts[1] ~= of or (texts[2] or '') ~= nonce then return 'again' end
   if (texts[3] or '') ~= (arg.added or '') then return 'again' end
   if of == run.id then return 'asks' end
-  if another_asks(k, run, of, budget) then return 'waits' end
+  if another_asks(k, of, budget) then return 'waits' end
   call('HSET', key_of(k.due, of), 'asks:' .. budget, run.id)
   return 'asks'
 end
 
 -- Wait until something is added to the budget. The run looks again from time to time, ever more seldom,
--- in case the one that asks is stopped.
+-- in case the run that asks is stopped.
 local function wait_for_budget(k, run, now)
   local of, budget = match(arg.short, '^(%S+) %S* (%S+)$')
   local epoch, step, look = match(run.short or '', '^(%d+) (%d+) (%d+) ')
