@@ -11,6 +11,7 @@ from tests.support.family import (
     follow_up,
     hold_up,
     park_on_children,
+    parked,
     paying_family,
     phases,
     reconcile,
