@@ -73,7 +73,7 @@ local function look_at(group, place)
     if child.own then unset(own, 'own') end -- it is its parent's again, and is stopped with it
     if not run.funded then return end
     -- It may wait for what was added to a budget, and so may its own children.
-    if child.phase == 'waiting' and child.waiting_for == 'budget' then
+    if child.waiting_for == 'budget' then
       set(own, 'waiting_until', whole(now))
       due_at(own, child, now)
     end
@@ -109,7 +109,7 @@ if walk ~= run.walked then
     if group and group.dropped then forget_group(k, run, name) end
   end
   set(k, 'walked', walk)
-  if run.funded then unset(k, 'funded') end
+  unset(k, 'funded')
 end
 if not AT_REST[run.phase] then
   for name in groups_of(run) do
