@@ -190,6 +190,12 @@ def test_a_run_whose_own_budget_is_used_up_asks(store: Store) -> None:
     assert "asks:tokens" not in hash_of(store) and hash_of(store)["i_id"] == "0:0"
 
 
+def test_a_run_of_an_earlier_release_has_no_nonce_and_asks(store: Store) -> None:
+    new_run(store)
+    store.redis.hdel(store.keys.run("r"), "nonce")
+    assert hold_up(store, claim(store)) == ("ok", "interrupted")
+
+
 def test_one_run_asks_for_a_budget_above_and_the_others_wait(store: Store) -> None:
     first, second = paying_family(store)
     assert hold_up(store, claim(store, first)) == ("ok", "interrupted")
@@ -272,7 +278,7 @@ def test_a_run_above_that_is_in_doubt_holds_nothing_up(store: Store, name: str) 
     granted = claim(store, first)
     fields = hash_of(store)
     store.redis.hset(store.keys.run("r"), name, "another")
-    told = commit(store, granted, "short", short=f"r {fields['nonce']} tokens", look=1, message="m", fields=hold_fields())  # fmt: skip
+    told = commit(store, granted, "short", short=f"r {fields['nonce']} tokens", added="", look=1, message="m", fields=hold_fields())  # fmt: skip
     assert told == ("ok", "queued") and hash_of(store, first)["message"] != "m"
 
 

@@ -168,7 +168,7 @@ def hold_up(
     fields = granted.fields
     question = {**pause_at(fields["current_node"], "budget"), "i_reason": "budget_exhausted"}
     question |= {"i_budget": budget} | ({} if of == fields["id"] else {"i_payer": of})
-    named_of = hash_of(store, of)["nonce"] if store.fields(of) else "gone"
+    named_of = hash_of(store, of).get("nonce", "")
     epoch, step = int(fields["epoch"]), int(fields["step"])
     if not fields["message"]:
         options["own"] = named(fields["id"], epoch, step)

@@ -24,7 +24,7 @@
 --                     "--" the texts of the plan (parts/family.lua). With any wait for children: look (ms until the
 --                     parent looks at them, parts/waits.lua).
 --         short       The round may not begin, as a budget is used up: short (RUN NONCE BUDGET, the run
---                     that has the limit), [added] (x:BUDGET of it, as the caller read it), look (ms
+--                     that has the limit), added (x:BUDGET of it, as the caller read it, '' for none), look (ms
 --                     until the run looks again), [own], and as pause_here the question: message,
 --                     fields i_... If another run asks it, this one waits. If something was added
 --                     meanwhile, the round is queued again (parts/payers.lua).

@@ -66,10 +66,10 @@ end
 --   asks    this run asks
 local function held_up(k, run)
   local of, nonce, budget = match(arg.short, '^(%S+) (%S*) (%S+)$')
-  local texts = of and pcall('HMGET', key_of(k.due, of), 'id', 'nonce', 'x:' .. budget) or {}
+  local texts = pcall('HMGET', key_of(k.due, of), 'id', 'nonce', 'x:' .. budget) -- an error has no elements
   -- The limit of a run that is in doubt no longer holds, as for the next look.
   if texts[1] ~= of or (texts[2] or '') ~= nonce then return 'again' end
-  if (texts[3] or '') ~= (arg.added or '') then return 'again' end
+  if (texts[3] or '') ~= arg.added then return 'again' end
   if of == run.id then return 'asks' end
   if another_asks(k, of, budget) then return 'waits' end
   call('HSET', key_of(k.due, of), 'asks:' .. budget, run.id)
