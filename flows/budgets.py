@@ -16,7 +16,12 @@ KINDS = {
     "tokens": "tokens that models read and wrote",
     "money": "US dollars, by the price list of the model library",
     "seconds": "seconds of wall time, without waits for a person",
+    "runs": "runs that may be started below it, at any depth",
 }
+#: Budgets that count what a run does itself. All others count what the runs below it spend too.
+OWN = frozenset({"cycles", "seconds"})
+#: The budget of runs: it is checked when a node wants to start children.
+RUNS = "runs"
 COMMANDS = "commands."
 #: The highest limit. Beyond it floats no longer count in steps of one, and a limit means nothing.
 MOST = 1e15

@@ -99,6 +99,7 @@ ROWS = [
     api("GET /runs/{run_id}/events",           READ,             "queued",  200),
     api("POST /runs/{run_id}/stop",            STOP,             "queued",  200, 200),
     api("POST /runs/{run_id}/resume",          ANSWER,           "asks",    200),
+    api("POST /runs/{run_id}/limits",          ANSWER,           "queued",  200, json={"add": {"seconds": 5}}),
     api("POST /runs/{run_id}/retry",           SUBMIT,           "errored", 200),
     api("POST /runs/{run_id}/signals/{name}",  SIGNAL,           "queued",  202),
     api("POST /runs/{run_id}/asks/{name}",     SIGNAL,           "queued",  202),
@@ -234,8 +235,9 @@ def run_of(room: Room, owner: str, state: str) -> str:
     run_id, store = f"run-{next(numbers):06d}", room.client._store
     nodes = ["Controller"] if state == "asks" else None
     room.client.submit(
-        "countdown", "g", {"rounds": 1}, run_id=run_id, submitted_by=owner, interrupt_before=nodes
-    )
+        "countdown", "g", {"rounds": 1}, run_id=run_id, submitted_by=owner, interrupt_before=nodes,
+        budgets={"seconds": 1_000},
+    )  # fmt: skip
     store.redis.hset(store.keys.artifacts(run_id), "log", "all is well")
     if state == "errored":
         granted = try_claim(store, run_id, known=("countdown",))

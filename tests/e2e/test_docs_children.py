@@ -24,7 +24,7 @@ from tests.support.own_registry import own_registry
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/guides/children.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
-MODULES = ("imports", "scouting", "counting", "newsroom")
+MODULES = ("imports", "scouting", "counting", "newsroom", "research")
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_the_tree_is_listed(client: Client, settings: Settings) -> None:
         env={"PERDURE_REDIS_URL": settings.redis_url, "PERDURE_PREFIX": settings.prefix},
     )
     lines = [line.split("\t") for line in told.output.splitlines()]
-    assert [(status, flow, goal) for _, status, flow, goal in lines] == [
+    assert [(status, flow, goal) for _, status, flow, _, goal in lines] == [
         ("running", "import_all", "the catalogue"),
         ("queued", "import_one", "Import 1"),
         ("queued", "import_one", "Import 2"),

@@ -9,6 +9,7 @@ import argparse
 import sys
 import time
 
+from tests.model import budgets
 from tests.model.configurations import CONFIGURATIONS, WIDE
 from tests.model.mutants import EQUIVALENT, MUTANTS, search
 from tests.model.rules import Rules
@@ -41,6 +42,15 @@ def main() -> int:
         if found.violation is not None:
             failed += 1
             print(f"  {found.violation}\n{story(config, Rules(), found.start, found.trace)}")
+    if not given.names or budgets.NAME in given.names:
+        began = time.process_time()
+        tree = budgets.search()
+        states, moves = states + tree.states, moves + tree.moves
+        failed += tree.violation is not None
+        print(
+            f"{budgets.NAME:24} {tree.states:9,} states {tree.moves:11,} moves {time.process_time() - began:7.1f} s",
+            *([tree.violation, tree.trace] if tree.violation else []),
+        )
     print(f"{'together':24} {states:9,} states {moves:11,} moves, {failed} violations")
     return int(bool(failed) | (0 if given.no_mutants else _mutants()))
 
@@ -54,6 +64,11 @@ def _mutants() -> bool:
         print(
             f"{'killed' if killed else 'SURVIVED'} {mutant.rule}: {len(found.trace)} moves, {found.states} states; {found.violation}"
         )
+    for rule, law in budgets.MUTANTS.items():
+        tree = budgets.search(budgets.without(rule))
+        killed = tree.violation is not None and tree.violation.law == law
+        survived += not killed
+        print(f"{'killed' if killed else 'SURVIVED'} {rule}: {tree.trace}; {tree.violation}")
     for rule, configuration in EQUIVALENT.items():
         found = search(rule, configuration)
         survived += found.violation is not None
@@ -61,7 +76,7 @@ def _mutants() -> bool:
             f"{'equivalent' if found.violation is None else 'NOT EQUIVALENT'} {rule}: {found.states} states; {found.violation}"
         )
     print(
-        f"{len(MUTANTS)} mutants, {len(EQUIVALENT)} equivalent rules, {survived} not as they should be"
+        f"{len(MUTANTS) + len(budgets.MUTANTS)} mutants, {len(EQUIVALENT)} equivalent rules, {survived} not as they should be"
     )
     return survived > 0
 

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from perdure.worker.store import Store
+from tests.model import budgets
 from tests.model.configurations import CONFIGURATIONS, Config
 from tests.model.moves import MOVES
 from tests.model.mutants import EQUIVALENT, MUTANTS, Mutant, search
@@ -89,8 +90,24 @@ def test_what_breaks_a_law_without_the_rule_breaks_none_on_the_real_lua(
     assert retraced(server, prefix, mutant) > 0
 
 
+@pytest.mark.parametrize("rule", budgets.MUTANTS)
+def test_a_tree_pays_wrongly_or_waits_in_vain_without_the_rule(rule: str) -> None:
+    found = budgets.search(budgets.without(rule))
+    assert found.violation is not None and found.violation.law == budgets.MUTANTS[rule]
+
+
+def test_every_rule_of_a_tree_s_budget_has_a_mutant() -> None:
+    assert sorted(budgets.MUTANTS) == sorted(budgets.names())
+
+
 def test_every_rule_has_a_mutant_or_a_reason_why_it_has_none() -> None:
     assert sorted([*(mutant.rule for mutant in MUTANTS), *EQUIVALENT]) == sorted(names())
+
+
+@pytest.mark.slow
+def test_a_tree_pays_exactly_and_goes_on_when_more_is_added() -> None:
+    found = budgets.search()
+    assert found.violation is None, f"{found.violation}: {found.trace}"
 
 
 @pytest.mark.slow

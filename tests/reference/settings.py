@@ -28,6 +28,7 @@ UNITS = {
     "max_losses": "workers",
     "max_children": "runs",
     "max_depth": "generations",
+    "max_tree": "runs",
     "retention": "days",
     "wait_replicas": "replicas",
 }

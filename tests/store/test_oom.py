@@ -106,6 +106,7 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     assert store.reconcile_children("has children").word == "start"
     child = child_id(store, 0, run_id="has children")
     assert commit_end(store, claim(store, child)) == ("ok", "completed")
+    assert store.raise_limit("is woken", op="more", add="tokens 1") == ["ok", "parked"]
     assert wake(store, "is woken") == "queued"
     assert store.extend(
         [(run_id, granted[run_id].token, '{"done":1}') for run_id in ("beats", "stops")]

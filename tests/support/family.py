@@ -17,6 +17,7 @@ from tests.support.runs import (
     hash_of,
     named,
     new_run,
+    pause_at,
     phase,
     record,
 )
@@ -145,3 +146,33 @@ def by(granted: Claim) -> dict[str, Any]:
         "step": int(granted.fields["step"]),
         "token": granted.token,
     }
+
+
+def paying_family(store: Store, limit: int = 100) -> list[str]:
+    """A parent of two queued children that spend of its budgets; their ids."""
+    parked(store, limit=limit)
+    assert start_children(store, 2, payers=f"r {hash_of(store)['nonce']} tokens") == ["ok", "2"]
+    store.redis.delete(store.keys.follow_ups)
+    return [child_id(store, 0), child_id(store, 1)]
+
+
+def hold_up(
+    store: Store,
+    granted: Claim,
+    of: str = "r",
+    budget: str = "tokens",
+    added: str = "",
+    **options: Any,
+) -> tuple[str, str]:
+    """Commit that the round may not begin, as a budget is used up."""
+    fields = granted.fields
+    question = {**pause_at(fields["current_node"], "budget"), "i_reason": "budget_exhausted"}
+    question |= {"i_budget": budget} | ({} if of == fields["id"] else {"i_payer": of})
+    named_of = hash_of(store, of).get("nonce", "")
+    epoch, step = int(fields["epoch"]), int(fields["step"])
+    if not fields["message"]:
+        options["own"] = named(fields["id"], epoch, step)
+    return commit(
+        store, granted, "short", short=f"{of} {named_of} {budget}", added=added, look=30_000,
+        message=named(fields["id"], epoch + 1, step), fields=question, **options,
+    )  # fmt: skip

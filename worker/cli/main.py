@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "inbox": ("inbox", "List the runs that wait for a person, and how to answer."),
     "stop": ("stop", "Stop a run, or all runs of a flow or a status."),
     "resume": ("resume", "Continue an interrupted, stopped or unfinished run."),
+    "add": ("add", "Add to the budgets of a run, whatever it does."),
     "signal": ("signal", "Send a signal to a run that waits for it, or will."),
     "say": ("say", "Say something to a run that works."),
     "ask": ("say", "Ask a run that works, and wait for its reply."),

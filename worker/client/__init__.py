@@ -26,7 +26,7 @@ class Client(Submitter, RunControl, RunSignals, RunSteering, InboxReads, StuckRu
 
     Raises:
         StoreUnavailable: From every method, if the server does not reply.
-        NotReplicated: From submit, request_stop, resume, retry, signal and delete, if
+        NotReplicated: From submit, request_stop, resume, add, retry, signal and delete, if
             ``wait_replicas`` is set. The operation was done, but not on enough replicas in time.
     """
 

@@ -288,6 +288,23 @@ class ClientApi(metaclass=ABCMeta):
         """
 
     @abstractmethod
+    def add(self, /, run_id: str, *, by: str | None = None, **amounts: float) -> Run:
+        """Add to the limits of a run's budgets. What waits for that goes on.
+
+        A run's budgets count what the runs below it spend too. If they are held up by its limit,
+        they go on as well. A round that is in progress sees the new limit when it is over.
+
+        Args:
+            by: Who adds.
+            amounts: The amounts by budget name, as in ``add(run_id, tokens=5000)``.
+
+        Raises:
+            RunNotFound: No run has this id.
+            InvalidInput: The run has no such budget, or an amount is not above 0.
+            InvalidTransition: The run has completed.
+        """
+
+    @abstractmethod
     def signal(
         self,
         run_id: str,

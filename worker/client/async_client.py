@@ -79,6 +79,7 @@ class AsyncClient:
 
     request_stop = _in_thread(ClientApi.request_stop)
     resume = _in_thread(ClientApi.resume)
+    add = _in_thread(ClientApi.add)
     retry = _in_thread(ClientApi.retry)
     signal = _in_thread(ClientApi.signal)
     say = _in_thread(ClientApi.say)

@@ -6,7 +6,7 @@ It validates answers to waiting runs against the question, and raises budgets.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from perdure.flows.budgets import check_budgets
@@ -14,7 +14,7 @@ from perdure.flows.json_values import canonical, storable
 from perdure.flows.replies import BAD_REPLIES
 from perdure.worker.client import validation
 from perdure.worker.client.connection import damaged, not_found, operation
-from perdure.worker.client.read import RunReads
+from perdure.worker.client.limits import RunLimits, check_has_budgets
 from perdure.worker.domain.children import child_of
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.record import GROUPS, SCHEMA, UNFINISHED, VALUE, Record, digest_of
@@ -124,6 +124,14 @@ def check_approver(
         )
 
 
+def asked_above(question: PendingInterrupt | None) -> str | None:
+    """Return the run above whose budget a run asks for, or None if it asks for none."""
+    if question is None or question.kind != "budget":
+        return None
+    of = (question.data or {}).get("of")
+    return of if isinstance(of, str) else None
+
+
 def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
     """Return the limits of a run's budgets, raised by the amounts in ``add``.
 
@@ -131,12 +139,7 @@ def raised(record: Record, add: Mapping[str, float]) -> dict[str, float]:
         InvalidInput: The run has no budget of a name in ``add``.
     """
     limits = record.budgets
-    for name in add:
-        if name not in limits:
-            raise InvalidInput(
-                f"run {record.id} has no budget {name!r} to raise; it has: "
-                f"{', '.join(limits) or 'no budgets'}"
-            )
+    check_has_budgets(record, add)
     return check_budgets(
         {**limits, **{name: limits[name] + amount for name, amount in add.items()}}
     )
@@ -253,7 +256,7 @@ DEADLINE = "deadline"
 STOPPING_CHILDREN = "stopping its children"
 
 
-class RunControl(RunReads):
+class RunControl(RunLimits):
     """Methods that move runs. Each call is one operation, done once however often it is sent."""
 
     def request_stop(
@@ -331,6 +334,13 @@ class RunControl(RunReads):
         ):
             check_answer(question, answer)
             check_approver(question, answer, by, record.fields.get("submitted_by"))
+        payer = asked_above(question)
+        if payer is not None and more:
+            assert question is not None
+            self._add_above(record, question, payer, more, by)
+            more, record = {}, self._record(run_id)
+            if record.fields.get("phase") != "stopped" and "i_answer" in record.fields:
+                return self.get(run_id)  # it went on in the write that raised the limit
         cycles = more_cycles(record, more, answer)
         limits = raised(
             record,
@@ -341,9 +351,12 @@ class RunControl(RunReads):
         if (
             question is not None
             and question.kind == "budget"
-            and (more or record.fields.get("phase") == "interrupted")
+            and (more or payer or record.fields.get("phase") == "interrupted")
         ):
-            check_enough(question, limits, more)
+            if payer is None:
+                added = {name: record.limits[name] - record.budgets[name] for name in limits}
+                raised_limits = {name: limits[name] + added[name] for name in limits}
+                check_enough(question, raised_limits, more)
             text = text or "null"  # needed too for a stopped run, which then asks no more
         message = self._message(record, 1)
         reply = self._store.resume(
@@ -389,6 +402,26 @@ class RunControl(RunReads):
                 )
             case _:
                 raise damaged(run_id, reply)
+
+    def _add_above(
+        self,
+        record: Record,
+        question: PendingInterrupt,
+        payer: str,
+        more: Mapping[str, float],
+        by: str | None,
+    ) -> None:
+        """Raise the limit of the run above that a run asks for. Other amounts are its own."""
+        data = question.data or {}
+        name = data["budget"]
+        own = {each: amount for each, amount in more.items() if each != name}
+        check_has_budgets(record, own)
+        if name in more:
+            check_enough(question, {name: data["limit"] + more[name]}, more)
+        if own:
+            self._raise_limits(record.id, own, by)
+        if name in more:
+            self._raise_limits(payer, {name: more[name]}, by, child=record.id)
 
     def retry(self, run_id: str, children: bool = True) -> Run:
         validation.flag(children, "children")
@@ -460,15 +493,3 @@ class RunControl(RunReads):
             )
         if reply[0] == "damaged":
             raise damaged(run_id, reply)
-
-    def _look_after(self, follow_ups: Sequence[str]) -> None:
-        """Stop or continue the children of runs, as a transition's reply asks for.
-
-        Args:
-            follow_ups: Empty, or one text with the ids of these runs.
-        """
-        if not follow_ups:
-            return
-        from perdure.worker.messaging.follow_ups import FollowUps  # imports Celery, which is slow
-
-        FollowUps(self._store, self._connection.publisher).do(follow_ups[0].split())

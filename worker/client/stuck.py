@@ -23,6 +23,7 @@ MOVING = (
     VerdictCode.SLEEPING,
     VerdictCode.WAITING_FOR_A_SIGNAL,
     VerdictCode.WAITING_FOR_CHILDREN,
+    VerdictCode.WAITING_FOR_A_BUDGET,
     VerdictCode.WAITING_FOR_A_PERSON,
     VerdictCode.HELD_AFTER_STOP_NOW,
     VerdictCode.MESSAGE_LOST,

@@ -12,7 +12,7 @@ import json
 from perdure.flows.children import continuing
 from perdure.flows.durations import duration
 from perdure.worker.diagnostics.run_case import RunCase, iso, names, number
-from perdure.worker.domain.record import awaited
+from perdure.worker.domain.record import Record, awaited
 from perdure.worker.domain.verdict import Verdict, VerdictCode
 from perdure.worker.presentation.text import count, waits_for_provider
 
@@ -370,6 +370,13 @@ def _reason_text(case: RunCase, reason: str) -> tuple[VerdictCode, str]:
                 f"{waits_for_provider(case.time_of_first_failure, case.time('waiting_until'))}: "
                 f"{error}. No attempt is counted. "
                 "There is nothing to do, unless you operate the provider or set its limits"
+            )
+        case "budget":
+            of, budget = Record(case.fields).short_of or ("?", "?")
+            return VerdictCode.WAITING_FOR_A_BUDGET, (
+                f"The {budget} of run {of}, which count for all runs below it, are used up. "
+                f"Another of these runs asks a person for more (perdure inbox). To add: "
+                f"perdure add {of} {budget}=AMOUNT. It looks again {case.due}"
             )
         case "paused":
             return (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from perdure.flows.json_values import canonical
 from perdure.flows.summaries import safe_text
 from perdure.worker.diagnostics.run_case import RunCase, iso
@@ -162,7 +165,7 @@ def _asked(waiting: PendingInterrupt | None, reason: str, resume: str) -> tuple[
             name, spent, limit = (waiting.data[each] for each in ("budget", "spent", "limit"))
             return (
                 (
-                    f"Its budget of {name} is exhausted: {amount(name, spent)} of "
+                    f"{_whose(waiting.data)} of {name} is exhausted: {amount(name, spent)} of "
                     f"{amount(name, limit)} are spent"
                 ),
                 (f"To continue with as much again: {waiting.how()[0]}"),
@@ -171,6 +174,13 @@ def _asked(waiting: PendingInterrupt | None, reason: str, resume: str) -> tuple[
             return f"It waits for a person: {question}", f"To let it continue: {resume}"
         case _:
             return f"It waits for a person: {question}", f"To answer: {resume} --answer JSON"
+
+
+def _whose(data: Mapping[str, Any]) -> str:
+    """Return whose budget is used up, as the beginning of a sentence."""
+    if "of" not in data:
+        return "Its budget"
+    return f"The budget that it shares with all runs below run {safe_text(data['of'], 40)}"
 
 
 def _command(waiting: PendingInterrupt | None) -> str:

@@ -1,5 +1,7 @@
 """The budget account: what a run may spend, has spent, and spends in the current round.
 
+A run's budgets count what the runs below it spend too, except those of cycles and seconds.
+
 Pure functions. An attempt whose worker was lost never reports its usage, so it is charged an
 estimate. The claim counts attempts, and each attempt without a report costs what the flow expects
 of one. Claiming a round therefore writes nothing extra for budgets.
@@ -7,17 +9,117 @@ of one. Claiming a round therefore writes nothing extra for budgets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perdure.flows.budgets import KINDS, Budget, sum_of
+from perdure.flows.budgets import KINDS, RUNS, Budget, sum_of
 from perdure.flows.flow import Role
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Interrupt
-from perdure.worker.domain.record import Record
+from perdure.worker.domain.record import ADDED, TREE, Payer, Record, millionths
+from perdure.worker.errors import DamagedRun
 
+#: Most that is charged to the runs above in one commit, in millionths. Scripts add it exactly.
+MOST_CHARGED = 10**18 - 1
 #: Reason of the interrupt that is raised when a budget is used up.
 EXHAUSTED = "budget_exhausted"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetAbove:
+    """A budget of a run above that limits a run: its limit, and what was spent of it.
+
+    Attributes:
+        run_id: the run that has the budget.
+        nonce: that run's.
+        name: the budget's name.
+        added: what was added to its limit, as the server has it.
+    """
+
+    run_id: str
+    nonce: str
+    name: str
+    limit: float
+    spent: float
+    added: str = ""
+
+    def before(self, lost: Mapping[str, float]) -> Budget:
+        """Return the budget before this attempt, with the lost attempts of the run's step."""
+        return Budget(self.limit, self.spent + lost.get(self.name, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A budget that is used up, so that a round may not run.
+
+    Attributes:
+        run_id: the run that has the budget: the round's own run, or one above it.
+        nonce: that run's.
+        name: the budget's name.
+        added: what was added to its limit, as the server had it.
+        is_own: whether it is the round's own run.
+    """
+
+    run_id: str
+    nonce: str
+    name: str
+    budget: Budget
+    added: str
+    is_own: bool = False
+
+    @property
+    def interrupt(self) -> Interrupt:
+        """The question to a person."""
+        data = {
+            "budget": self.name,
+            "limit": self.budget.limit,
+            "spent": round(self.budget.spent, 6),
+        }
+        return Interrupt(EXHAUSTED, data if self.is_own else {**data, "of": self.run_id})
+
+
+def budgets_above(record: Record, read: Sequence[Mapping[str, str]]) -> tuple[BudgetAbove, ...]:
+    """Return the budgets of the runs above a run that limit it.
+
+    A run above that is gone, was made anew or cannot be read limits nothing.
+
+    Args:
+        read: the fields of each of them that has budgets, in their order.
+    """
+    budgets = []
+    limiting = [payer for payer in record.payers if limits_of(payer)]
+    for payer, fields in zip(limiting, read, strict=True):
+        if (fields.get("id"), fields.get("nonce")) != (payer.run_id, payer.nonce):
+            continue
+        above = Record(fields)
+        try:
+            limits, spent = above.limits, sum_of([above.spent, above.tree])
+        except DamagedRun:
+            continue
+        budgets += [
+            BudgetAbove(
+                payer.run_id,
+                payer.nonce,
+                name,
+                limits[name],
+                spent.get(name, 0),
+                fields.get(f"{ADDED}{name}", ""),
+            )
+            for name in limits_of(payer)
+            if name in limits
+        ]
+    return tuple(budgets)
+
+
+def limits_of(payer: Payer) -> tuple[str, ...]:
+    """Return the names of a run's budgets that limit what the runs below it spend."""
+    return tuple(name for name in payer.names if name != RUNS)
+
+
+def fields_above(payer: Payer) -> list[str]:
+    """Return the names of the fields of a run above from which its budgets are read."""
+    names = [f"{prefix}{name}" for name in payer.names for prefix in (TREE, ADDED)]
+    return ["id", "nonce", "budgets", "spent", *names]
 
 
 @dataclass(frozen=True)
@@ -28,11 +130,13 @@ class BudgetAccount:
         record: The run as this attempt's claim read it.
         attempt: Number of this attempt of the step, from 1.
         now: When it was claimed, in ms of the server's clock.
+        above: Budgets of the runs above it that limit it too, the parent's first.
     """
 
     record: Record
     attempt: int
     now: int
+    above: tuple[BudgetAbove, ...] = ()
 
     @property
     def lost(self) -> int:
@@ -45,25 +149,38 @@ class BudgetAccount:
         Args:
             estimate: What one attempt of this round is expected to cost.
         """
-        # A damaged attempt count may be huge, so multiply instead of adding in a loop.
-        charged = (
-            {name: amount * self.lost for name, amount in estimate.items()}
-            if estimate and self.lost
-            else {}
-        )
-        return sum_of([self.record.spent, charged])
+        return sum_of([self.record.spent, self._lost(estimate)])
 
     def budgets(self, estimate: Mapping[str, float] | None = None) -> dict[str, Budget]:
-        """Return each budget of a run: its limit, and what was spent of it before this attempt."""
-        if not self.record.budgets:
+        """Return each budget of a run: its limit, and what was spent of it before this attempt.
+
+        If a run above has a budget of the same name with less left, that one counts.
+        """
+        budgets = self._own(estimate or {})
+        for each in self.above:
+            budget = each.before(self._lost(estimate or {}))
+            own = budgets.get(each.name)
+            if own is None or budget.limit - budget.spent < own.limit - own.spent:
+                budgets[each.name] = budget
+        return budgets
+
+    def _own(self, estimate: Mapping[str, float]) -> dict[str, Budget]:
+        record = self.record
+        if not record.budgets:
             return {}
-        spent = self.before(estimate or {}) | {
-            "cycles": self.record.cycles,
+        spent = sum_of([self.before(estimate), record.tree]) | {
+            "cycles": record.cycles,
             "seconds": self.seconds,
         }
         return {
-            name: Budget(limit, spent.get(name, 0)) for name, limit in self.record.budgets.items()
+            name: Budget(limit, spent.get(name, 0))
+            for name, limit in record.limits.items()
+            if name != RUNS
         }
+
+    def _lost(self, estimate: Mapping[str, float]) -> dict[str, float]:
+        # A damaged attempt count may be huge, so multiply instead of adding in a loop.
+        return {name: amount * self.lost for name, amount in estimate.items() if self.lost}
 
     @property
     def seconds(self) -> float:
@@ -71,8 +188,8 @@ class BudgetAccount:
         begun = self.record.count("started_at")
         return max(0, self.now - begun - self.record.count("idle")) / 1000 if begun else 0.0
 
-    def exhausted(self, estimate: Mapping[str, float], role: Role) -> Interrupt | None:
-        """Return the interrupt that pauses the run if a budget for this round is used up.
+    def exhausted(self, estimate: Mapping[str, float], role: Role) -> Shortage | None:
+        """Return which budget is used up, if that keeps this round from running.
 
         A limit of seconds blocks any round. A limit of cycles, tokens or money blocks rounds of
         controllers, and further attempts of any round. Any other limit blocks a round that is
@@ -83,19 +200,50 @@ class BudgetAccount:
             role: The role of the round's node. ``controller`` in a flow that has no controllers.
 
         Returns:
-            The interrupt, or None if the round may run.
+            The run's own budget first, then that of the nearest run above. None if the round may
+            run.
         """
-        for name, budget in self.budgets(estimate).items():
-            if budget.is_exhausted and (
+
+        def blocks(name: str, budget: Budget) -> bool:
+            return budget.is_exhausted and (
                 name in estimate
                 or name == "seconds"
                 or (name in KINDS and (role == "controller" or self.attempt > 1))
-            ):
-                return Interrupt(
-                    EXHAUSTED,
-                    {"budget": name, "limit": budget.limit, "spent": round(budget.spent, 6)},
-                )
+            )
+
+        record = self.record
+        for name, budget in self._own(estimate).items():
+            if blocks(name, budget):
+                nonce = record.fields.get("nonce", "")
+                added = record.fields.get(f"{ADDED}{name}", "")
+                return Shortage(record.id, nonce, name, budget, added, is_own=True)
+        for each in self.above:
+            budget = each.before(self._lost(estimate))
+            if blocks(each.name, budget):
+                return Shortage(each.run_id, each.nonce, each.name, budget, each.added)
         return None
+
+    def charge(self, fields: Mapping[str, str]) -> str:
+        """Return what a commit adds to what the run has spent, for the runs above it.
+
+        The amounts of all commits of a run add up to exactly what it has spent, in millionths.
+
+        Args:
+            fields: The fields that the commit writes, as ``fields`` returned them.
+
+        Returns:
+            A line ``NAME MILLIONTHS`` for each budget. Empty if there is nothing to charge.
+        """
+        if "spent" not in fields or not self.record.payers:
+            return ""
+        before, now = self.record.spent, Record(fields).spent
+        grown = {
+            name: millionths(amount) - millionths(before.get(name, 0))
+            for name, amount in now.items()
+        }
+        return "\n".join(
+            f"{name} {min(amount, MOST_CHARGED)}" for name, amount in grown.items() if amount > 0
+        )
 
     def fields(
         self, estimate: Mapping[str, float], used: Mapping[str, float], done: bool

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from perdure.flows.json_values import canonical, read
 from perdure.flows.outcomes import Command, Turn
@@ -121,8 +121,28 @@ CONTENT = frozenset(
         "place",
         "depth",
         "root",
+        "payers",
     }
 )
+#: Prefixes of the fields with what the runs below a run have spent, and with what was added to its
+#: limits. Both are whole millionths, which scripts can add. They are not part of the content,
+#: since other runs' commits write them.
+TREE, ADDED = "t:", "x:"
+MILLION = 1_000_000
+_tree, _added = FieldPrefix(TREE), FieldPrefix(ADDED)
+
+
+def millionths(amount: float) -> int:
+    """Return an amount in whole millionths."""
+    return round(amount * MILLION)
+
+
+def from_millionths(text: str) -> float:
+    """Return the amount of a text in whole millionths. 0 if it is not a number."""
+    if not text.isdecimal():
+        return 0
+    whole, rest = divmod(int(text), MILLION)
+    return whole + rest / MILLION if rest else whole
 
 
 def awaited(fields: Mapping[str, str]) -> dict[str, list[str]]:
@@ -164,6 +184,25 @@ def content_of(fields: Mapping[str, str]) -> dict[str, str]:
 
 def _covered(fields: Mapping[str, str]) -> dict[str, str]:
     return {name: fields[name] for name in CONTENT if name in fields}
+
+
+class Payer(NamedTuple):
+    """A run above another one, and the names of its budgets that limit what is spent below it."""
+
+    run_id: str
+    nonce: str
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, line: str) -> Payer:
+        """Return the payer of a line of the field ``payers``."""
+        run_id, nonce, names = [*line.split(" "), "", ""][:3]
+        return cls(run_id, nonce, tuple(names.split(",")) if names else ())
+
+    @property
+    def line(self) -> str:
+        """The payer as a line of the field ``payers``."""
+        return " ".join([self.run_id, self.nonce, *([",".join(self.names)] if self.names else [])])
 
 
 @dataclass(frozen=True)
@@ -239,6 +278,36 @@ class Record:
     def spent(self) -> dict[str, float]:
         """What the run has spent by budget name, without this step's lost attempts."""
         return self.amounts("spent")
+
+    @cached_field
+    def tree(self) -> dict[str, float]:
+        """What the runs below the run have spent by budget name."""
+        names = _tree.names(self.fields)
+        return {name.removeprefix(TREE): from_millionths(self.fields[name]) for name in names}
+
+    @cached_field
+    def limits(self) -> dict[str, float]:
+        """The run's limits by budget name, with what was added to them."""
+        limits = self.budgets
+        for name in _added.names(self.fields):
+            budget = name.removeprefix(ADDED)
+            if budget in limits:
+                limits = {**limits, budget: limits[budget] + from_millionths(self.fields[name])}
+        return limits
+
+    @cached_field
+    def payers(self) -> tuple[Payer, ...]:
+        """The runs above the run, which count what it spends. Its parent comes first."""
+        lines = self.fields.get("payers", "").splitlines()
+        return tuple(Payer.of(line) for line in lines)
+
+    @property
+    def short_of(self) -> tuple[str, str] | None:
+        """The run above and the name of its budget for which the run waits. None if for none."""
+        parts = self.fields.get("short", "").split(" ")
+        if self.fields.get("waiting_for") != "budget" or len(parts) != 5:
+            return None
+        return parts[3], parts[4]
 
     @cached_field
     def node(self) -> str:

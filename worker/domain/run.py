@@ -74,6 +74,13 @@ class RunCall(TypedDict):
     args: dict[str, Any]
 
 
+class ShortBudget(TypedDict):
+    """A budget that is used up, and the run that has it."""
+
+    budget: str
+    of: str
+
+
 @with_config(OPEN)
 class RunDetails(TypedDict, total=False):
     """Facts about the run beyond its status.
@@ -124,7 +131,13 @@ class RunDetails(TypedDict, total=False):
     cycles: Required[int]
     turns: Required[int]
     budgets: dict[str, float]
+    """The limits by name, with what was added to them. They count the runs below it too."""
     spent: dict[str, float]
+    """What the run itself has spent, by name."""
+    spent_below: dict[str, float]
+    """What the runs below it have spent, by name, and how many they are (``runs``)."""
+    waits_for_budget: ShortBudget | None
+    """The budget of a run above for which the run waits. Another run asks a person for it."""
     unfinished: UsedCycles | None
     """Set for a completed run that used up its cycles.
 
@@ -384,9 +397,15 @@ def _details(record: Record) -> dict[str, Any]:
         details["traceback"] = record.fields["traceback"]
     if UNFINISHED in record.fields and record.fields.get("phase") == "completed":
         details[UNFINISHED] = {"cycles": record.count(UNFINISHED), "of": record.max_rounds}
-    details |= {
-        name: record.amounts(name) for name in ("budgets", "spent") if name in record.fields
-    }
+    if "budgets" in record.fields:
+        details["budgets"] = dict(record.limits)
+    if "spent" in record.fields:
+        details["spent"] = record.spent
+    if record.tree:
+        details["spent_below"] = record.tree
+    if record.short_of is not None:
+        of, budget = record.short_of
+        details["waits_for_budget"] = {"budget": budget, "of": of}
     if "idle" in record.fields:
         details["idle_seconds"] = record.count("idle") / 1000
     if "i_id" in record.fields:

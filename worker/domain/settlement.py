@@ -19,6 +19,7 @@ from perdure.flows.flow import Flow
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.outcomes import ASK, SAY, Advance, End, Interrupt, Outcome, Turn
 from perdure.flows.waits import Wait
+from perdure.worker.domain.budget import Shortage
 from perdure.worker.domain.execution_state import ExecutionStatus
 from perdure.worker.domain.record import (
     ENDING,
@@ -89,13 +90,19 @@ def too_late(now: int, deadline: int | None) -> bool:
     return deadline is not None and now >= deadline
 
 
-Kind = Literal["next", "end", "pause_next", "pause_here", "park", "failed", "give_back", "damaged"]
+Kind = Literal[
+    "next", "end", "pause_next", "pause_here", "park", "short", "failed", "give_back", "damaged"
+]  # fmt: skip
 
 #: Longest wait in seconds: ten years. Times must stay whole numbers that Lua counts exactly.
 LONGEST = 10 * 365.25 * 86_400
 
 #: Seconds after which a parked parent looks at its children. Each further look is twice as late.
 LOOK = 30.0
+
+#: Seconds after which a run that waits for more of a budget looks whether it is there. Each further
+#: look is twice as late.
+LOOK_AT_BUDGET = 30.0
 
 #: Maximum bytes of one character in UTF-8.
 MOST_BYTES = 4
@@ -244,13 +251,33 @@ def with_options(
     )
 
 
-def hold_up(record: Record, interrupt: Interrupt) -> Settlement:
+def hold_up(record: Record, shortage: Shortage) -> Settlement:
     """Return what a commit must write to pause a run because a budget is used up.
 
-    The round must not run. A person decides.
+    The round must not run. A person decides. If the budget is that of a run above, and another run
+    asks for more of it already, this one waits for the same answer.
     """
-    settlement = _pause_here(record, record.node, interrupt)
-    return replace(settlement, fields={**settlement.fields, "i_kind": "budget"})
+    settlement = _pause_here(record, record.node, shortage.interrupt)
+    fields = {**settlement.fields, "i_kind": "budget", "i_budget": shortage.name}
+    if not shortage.is_own:
+        fields["i_payer"] = shortage.run_id
+    options: dict[str, str | int] = {
+        "short": f"{shortage.run_id} {shortage.nonce} {shortage.name}",
+        "added": shortage.added,
+        "look": milliseconds(LOOK_AT_BUDGET),
+    }
+    return replace(settlement, kind="short", fields=fields, options=options)
+
+
+def charging(settlement: Settlement, charge: str) -> Settlement:
+    """Return what a round's commit must write, extended by the charge for the runs above.
+
+    Args:
+        charge: the lines of ``BudgetAccount.charge``.
+    """
+    if not charge or settlement.kind == "damaged":
+        return settlement
+    return replace(settlement, options={**settlement.options, "charge": charge})
 
 
 def with_accounts(

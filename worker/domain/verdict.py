@@ -27,6 +27,7 @@ class VerdictCode(Enum):
     SLEEPING = "sleeping"
     WAITING_FOR_A_SIGNAL = "waiting-for-a-signal"
     WAITING_FOR_CHILDREN = "waiting-for-children"
+    WAITING_FOR_A_BUDGET = "waiting-for-a-budget"
     WAITING_FOR_A_PERSON = "waiting-for-a-person"
     HELD_AFTER_STOP_NOW = "held-after-stop-now"
     UNKNOWN_FLOW = "no-worker-knows-the-flow"

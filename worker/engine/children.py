@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from perdure.flows import registry
+from perdure.flows.budgets import OWN, RUNS
 from perdure.flows.children import Child, Ended, InvalidChild, KnownGroup, OneRound
 from perdure.flows.errors import InvalidInput, UnstorableValue
 from perdure.flows.json_values import canonical, storable
@@ -18,12 +19,17 @@ from perdure.worker.domain.children import (
     pack_plan,
 )
 from perdure.worker.domain.fleet import WorkerInfo, check_announced, describe
-from perdure.worker.domain.record import VALUE, Record
+from perdure.worker.domain.record import ADDED, TREE, VALUE, Payer, Record
 from perdure.worker.domain.submission import Submission, from_now
 from perdure.worker.errors import DamagedRun
 from perdure.worker.messaging.message import TASKS
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
+
+#: Runs above a run at most: each of its commits that spends writes to all of them.
+MOST_PAYERS = 8
+#: Fields from which the number of runs below a run is checked.
+RUN_FIELDS = ("id", "nonce", "budgets", f"{TREE}{RUNS}", f"{ADDED}{RUNS}")
 
 
 class KnownFlow(NamedTuple):
@@ -75,7 +81,12 @@ class Planner:
                 f"{where}: its child would be the {depth}th generation; the limit is "
                 f"{settings.max_depth} (max_depth). A flow that starts itself needs an end"
             )
-        inherited = {"depth": str(depth), "root": record.fields.get("root", record.id)}
+        payers = self._payers(len(children), where)
+        inherited = {
+            "depth": str(depth),
+            "root": record.fields.get("root", record.id),
+            "payers": "\n".join(payer.line for payer in payers),
+        }
         inherited |= {
             name: record.fields[name]
             for name in ("retention", "submitted_by")
@@ -98,6 +109,40 @@ class Planner:
                 "children start children"
             )
         return plan
+
+    def _payers(self, count: int, where: str) -> tuple[Payer, ...]:
+        """Return the runs that count what the children spend: their parent, and those above it.
+
+        Raises:
+            InvalidChild: One of these may not have as many runs below it.
+        """
+        record = self._record
+        names = tuple(name for name in record.budgets if name not in OWN)
+        payers = (Payer(record.id, record.fields.get("nonce", ""), names), *record.payers)
+        if len(payers) > MOST_PAYERS:
+            raise InvalidChild(
+                f"{where}: its child would have {len(payers)} runs above it; the limit is "
+                f"{MOST_PAYERS}, whatever max_depth is"
+            )
+        counting = {payer.run_id: RUN_FIELDS for payer in payers}
+        for payer, fields in zip(payers, self._store.fields_by_run(counting), strict=True):
+            if fields.get("nonce", "") != payer.nonce:
+                continue
+            above = Record(fields)
+            is_root = payer is payers[-1]
+            limit = above.limits.get(RUNS, self._settings.max_tree if is_root else None)
+            below = int(above.tree.get(RUNS, 0))
+            if limit is not None and below + count > limit:
+                what, then = (
+                    ("its budget runs", f"perdure add {payer.run_id} {RUNS}=N")
+                    if RUNS in above.limits
+                    else ("max_tree", "start fewer, or raise the setting")
+                )
+                raise InvalidChild(
+                    f"{where}: the node wants {count} children; run {payer.run_id} has {below} "
+                    f"runs below it already and may have {limit:g} ({what}). To go on: {then}"
+                )
+        return payers
 
     def _planned(self, child: Child, inherited: Mapping[str, str]) -> PlannedChild:
         known = self._known(child.flow)

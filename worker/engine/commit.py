@@ -104,12 +104,12 @@ class Committer:
         if commit.next_message is not None:
             message = commit.next_message.message
             options["message"] = message.text
-        else:
+        if commit.next_message is None or settlement.kind == "short":
             message = _own_message(record)
             # The run kept its worker, so its message was never written. Now another worker has to
             # push it: at once, or when the retry is due. That worker may be an older version, which
             # cannot build it.
-            if settlement.kind in ("give_back", "park", "failed") and not message.text:
+            if settlement.kind in ("give_back", "park", "short", "failed") and not message.text:
                 message = self._publisher.message(
                     role_of(message.queue), record.id, record.epoch, record.step
                 )

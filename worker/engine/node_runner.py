@@ -25,12 +25,19 @@ from perdure.flows.errors import (
 from perdure.flows.flow import Flow, Role
 from perdure.flows.retry import tightening
 from perdure.flows.waits import TIMED_OUT, Mailbox, Parked
-from perdure.worker.domain.budget import BudgetAccount
+from perdure.worker.domain.budget import (
+    BudgetAbove,
+    BudgetAccount,
+    budgets_above,
+    fields_above,
+    limits_of,
+)
 from perdure.worker.domain.failed_attempt import failure, quarantine
 from perdure.worker.domain.record import ALL_HEARD, ARRIVED, ENDING, Record
 from perdure.worker.domain.settlement import (
     GIVE_BACK,
     Settlement,
+    charging,
     end_of,
     hold_up,
     park,
@@ -66,6 +73,7 @@ class LoadedRound(NamedTuple):
     lease: Lease
     flow: Flow
     context: RoundContext
+    above: tuple[BudgetAbove, ...] = ()
 
 
 class NodeRunner:
@@ -140,10 +148,16 @@ class NodeRunner:
                 f"it has {claim.turns}; it is quarantined"
             )
         flow = self._flows[record.fields["flow"]]()
+        above = self._budgets_above(record)
         context = context_of(
-            self._store, self._settings, record, claim, lease, flow, self._providers
+            self._store, self._settings, record, claim, lease, flow, self._providers, above
         )
-        return LoadedRound(record, claim, lease, flow, context)
+        return LoadedRound(record, claim, lease, flow, context, above)
+
+    def _budgets_above(self, record: Record) -> tuple[BudgetAbove, ...]:
+        """Return the budgets of the runs above a run that limit it, read in one exchange."""
+        payers = {payer.run_id: fields_above(payer) for payer in record.payers if limits_of(payer)}
+        return budgets_above(record, self._store.fields_by_run(payers)) if payers else ()
 
     def _within_budgets(
         self,
@@ -160,18 +174,18 @@ class NodeRunner:
             role: The role of its node, as ``BudgetAccount.exhausted`` expects it.
         """
         record, claim, context = loaded.record, loaded.claim, loaded.context
-        account = BudgetAccount(record, claim.attempt, claim.now)
-        if record.budgets:
+        account = BudgetAccount(record, claim.attempt, claim.now, loaded.above)
+        if record.budgets or loaded.above:
             context = altered(context, budgets=account.budgets(estimate))
             loaded = loaded._replace(context=context)
         # A round that a person has answered is under way already. Their answer must not be lost to
         # another question.
-        limit = None if is_answered(record) else account.exhausted(estimate, role)
+        shortage = None if is_answered(record) else account.exhausted(estimate, role)
         used: dict[str, float] = {}
         if not begin:
             settlement = GIVE_BACK
-        elif limit is not None:
-            settlement = hold_up(record, limit)
+        elif shortage is not None:
+            settlement = hold_up(record, shortage)
         else:
             settlement = self._settlement(loaded)
             span.played(context)
@@ -186,11 +200,11 @@ class NodeRunner:
             unbegun = not begin or settlement.kind == "park"
             if context.journal.is_harmless or (unbegun and not context.journal.text):
                 settlement = replace(settlement, options={**settlement.options, "harmless": 1})
-        return with_accounts(record, settlement, accounts)
+        return charging(with_accounts(record, settlement, accounts), account.charge(accounts))
 
     def _settlement(self, loaded: LoadedRound) -> Settlement:
         """Run a round's node, and decide from its outcome or error what the commit writes."""
-        record, claim, lease, flow, context = loaded
+        record, claim, lease, flow, context, _ = loaded
         try:
             if too_late(claim.now, record.deadline):
                 raise FatalError("the deadline of the run passed before this round could start")
@@ -230,7 +244,7 @@ class NodeRunner:
 
     def _failure(self, loaded: LoadedRound, error: BaseException) -> Settlement:
         """Log a node's error, and return what it means for the run: a retry, its end, or a stop."""
-        record, _, lease, flow, _ = loaded
+        record, lease, flow = loaded.record, loaded.lease, loaded.flow
         where = f"run {record.id}, step {record.step}, node {record.node}"
         cause = error
         if lease.timed_out and not isinstance(error, FatalError):

@@ -16,7 +16,7 @@ from perdure.flows.context import (
 )
 from perdure.flows.flow import Flow
 from perdure.flows.outcomes import Turn
-from perdure.worker.domain.budget import BudgetAccount
+from perdure.worker.domain.budget import BudgetAbove, BudgetAccount
 from perdure.worker.domain.record import VALUE, Record, unpack_turns
 from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal
@@ -37,8 +37,12 @@ def context_of(
     lease: Lease,
     flow: Flow,
     providers: Providers = ALL_MAY_ASK,
+    above: tuple[BudgetAbove, ...] = (),
 ) -> RoundContext:
     """Return the context that a node receives for its round: goal, inputs, history, mailbox, ...
+
+    Args:
+        above: budgets of the runs above it that limit it too.
 
     Raises:
         DamagedRun: What is stored of the run is not valid.
@@ -82,8 +86,8 @@ def context_of(
             "signals": lease.signals,
             "workspace": settings.workspace,
             "endpoint": _endpoint(settings.model, settings.model_url, settings.model_key),
-            "budgets": BudgetAccount(record, claim.attempt, claim.now).budgets()
-            if record.budgets
+            "budgets": BudgetAccount(record, claim.attempt, claim.now, above).budgets()
+            if record.budgets or above
             else {},
             "journal": journal,
             "mailbox": StoreMailbox(store, settings, record, claim, journal, broken),

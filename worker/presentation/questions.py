@@ -26,7 +26,8 @@ def what(waiting: PendingInterrupt) -> str:
         return f"{plain(waiting.command)} {exact(dict(waiting.args))}"
     data = waiting.data or {}
     if waiting.kind == "budget":
-        return f"its budget is spent: {budget(str(data['budget']), data['limit'], data['spent'])}"
+        whose = f"the budget of run {plain(str(data['of']))}" if "of" in data else "its budget"
+        return f"{whose} is spent: {budget(str(data['budget']), data['limit'], data['spent'])}"
     return plain(waiting.question)
 
 

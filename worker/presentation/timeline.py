@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from perdure.worker.domain.record import from_millionths
 from perdure.worker.presentation.text import (
     duration,
     parked_text,
@@ -176,6 +177,10 @@ def _between(event: Event) -> tuple[str, str]:
             ]
             answer = f" with {', '.join(parts)}" if parts else ""
             return f"resumed{answer}" + _by_whom(data.get("by")), "good"
+        case "held_up":
+            return f"waits for {data.get('budget', '?')} of run {data.get('of', '?')}", "wait"
+        case "limits_raised":
+            return f"more: {_added(str(data.get('added', '')))}{_by_whom(data.get('by'))}", "good"
         case "stop_requested" | "stopped":
             word = "stop requested" if event.type == "stop_requested" else "stopped"
             more = "".join(
@@ -251,6 +256,12 @@ def _asked(data: Mapping[str, Any]) -> str:
     ):
         return f"budget exhausted: {budget(str(data['budget']), limit, spent)}"
     return f"interrupted: {data.get('reason', '')}"
+
+
+def _added(lines: str) -> str:
+    """Return as text what an event says was added to budgets (lines NAME MILLIONTHS)."""
+    pairs = (line.partition(" ") for line in lines.splitlines())
+    return ", ".join(f"{amount(name, from_millionths(number))} {name}" for name, _, number in pairs)
 
 
 def _cause(data: Mapping[str, Any]) -> str:

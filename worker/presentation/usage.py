@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from perdure.flows.budgets import sum_of
 from perdure.flows.durations import duration
 from perdure.worker.presentation.text import EXACT, figure, percent, share
 
@@ -82,6 +83,19 @@ def used_in_all(spent: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
+def used_below(run: Run) -> str:
+    """Return what the runs below a run have used, like ``3 runs, 900 tokens``. '' for none."""
+    below = run.details.get("spent_below", {})
+    runs = below.get("runs", 0)
+    parts = [f"{figure(runs)} {'run' if runs == 1 else 'runs'}"] if runs else []
+    return ", ".join([*parts, *([used_in_all(below)] if used_in_all(below) else [])])
+
+
+def used_in_tree(run: Run) -> str:
+    """Return the tokens and money that a run and the runs below it have used."""
+    return used(sum_of([run.details.get("spent", {}), run.details.get("spent_below", {})]))
+
+
 def budget(name: str, limit: float, spent: float) -> str:
     """Return how much of a budget is spent, like ``tokens 8,200 of 10,000 (82 %)``."""
     return f"{name} {amount(name, spent)} of {amount(name, limit)} ({percent(spent, limit)})"
@@ -111,11 +125,13 @@ def totals(run: Run) -> list[tuple[str, float]]:
 
 
 def accounts(run: Run) -> list[tuple[str, float, float]]:
-    """Return the name, the limit and the spent amount of each budget of a run."""
-    spent = {
+    """Return the name, the limit and the spent amount of each budget of a run.
+
+    What the runs below it spent counts too.
+    """
+    spent = sum_of([run.details.get("spent", {}), run.details.get("spent_below", {})]) | {
         "cycles": run.details.get("cycles", 0),
         "seconds": _seconds(run),
-        **run.details.get("spent", {}),
     }
     return [
         (name, limit, spent.get(name, 0))

@@ -290,6 +290,22 @@ class Queries(StoreConnection):
             replies = _hashes(pipe.execute(raise_on_error=False))
         return [reply if reply is MISTYPED else reply or None for reply in replies]
 
+    def fields_by_run(self, wanted: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
+        """Return the requested fields of each run, read in one exchange.
+
+        Fields that a run does not have are left out. A run whose key is not a hash has none.
+        """
+        with self._answered(), self.redis.pipeline(transaction=False) as pipe:
+            for run_id, names in wanted.items():
+                pipe.hmget(self.keys.run(run_id), names)
+            replies = _hashes(pipe.execute(raise_on_error=False))
+        return [
+            {}
+            if reply is MISTYPED
+            else {name: text for name, text in zip(names, reply, strict=True) if text is not None}
+            for names, reply in zip(wanted.values(), replies, strict=True)
+        ]
+
     def some_fields(self, run_ids: Sequence[str], names: Sequence[str]) -> list[dict[str, str]]:
         """Return the requested fields of several runs' hashes, read in one exchange.
 

@@ -20,6 +20,7 @@ ACKNOWLEDGED = frozenset(
         "resume_run",
         "retry_run",
         "signal_run",
+        "raise_limit",
         "delete_run",
         "record_intent",
     }

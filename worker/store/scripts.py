@@ -30,6 +30,7 @@ TRANSITIONS = (
     "retry_run",
     "signal_run",
     "wake_run",
+    "raise_limit",
     "start_children",
     "reconcile_children",
     "quarantine_run",

@@ -499,6 +499,17 @@ class Store(Queries):
         )
         return word, [(rest[0], rest[1])] if word == "queued" and rest else []
 
+    def raise_limit(
+        self, run_id: str, *, op: str, add: str, by: str | None = None, child: str | None = None
+    ) -> list[str]:
+        """Add to the limits of a run's budgets, and return the reply of raise_limit.lua.
+
+        Args:
+            add: a line ``NAME MILLIONTHS`` for each budget.
+            child: the run below it that asked for more.
+        """
+        return self._run("raise_limit", run_id, {"op": op, "add": add, "by": by, "child": child})
+
     def reconcile_children(
         self, run_id: str, walk: str | None = None, start: str | None = None, most: int = 16
     ) -> ChildrenStep:

@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from perdure.flows.budgets import RUNS
 from perdure.flows.outcomes import Command, Turn
-from perdure.worker.domain.record import Record, unpack_turns
+from perdure.worker.domain.record import TREE, Record, millionths, unpack_turns
 from perdure.worker.errors import DamagedRun
-from perdure.worker.store.keys import INDEXES
+from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 from tests.crash.points.faults import DIES_AFTER, DIES_BEFORE, PAUSES_AFTER, PAUSES_BEFORE
 from tests.support.runs import assert_lawful
 
 if TYPE_CHECKING:
+    from perdure.worker.store import Store
     from tests.crash.points.story import Story
 
 #: Where a fault can lose a message that was taken from its list: until its round is claimed, and nowhere else.
@@ -62,6 +64,29 @@ def at_a_death(story: Story) -> Iterator[Violation]:
                 yield Violation(
                     "at a death", f"leased until {fields['lease_until']}, and due at {due}"
                 )
+    if wrong := unpaid(store):
+        yield Violation("C10", wrong)
+
+
+def unpaid(store: Store) -> str:
+    """Where a run does not know what the runs below it have spent, in words; "" where all do."""
+    runs = [
+        store.fields(run_id) or {}
+        for index in (*INDEXES, *CHILD_INDEXES)
+        for run_id in store.redis.zrange(store.keys.index(index), 0, -1)
+    ]
+    below: Counter[tuple[str, str]] = Counter()
+    for record in map(Record, runs):
+        for payer in record.payers:
+            for name, amount in record.spent.items():
+                below[payer.run_id, name] += millionths(amount)
+    known = {
+        (fields["id"], name.removeprefix(TREE)): int(text)
+        for fields in runs
+        for name, text in fields.items()
+        if name.startswith(TREE) and name != f"{TREE}{RUNS}"
+    }
+    return "" if known == dict(below) else f"spent below are {dict(below)}, known are {known}"
 
 
 def violations(story: Story) -> list[Violation]:
@@ -83,7 +108,13 @@ def _without_end(story: Story) -> Iterator[tuple[str, str]]:
 
 def _all(story: Story) -> Iterator[tuple[str, str]]:
     store, plot, run_id = story.inspector, story.plot, story.person.run_id
-    listed = {name: store.redis.zrange(store.keys.index(name), 0, -1) for name in INDEXES}
+    listed = {
+        name: [
+            *store.redis.zrange(store.keys.index(name), 0, -1),
+            *store.redis.zrange(store.keys.index(of_children), 0, -1),
+        ]
+        for name, of_children in zip(INDEXES, CHILD_INDEXES, strict=True)
+    }
     completed, children = listed.pop("completed"), []
     if run_id is not None:
         nonce = (store.fields(run_id) or {}).get("nonce", "")
@@ -101,6 +132,10 @@ def _all(story: Story) -> Iterator[tuple[str, str]]:
     yield from _log(story, fields, events)
     yield from _content(story, run_id, fields)
     yield from _effects(story, run_id)
+    if wrong := unpaid(store):
+        yield "C10", wrong
+    if Record(fields).tree.get("tokens", 0) != 7 * plot.children:
+        yield "C10", f"the children spent 7 tokens each, known are {Record(fields).tree}"
     yield from _told(story)
     yield from _leftovers(story, fields)
     operations = [line.split(" ")[0] for line in fields.get("ops", "").splitlines()]

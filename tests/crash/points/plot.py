@@ -179,6 +179,7 @@ class PlottedChild(CircularFlow):
         story.boundary("before the child's effect")
         story.worker_beats()
         story.receiver.apply(f"of {story.key_of(context)}", context.goal)
+        context.spend(tokens=7, money=0.1)
         story.boundary("behind the effect")
         return {self.early_exit_key: True, "answer": context.goal, "status": "finished"}
 

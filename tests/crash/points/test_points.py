@@ -20,6 +20,7 @@ ELSEWHERE = {
     "commit_and_continue": "test_staying.py",
     "record_intent": "tests/store/test_intent.py",
     "record_result": "tests/store/test_once.py",
+    "raise_limit": "tests/store/test_budgets_above.py",
     "set_trace": "tests/store/test_trace.py",
     "ask_provider": "tests/store/test_providers.py",
     "release_dead_lease": "tests/store/test_forfeit.py",

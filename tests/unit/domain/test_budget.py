@@ -80,7 +80,7 @@ def test_a_limit_holds_up_the_rounds_it_concerns(
     found = ledger(budgets=limits, spent=spent).exhausted(estimate, role)
     assert (found is not None) is held
     if found is not None:
-        assert found.reason == EXHAUSTED and found.data["limit"] == limits[found.data["budget"]]
+        assert found.interrupt.reason == EXHAUSTED and found.budget.limit == limits[found.name]
 
 
 def test_cycles_and_seconds_are_counted_by_the_run_itself() -> None:
@@ -88,7 +88,11 @@ def test_cycles_and_seconds_are_counted_by_the_run_itself() -> None:
     assert run.budgets() == {"cycles": Budget(3, 2), "seconds": Budget(5, 4.0)}
     assert run.exhausted({}, "controller") is None
     late = ledger(now=11_000, budgets={"seconds": 5}, idle="2000").exhausted({}, "executor")
-    assert late is not None and late.data == {"budget": "seconds", "limit": 5, "spent": 5.0}
+    assert late is not None and late.interrupt.data == {
+        "budget": "seconds",
+        "limit": 5,
+        "spent": 5.0,
+    }
     assert ledger(budgets={"cycles": 2}, cycles="2").exhausted({}, "controller") is not None
 
 
@@ -126,12 +130,16 @@ def test_lost_attempts_count_against_the_limit_and_for_the_controller() -> None:
     assert run.budgets(ONE) == {"tokens": Budget(300, 300), "money": Budget(1, 0)}
     assert run.budgets() == {"tokens": Budget(300, 100), "money": Budget(1, 0)}
     held = run.exhausted(ONE, "controller")
-    assert held is not None and held.data == {"budget": "tokens", "limit": 300, "spent": 300}
+    assert held is not None and held.interrupt.data == {
+        "budget": "tokens",
+        "limit": 300,
+        "spent": 300,
+    }
 
 
 def test_what_is_spent_is_told_to_the_millionth() -> None:
     held = ledger(budgets={"money": 0.1}, spent={"money": 0.12345678}).exhausted({}, "controller")
-    assert held is not None and held.data["spent"] == 0.123457
+    assert held is not None and held.interrupt.data["spent"] == 0.123457
 
 
 def test_a_run_that_has_spent_settles_also_rounds_that_cost_nothing() -> None:

@@ -38,7 +38,7 @@ from perdure.worker.presentation.text import (
     waits_for_provider,
 )
 from perdure.worker.presentation.timeline import Row, command_text, row_of
-from perdure.worker.presentation.usage import budgets, facts, used_in_all
+from perdure.worker.presentation.usage import budgets, facts, used_below, used_in_all
 
 if TYPE_CHECKING:
     from perdure.worker.domain.event import Event
@@ -161,6 +161,11 @@ def described(
                 _milliseconds(details.get(name)) for name in ("waiting_since", "waiting_until")
             )
             reason = waits_for_provider(began, again).removeprefix("waits ")
+        if short := details.get("waits_for_budget"):
+            reason = (
+                f"for {short['budget']} of run {short['of']}; to add: "
+                f"{program()} add {short['of']} {short['budget']}=AMOUNT"
+            )
         unpause = f"the flow is paused; to continue: {program()} flows unpause {run.flow}"
         pairs.append(("waits", unpause if is_paused else reason))
     if run.phase == "parked":
@@ -207,6 +212,7 @@ def described(
     pairs += (
         [("used", used_in_all(details["spent"]))] if used_in_all(details.get("spent", {})) else []
     )
+    pairs += [("below", used_below(run))] if used_below(run) else []
     pairs += [("budget", text) for text in budgets(run)]
     pairs += (
         [("inputs", plain(json.dumps(dict(run.inputs), ensure_ascii=False)))] if run.inputs else []

@@ -14,6 +14,7 @@ from perdure.worker.cli.target import client_for, known_id
 from perdure.worker.client.api import ClientApi
 from perdure.worker.domain.run import Run
 from perdure.worker.presentation.text import plain
+from perdure.worker.presentation.usage import used_in_tree
 
 #: Children of one run that are read at once.
 PAGE = 200
@@ -34,10 +35,17 @@ def tree_command(run_id: str, depth: int, as_json: bool, url: str | None) -> Non
             output.document(_document(client, run, depth))
             return
         rows = [
-            (f"{'  ' * level}{each.id}", each.status_text, plain(each.flow), plain(each.title))
+            (
+                f"{'  ' * level}{each.id}",
+                each.status_text,
+                plain(each.flow),
+                used_in_tree(each),
+                plain(each.title),
+            )
             for level, each in _generations(client, run, depth)
         ]
-    output.table(("run", "status", "flow", "goal"), rows, "goal", "no runs", spare=("flow",))
+    columns = ("run", "status", "flow", "used", "goal")
+    output.table(columns, rows, "goal", "no runs", spare=("flow", "used"))
     if len(rows) == 1 and run.details.get("parent"):
         click.echo(f"its parent: {program()} tree {run.details['parent']}", err=True)
 

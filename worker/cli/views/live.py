@@ -52,6 +52,7 @@ WAITS = {
     "hold": "waiting for the stopped round to end",
     "start": "waiting for its start time",
     "provider": "waiting for its provider",
+    "budget": "waiting for a budget of a run above",
     "paused": "waiting: the flow is paused; next check",
 }
 

@@ -246,6 +246,11 @@ class RemoteControl(RemoteConnection, Steering):
         }
         return Run.from_dict(self._tell("POST", path_of(run_id, "resume"), body))
 
+    def add(self, /, run_id: str, *, by: str | None = None, **amounts: float) -> Run:
+        not_here(by=by)
+        body = {"add": validation.budgets(amounts, "add")}
+        return Run.from_dict(self._tell("POST", path_of(run_id, "limits"), body))
+
     def retry(self, run_id: str, children: bool = True) -> Run:
         validation.flag(children, "children")
         return Run.from_dict(self._tell("POST", path_of(run_id, "retry"), {"children": children}))

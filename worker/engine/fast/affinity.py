@@ -60,8 +60,8 @@ def commit_and_continue(
     record, claim, settlement, fields, took, message = commit
     if settlement.kind != "next" or message is None or message.queue not in request.lists:
         return None
-    # Only commit_round.lua takes signals out of the mailbox, and writes replies to them.
-    if "take" in settlement.options or "replies" in settlement.options:
+    # Only commit_round.lua takes signals, writes replies to them, and charges the runs above.
+    if not settlement.options.keys().isdisjoint(("take", "replies", "charge")):
         return None
     content = message.read()
     text = "" if content is not None else message.write()

@@ -25,8 +25,14 @@
 --                     already: group (its name), total, limit, policy, [hold], [kept], and after
 --                     "--" the texts of the plan (parts/family.lua). With any wait for children: look (ms until the
 --                     parent looks at them, parts/waits.lua).
+--         short       The round may not begin, as a budget is used up: short (RUN NONCE BUDGET, the run
+--                     that has the limit), added (x:BUDGET of it, as the caller read it, '' for none), look (ms
+--                     until the run looks again), [own], and as pause_here the question: message,
+--                     fields i_... If another run asks it, this one waits. If something was added
+--                     meanwhile, the round is queued again (parts/payers.lua).
 --         damaged     error. The run as loaded is not what was stored: it is quarantined.
---       With every kind: [field...], [harmless] (all that this attempt did can be repeated, so a
+--       With every kind: [charge] (lines NAME MILLIONTHS: what this commit adds to what the run has
+--         spent, for its ancestors), [field...], [harmless] (all that this attempt did can be repeated, so a
 --         stop leaves nothing in doubt), [intent] (the remaining intents of record_intent.lua, if
 --         this attempt takes its own back because its command did nothing).
 --       If the round is done: [take] (lines NAME NUMBER: the signals that it used; given if the step
@@ -75,7 +81,7 @@ if not plain then
   local more = { 'last_node', 'idem', 'started_at', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_status',
     'i_node', 'i_reason', 'intent_token', 'failing', 'traceback', 'handed_to', 'on_end',
     'mailbox', 'wait', 'wait_until', 'o:~' .. (arg.wait or ''), 'nonce', 'groups', 'walk', 'parent', 'parent_nonce', 'group', 'place',
-    'stop_tree', 'stop_only' }
+    'stop_tree', 'stop_only', 'payers', 'short' }
   local texts = call('HMGET', k.run, unpack(more))
   for i = 1, #more do run[more[i]] = texts[i] or nil end
 end
@@ -118,10 +124,13 @@ end
 --@ parts/waits.lua
 --@ parts/family.lua
 --@ parts/ends.lua
+--@ parts/payers.lua
 local kind = arg.kind
 local done = kind == 'next' or kind == 'end' or kind == 'pause_next'
 local paused = kind == 'pause_next' or kind == 'pause_here'
 local stopping = run.stop_current_execution == 'stop_requested' and kind ~= 'end'
+local short = kind == 'short' and (stopping and 'again' or held_up(k, run))
+if short == 'asks' then paused = true end
 
 free_lease(k)
 if done then
@@ -143,11 +152,17 @@ end
 if paused then forget_interrupt(k) end
 if kind == 'park' then
   begin_wait(k, run, now)
-  open_group(k, run, now)
+  if open_group(k, run, now) then
+    local runs = { 'runs', arg.total .. '000000' }
+    add_amounts(k.run, 't:', runs)
+    charge_above(k, run.payers, runs)
+  end
 end
 set_fields(k)
+if arg.charge then charge_above(k, run.payers, amounts_of(arg.charge)) end
 for i = fields, fields_end, 2 do run[ARGV[i]] = ARGV[i + 1] end
-if arg.message then
+if short and not paused then forget_interrupt(k) end
+if arg.message and (paused or not short) then
   fresh_message(k, run, arg.message)
 elseif arg.own and run.message == '' then
   run.message = arg.own
@@ -172,6 +187,12 @@ elseif kind == 'end' then
 elseif paused then
   pause(k, run, now)
   answer = 'interrupted'
+elseif short == 'waits' then
+  wait_for_budget(k, run, now)
+  answer = 'waiting'
+elseif short then
+  push(k, run, now)
+  answer = 'queued'
 elseif kind == 'park' then
   answer = park(k, run, now)
 elseif kind == 'give_back' then

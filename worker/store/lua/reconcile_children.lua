@@ -17,7 +17,8 @@
 -- With more and done, the ids of runs follow as one text whose own children are to be looked after.
 --
 -- Children of a run that has ended or stopped, or of a group that it dropped, are stopped. Children of
--- a run that goes on, which were stopped with it, go on. An end that was not delivered is delivered.
+-- a run that goes on, which were stopped with it, go on. If something was added to a budget of the run,
+-- children that wait for it look again. An end that was not delivered is delivered.
 --@ parts/run.lua
 --@ parts/counters.lua
 --@ parts/moves.lua
@@ -68,8 +69,18 @@ local function look_at(group, place)
     end
   elseif unwanted then
     stop_child(own, child)
-  elseif child.own then
-    unset(own, 'own') -- it is its parent's again, and is stopped with it
+  else
+    if child.own then unset(own, 'own') end -- it is its parent's again, and is stopped with it
+    if not run.funded then return end
+    -- It may wait for what was added to a budget, and so may its own children.
+    if child.waiting_for == 'budget' then
+      set(own, 'waiting_until', whole(now))
+      due_at(own, child, now)
+    end
+    if child.groups then
+      set(own, 'funded', '1')
+      make_follow_up(own, child, now, true)
+    end
   end
 end
 
@@ -98,6 +109,7 @@ if walk ~= run.walked then
     if group and group.dropped then forget_group(k, run, name) end
   end
   set(k, 'walked', walk)
+  unset(k, 'funded')
 end
 if not AT_REST[run.phase] then
   for name in groups_of(run) do

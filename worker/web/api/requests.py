@@ -245,6 +245,15 @@ class Resume(Asked):
     """
 
 
+class Limits(Asked):
+    """What is added to the limits of a run's budgets."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"add": {"tokens": 50000}}]})
+
+    add: Amounts
+    """Amounts by the name of the budget."""
+
+
 class StopMany(Stop):
     """The runs to stop: those of a flow, of a status, or of both. At least one is required."""
 

@@ -20,6 +20,7 @@ from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import UnknownFlow
 from perdure.worker.web.api.requests import (
     DeleteMany,
+    Limits,
     Listing,
     Place,
     Resume,
@@ -195,6 +196,17 @@ def resume_run(run_id: RunId, runs: Runs, body: Resume | None = None) -> Respons
     """Resume a stopped run, or an interrupted one with the answer, in the caller's name."""
     body = body or Resume()
     return Json(runs.resume(run_id, body.answer, body.add, body.interrupt).to_dict())
+
+
+@router.post(
+    "/runs/{run_id}/limits",
+    operation_id="raise_limits",
+    response_model=Run,
+    responses=problems(*BODY_PROBLEMS, *CHANGE_PROBLEMS, "invalid-input", *STATE_PROBLEMS),
+)
+def raise_limits(run_id: RunId, runs: Runs, body: Limits) -> Response:
+    """Add to the limits of a run's budgets, in the caller's name. What waits for that goes on."""
+    return Json(runs.add(run_id, body.add).to_dict())
 
 
 @router.post(

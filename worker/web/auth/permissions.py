@@ -265,6 +265,11 @@ class AuthorizedClient:
         self._owned(run_id, Scope.ANSWER)
         return self.client.resume(run_id, answer, add, interrupt, self.caller.name)
 
+    def add(self, run_id: str, amounts: Mapping[str, float]) -> Run:
+        """Add to the limits of a run's budgets, in the HTTP caller's name."""
+        self._owned(run_id, Scope.ANSWER)
+        return self.client.add(run_id, by=self.caller.name, **amounts)
+
     # stop
 
     def request_stop(

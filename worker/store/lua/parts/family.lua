@@ -75,7 +75,7 @@ local function room_of(group)
   return math.min(group.total - group.started, group.limit - (group.started - group.ok - group.bad - group.held))
 end
 
--- Write the group of the wait, unless it is there already.
+-- Write the group of the wait, unless it is there already, and return whether it is new.
 local function open_group(k, run, now)
   if not arg.group or find('\n' .. (run.groups or '') .. '\n', '\n' .. arg.group .. '\n', 1, true) then return end
   run.groups = (run.groups and run.groups .. '\n' or '') .. arg.group
@@ -93,6 +93,7 @@ local function open_group(k, run, now)
   end
   in_parts('HSET', group_of(k, arg.group), texts, 1, #texts)
   make_follow_up(k, run, now)
+  return true
 end
 
 -- Forget a group whose children have all ended, or are not wanted any more.

@@ -5,7 +5,7 @@
 -- Return whether the fast path applies: no stop, no used answer, no held token, and no outbox.
 local function is_plain(run)
   return arg.kind == 'next' and arg.message and run.stop_current_execution ~= 'stop_requested' and not run.i_id and not arg.outbox
-    and not arg.take and not arg.replies and run.held_token ~= arg.token
+    and not arg.take and not arg.replies and not arg.charge and run.held_token ~= arg.token
 end
 
 -- Return the fields that `continue` needs, as a table and as they were read, or nil if the key is

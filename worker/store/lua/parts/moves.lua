@@ -84,7 +84,7 @@ end
 local function free_lease(k) unset(k, 'claim_id', 'owner', 'lease_until', 'round_until', 'claimed_at', 'progress', 'spared') end
 
 local function forget_interrupt(k)
-  unset(k, 'i_id', 'i_kind', 'i_status', 'i_node', 'i_reason', 'i_data', 'i_wait', 'i_until', 'i_by', 'i_default', 'i_answer')
+  unset(k, 'i_id', 'i_kind', 'i_status', 'i_node', 'i_reason', 'i_data', 'i_wait', 'i_until', 'i_by', 'i_default', 'i_answer', 'i_budget', 'i_payer')
 end
 
 -- Return whether the idempotency key belongs to this run. The field may be damaged, or the key may
