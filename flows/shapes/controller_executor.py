@@ -17,7 +17,7 @@ from perdure.flows.controllers import Controller
 from perdure.flows.errors import BadReply, FatalError, InvalidFlow, InvalidInput
 from perdure.flows.flow import title
 from perdure.flows.names import suggest
-from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
+from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Renew, Turn
 from perdure.flows.replies import BAD_REPLIES, read_reply
 from perdure.flows.reply_extras import public, with_long_replies_apart
 from perdure.flows.retry import Retry
@@ -31,7 +31,15 @@ from perdure.flows.shapes.config import (
     FinishConfig,
     read_config,
 )
-from perdure.flows.shapes.held_turn import HELD, amended, hold, kept_on, released, with_held
+from perdure.flows.shapes.held_turn import (
+    HELD,
+    amended,
+    hold,
+    kept_on,
+    released,
+    turn_of,
+    with_held,
+)
 from perdure.flows.summaries import MOST, bounded, digest, shown, summary_of
 from perdure.flows.validation import check_count
 
@@ -365,6 +373,8 @@ class ControllerExecutorFlow(CircularFlow):
         if held is None:
             return self._play(node, context)
         outcome = self._play(node, with_held(context, held))
+        if isinstance(outcome, Renew):
+            return replace(outcome, turns=(turn_of(held), *outcome.turns))
         return (
             outcome
             if isinstance(outcome, Interrupt)
@@ -405,7 +415,7 @@ class ControllerExecutorFlow(CircularFlow):
                 )
             return (
                 outcome
-                if node != "Controller" or isinstance(outcome, Interrupt)
+                if node != "Controller" or isinstance(outcome, Interrupt | Renew)
                 else with_long_replies_apart(outcome, context.step)
             )
         except BadReply as error:

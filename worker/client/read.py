@@ -18,8 +18,8 @@ from perdure.worker.client.api import ClientApi
 from perdure.worker.client.connection import ClientConnection, not_found
 from perdure.worker.client.run_list import RunFilter, list_runs, status_counts
 from perdure.worker.diagnostics.why import verdict_of
-from perdure.worker.domain.event import LAST, Event
-from perdure.worker.domain.record import Record, unpack_turns
+from perdure.worker.domain.event import LAST, Event, is_trimmed
+from perdure.worker.domain.record import GROUPS, Record, unpack_turns
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of
 from perdure.worker.domain.transcript import SubmitOptions, Transcript, TranscriptTurn, WholeRun
 from perdure.worker.domain.verdict import Verdict
@@ -52,9 +52,14 @@ def hear(client: ClientConnection, after: Mapping[str, str], block: int) -> dict
     """
     store = client._store
     try:
-        return {
+        batches = {
             run_id: _parse(entries) for run_id, entries in store.events_of(after, block).items()
         }
+        oldest = store.oldest_events(list(batches)) if batches else {}
+        for run_id, batch in batches.items():
+            if batch.events and is_trimmed(after[run_id], batch.events[0], oldest.get(run_id)):
+                batch.events.insert(0, Event.trimmed(batch.events[0]))
+        return batches
     except DamagedRun:
         # One key of another type fails the whole read without being named, so read each run alone.
         return {run_id: _read_alone(store, run_id, last) for run_id, last in after.items()}
@@ -167,17 +172,20 @@ class RunReads(ClientConnection, ClientApi):
     def _events(self, run_id: str, after: str | None, follow: bool) -> Iterator[Event]:
         ended, last = False, after
         while True:
-            entries = self._store.events(
-                run_id, last, block=None if ended or not follow else round(EVENT_BLOCK * 1000)
-            )
-            for last, entry in entries:
+            entries, oldest = self._store.events_and_oldest(run_id, last)
+            before = last
+            for number, (last, entry) in enumerate(entries):
                 event = Event.of(last, entry)
+                if number == 0 and is_trimmed(before, event, oldest):
+                    yield Event.trimmed(event)
                 yield event
                 ended = event.type in LAST
             if entries:
                 continue
             if not follow or ended:
                 return
+            if self._store.events(run_id, last, block=round(EVENT_BLOCK * 1000), count=1):
+                continue
             fields = self._store.fields(run_id)
             ended = fields is None or status_of(fields).ended
 
@@ -186,7 +194,7 @@ class RunReads(ClientConnection, ClientApi):
         run = WholeRun(
             **vars(Run.of(record)), options=_options(record), values=public(record.values)
         )
-        turns = unpack_turns(run_id, self._store.memory(run_id))[: record.turns]
+        turns = unpack_turns(run_id, self._store.memory(run_id))[: record.turns - record.forgotten]
         return {
             "run": run.to_dict(),
             "history": [_turn(turn) for turn in turns],
@@ -196,8 +204,9 @@ class RunReads(ClientConnection, ClientApi):
     def children(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
         validation.limit(limit)
         first = validation.offset(cursor)
-        nonce = self._record(run_id).fields.get("nonce", "")
-        ids = self._store.children(run_id, nonce)
+        parent = self._record(run_id).fields
+        groups = parent.get(GROUPS, "").split()
+        ids = self._store.children(run_id, parent.get("nonce", ""), groups)
         page = ids[first : first + limit]
         found, damaged = [], []
         for child_id, fields in zip(page, self._store.records(page), strict=True):

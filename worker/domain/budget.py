@@ -14,7 +14,7 @@ from perdure.flows.budgets import KINDS, Budget, sum_of
 from perdure.flows.flow import Role
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Interrupt
-from perdure.worker.domain.record import Record
+from perdure.worker.domain.record import EARLIER_CYCLES, Record
 
 #: Reason of the interrupt that is raised when a budget is used up.
 EXHAUSTED = "budget_exhausted"
@@ -58,7 +58,7 @@ class BudgetAccount:
         if not self.record.budgets:
             return {}
         spent = self.before(estimate or {}) | {
-            "cycles": self.record.cycles,
+            "cycles": self.record.cycles + self.record.count(EARLIER_CYCLES),
             "seconds": self.seconds,
         }
         return {

@@ -21,7 +21,16 @@ from perdure.worker.domain.document import (
     absent,
 )
 from perdure.worker.domain.execution_state import ExecutionState
-from perdure.worker.domain.record import UNFINISHED, Record, awaited, failing_since
+from perdure.worker.domain.record import (
+    EARLIER_CYCLES,
+    FORGOTTEN,
+    GENERATION,
+    KEEP_EVENTS,
+    UNFINISHED,
+    Record,
+    awaited,
+    failing_since,
+)
 from perdure.worker.errors import DamagedRun
 
 
@@ -111,6 +120,15 @@ class RunDetails(TypedDict, total=False):
     """Number of workers lost during this step."""
     cycles: Required[int]
     turns: Required[int]
+    """Number of turns of the history, with the ``forgotten`` ones."""
+    forgotten: int
+    """Number of the oldest turns, which are gone. Set if any are."""
+    generation: int
+    """How often the run was renewed. Set if it was."""
+    earlier_cycles: int
+    """The cycles before the last renewal. Set if the run was renewed."""
+    keep_events: int
+    """Number of the newest events that the run keeps. Set if it does not keep all."""
     budgets: dict[str, float]
     spent: dict[str, float]
     unfinished: UsedCycles | None
@@ -343,6 +361,11 @@ def _details(record: Record) -> dict[str, Any]:
     details |= {
         name: record.count(name)
         for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")
+    }
+    details |= {
+        name: record.count(name)
+        for name in (FORGOTTEN, GENERATION, EARLIER_CYCLES, KEEP_EVENTS)
+        if name in record.fields
     }
     if (parts := record.fields.get("trace", "").split("-")) and len(parts) == 4:  # a traceparent
         details["trace_id"] = parts[1]

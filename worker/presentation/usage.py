@@ -113,7 +113,7 @@ def totals(run: Run) -> list[tuple[str, float]]:
 def accounts(run: Run) -> list[tuple[str, float, float]]:
     """Return the name, the limit and the spent amount of each budget of a run."""
     spent = {
-        "cycles": run.details.get("cycles", 0),
+        "cycles": run.details.get("cycles", 0) + run.details.get("earlier_cycles", 0),
         "seconds": _seconds(run),
         **run.details.get("spent", {}),
     }

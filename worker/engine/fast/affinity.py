@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perdure.worker.domain.record import FieldPrefix, Record
+from perdure.worker.domain.record import KEEP_EVENTS, FieldPrefix, Record
 from perdure.worker.engine.commit import Committer
 from perdure.worker.engine.fast_path import CommitResult, RoundCommit
 from perdure.worker.engine.journal import RESULT
@@ -60,8 +60,10 @@ def commit_and_continue(
     record, claim, settlement, fields, took, message = commit
     if settlement.kind != "next" or message is None or message.queue not in request.lists:
         return None
-    if "take" in settlement.options:  # only commit_round.lua takes signals out of the mailbox
+    # Only commit_round.lua takes signals out of the mailbox, and renews a run.
+    if "take" in settlement.options or settlement.renews:
         return None
+    forget = int(settlement.options.get("forget", 0))
     content = message.read()
     text = "" if content is not None else message.write()
     continuation = committer.retry_while_away(
@@ -80,12 +82,14 @@ def commit_and_continue(
             artifacts=settlement.artifacts,
             took=took,
             data=settlement.options.get("data"),
+            forget=forget or None,
+            keep_events=settlement.options.get(KEEP_EVENTS),
         ),
     )
     if continuation is None:
         return None
     claimed = next_claim(
-        record, claim, fields, settlement.additions, text, continuation, request.claim
+        record, claim, fields, settlement.additions, text, continuation, request.claim, forget
     )
     prefetched = Prefetched(message.queue, text, claimed, content)
     return CommitResult("ok", "continued", prefetched=prefetched)
@@ -99,6 +103,7 @@ def next_claim(
     message: str,
     continuation: Continuation,
     claim_id: str,
+    forget: int = 0,
 ) -> Claim:
     """Compute the claim of a run's next round from the claim and the commit of this round.
 
@@ -110,6 +115,7 @@ def next_claim(
         message: The stored message of the next round; empty if it was not written.
         continuation: The reply of the commit.
         claim_id: The id of the next claim.
+        forget: The number of turns that the commit dropped.
     """
     before, now = record.fields, str(continuation.now)
     fields = dict(before)
@@ -136,7 +142,8 @@ def next_claim(
     if continuation.round_until is not None:
         fields["round_until"] = continuation.round_until
     newest = [*claim.newest, *additions][-NEWEST_TURNS:] if additions else claim.newest
-    turns = claim.turns + len(additions)
+    turns = claim.turns + len(additions) - forget
+    newest = newest[-turns:] if turns else []
     return Claim(
         continuation.token,
         1,

@@ -10,7 +10,7 @@
 -- PLACES epoch step token claim next_claim list [took] [data] [message] [artifacts]
 -- ARGV  epoch, step, token, claim (its id), [took], [data], [artifacts] as in commit_round.lua,
 --       next_claim (id of the next round's claim), list (where the next round's message would be),
---       [message] (of the next round, if it is built already), [field...];
+--       [message] (of the next round, if it is built already), [forget], [keep_events], [field...];
 --       after "--" as in commit_round.lua
 -- Returns, as one text, which a client reads faster than a list
 --   ok TOKEN NOW LEASE_UNTIL NUMBER [ROUND_UNTIL]   The lease of the next round.
@@ -52,7 +52,7 @@ if stop == 'stop_requested' or interrupt or held_token == arg.token then return 
 if failures ~= '0' or losses ~= '0' or last_error or grace ~= resend then return OTHER end
 if not flow or not node or round_timeout and not is_count(round_timeout) or deadline and not is_count(deadline) then return OTHER end
 if pcall('HEXISTS', k.paused, flow) ~= 0 or type(pcall('ZCARD', k.due)) ~= 'number' then return OTHER end
-if rest < #ARGV then
+if rest < #ARGV or arg.forget then
   for key, wanted in pairs({ [k.memory] = 'list', [k.artifacts] = 'hash' }) do
     local held = call('TYPE', key).ok
     if held ~= wanted and held ~= 'none' then return OTHER end
@@ -67,7 +67,7 @@ local newest, place = number(counters[1]), counters[2]
 if number(place) == 0 or newest < tonumber(token) then return OTHER end
 
 local at = whole(now)
-if not log(k, { step = step, attempt = attempt, current_node = node, once = once or nil }, at) then return OTHER end
+if not forget_turns(k) or not log(k, { step = step, attempt = attempt, current_node = node, once = once or nil }, at) then return OTHER end
 call('HDEL', k.run, 'progress', 'spared', 'intent', 'intent_token', 'intent_at', 'intent_by', 'round_until')
 round_until = nil
 if round_timeout or deadline then -- as in parts/grant.lua
