@@ -21,8 +21,8 @@ LAST = ("completed", "errored", "stopped")
 TRIMMED = "trimmed"
 #: Type of a run's first event.
 FIRST = "submitted"
-#: The largest second part of an event's id.
-LAST_NUMBER = 2**64 - 1
+#: The largest second part of an event's id that clients accept.
+LAST_NUMBER = 2**63 - 1
 #: Fields of a stream entry that become attributes of the event. The others become its data.
 FRAME = ("type", "at", "step", "attempt", "node")
 #: Fields of a stream entry whose text is JSON.
