@@ -86,6 +86,7 @@ def _model(w: World, place: int, run: Run) -> dict[str, Any]:
     seen["last answer"] = run.last_answer if run.last_token else None
     seen["intent"], seen["result"] = bool(run.intent), bool(run.result)
     seen["mail"] = (run.taken, run.arrived)
+    seen["generation"] = run.generation
     seen["wait"] = run.wait
     seen["wait until"] = None if run.wait in run.over else run.wait_until
     seen["over"] = run.over
@@ -149,6 +150,7 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
         "o:charge" in found,
         "last_error" in found,
     )
+    seen["generation"] = int(found.get("generation", 0))
     seen["mail"] = store.signal_counts(f"r{place}", ["paid"])["paid"]
     seen["wait"] = int(found.get("wait", -1))
     seen["over"] = tuple(sorted(int(name[3:]) for name in found if name.startswith("o:~")))

@@ -362,8 +362,12 @@ class Replay:
         took = {"take": f"paid {max(numbers)}" if numbers else ""} if seen else {}
         if took and config.outlives and int(granted.fields["step"]) > 0:
             took["joined"] = "0.0"
+        renewal = {"generation": str(int(granted.fields.get("generation", 0)) + 1)}
         calls: dict[str, Callable[[], tuple[str, str]]] = {
             "next": lambda: runs.commit_next(store, granted, node, options=took),
+            "renew": lambda: runs.commit_next(
+                store, granted, node, options={**took, **renewal}, **renewal
+            ),
             "end": lambda: runs.commit_end(store, granted, ("turn",), options=took),
             "end_unfinished": lambda: runs.commit_unfinished(store, granted, node),
             "pause_next": lambda: runs.pause_next(store, granted, node),

@@ -51,6 +51,7 @@ def stay(w: World, place: int, epoch: int, step: int, token: int, mine: int = 0)
     ):
         return "other", 0
     run.log += 1
+    run.spent += 1
     run.begun, run.returned = (), 0
     if rules.stay_ends_the_results:
         run.result = 0
