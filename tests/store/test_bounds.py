@@ -15,6 +15,7 @@ from tests.support.runs import (
     commit_next,
     events,
     everything,
+    fail_round,
     hash_of,
     new_run,
     park,
@@ -211,3 +212,9 @@ def test_a_stop_that_was_asked_for_meets_the_renewed_run(store: Store) -> None:
     assert "v:old" not in hash_of(store)
     assert resume(store)[0] == "queued"
     assert hash_of(store)["v:new"] == "2" and len(events(store, kind="renewed")) == 1
+
+
+def test_only_a_round_that_is_done_drops_turns(store: Store) -> None:
+    granted = two_turns(store)
+    assert fail_round(store, granted, forget=1)[0] == "ok"
+    assert store.memory("r") == ["one", "two"]
