@@ -218,3 +218,11 @@ def test_only_a_round_that_is_done_drops_turns(store: Store) -> None:
     granted = two_turns(store)
     assert fail_round(store, granted, forget=1)[0] == "ok"
     assert store.memory("r") == ["one", "two"]
+
+
+@PATHS
+def test_turns_are_dropped_although_the_events_are_gone(store: Store, commit: Commit) -> None:
+    granted = two_turns(store)
+    store.redis.delete(store.keys.events("r"))
+    commit(store, granted, ("three",), forget=1)
+    assert store.memory("r") == ["two", "three"] and len(events(store)) == 1

@@ -67,7 +67,8 @@ local newest, place = number(counters[1]), counters[2]
 if number(place) == 0 or newest < tonumber(token) then return OTHER end
 
 local at = whole(now)
-if not forget_turns(k) or not log(k, { step = step, attempt = attempt, current_node = node, once = once or nil }, at) then return OTHER end
+forget_turns(k)
+if not log(k, { step = step, attempt = attempt, current_node = node, once = once or nil }, at) then return OTHER end
 call('HDEL', k.run, 'progress', 'spared', 'intent', 'intent_token', 'intent_at', 'intent_by', 'round_until')
 round_until = nil
 if round_timeout or deadline then -- as in parts/grant.lua

@@ -47,7 +47,8 @@ end
 local function continue(k, run, now, list, pushed)
   local at, due = whole(now), now + run.resend
   if run.deadline then due = math.min(due, run.deadline) end
-  if not forget_turns(k) or not log(k, run, at) then return { 'damaged', k.events } end
+  forget_turns(k)
+  if not log(k, run, at) then return { 'damaged', k.events } end
   call('HDEL', k.run, 'claim_id', 'owner', 'lease_until', 'round_until', 'claimed_at', 'progress', 'traceback', 'spared', 'last_error', 'intent',
     'intent_token', 'intent_at', 'intent_by')
   if run.failures ~= '0' or run.losses ~= '0' then call('HSET', k.run, 'failures', '0', 'losses', '0') end

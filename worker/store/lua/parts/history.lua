@@ -1,14 +1,12 @@
 -- Part of the two scripts that commit a round: commit_round and commit_and_stay.
 
 -- Drop the oldest turns of the history (`forget` of them). It is a commit's first write, since the ACL
--- of an earlier version refuses it. Return false, and write nothing, if the events key is of a wrong
--- type.
+-- of an earlier version refuses it. If the events key is of a wrong type, nothing is dropped, and `log`
+-- refuses the commit.
 local function forget_turns(k)
-  if not is_count(arg.forget) then return true end
+  if not is_count(arg.forget) then return end
   local held = call('TYPE', k.events).ok
-  if held ~= 'stream' and held ~= 'none' then return false end
-  call('LTRIM', k.memory, arg.forget, '-1')
-  return true
+  if held == 'stream' or held == 'none' then call('LTRIM', k.memory, arg.forget, '-1') end
 end
 
 -- Write what a done round adds: its event, its turns and its artifacts. Delete what it had recorded
