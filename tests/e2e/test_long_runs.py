@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +24,7 @@ from perdure import (
     Forgotten,
     Interrupt,
     Node,
+    RemoteClient,
     Renew,
     RoundContext,
     Run,
@@ -30,11 +34,15 @@ from perdure import (
     register,
 )
 from perdure.testing import Lab
+from perdure.worker.client.read import hear
 from perdure.worker.domain.event import id_before
+from tests.support.command_line import CommandLine
 from tests.support.driving import driving
 from tests.support.example_flows import long_runs
+from tests.support.page_visitor import Visitor
 from tests.support.runs import hash_of, phase
 from tests.support.servers import CrashableServer, until
+from tests.support.threaded_server import serving
 from tests.support.workers import workers
 
 #: A worker whose lease lapses soon after it is killed.
@@ -455,3 +463,56 @@ def test_no_signal_is_lost_or_taken_twice_while_a_run_renews_and_its_workers_are
         ended = client.wait(run.id, 60)
     assert ended.answer == {"taken": 1_400, "wrong": []}
     assert ended.details["generation"] == 14
+
+
+def test_people_are_told_what_is_gone(
+    client: Client, settings: Settings, long: Run, tmp_path: Path
+) -> None:
+    perdure = CommandLine(tmp_path, settings)
+    oldest = next(client.events(long.id))
+    watched = perdure("watch", long.id).out.splitlines()
+    assert "older events are gone" in watched[0] and f"step {oldest.step}" in watched[0]
+    first = json.loads(perdure("watch", long.id, "--json").out.splitlines()[0])
+    assert first["type"] == "trimmed" and first["data"]["before"] > first["id"]
+    shown = perdure("show", long.id, "--transcript").out
+    assert "3 of 300 turns are left" in shown and "(turns 1 to 297 are gone)" in shown
+    assert "298. count" in shown and "older events are gone" in shown
+    with serving(settings) as url, Visitor(url) as visitor:
+        page = visitor.see(f"/runs/{long.id}")
+        assert "3 turns left of 300" in page.text
+        last = re.findall(r'href="([^"]*before=[^"]*)"', page.html)
+        while last:
+            page = visitor.see(last[-1])
+            last = re.findall(r'href="([^"]*before=[^"]*)"', page.html)
+        assert "older events are gone" in page.text
+        remote = RemoteClient(url)
+        try:
+            events = list(client.events(long.id))
+            assert list(remote.events(long.id)) == events
+            assert list(remote.events(long.id, follow=False)) == events
+            assert list(remote.events(long.id, events[0].id)) == events[1:]
+        finally:
+            remote.close()
+
+
+def test_people_are_told_of_the_generation(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    run = counted(client, settings, "counts", rounds=15, every=10)
+    perdure = CommandLine(tmp_path, settings)
+    assert "begins anew: generation 1" in perdure("watch", run.id).out
+    assert "generation" in perdure("show", run.id).out
+    with serving(settings) as url, Visitor(url) as visitor:
+        page = visitor.see(f"/runs/{run.id}")
+        assert "generation 1" in page.text and "begins anew: generation 1" in page.text
+
+
+def test_a_live_stream_tells_a_slow_reader_of_the_gap(client: Client, settings: Settings) -> None:
+    run = client.submit("counts_bounded", "g", {"rounds": 900})
+    first = next(client.events(run.id))
+    with driving(settings) as driver:
+        driver.play(2_000)
+    batch = hear(client, {run.id: first.id}, 10)[run.id]
+    assert [event.type for event in batch.events[:2]] == ["trimmed", "committed"]
+    batch = hear(client, {run.id: batch.events[0].id}, 10)[run.id]
+    assert batch.events[0].type == "committed"
