@@ -226,3 +226,12 @@ def test_turns_are_dropped_although_the_events_are_gone(store: Store, commit: Co
     store.redis.delete(store.keys.events("r"))
     commit(store, granted, ("three",), forget=1)
     assert store.memory("r") == ["two", "three"] and len(events(store)) == 1
+
+
+@PATHS
+@pytest.mark.parametrize("data", ['{"a":1}', "{}", None])
+def test_the_event_of_a_round_has_its_data_unless_there_is_none(
+    store: Store, commit: Commit, data: str | None
+) -> None:
+    commit(store, two_turns(store), ("three",), data=data)
+    assert events(store)[-1].get("data") == (data if data != "{}" else None)

@@ -202,6 +202,7 @@ def stay(
     next_claim: str = "w1.next",
     forget: int | None = None,
     keep_events: int | None = None,
+    data: str | None = None,
     **fields: str,
 ) -> Claim | None:
     """The round is done, ``node`` is next, and the run is to stay: the claim of its next round; None: there is something else to it."""
@@ -209,7 +210,7 @@ def stay(
     run = Record(granted.fields)
     stayed = store.commit_and_continue(
         run.id, epoch=run.epoch, step=run.step, token=granted.token, claim=granted.id, next_claim=next_claim, queue=changed["queue"],
-        fields=changed, additions=additions, forget=forget, keep_events=keep_events,
+        fields=changed, additions=additions, forget=forget, keep_events=keep_events, data=data,
     )  # fmt: skip
     return stayed and affinity.next_claim(
         run,
