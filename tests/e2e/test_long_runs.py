@@ -408,6 +408,31 @@ def test_children_of_a_run_whose_events_are_gone_are_listed_as_long_as_it_has_th
     assert client.get(run.id).answer == 60
 
 
+@register("renewing_starter")
+class Starter(CircularFlow):
+    """Starts a child, renews, and joins the child in its second generation."""
+
+    topology = (Node("Begin", "begin"), Node("Go", "go"))
+
+    def begin(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        return {}
+
+    def go(self, state: dict[str, Any], context: RoundContext) -> Any:
+        if "group" not in state:
+            return Renew(values={"group": context.start([Child("counts", "g", {"rounds": 3})])})
+        answers = context.join(state["group"]).answers
+        return {self.early_exit_key: True, "answer": answers, "status": "finished"}
+
+
+def test_a_child_that_goes_on_is_joined_by_the_next_generation(
+    client: Client, settings: Settings
+) -> None:
+    run = client.submit("renewing_starter", "g")
+    play(settings, run.id)
+    ended = client.get(run.id)
+    assert ended.answer == [["Count", 3, 2, [1, 2]]] and ended.details["generation"] == 1
+
+
 @register("renewing_waiter")
 class Waiter(CircularFlow):
     """Asks a person, then renews until it has been told to end."""
