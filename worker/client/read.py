@@ -19,7 +19,7 @@ from perdure.worker.client.connection import ClientConnection, not_found
 from perdure.worker.client.run_list import RunFilter, list_runs, status_counts
 from perdure.worker.diagnostics.why import verdict_of
 from perdure.worker.domain.event import LAST, Event, is_trimmed
-from perdure.worker.domain.record import GROUPS, Record, unpack_turns
+from perdure.worker.domain.record import GROUPS, KEEP_EVENTS, Record, unpack_turns
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of
 from perdure.worker.domain.transcript import SubmitOptions, Transcript, TranscriptTurn, WholeRun
 from perdure.worker.domain.verdict import Verdict
@@ -158,8 +158,10 @@ class RunReads(ClientConnection, ClientApi):
     def events(self, run_id: str, after: str | None = None, follow: bool = True) -> Iterator[Event]:
         validation.after(after)
         validation.flag(follow, "follow")
-        self._record(run_id)
-        return self._events(run_id, after, follow)
+        fields = self._record(run_id).fields
+        # A flow that keeps only its newest events says so with the run's first commit.
+        may_be_trimmed = KEEP_EVENTS in fields or (follow and fields.get("step") == "0")
+        return self._events(run_id, after, follow, may_be_trimmed)
 
     def latest_events(
         self, run_id: str, limit: int = 100, before: str | None = None
@@ -169,10 +171,18 @@ class RunReads(ClientConnection, ClientApi):
         self._record(run_id)
         return [Event.of(*entry) for entry in self._store.latest_events(run_id, limit, before)]
 
-    def _events(self, run_id: str, after: str | None, follow: bool) -> Iterator[Event]:
+    def _events(
+        self, run_id: str, after: str | None, follow: bool, may_be_trimmed: bool
+    ) -> Iterator[Event]:
         ended, last = False, after
         while True:
-            entries, oldest = self._store.events_and_oldest(run_id, last)
+            block = None if ended or not follow else round(EVENT_BLOCK * 1000)
+            if may_be_trimmed and last is not None:
+                if block is not None:
+                    self._store.events(run_id, last, block, count=1)
+                entries, oldest = self._store.events_and_oldest(run_id, last)
+            else:
+                entries, oldest = self._store.events(run_id, last, block), None
             before = last
             for number, (last, entry) in enumerate(entries):
                 event = Event.of(last, entry)
@@ -184,8 +194,6 @@ class RunReads(ClientConnection, ClientApi):
                 continue
             if not follow or ended:
                 return
-            if self._store.events(run_id, last, block=round(EVENT_BLOCK * 1000), count=1):
-                continue
             fields = self._store.fields(run_id)
             ended = fields is None or status_of(fields).ended
 
