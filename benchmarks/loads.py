@@ -5,7 +5,18 @@ from __future__ import annotations
 import socket
 from typing import Any, ClassVar
 
-from perdure import Advance, CircularFlow, Flow, Node, Outcome, RoundContext, Turn, register
+from perdure import (
+    Advance,
+    CircularFlow,
+    End,
+    Flow,
+    Node,
+    Outcome,
+    Renew,
+    RoundContext,
+    Turn,
+    register,
+)
 
 
 @register("adding")
@@ -18,6 +29,24 @@ class Adding(Flow):
         return Advance(
             node, turns=(Turn(None, f"{context.step:08d}".ljust(context.inputs["bytes"], "x")),)
         )
+
+
+@register("long")
+class Long(Flow):
+    """Rounds that each add a turn. It keeps few, and renews itself each ``every`` rounds."""
+
+    nodes: ClassVar = {"Executor": "executor"}
+    keep_turns = 500
+    keep_events = 10_000
+
+    def play(self, node: str, context: RoundContext) -> Outcome:
+        inputs, done = context.inputs, context.step + 1
+        turns = (Turn(None, f"{done:08d}".ljust(inputs["bytes"], "x")),)
+        if done == inputs["rounds"]:
+            return End(done, turns=turns)
+        if done % inputs["every"] == 0:
+            return Renew(values={"cursor": done}, keep_turns=20, turns=turns)
+        return Advance(node, turns, {"cursor": done})
 
 
 @register("waiter")

@@ -32,6 +32,7 @@ PARTS = {
     "scripts": "what one Redis carries: the scripts, driven without Celery",
     "fleet": "a simulated fleet: where the limit lies for 100, 1,000, 10,000 workers",
     "growth": "how the cost of a round grows with the rounds of its run",
+    "long_run": "the memory and the speed of a run of 100,000 rounds that bounds its history",
     "listing": "a page of the list of runs over HTTP",
     "parked": "what runs cost that wait for a person",
     "parked_on_signals": "what runs cost that wait for a signal",

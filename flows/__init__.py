@@ -16,6 +16,7 @@ from perdure.flows.controllers.scripted import ScriptedController
 from perdure.flows.errors import (
     BadReply,
     FatalError,
+    Forgotten,
     InvalidFlow,
     InvalidInput,
     OutcomeUnknown,
@@ -28,7 +29,7 @@ from perdure.flows.flow import Flow, Role
 from perdure.flows.human import human_feedback
 from perdure.flows.memory import memory_read, memory_write
 from perdure.flows.names import node
-from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
+from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Renew, Turn
 from perdure.flows.registry import (
     FlowNotFound,
     add_directory,
@@ -63,6 +64,7 @@ __all__ = [
     "Finish",
     "Flow",
     "FlowNotFound",
+    "Forgotten",
     "Group",
     "History",
     "Interrupt",
@@ -76,6 +78,7 @@ __all__ = [
     "Parked",
     "PerdureError",
     "ReceivedSignal",
+    "Renew",
     "Retry",
     "RetryableError",
     "Role",

@@ -28,7 +28,7 @@ from perdure.flows.children import (
     Until,
     WaitOver,
 )
-from perdure.flows.errors import InvalidFlow, RoundStopped, UnstorableValue
+from perdure.flows.errors import Forgotten, InvalidFlow, RoundStopped, UnstorableValue
 from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import is_name
@@ -98,16 +98,27 @@ AT_ONCE = 100
 class History(Sequence[Turn]):
     """The turns of a run, oldest first. Older turns are loaded on demand.
 
+    The oldest turns may be gone (``keep_turns`` of a flow, ``Renew``). The others keep their
+    numbers, and ``len`` counts all. An iteration, and a slice, have what is left. A turn that is
+    gone, asked for by its number, raises Forgotten.
+
     Args:
         length: number of committed turns.
         newest: the last ``len(newest)`` of them, which came with the claim.
         load: reads the turns ``[start, stop)``. A slice reads only what is missing. An index or an
             iteration reads ``AT_ONCE`` turns at a time.
+        forgotten: number of the oldest turns, which are gone.
     """
 
     def __init__(
-        self, length: int, newest: Sequence[Turn], load: Callable[[int, int], Sequence[Turn]]
+        self,
+        length: int,
+        newest: Sequence[Turn],
+        load: Callable[[int, int], Sequence[Turn]],
+        forgotten: int = 0,
     ) -> None:
+        #: Number of the oldest turns, which are gone.
+        self.forgotten = forgotten
         self._length = length
         self._load = load
         before = length - len(newest)
@@ -122,7 +133,9 @@ class History(Sequence[Turn]):
     def __getitem__(self, index: slice) -> list[Turn]: ...
     def __getitem__(self, index: int | slice) -> Turn | list[Turn]:
         if isinstance(index, slice):
-            wanted = range(*index.indices(self._length))
+            wanted: Sequence[int] = range(*index.indices(self._length))
+            if self.forgotten:
+                wanted = [number for number in wanted if number >= self.forgotten]
             missing = [number for number in wanted if number not in self._turns]
             if missing:
                 self._read(min(missing), max(missing) + 1)
@@ -131,13 +144,18 @@ class History(Sequence[Turn]):
             index += self._length
         if not 0 <= index < self._length:
             raise IndexError(f"the history has {self._length} turns; turn {index} does not exist")
+        if index < self.forgotten:
+            raise Forgotten(
+                f"turn {index} of the history is gone; "
+                f"{_left(self.forgotten, self._length)} (keep_turns of the flow, or Renew)"
+            )
         if index not in self._turns:
-            start = index - index % AT_ONCE
+            start = max(self.forgotten, index - index % AT_ONCE)
             self._read(start, min(start + AT_ONCE, self._length))
         return self._turns[index]
 
     def __iter__(self) -> Iterator[Turn]:
-        return (self[number] for number in range(self._length))
+        return (self[number] for number in range(self.forgotten, self._length))
 
     def without(self, places: Sequence[int]) -> History:
         """Return this history without the turns at some positions, given in ascending order."""
@@ -159,11 +177,21 @@ class History(Sequence[Turn]):
             turns = enumerate(self[first : place_of(stop - 1) + 1], first)
             return [turn for place, turn in turns if place not in beside]
 
-        return History(self._length - len(places), newest, load)
+        gone = self.forgotten - sum(place < self.forgotten for place in places)
+        return History(self._length - len(places), newest, load, gone)
 
     def _read(self, start: int, stop: int) -> None:
         for number, turn in enumerate(self._load(start, stop), start):
             self._turns.setdefault(number, turn)
+
+
+def forgotten_of(history: Sequence[Turn]) -> int:
+    """Return the number of the oldest turns of a history that are gone."""
+    return history.forgotten if isinstance(history, History) else 0
+
+
+def _left(first: int, length: int) -> str:
+    return f"turns {first} to {length - 1} are there" if first < length else "no turn is left"
 
 
 #: Two threads that ask for a round's cancel token at once must get the same event.
@@ -306,7 +334,7 @@ class RoundContext:
         It may also say what was wrong with a reply of the controller. None before the first turn.
         What a person said to the run is skipped (``Turn.said``).
         """
-        for place in range(len(self.history) - 1, -1, -1):
+        for place in range(len(self.history) - 1, forgotten_of(self.history) - 1, -1):
             turn = self.history[place]
             if turn.said is None:
                 return turn.observation
@@ -320,7 +348,8 @@ class RoundContext:
         model does.
         """
         whole = self.history if self.whole is None else self.whole
-        turns = (whole[place] for place in self.committed.get(REMARKS, ()))
+        gone = forgotten_of(whole)
+        turns = (whole[place] for place in self.committed.get(REMARKS, ()) if place >= gone)
         return [turn.said for turn in turns if turn.said is not None]
 
     @property

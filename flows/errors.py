@@ -108,6 +108,15 @@ class InvalidInput(PerdureError):
     exit_code = 2
 
 
+class Forgotten(PerdureError, IndexError):
+    """A turn of the history that was asked for by its number, and is gone.
+
+    The flow keeps only its newest turns (``keep_turns``), or the run was renewed (``Renew``).
+    """
+
+    code = "forgotten"
+
+
 class BadReply(PerdureError):
     """A controller's reply that names no command that can be carried out.
 

@@ -20,7 +20,7 @@ from perdure.flows.json_values import storable
 from perdure.flows.names import is_name, suggest
 from perdure.flows.outcomes import End, Outcome
 from perdure.flows.retry import Retry, retry_of
-from perdure.flows.validation import check_max_rounds, is_seconds
+from perdure.flows.validation import check_limit, is_seconds
 
 #: The workers that take the rounds of a node: "controller" workers wait for models, "executor"
 #: workers run tools.
@@ -56,6 +56,9 @@ class Flow(ABC):
         runs_shell: whether it runs a shell command of the submitter. Such a flow is off until a
             worker enables it.
         retry: when failed rounds are retried. The worker's settings complete it.
+        keep_turns: number of the newest turns that a run's history keeps, or None for all.
+        keep_events: number of the newest events that a run keeps, or None for all. The server trims
+            them in blocks, so it may have about a hundred more.
         budgets: limits of what each run may spend, unless its submission sets others. See
             ``perdure.flows.budgets``.
         Inputs: pydantic model of the inputs, or None to accept any inputs.
@@ -69,6 +72,8 @@ class Flow(ABC):
     lease_seconds: float | None = None
     round_timeout_seconds: float | None = None
     runs_shell: bool = False
+    keep_turns: int | None = None
+    keep_events: int | None = None
     budgets: Mapping[str, float] = MappingProxyType({})
     retry: Retry | None = None
     Inputs: ClassVar[type[BaseModel] | None] = None
@@ -247,9 +252,10 @@ def check_nodes(flow: Flow) -> None:
 
 
 def check_limits(flow: Flow) -> None:
-    """Raise InvalidFlow if a flow's limits of cycles, seconds or budgets are not valid."""
+    """Raise InvalidFlow if a flow's limits of cycles, history, seconds or budgets are not valid."""
     what = title(flow)
-    check_max_rounds(flow.max_rounds, what)
+    for setting in ("max_rounds", "keep_turns", "keep_events"):
+        check_limit(getattr(flow, setting), f"{what}: {setting}")
     for setting in ("lease_seconds", "round_timeout_seconds"):
         value = getattr(flow, setting)
         if value is not None and not is_seconds(value):

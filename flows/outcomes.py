@@ -124,5 +124,29 @@ class End:
     otherwise: Advance | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """The end of a round after which the run begins anew at the flow's first node.
+
+    It stays the same run: its id, mailbox, labels, limits and what it has spent do not change, and
+    its steps go on. ``generation`` grows by one, and the count of cycles begins at 0. So a run of
+    very many rounds stays small. In a ring, a node returns it.
+
+    Attributes:
+        inputs: the inputs from now on, validated like those of a submission. None keeps them.
+        values: the named values from now on. Those that are not named here are gone. None keeps
+            them all.
+        keep_turns: number of the newest turns that stay in the history.
+        turns, summary, artifacts: as for ``Advance``.
+    """
+
+    inputs: Mapping[str, Any] | None = None
+    values: Mapping[str, Any] | None = None
+    keep_turns: int = 0
+    turns: tuple[Turn, ...] = ()
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+
+
 #: Any outcome of a round.
-Outcome = Advance | End | Interrupt
+Outcome = Advance | End | Interrupt | Renew

@@ -8,19 +8,15 @@ from typing import Any
 from perdure.flows.errors import InvalidFlow
 
 
-def check_max_rounds(value: Any, what: str) -> int | None:
-    """Validate a flow's limit of cycles, and return it.
+def check_limit(value: Any, what: str) -> int | None:
+    """Validate a limit of a flow, such as that of its cycles, and return it.
 
     It is a whole number of at least 1, or None for no limit.
 
     Raises:
         InvalidFlow: it is neither.
     """
-    return (
-        None
-        if value is None
-        else check_count(value, f"{what}: max_rounds", ", or None for no limit")
-    )
+    return None if value is None else check_count(value, what, ", or None for no limit")
 
 
 def check_count(value: Any, what: str, otherwise: str = "") -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from perdure.flows.errors import (
         BadReply,
         FatalError,
+        Forgotten,
         InvalidFlow,
         InvalidInput,
         OutcomeUnknown,
@@ -34,7 +35,16 @@ if TYPE_CHECKING:
     from perdure.flows.human import human_feedback
     from perdure.flows.memory import memory_read, memory_write
     from perdure.flows.names import node
-    from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
+    from perdure.flows.outcomes import (
+        Advance,
+        Command,
+        End,
+        Finish,
+        Interrupt,
+        Outcome,
+        Renew,
+        Turn,
+    )
     from perdure.flows.registry import (
         FlowNotFound,
         add_directory,
@@ -117,6 +127,7 @@ _HOMES = {
     "Flow": "perdure.flows.flow",
     "FlowNotFound": "perdure.flows.registry",
     "Forbidden": "perdure.worker.errors",
+    "Forgotten": "perdure.flows.errors",
     "Group": "perdure.flows.children",
     "History": "perdure.flows.context",
     "Inbox": "perdure.worker.client",
@@ -139,6 +150,7 @@ _HOMES = {
     "PerdureError": "perdure.flows.errors",
     "ReceivedSignal": "perdure.flows.waits",
     "RemoteClient": "perdure.worker.client.remote",
+    "Renew": "perdure.flows.outcomes",
     "Retry": "perdure.flows.retry",
     "RetryableError": "perdure.flows.errors",
     "Role": "perdure.flows.flow",
@@ -233,6 +245,7 @@ __all__ = [
     "Flow",
     "FlowNotFound",
     "Forbidden",
+    "Forgotten",
     "Group",
     "History",
     "Inbox",
@@ -254,6 +267,7 @@ __all__ = [
     "PerdureError",
     "ReceivedSignal",
     "RemoteClient",
+    "Renew",
     "Retry",
     "RetryableError",
     "Role",

@@ -16,7 +16,7 @@ from perdure.flows.durations import as_seconds
 from perdure.flows.errors import BadReply, InvalidFlow, InvalidInput, UnstorableValue
 from perdure.flows.flow import Flow
 from perdure.flows.names import is_name
-from perdure.flows.validation import check_count, check_max_rounds, is_seconds
+from perdure.flows.validation import check_count, check_limit, is_seconds
 
 _GOAL = {"type": "string", "description": "What the other run is to do."}
 
@@ -77,7 +77,7 @@ def flow_command(
         raise InvalidFlow(
             f"{what}: on_failure is {on_failure!r}; expected {' or '.join(get_args(OnFailure))}"
         )
-    check_max_rounds(max_rounds, what)
+    check_limit(max_rounds, f"{what}: max_rounds")
     if max_concurrency is not None:
         check_count(max_concurrency, f"{what}: max_concurrency")
     options = {

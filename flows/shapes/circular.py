@@ -6,7 +6,7 @@ configuration can refer to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.flow import Flow, Role, title
 from perdure.flows.json_values import storable
 from perdure.flows.names import Names, is_name, suggest
-from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome
+from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Renew
 from perdure.flows.retry import Retry
 
 Transform = Callable[[dict[str, Any]], Mapping[str, Any]]
@@ -111,7 +111,7 @@ class Node:
         name: unique in its ring.
         flow: what plays the node: a function of the flow's state (a dict) and the context, a
             coroutine function, a ``BranchingFlow``, or the name of a method of the flow. It returns
-            a mapping, ``Finish``, ``Command`` or ``Interrupt``.
+            a mapping, ``Finish``, ``Command``, ``Interrupt`` or ``Renew``.
         goal: what this node is for. The node gets it as ``node_goal``.
         input_interface: applied to the flow's state before the node sees it.
         output_interface: applied to the mapping that the node returns.
@@ -159,6 +159,8 @@ class CircularFlow(Flow):
         "lease_seconds",
         "round_timeout_seconds",
         "runs_shell",
+        "keep_turns",
+        "keep_events",
         "budgets",
         "retry",
         "topology",
@@ -228,6 +230,9 @@ class CircularFlow(Flow):
         result = call(function, seen, state, seen)
         if isinstance(result, Interrupt):
             return result
+        if isinstance(result, Renew):
+            _check_reserved(result.values or {}, f"{title(self)}: node {node} renewed with")
+            return result
         return self.settle(place, context, self.output_of(place, result))
 
     def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
@@ -260,19 +265,14 @@ class CircularFlow(Flow):
         if isinstance(result, Command):
             result = {"command": result.name, "command_args": dict(result.args)}
         if not isinstance(result, Mapping):
-            expected = "a mapping, Finish, Command or Interrupt"
+            expected = "a mapping, Finish, Command, Interrupt or Renew"
             raise FatalError(
                 f"{title(self)}: node {place.name} returned a {type(result).__name__}; "
                 f"expected {expected}"
             )
         output = resolve(place.output_interface)(dict(result))
         plain: dict[str, Any] = storable(output, f"what node {place.name} returned")
-        for name in plain:
-            if name.startswith("_"):
-                raise FatalError(
-                    f"{title(self)}: node {place.name} returned the name {name!r}; "
-                    "names that begin with '_' are reserved for the flow"
-                )
+        _check_reserved(plain, f"{title(self)}: node {place.name} returned")
         return plain
 
     def settle(
@@ -302,3 +302,12 @@ class CircularFlow(Flow):
             if place.name == node:
                 return place
         raise FatalError(f"{title(self)} has no node {node!r}; {suggest(node, self.nodes)}")
+
+
+def _check_reserved(names: Iterable[str], what: str) -> None:
+    """Raise FatalError if one of the names is reserved for the flow itself."""
+    for name in names:
+        if str(name).startswith("_"):
+            raise FatalError(
+                f"{what} the name {name!r}; names that begin with '_' are reserved for the flow"
+            )

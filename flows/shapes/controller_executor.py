@@ -18,7 +18,7 @@ from perdure.flows.controllers import Controller
 from perdure.flows.errors import BadReply, FatalError, InvalidFlow, InvalidInput
 from perdure.flows.flow import title
 from perdure.flows.names import suggest
-from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Turn
+from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Renew, Turn
 from perdure.flows.remarks import (
     OPEN_ASKS,
     PUT_OFF,
@@ -44,7 +44,15 @@ from perdure.flows.shapes.config import (
     FinishConfig,
     read_config,
 )
-from perdure.flows.shapes.held_turn import HELD, amended, hold, kept_on, released, with_held
+from perdure.flows.shapes.held_turn import (
+    HELD,
+    amended,
+    hold,
+    kept_on,
+    released,
+    turn_of,
+    with_held,
+)
 from perdure.flows.shapes.parallel_calls import (
     TOGETHER,
     WAIT,
@@ -428,6 +436,9 @@ class ControllerExecutorFlow(CircularFlow):
         outcome = self._play_held(node, self._seen(context))
         if not context.mailbox.replies or isinstance(outcome, Interrupt):
             return outcome
+        if isinstance(outcome, Renew):
+            context.remembered.update(after_replies(context))
+            return outcome
         return with_values(outcome, after_replies(context))
 
     def _hear_and_play(self, context: RoundContext) -> Outcome:
@@ -437,7 +448,7 @@ class ControllerExecutorFlow(CircularFlow):
         """
         heard, hearing = hear(context, self.max_result)
         outcome = self._play_held("Controller", self._seen(hearing))
-        if isinstance(outcome, Interrupt):
+        if isinstance(outcome, Interrupt | Renew):
             return outcome
         replied = after_replies(hearing)
         if context.committed.get(PUT_OFF) and not isinstance(outcome, End):
@@ -475,6 +486,8 @@ class ControllerExecutorFlow(CircularFlow):
         if held is None:
             return self._play(node, context)
         outcome = self._play(node, with_held(context, held))
+        if isinstance(outcome, Renew):
+            return replace(outcome, turns=(turn_of(held), *outcome.turns))
         return (
             outcome
             if isinstance(outcome, Interrupt)
@@ -509,6 +522,11 @@ class ControllerExecutorFlow(CircularFlow):
             outcome = Advance("Controller", (Turn(_decided(context.committed), told(error)),))
         if isinstance(outcome, Interrupt):
             return self._with_approvers(outcome)
+        if isinstance(outcome, Renew):
+            raise FatalError(
+                f"run {context.run_id}, step {context.step}: expected the result of a command, got "
+                "Renew; the run of one of several calls cannot be renewed"
+            )
         return end_of_call(
             outcome,
             lambda name: not name.startswith("_") and name not in self.reserved,
@@ -547,7 +565,7 @@ class ControllerExecutorFlow(CircularFlow):
         """
         committed = {**context.committed, TOGETHER: 0}
         outcome = self._play("Executor", altered(context, committed=committed))
-        if isinstance(outcome, Interrupt):
+        if isinstance(outcome, Interrupt | Renew):
             return outcome
         budget = f"{COMMANDS}{context.journal.carried_out}"
         if budget in context.budgets:
@@ -612,7 +630,7 @@ class ControllerExecutorFlow(CircularFlow):
                 )
             return (
                 outcome
-                if node != "Controller" or isinstance(outcome, Interrupt)
+                if node != "Controller" or isinstance(outcome, Interrupt | Renew)
                 else with_long_replies_apart(outcome, context.step)
             )
         except BadReply as error:

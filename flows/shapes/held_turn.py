@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from perdure.flows.context import History, RoundContext, altered
+from perdure.flows.context import History, RoundContext, altered, forgotten_of
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Advance, Command, End, Turn
 from perdure.flows.reply_extras import FEEDBACK
@@ -35,10 +35,13 @@ def hold(command: Command, observation: Any, artifacts: Mapping[str, str]) -> di
 def with_held(context: RoundContext, held: Mapping[str, Any]) -> RoundContext:
     """Return a copy of the round's context in which the held turn is the last of the history."""
     history = context.history
-    length = len(history) + 1
-    return altered(
-        context, history=History(length, (turn_of(held),), lambda start, stop: history[start:stop])
+    changed = History(
+        len(history) + 1,
+        (turn_of(held),),
+        lambda start, stop: history[start:stop],
+        forgotten_of(history),
     )
+    return altered(context, history=changed)
 
 
 def turn_of(held: Mapping[str, Any]) -> Turn:

@@ -48,6 +48,8 @@ _SETTINGS = (
     "lease_seconds",
     "round_timeout_seconds",
     "runs_shell",
+    "keep_turns",
+    "keep_events",
     "early_exit_key",
     "output_keys",
     "max_bad_replies",

@@ -123,6 +123,8 @@ class _FlowKeys(_Keys):
     lease_seconds: Seconds | None = None
     round_timeout_seconds: Seconds | None = None
     runs_shell: bool = False
+    keep_turns: Count | None = None
+    keep_events: Count | None = None
     budgets: dict[str, float] = {}
     retry: RetryConfig | None = None
 

@@ -88,6 +88,7 @@ def _model(w: World, place: int, run: Run) -> dict[str, Any]:
     seen["mail"] = (run.taken, run.arrived)
     if w.config.heeds:
         seen["heard"] = run.heard
+    seen["generation"] = run.generation
     seen["wait"] = run.wait
     seen["wait until"] = None if run.wait in run.over else run.wait_until
     seen["over"] = run.over
@@ -152,6 +153,7 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
         "last_error" in found,
     )
     seen["heard"] = int(found.get("heard", 0))
+    seen["generation"] = int(found.get("generation", 0))
     seen["mail"] = store.signal_counts(f"r{place}", ["paid"])["paid"]
     seen["wait"] = int(found.get("wait", -1))
     seen["over"] = tuple(sorted(int(name[3:]) for name in found if name.startswith("o:~")))

@@ -553,6 +553,16 @@ CONFIGURATIONS: dict[str, Config] = {
         kinds=("next", "end", "failed"),
         operations=("stop:graceful", "resume"),
     ),
+    "renewals": Config(
+        "a run that is renewed behind a wait: signals before, meanwhile and after, deaths, lost replies, stops, resumes",
+        waits=(("signal", 1),),
+        signals=2,
+        kinds=("renew", "end"),
+        operations=("stop:graceful", "resume"),
+        mute=True,
+        slots=1,
+        max_losses=0,
+    ),
     "children": Config(
         "a parent of two children; callers that are late, die, and send again; deaths",
         children=2,

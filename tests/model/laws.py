@@ -38,6 +38,7 @@ def lawful(w: World, place: int, run: Run) -> None:
         run.step,
         run.log,
     )
+    law("C12", run.spent == run.log, "it has spent {} in {} rounds", run.spent, run.log)
     promised = phase in LIVELY or (
         phase == "interrupted" and (run.i_wait is not None or run.deadline is not None)
     )

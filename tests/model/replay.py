@@ -372,10 +372,14 @@ class Replay:
         took = {"take": f"paid {max(numbers)}" if numbers else ""} if seen else {}
         if took and config.outlives and int(granted.fields["step"]) > 0:
             took["joined"] = "0.0"
+        renewal = {"generation": str(int(granted.fields.get("generation", 0)) + 1)}
         heard = {"heard": granted.fields["mailbox"]} if config.heeds and seen else {}
         heeds = {"heed": "paid"} if config.heeds else {}
         calls: dict[str, Callable[[], tuple[str, str]]] = {
             "next": lambda: runs.commit_next(store, granted, node, options=took, **heard),
+            "renew": lambda: runs.commit_next(
+                store, granted, node, options={**took, **renewal}, **renewal
+            ),
             "end": lambda: runs.commit_end(
                 store, granted, ("turn",), options={**took, **heeds}, **heard
             ),

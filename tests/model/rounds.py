@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.model import steering
 from tests.model.fetching import REFUSED
 from tests.model.laws import law
-from tests.model.state import Run, Slot, World
+from tests.model.state import OVER, Run, Slot, World
 from tests.model.transitions import DONE, ENDS
 
 
@@ -84,6 +84,22 @@ def committed(w: World, slot: Slot, before: Run, run: Run, kind: str, answer: st
             "I16",
             run.failures == run.losses == 0 and run.patience is None,
             "a committed round leaves its successor fewer tries",
+        )
+    law(
+        "C12",
+        run.generation == before.generation + (holder and kind == "renew" and not refused),
+        "{} renewed the run to generation {}",
+        kind,
+        run.generation,
+    )
+    if holder and kind == "renew" and not refused:
+        used = [each for each in slot.seen if each != OVER]
+        law(
+            "C12",
+            run.arrived == before.arrived and run.taken == max(used, default=before.taken),
+            "a renewal lost signals: {} of {} are taken",
+            run.taken,
+            run.arrived,
         )
     if answer == "continued" and holder:
         law(

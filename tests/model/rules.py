@@ -166,6 +166,10 @@ class Rules:
     wake_asks_whether_the_wait_is_over: bool = True
     commit_takes_what_its_round_saw: bool = True  # a signal that came meanwhile is gone unread
     commit_ends_the_wait: bool = True
+    # renewals, decision 49
+    renewal_leaves_signals: bool = True
+    renewal_leaves_what_was_spent: bool = True
+    renewal_goes_on_in_the_next_step: bool = True  # a message of the old generation begins the new
     # families, decision 46
     plan_makes_follow_up: bool = True  # the worker that parked dies before it starts a child
     drop_makes_follow_up: bool = True  # the losers of a race live on

@@ -30,7 +30,7 @@ RUN = (
     "last_token", "last_answer", "last_fetched", "i_id", "i_wait", "i_until", "i_answer", "deadline", "not_before", "unknown",
     "expires", "nonce", "intent", "result", "log", "since_stop", "was_spared", "forfeited", "begun", "returned",
     "erred", "ending", "unfinished", "patience", "handed_on",
-    "wait", "need", "wait_until", "over", "arrived", "taken", "passed", "heard",
+    "wait", "need", "wait_until", "over", "arrived", "taken", "passed", "heard", "generation", "spent",
 )  # fmt: skip
 TIMES = (
     "due",
@@ -114,6 +114,8 @@ class Run:
         int  # the number of signals of which a committed round's claim knew, whose round heard all
     )
     passed: tuple[int, ...]  # with what attempts of this step got past each wait
+    generation: int  # how often it was renewed
+    spent: int  # what its committed rounds have spent, one each
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self.__dict__ = dict(zip(RUN, values))  # noqa: B905 (strict takes time, and this is most of what a search does)
@@ -163,6 +165,7 @@ def new_run(**fields: Any) -> Run:
     empty |= {"intent": 0, "result": 0, "begun": (), "returned": 0, "unknown": 0, "erred": False}
     empty |= {"ending": False, "unfinished": False}
     empty |= {"wait": -1, "need": 0, "over": (), "arrived": 0, "taken": 0, "passed": (), "heard": 0}
+    empty |= {"generation": 0, "spent": 0}
     return Run(tuple((empty | fields).values()))
 
 

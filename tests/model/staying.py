@@ -58,6 +58,7 @@ def stay(
     ):
         return "other", 0
     run.log += 1
+    run.spent += 1
     run.begun, run.returned = (), 0
     if rules.stay_ends_the_results:
         run.result = 0

@@ -26,7 +26,7 @@ from tests.model.state import ENDED, LIVE, Run, World, new_run
 from tests.model.waiting import begin_wait, end_waits, park
 
 ENDS = ("end", "end_unfinished")
-DONE = ("next", *ENDS, "pause_next", "pause_end", "pause_unfinished")
+DONE = ("next", "renew", *ENDS, "pause_next", "pause_end", "pause_unfinished")
 PAUSES = ("pause_next", "pause_end", "pause_unfinished", "pause_here", "pause_here_deadline")
 INTERRUPT = {"i_id": (0, 0), "message": (1, 0)}
 
@@ -154,6 +154,17 @@ def round_limit(w: World, run: Run) -> int | None:
     return min(limits) + w.config.lease if limits else None
 
 
+def renew(w: World, run: Run) -> None:
+    """The run begins anew behind this round: parts/renewal.lua."""
+    run.generation += 1
+    if not w.rules.renewal_leaves_signals:
+        run.taken = run.arrived
+    if not w.rules.renewal_leaves_what_was_spent:
+        run.spent = 0
+    if not w.rules.renewal_goes_on_in_the_next_step:
+        run.step -= 1
+
+
 def commit(
     w: World,
     place: int,
@@ -205,6 +216,9 @@ def commit(
         if config.heeds:
             steering.keep_heard(w, run, seen, knows)
         _step_done(w, run)
+        run.spent += 1
+    if kind == "renew":
+        renew(w, run)
     if kind == "park":
         begin_wait(w, run, seen)
     if retracts or (kind in ("failed", "try_again") and not rules.intent_outlives_a_failure):
@@ -218,6 +232,9 @@ def commit(
     if stopping:
         stop_here(w, run)
         answer = "stopped"
+    elif kind == "renew":
+        push(w, place, run)
+        answer = "continued"
     elif kind == "next":
         if rules.commit_pushes:
             handed_on = run.handed_on

@@ -109,7 +109,7 @@ def _of_slot(w: World, place: int, slot: Slot) -> list[Move]:
         kinds = ("next",)
     for kind in kinds:
         if (
-            kind in ("next", "pause_next", "end_unfinished", "pause_unfinished")
+            kind in ("next", "renew", "pause_next", "end_unfinished", "pause_unfinished")
             and slot.step + 1 >= config.steps
             and not slot.late
         ):

@@ -56,7 +56,7 @@ SUBJECTS = {
         "What a node reads during a round, and what it returns.",
         (
             "RoundContext", "History", "Signals", "Outcome", "Command", "Finish", "Interrupt",
-            "Advance", "End", "Turn", "Mailbox", "ReceivedSignal", "Parked",
+            "Advance", "End", "Renew", "Turn", "Mailbox", "ReceivedSignal", "Parked",
         ),
     ),
     "children": Subject(
@@ -70,7 +70,7 @@ SUBJECTS = {
         " the exit code of each.",
         (
             "PerdureError", "RetryableError", "OutcomeUnknown", "FatalError", "UnstorableValue",
-            "RoundStopped", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
+            "RoundStopped", "Forgotten", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
             "UnknownFlow", "RunNotFound", "ArtifactNotFound", "ValueNotFound", "RunExists", "Conflict",
             "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "InvalidTransition", "Stale",
             "DamagedRun", "UnknownCaller", "Forbidden",

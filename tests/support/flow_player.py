@@ -7,7 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure import Advance, Command, End, Flow, History, Interrupt, Outcome, RoundContext, Turn
+from perdure import (
+    Advance,
+    Command,
+    End,
+    Flow,
+    History,
+    Interrupt,
+    Outcome,
+    Renew,
+    RoundContext,
+    Turn,
+)
 from perdure.flows.json_values import storable
 
 
@@ -68,6 +79,12 @@ def play_through(
             Turn(_stored(turn.command), storable(turn.observation, "observation"))
             for turn in outcome.turns
         ]
+        if isinstance(outcome, Renew):
+            checked = current.check_inputs(checked if outcome.inputs is None else outcome.inputs)
+            if outcome.values is not None:
+                played.values = dict(outcome.values)
+            node, cycles = current.first_node, 0
+            continue
         played.values |= storable({**context.remembered, **outcome.values}, "values")
         storable(outcome.summary, "the summary")
         if isinstance(outcome, Advance):

@@ -127,7 +127,7 @@ ROLES = {
         scripts=SHARED | {"endings", "follow_ups", "idem", "line", "apart"},
         writes=by_command(
             {
-                OF_A_RUN: "hset hdel xadd rpush pexpireat",
+                OF_A_RUN: "hset hdel xadd rpush ltrim pexpireat",
                 only("idem"): "get pexpireat",
                 only("due", "endings", "follow_ups", "index", "line"): "zadd zrem",
                 only("queues"): "hset hincrby",

@@ -200,6 +200,9 @@ def stay(
     node: str = "Controller",
     additions: tuple[str, ...] = ("turn",),
     next_claim: str = "w1.next",
+    forget: int | None = None,
+    keep_events: int | None = None,
+    data: str | None = None,
     **fields: str,
 ) -> Claim | None:
     """The round is done, ``node`` is next, and the run is to stay: the claim of its next round; None: there is something else to it."""
@@ -208,8 +211,18 @@ def stay(
     stayed = store.commit_and_continue(
         run.id, epoch=run.epoch, step=run.step, token=granted.token, claim=granted.id, next_claim=next_claim, queue=changed["queue"],
         fields=changed, additions=additions, mailbox=granted.fields.get("mailbox"),
+        forget=forget, keep_events=keep_events, data=data,
     )  # fmt: skip
-    return stayed and affinity.next_claim(run, granted, changed, additions, "", stayed, next_claim)
+    return stayed and affinity.next_claim(
+        run,
+        granted,
+        changed,
+        additions,
+        "",
+        stayed,
+        next_claim,
+        forget if isinstance(forget, int) else 0,
+    )
 
 
 def commit_end(

@@ -151,6 +151,8 @@ class ClientApi(metaclass=ABCMeta):
         """Return the run's events, oldest first, starting after the event ``after``.
 
         With ``follow`` the iterator ends when the run has ended; without, after the stored events.
+        If events after ``after`` are gone (``keep_events`` of the flow), the first one is of type
+        ``trimmed``.
 
         Raises:
             RunNotFound: No run has this id.
@@ -178,7 +180,9 @@ class ClientApi(metaclass=ABCMeta):
     def children(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
         """Return the child runs that a run has started, in the order of their start.
 
-        Children that have been deleted, or have expired, are left out.
+        Children that have been deleted, or have expired, are left out. If the run's oldest events
+        are gone, so are the children that they tell of, except those of the groups that it still
+        has.
 
         Args:
             limit: how many to look at.

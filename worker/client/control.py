@@ -17,7 +17,15 @@ from perdure.worker.client.connection import damaged, not_found, operation
 from perdure.worker.client.limits import RunLimits, check_has_budgets
 from perdure.worker.domain.children import child_of
 from perdure.worker.domain.interrupt import PendingInterrupt
-from perdure.worker.domain.record import GROUPS, SCHEMA, UNFINISHED, VALUE, Record, digest_of
+from perdure.worker.domain.record import (
+    EARLIER_CYCLES,
+    GROUPS,
+    SCHEMA,
+    UNFINISHED,
+    VALUE,
+    Record,
+    digest_of,
+)
 from perdure.worker.domain.run import Run, status_of
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.errors import (
@@ -221,7 +229,8 @@ def going_on(record: Record, limits: Mapping[str, float], cycles: int) -> dict[s
     max_rounds = (record.max_rounds or 0) + cycles
     changed = {"max_rounds": str(max_rounds)}
     if "cycles" in limits:  # A lower budget would stop the run again.
-        limits = {**limits, "cycles": max(limits["cycles"], max_rounds)}
+        in_all = max_rounds + record.count(EARLIER_CYCLES)
+        limits = {**limits, "cycles": max(limits["cycles"], in_all)}
     if limits:
         changed["budgets"] = canonical(dict(limits))
     remaining = {

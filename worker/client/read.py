@@ -18,8 +18,8 @@ from perdure.worker.client.api import ClientApi
 from perdure.worker.client.connection import ClientConnection, not_found
 from perdure.worker.client.run_list import RunFilter, list_runs, status_counts
 from perdure.worker.diagnostics.why import verdict_of
-from perdure.worker.domain.event import LAST, Event
-from perdure.worker.domain.record import Record, unpack_turns
+from perdure.worker.domain.event import LAST, Event, is_trimmed
+from perdure.worker.domain.record import GROUPS, KEEP_EVENTS, Record, unpack_turns
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of
 from perdure.worker.domain.transcript import SubmitOptions, Transcript, TranscriptTurn, WholeRun
 from perdure.worker.domain.verdict import Verdict
@@ -52,9 +52,14 @@ def hear(client: ClientConnection, after: Mapping[str, str], block: int) -> dict
     """
     store = client._store
     try:
-        return {
+        batches = {
             run_id: _parse(entries) for run_id, entries in store.events_of(after, block).items()
         }
+        oldest = store.oldest_events(list(batches)) if batches else {}
+        for run_id, batch in batches.items():
+            if batch.events and is_trimmed(after[run_id], batch.events[0], oldest.get(run_id)):
+                batch.events.insert(0, Event.trimmed(batch.events[0]))
+        return batches
     except DamagedRun:
         # One key of another type fails the whole read without being named, so read each run alone.
         return {run_id: _read_alone(store, run_id, last) for run_id, last in after.items()}
@@ -153,8 +158,10 @@ class RunReads(ClientConnection, ClientApi):
     def events(self, run_id: str, after: str | None = None, follow: bool = True) -> Iterator[Event]:
         validation.after(after)
         validation.flag(follow, "follow")
-        self._record(run_id)
-        return self._events(run_id, after, follow)
+        fields = self._record(run_id).fields
+        # A flow that keeps only its newest events says so with the run's first commit.
+        may_be_trimmed = KEEP_EVENTS in fields or (follow and fields.get("step") == "0")
+        return self._events(run_id, after, follow, may_be_trimmed)
 
     def latest_events(
         self, run_id: str, limit: int = 100, before: str | None = None
@@ -164,14 +171,23 @@ class RunReads(ClientConnection, ClientApi):
         self._record(run_id)
         return [Event.of(*entry) for entry in self._store.latest_events(run_id, limit, before)]
 
-    def _events(self, run_id: str, after: str | None, follow: bool) -> Iterator[Event]:
+    def _events(
+        self, run_id: str, after: str | None, follow: bool, may_be_trimmed: bool
+    ) -> Iterator[Event]:
         ended, last = False, after
         while True:
-            entries = self._store.events(
-                run_id, last, block=None if ended or not follow else round(EVENT_BLOCK * 1000)
-            )
-            for last, entry in entries:
+            block = None if ended or not follow else round(EVENT_BLOCK * 1000)
+            if may_be_trimmed and last is not None:
+                if block is not None:
+                    self._store.events(run_id, last, block, count=1)
+                entries, oldest = self._store.events_and_oldest(run_id, last)
+            else:
+                entries, oldest = self._store.events(run_id, last, block), None
+            before = last
+            for number, (last, entry) in enumerate(entries):
                 event = Event.of(last, entry)
+                if number == 0 and is_trimmed(before, event, oldest):
+                    yield Event.trimmed(event)
                 yield event
                 ended = event.type in LAST
             if entries:
@@ -186,7 +202,7 @@ class RunReads(ClientConnection, ClientApi):
         run = WholeRun(
             **vars(Run.of(record)), options=_options(record), values=public(record.values)
         )
-        turns = unpack_turns(run_id, self._store.memory(run_id))[: record.turns]
+        turns = unpack_turns(run_id, self._store.memory(run_id))[: record.turns - record.forgotten]
         return {
             "run": run.to_dict(),
             "history": [_turn(turn) for turn in turns],
@@ -196,8 +212,9 @@ class RunReads(ClientConnection, ClientApi):
     def children(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
         validation.limit(limit)
         first = validation.offset(cursor)
-        nonce = self._record(run_id).fields.get("nonce", "")
-        ids = self._store.children(run_id, nonce)
+        parent = self._record(run_id).fields
+        groups = parent.get(GROUPS, "").split()
+        ids = self._store.children(run_id, parent.get("nonce", ""), groups)
         page = ids[first : first + limit]
         found, damaged = [], []
         for child_id, fields in zip(page, self._store.records(page), strict=True):

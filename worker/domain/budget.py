@@ -16,7 +16,14 @@ from perdure.flows.budgets import KINDS, RUNS, Budget, sum_of
 from perdure.flows.flow import Role
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Interrupt
-from perdure.worker.domain.record import ADDED, TREE, Payer, Record, millionths
+from perdure.worker.domain.record import (
+    ADDED,
+    EARLIER_CYCLES,
+    TREE,
+    Payer,
+    Record,
+    millionths,
+)
 from perdure.worker.errors import DamagedRun
 
 #: Most that is charged to the runs above in one commit, in millionths. Scripts add it exactly.
@@ -169,7 +176,7 @@ class BudgetAccount:
         if not record.budgets:
             return {}
         spent = sum_of([self.before(estimate), record.tree]) | {
-            "cycles": record.cycles,
+            "cycles": record.cycles + record.count(EARLIER_CYCLES),
             "seconds": self.seconds,
         }
         return {

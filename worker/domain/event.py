@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +17,12 @@ from perdure.worker.errors import DamagedRun
 
 #: Event types that end a run. Nothing follows them until the run is resumed or retried.
 LAST = ("completed", "errored", "stopped")
+#: Type of the event that stands for older ones, which are gone.
+TRIMMED = "trimmed"
+#: Type of a run's first event.
+FIRST = "submitted"
+#: The largest second part of an event's id that clients accept.
+LAST_NUMBER = 2**63 - 1
 #: Fields of a stream entry that become attributes of the event. The others become its data.
 FRAME = ("type", "at", "step", "attempt", "node")
 #: Fields of a stream entry whose text is JSON.
@@ -33,8 +39,13 @@ class Event(Document):
     """One of ``submitted``, ``committed``, ``interrupted``, ``resumed``, ``stop_requested``,
     ``stopped``, ``completed``, ``errored``, ``retried``, ``failed``, ``waits``, ``lost``,
     ``resent``, ``given_back`` (the worker released the round), ``handed_on`` (the round was given
+<<<<<<< HEAD
     to another process), ``parked`` (its node waits), ``signalled``, ``woken``,
     ``unread`` (the run ended, and has not heard these signals).
+=======
+    to another process), ``parked`` (its node waits), ``signalled``, ``woken``, ``renewed`` (the run
+    began anew). ``trimmed`` stands for older events, which are gone. It is not stored.
+>>>>>>> tmp-renew
     """
     at: datetime
     """Time of the event, by the clock of the state server."""
@@ -62,6 +73,20 @@ class Event(Document):
             ) from error
 
     @classmethod
+    def trimmed(cls, following: Event) -> Event:
+        """Build the event that stands for those before ``following``, which are gone.
+
+        Its id is the one before that of ``following``, so that events after it can be asked for.
+        """
+        return replace(
+            following,
+            id=id_before(following.id),
+            type=TRIMMED,
+            attempt=0,
+            data={"before": following.id},
+        )
+
+    @classmethod
     def _read(cls, entry_id: str, entry: Mapping[str, str]) -> Event:
         data: dict[str, Any] = {}
         for name, text in entry.items():
@@ -86,3 +111,28 @@ class Event(Document):
             entry["node"],
             data,
         )
+
+
+def position_of(event_id: str) -> tuple[int, int]:
+    """Return the position of an event id in its run's stream, for comparisons."""
+    ms, _, number = event_id.partition("-")
+    return int(ms), int(number or 0)
+
+
+def id_before(event_id: str) -> str:
+    """Return the last possible event id before this one."""
+    ms, number = position_of(event_id)
+    return f"{ms}-{number - 1}" if number else f"{ms - 1}-{LAST_NUMBER}"
+
+
+def is_trimmed(after: str | None, first: Event, oldest: str | None) -> bool:
+    """Return whether events between ``after`` and the event ``first`` may be gone.
+
+    Args:
+        after: The id after which events were read. None: from the beginning.
+        first: The first event that was read.
+        oldest: The id of the run's oldest event. Not needed if ``after`` is None.
+    """
+    if after is None or after == "0":
+        return first.type != FIRST
+    return oldest is not None and position_of(after) < position_of(id_before(oldest))

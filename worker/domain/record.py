@@ -67,7 +67,7 @@ class FieldPrefix:
 
 #: Newest schema version that this code reads. A worker leaves runs with a newer version to newer
 #: workers.
-SCHEMA = "4"
+SCHEMA = "5"
 #: Fields that a worker of schema version 1 would misread or refuse (everything added to CONTENT
 #: later), each with the first version that reads it. A run gets the lowest version that reads all
 #: its fields, so that older workers keep running the runs they understand.
@@ -76,6 +76,8 @@ SINCE: Mapping[str, str] = {
     "wait": "3",
     "groups": "4",
     "parent": "4",
+    "forgotten": "5",
+    "generation": "5",
 }
 #: Prefix of the fields that hold named values. Each value has its own field, so that a commit
 #: writes only the values that changed.
@@ -84,6 +86,14 @@ _values = FieldPrefix(VALUE)
 #: Field that is present if the run has used up its cycles; it holds their number. It is not part of
 #: the content, so that workers of an earlier release compute an equal digest.
 UNFINISHED = "unfinished"
+#: Field with the number of the oldest turns that are gone.
+FORGOTTEN = "forgotten"
+#: Field with the number of times that the run was renewed.
+GENERATION = "generation"
+#: Field with the cycles of the generations before this one. A budget of cycles counts them.
+EARLIER_CYCLES = "earlier_cycles"
+#: Field that is present if the run keeps only its newest events. It is not part of the content.
+KEEP_EVENTS = "keep_events"
 #: Field with the names of the run's groups of child runs, one per line.
 GROUPS = "groups"
 #: Field with the number of the signals that were sent to the run. ALL_HEARD has its value as of the
@@ -122,6 +132,9 @@ CONTENT = frozenset(
         "depth",
         "root",
         "payers",
+        "forgotten",
+        "generation",
+        "earlier_cycles",
     }
 )
 #: Prefixes of the fields with what the runs below a run have spent, and with what was added to its
@@ -236,8 +249,13 @@ class Record:
 
     @cached_field
     def turns(self) -> int:
-        """The number of turns in the run's history."""
+        """The number of turns in the run's history, with those that are gone."""
         return self.count("turns")
+
+    @cached_field
+    def forgotten(self) -> int:
+        """The number of the oldest turns that are gone."""
+        return self.count(FORGOTTEN)
 
     @property
     def max_rounds(self) -> int | None:

@@ -23,7 +23,18 @@ from perdure.worker.domain.document import (
     absent,
 )
 from perdure.worker.domain.execution_state import ExecutionState
-from perdure.worker.domain.record import ARRIVED, UNFINISHED, VALUE, Record, awaited, failing_since
+from perdure.worker.domain.record import (
+    ARRIVED,
+    EARLIER_CYCLES,
+    FORGOTTEN,
+    GENERATION,
+    KEEP_EVENTS,
+    UNFINISHED,
+    VALUE,
+    Record,
+    awaited,
+    failing_since,
+)
 from perdure.worker.errors import DamagedRun
 
 
@@ -130,6 +141,15 @@ class RunDetails(TypedDict, total=False):
     """Number of workers lost during this step."""
     cycles: Required[int]
     turns: Required[int]
+    """Number of turns of the history, with the ``forgotten`` ones."""
+    forgotten: int
+    """Number of the oldest turns, which are gone. Set if any are."""
+    generation: int
+    """How often the run was renewed. Set if it was."""
+    earlier_cycles: int
+    """The cycles before the last renewal. Set if the run was renewed."""
+    keep_events: int
+    """Number of the newest events that the run keeps. Set if it does not keep all."""
     budgets: dict[str, float]
     """The limits by name, with what was added to them. They count the runs below it too."""
     spent: dict[str, float]
@@ -386,6 +406,11 @@ def _details(record: Record) -> dict[str, Any]:
     details |= {
         name: record.count(name)
         for name in ("epoch", "attempt", "failures", "losses", "cycles", "turns")
+    }
+    details |= {
+        name: record.count(name)
+        for name in (FORGOTTEN, GENERATION, EARLIER_CYCLES, KEEP_EVENTS)
+        if name in record.fields
     }
     if (parts := record.fields.get("trace", "").split("-")) and len(parts) == 4:  # a traceparent
         details["trace_id"] = parts[1]

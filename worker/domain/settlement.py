@@ -14,16 +14,20 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from perdure.flows.durations import as_seconds
-from perdure.flows.errors import FatalError, UnstorableValue
+from perdure.flows.errors import FatalError, InvalidInput, UnstorableValue
 from perdure.flows.flow import Flow
 from perdure.flows.json_values import canonical, storable
-from perdure.flows.outcomes import ASK, SAY, Advance, End, Interrupt, Outcome, Turn
+from perdure.flows.outcomes import ASK, SAY, Advance, End, Interrupt, Outcome, Renew, Turn
 from perdure.flows.waits import Wait
 from perdure.worker.domain.budget import Shortage
 from perdure.worker.domain.execution_state import ExecutionStatus
 from perdure.worker.domain.record import (
+    EARLIER_CYCLES,
     ENDING,
+    FORGOTTEN,
+    GENERATION,
     GROUPS,
+    KEEP_EVENTS,
     SINCE,
     UNFINISHED,
     VALUE,
@@ -143,6 +147,11 @@ class Settlement:
         """Whether the round is done, so that its commit completes the step."""
         return self.kind in ("next", "end", "pause_next")
 
+    @property
+    def renews(self) -> bool:
+        """Whether the run is renewed: it begins anew at its first node."""
+        return GENERATION in self.options
+
 
 def settle(
     record: Record,
@@ -165,6 +174,13 @@ def settle(
     """
     node = record.node
     settlement = _settled(record, flow, node, outcome, remembered, event_data or {})
+    if flow.keep_events is not None and settlement.is_done:
+        keep = flow.keep_events
+        settlement = replace(
+            settlement,
+            fields={**settlement.fields, KEEP_EVENTS: str(keep)},
+            options={**settlement.options, KEEP_EVENTS: keep},
+        )
     _check_sizes(record, settlement, settings)
     if settlement.kind != "end":
         return settlement
@@ -293,7 +309,7 @@ def with_accounts(
     other = settlement.otherwise
     return replace(
         settlement,
-        fields={**fields, **_sealed(record, content_of(fields))},
+        fields={**fields, **_sealed(record, content_of(fields), settlement.renews)},
         otherwise=None if other is None else with_accounts(record, other, accounts),
     )
 
@@ -319,9 +335,13 @@ def _settled(
 ) -> Settlement:
     if isinstance(outcome, Interrupt):
         return _pause_here(record, node, outcome)
+    changed_values = (
+        _renewed_values(record, outcome, remembered)
+        if isinstance(outcome, Renew)
+        else {**remembered, **outcome.values}
+    )
     values = {
-        name: storable(value, f"the value {name!r}")
-        for name, value in {**remembered, **outcome.values}.items()
+        name: storable(value, f"the value {name!r}") for name, value in changed_values.items()
     }
     turns = tuple(
         pack_turn(
@@ -330,13 +350,22 @@ def _settled(
         )
         for turn in outcome.turns
     )
-    options = {"data": canonical(storable({**outcome.summary, **event_data}, "the summary"))}
+    options: dict[str, str | int] = {
+        "data": canonical(storable({**outcome.summary, **event_data}, "the summary"))
+    }
     artifacts = {
         name: str(storable(text, f"the artifact {name!r}"))
         for name, text in outcome.artifacts.items()
     }
     changed = {VALUE + name: canonical(value) for name, value in values.items()}
     changed["turns"] = str(record.turns + len(turns))
+    keeps = [keep for keep in (flow.keep_turns, _keep_turns(outcome)) if keep is not None]
+    if keeps and (gone := record.turns + len(turns) - min(keeps)) > record.forgotten:
+        changed[FORGOTTEN] = str(gone)
+        options["forget"] = min(gone, record.turns) - record.forgotten
+        turns = turns[max(0, gone - record.turns) :]
+    if isinstance(outcome, Renew):
+        return _renew(record, flow, node, outcome, changed, turns, artifacts, options)
     if isinstance(outcome, Advance):
         cycles = record.cycles + outcome.ends_cycle
         changed["cycles"] = str(cycles)
@@ -420,7 +449,7 @@ def _advance(
     The next round runs at once, or after a person has reviewed this one.
     """
     _check_next(flow, node, coming)
-    fields = _sealed(record, {**changed, "current_node": coming})
+    fields = _sealed(record, {**changed, "current_node": coming}, GENERATION in options)
     pause = pause_between(
         node, coming, record.json("interrupt_before", []), record.json("interrupt_after", [])
     )
@@ -432,6 +461,61 @@ def _advance(
     return Settlement(
         kind, fields, turns, artifacts, NextMessage(coming, epoch, record.step + 1), options
     )
+
+
+def _renew(
+    record: Record,
+    flow: Flow,
+    node: str,
+    renew: Renew,
+    changed: dict[str, str],
+    turns: tuple[str, ...],
+    artifacts: Mapping[str, str],
+    options: Mapping[str, str | int],
+) -> Settlement:
+    """Return what the commit of a finished round must write if the run begins anew behind it."""
+    if renew.inputs is not None:
+        try:
+            inputs = flow.check_inputs(renew.inputs)
+        except (InvalidInput, TypeError, ValueError) as error:
+            raise FatalError(
+                f"run {record.id}, step {record.step}: node {node} renewed the run with inputs "
+                f"that do not fit: {error}. Nothing of the run is lost: correct the code, then "
+                f"`perdure retry {record.id}`"
+            ) from error
+        changed |= {"inputs": canonical(inputs), "inputs_checked": "1"}
+    generation = record.count(GENERATION) + 1
+    changed[GENERATION] = str(generation)
+    changed["cycles"] = "0"
+    changed[EARLIER_CYCLES] = str(record.cycles + record.count(EARLIER_CYCLES))
+    return _advance(
+        record,
+        flow,
+        node,
+        flow.first_node,
+        changed,
+        turns,
+        artifacts,
+        {**options, GENERATION: generation},
+    )
+
+
+def _renewed_values(record: Record, renew: Renew, remembered: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the named values with which a renewed run begins. The flow's own ones are gone."""
+    if renew.values is not None:
+        return dict(renew.values)
+    kept = {**record.values, **remembered}
+    return {name: value for name, value in kept.items() if not name.startswith("_")}
+
+
+def _keep_turns(outcome: Outcome) -> int | None:
+    """Return how many turns a renewal keeps, or None for another outcome of a round."""
+    if not isinstance(outcome, Renew):
+        return None
+    keep = outcome.keep_turns
+    if type(keep) is not int or keep < 0:
+        raise FatalError(f"Renew: keep_turns is {keep!r}; expected a whole number from 0")
+    return keep
 
 
 def _check_next(flow: Flow, node: str, coming: str) -> None:
@@ -469,9 +553,16 @@ def _pause_here(record: Record, node: str, interrupt: Interrupt) -> Settlement:
     )
 
 
-def _sealed(record: Record, changed: Mapping[str, str]) -> dict[str, str]:
-    """Return a run's changed content fields, with the digest over its whole new content."""
+def _sealed(record: Record, changed: Mapping[str, str], renewed: bool = False) -> dict[str, str]:
+    """Return a run's changed content fields, with the digest over its whole new content.
+
+    Args:
+        renewed: Whether the run's named values are gone but for those in ``changed``.
+    """
     content = {**record.content, **changed}
+    if renewed:
+        for name in record.value_texts.keys() - changed.keys():
+            del content[name]
     version = (
         {}
         if SINCE.keys().isdisjoint(changed)
@@ -492,7 +583,8 @@ def _check_sizes(record: Record, settlement: Settlement, settings: Settings) -> 
             f"{settings.max_addition_bytes} (max_addition_bytes). Return less, or a reference to it"
         )
     changed = {name: text for name, text in settlement.fields.items() if name.startswith(VALUE)}
-    held = _size([*{**record.value_texts, **changed}.values()])
+    before = {} if settlement.renews else record.value_texts
+    held = _size([*{**before, **changed}.values()])
     if held > settings.max_state_bytes:
         raise UnstorableValue(
             f"the named values would take {held} bytes; the limit is "

@@ -79,7 +79,7 @@ class Committer:
         fields = {**settlement.fields, **beside}
         if message is not None:
             fields |= {"task": message.task, "queue": message.queue}
-        if settlement.kind == "next":
+        if settlement.kind == "next" and not settlement.renews:
             # Unchanged fields are left out. With other kinds they may have to be written again,
             # after something removed them.
             fields = {

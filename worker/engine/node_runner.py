@@ -142,9 +142,10 @@ class NodeRunner:
         """
         if not claim.carried_over:  # this worker committed what it holds a moment ago
             record.check()
-        if record.turns != claim.turns:
+        stored = record.turns - record.forgotten
+        if stored != claim.turns:
             raise DamagedRun(
-                f"run {record.id}: its history should have {record.turns} turns, "
+                f"run {record.id}: its history should have {stored} turns, "
                 f"it has {claim.turns}; it is quarantined"
             )
         flow = self._flows[record.fields["flow"]]()

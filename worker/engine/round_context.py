@@ -51,7 +51,8 @@ def context_of(
 
     def load(start: int, stop: int) -> list[Turn]:
         try:
-            return unpack_turns(record.id, store.memory(record.id, start, stop))
+            gone = record.forgotten
+            return unpack_turns(record.id, store.memory(record.id, start - gone, stop - gone))
         except (DamagedRun, StoreUnavailable) as error:
             broken(error)
             raise
@@ -75,8 +76,10 @@ def context_of(
             "node": record.node,
             "step": record.step,
             "attempt": claim.attempt,
-            "history": History(claim.turns, unpack_turns(record.id, claim.newest), load)
-            if claim.turns or claim.newest
+            "history": History(
+                record.turns, unpack_turns(record.id, claim.newest), load, record.forgotten
+            )
+            if record.turns or claim.newest
             else EMPTY_HISTORY,
             "committed": record.values,
             "answer": record.json("i_answer", None) if answered else None,

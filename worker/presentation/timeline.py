@@ -207,6 +207,10 @@ def _between(event: Event) -> tuple[str, str]:
                 ),
                 "wait",
             )
+        case "renewed":
+            return f"begins anew: generation {data.get('generation', '?')}", "good"
+        case "trimmed":
+            return "older events are gone: the run keeps only its newest ones", "wait"
         case "given_back":
             return "released: its worker could not begin it", "wait"
         case other:

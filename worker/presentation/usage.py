@@ -130,7 +130,7 @@ def accounts(run: Run) -> list[tuple[str, float, float]]:
     What the runs below it spent counts too.
     """
     spent = sum_of([run.details.get("spent", {}), run.details.get("spent_below", {})]) | {
-        "cycles": run.details.get("cycles", 0),
+        "cycles": run.details.get("cycles", 0) + run.details.get("earlier_cycles", 0),
         "seconds": _seconds(run),
     }
     return [

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
 from perdure.worker.domain.children import child_of
+from perdure.worker.domain.event import FIRST
 from perdure.worker.errors import AccessDenied
 from perdure.worker.store.connection import StoreConnection
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
@@ -181,26 +182,65 @@ class Queries(StoreConnection):
             streams: Any = self.redis.xread(
                 {key: after[run_id] for key, run_id in keys.items()}, count=count, block=block
             )
-        pairs = streams.items() if isinstance(streams, dict) else streams
-        return {keys[key]: _flat(entries) for key, entries in pairs}
+        return {keys[key]: _flat(entries) for key, entries in _pairs(streams)}
 
-    def children(self, run_id: str, nonce: str) -> list[str]:
+    def events_and_oldest(
+        self, run_id: str, after: str | None, count: int = 500
+    ) -> tuple[list[tuple[str, dict[str, str]]], str | None]:
+        """Return the events of a run after ``after``, and the id of its oldest event.
+
+        Both are of the same moment. ``after`` is as for ``events``.
+        """
+        key = self.keys.events(run_id)
+        with self._answered(), self.redis.pipeline() as pipe:
+            pipe.xread({key: after or "0"}, count=count)
+            pipe.xread({key: "0"}, count=1)
+            events, oldest = (
+                [entry for _, entries in _pairs(streams) for entry in _flat(entries)]
+                for streams in pipe.execute()
+            )
+        return events, oldest[0][0] if oldest else None
+
+    def oldest_events(self, run_ids: Sequence[str]) -> dict[str, str]:
+        """Return the id of each run's oldest event. A run without events is left out."""
+        keys = {self.keys.events(run_id): run_id for run_id in run_ids}
+        with self._answered():
+            streams: Any = self.redis.xread(dict.fromkeys(keys, "0"), count=1)
+        return {keys[key]: _flat(entries)[0][0] for key, entries in _pairs(streams)}
+
+    def children(self, run_id: str, nonce: str, groups: Sequence[str] = ()) -> list[str]:
         """Return the ids of the children that a run has started, in the order of their start.
+
+        If the run's oldest events are gone, so are the children that they tell of, except those of
+        the groups that the run still has.
 
         Args:
             nonce: the run's.
+            groups: the names of the run's groups.
         """
-        ids: list[str] = []
-        after = None
+        started: list[tuple[str, int]] = []
+        after, is_whole = None, True
         while True:
             entries = self.events(run_id, after)
+            if after is None and entries:
+                is_whole = entries[0][1]["type"] == FIRST
             for _, entry in entries:
                 if entry["type"] == "started":
                     places = range(int(entry["from"]), int(entry["to"]))
-                    ids += [child_of(run_id, nonce, entry["group"], place)[0] for place in places]
+                    started += [(entry["group"], place) for place in places]
             if not entries:
-                return ids
+                break
             after = entries[-1][0]
+        if not is_whole:
+            left = set(started)
+            counts = {group: self.counts_of_children(run_id, group) for group in groups}
+            of_groups = [
+                (group, place)
+                for group in groups
+                for place in range(counts[group].get("started", 0))
+            ]
+            started = [child for child in of_groups if child not in left] + started
+        return [child_of(run_id, nonce, group, place)[0] for group, place in started]
 
     def newest_events(
         self, run_id: str, count: int, names: Sequence[str]
@@ -457,6 +497,11 @@ def _hashes(replies: list[Any]) -> list[Any]:
         if isinstance(reply, Exception) and not str(reply).startswith("WRONGTYPE"):
             raise reply
     return [MISTYPED if isinstance(reply, Exception) else reply for reply in replies]
+
+
+def _pairs(streams: Any) -> Iterable[tuple[str, list[Any]]]:
+    """Return the reply to XREAD as pairs of a key and its entries."""
+    return streams.items() if isinstance(streams, dict) else streams or ()
 
 
 def _flat(entries: list[Any]) -> list[tuple[str, dict[str, str]]]:

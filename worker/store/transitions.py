@@ -215,10 +215,16 @@ class Store(Queries):
         took: int | None = None,
         data: str | int | None = None,
         mailbox: str | None = None,
+        forget: int | None = None,
+        keep_events: str | int | None = None,
     ) -> Continuation | None:
         """Commit a run's round and lease the run's next round to the same worker.
 
         The script is commit_and_continue.lua.
+
+        Args:
+            forget: the number of the oldest turns to drop.
+            keep_events: about how many of the newest events stay. None: all.
 
         Returns:
             The lease of the next round. None: nothing was written, since the case needs
@@ -236,6 +242,8 @@ class Store(Queries):
         named |= {
             "took": took,
             "data": data,
+            "forget": forget,
+            "keep_events": keep_events,
             "artifacts": 2 * len(artifacts) if artifacts else None,
             "mailbox": mailbox,
         }

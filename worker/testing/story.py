@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from perdure.flows.outcomes import End, Interrupt, Outcome
+from perdure.flows.outcomes import End, Interrupt, Outcome, Renew
 from perdure.worker.domain.event import Event
 from perdure.worker.domain.run import Run, RunStatus
 
@@ -191,6 +191,8 @@ def told_outcome(outcome: Outcome, calls: Sequence[Call]) -> str:
     """
     if isinstance(outcome, Interrupt):
         return f"asks a person: {outcome.reason}"
+    if isinstance(outcome, Renew):
+        return "renews the run"
     gave = (
         f"{calls[-1].name} gave {short(outcome.turns[-1].observation)}"
         if calls and outcome.turns
@@ -232,4 +234,6 @@ def label_of(node: str, outcome: Outcome, calls: Sequence[Call]) -> str:
         return f"{node} asked"
     if isinstance(outcome, End):
         return f"{node} ended the run"
+    if isinstance(outcome, Renew):
+        return f"{node} renewed the run"
     return f"deciding {outcome.values['command']}" if "command" in outcome.values else node

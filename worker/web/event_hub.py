@@ -14,7 +14,7 @@ from typing import Literal
 
 from perdure.worker.client import Client
 from perdure.worker.client.read import hear
-from perdure.worker.domain.event import Event
+from perdure.worker.domain.event import Event, position_of
 from perdure.worker.store import StoreUnavailable
 
 logger = logging.getLogger("perdure.web")
@@ -49,7 +49,7 @@ class Subscriber:
         self.run_id = run_id
         #: Position of the last event that was delivered or need not be. Only the hub's thread
         #: changes it.
-        self.position = _position_of(after or "0")
+        self.position = position_of(after or "0")
         self.over: Literal["behind", "damaged", "closed"] | None = None
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
@@ -212,7 +212,7 @@ class EventHub:
                 for subscriber in self._subscribers.get(run_id, ())
                 if start <= subscriber.position
             ]
-        positioned = [(_position_of(event.id), event) for event in events]
+        positioned = [(position_of(event.id), event) for event in events]
         for subscriber in subscribers:
             new = [event for position, event in positioned if position > subscriber.position]
             if new:
@@ -242,8 +242,3 @@ class EventHub:
                 subscriber.deliver((), "closed")
             except RuntimeError:  # its event loop is closed
                 continue
-
-
-def _position_of(event_id: str) -> Position:
-    ms, _, number = event_id.partition("-")
-    return int(ms), int(number or 0)

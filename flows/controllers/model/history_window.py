@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from perdure.flows.context import forgotten_of
 from perdure.flows.outcomes import Turn
 
 #: The turns of one reply of the model. The first has part 0.
@@ -39,7 +40,7 @@ class WindowView:
 
     Attributes:
         first: The groups before the gap.
-        left_out: The number of turns in the gap.
+        left_out: The number of turns in the gap, with those that the run no longer has.
         last: The groups after the gap.
     """
 
@@ -54,7 +55,7 @@ def shown(
     """Choose the turns of a run's history that a request to the model contains.
 
     They are the oldest and the newest, as many as the window allows. No more of the history is read
-    than necessary.
+    than necessary. If the oldest are gone, it begins with the gap.
     """
     left = float(window.tokens)
     last: list[Group] = []
@@ -68,7 +69,7 @@ def shown(
         begin -= len(group)
     first: list[Group] = []
     end = 0
-    for group in _forwards(history, begin):
+    for group in _forwards(history, begin) if not forgotten_of(history) else ():
         left -= tokens_of(group)
         if left < 0 or len(first) >= window.first:
             break
@@ -95,11 +96,13 @@ def begins(turn: Turn) -> bool:
 def _backwards(history: Sequence[Turn]) -> Iterator[Group]:
     """Yield the turns of a history in groups, one for each model reply, newest group first."""
     rest: list[Turn] = []
+    oldest = forgotten_of(history)
     begin = len(history)
-    while begin > 0:
-        stop, begin = begin, max(0, begin - AT_ONCE)
+    while begin > oldest:
+        stop, begin = begin, max(oldest, begin - AT_ONCE)
         groups = groups_of([*history[begin:stop], *rest])
         rest = []
+        # A group whose first turns are gone is left out.
         if begin > 0 and not begins(groups[0][0]):
             rest = list(groups.pop(0))
         yield from reversed(groups)

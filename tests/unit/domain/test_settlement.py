@@ -11,7 +11,7 @@ import pytest
 
 from perdure import FatalError, Flow, RetryableError, UnstorableValue
 from perdure.flows.flow import Role
-from perdure.flows.outcomes import Advance, Command, End, Interrupt, Outcome, Turn
+from perdure.flows.outcomes import Advance, Command, End, Interrupt, Outcome, Renew, Turn
 from perdure.worker.domain.execution_state import ExecutionState
 from perdure.worker.domain.failed_attempt import failure, quarantine
 from perdure.worker.domain.record import SCHEMA, Record, digest_of, unpack_turns
@@ -20,6 +20,7 @@ from perdure.worker.domain.settlement import (
     NextMessage,
     Settlement,
     settle,
+    with_accounts,
 )
 from perdure.worker.settings import Settings
 
@@ -439,3 +440,79 @@ def test_a_fatal_error_is_a_failure_without_a_wait() -> None:
 )
 def test_an_error_text_is_cut_where_it_is_too_long(length: int, told: str) -> None:
     assert quarantine(ValueError("a" * length)) == Settlement("damaged", options={"error": told})
+
+
+class Bounded(Ring):
+    keep_turns = 3
+    keep_events = 50
+
+
+def bounded(outcome: Outcome, **fields: str) -> Settlement:
+    return settle(record(**fields), Bounded(), outcome, {}, SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("before", "new", "forgotten", "forget", "written"),
+    [
+        ("2", 1, None, None, 1),  # turns before, added; forgotten, of the stored, written
+        ("3", 1, "1", 1, 1),
+        ("7", 1, "5", 5, 1),
+        ("7", 0, "4", 4, 0),
+        ("1", 5, "3", 1, 3),
+    ],
+)
+def test_a_bounded_flow_drops_the_oldest_turns(
+    before: str, new: int, forgotten: str | None, forget: int | None, written: int
+) -> None:
+    turns = tuple(Turn(None, number) for number in range(new))
+    for outcome in (Advance("Executor", turns), End(1, turns=turns)):
+        got = bounded(outcome, turns=before)
+        assert (got.fields.get("forgotten"), got.options.get("forget")) == (forgotten, forget)
+        assert len(got.additions) == written and got.fields["turns"] == str(int(before) + new)
+        assert got.fields.get("schema") == (None if forgotten is None else "5")
+        assert (got.options["keep_events"], got.fields["keep_events"]) == (50, "50")
+    later = bounded(Advance("Executor", turns), turns=before, forgotten="1")
+    assert later.options.get("forget", 0) == max(0, (forget or 0) - 1)
+
+
+def test_only_a_round_that_is_done_bounds_the_history() -> None:
+    got = bounded(Interrupt("why?"))
+    assert not {"forget", "keep_events"} & set(got.options) and "keep_events" not in got.fields
+
+
+@pytest.mark.parametrize(
+    "renew",
+    [
+        Renew(),
+        Renew(values={"x": 2}, inputs={"n": 1}),
+        Renew(values={}, turns=(Turn(None, 1),), keep_turns=1),
+        Renew(keep_turns=5, turns=(Turn(None, 1),)),
+    ],
+)
+@pytest.mark.parametrize("spent", [False, True])
+def test_what_a_renewal_writes_carries_the_digest_of_the_run_as_it_will_be(
+    renew: Renew, spent: bool
+) -> None:
+    at = record(**{"v:old": "1", "v:_own": "2", "cycles": "4", "earlier_cycles": "3"})
+    got = settled(renew, at, {"kept": True})
+    if spent:
+        got = with_accounts(at, got, {"spent": '{"tokens":5}'})
+    before = {name: text for name, text in at.fields.items() if not name.startswith("v:")}
+    after = Record({**before, **got.fields})
+    after.check()
+    assert after.values == (
+        {"old": 1, "kept": True} if renew.values is None else dict(renew.values)
+    )
+    assert after.inputs == (renew.inputs or {}) and got.message == NextMessage("Controller", 2, 5)
+    names = ("generation", "cycles", "earlier_cycles", "schema")
+    assert [after.fields[name] for name in names] == ["1", "0", "7", "5"]
+    stored = after.turns - after.forgotten
+    assert stored == 7 - got.options["forget"] + len(got.additions) == renew.keep_turns
+
+
+def test_a_renewal_is_not_too_large_because_of_the_values_that_it_drops() -> None:
+    big = json.dumps("x" * (SETTINGS.max_state_bytes - 10))
+    got = settled(Renew(values={"y": "y" * 100_000}), record(**{"v:big": big}))
+    assert got.fields["v:y"]
+    with pytest.raises(UnstorableValue, match="max_state_bytes"):
+        settled(Advance("Executor", values={"y": "y" * 100_000}), record(**{"v:big": big}))

@@ -7,7 +7,7 @@ import pytest
 from perdure import CircularFlow, Finish, InvalidFlow, Node
 from perdure.flows.flow import title
 from perdure.flows.names import Names, suggest
-from perdure.flows.validation import check_count, check_max_rounds, is_seconds
+from perdure.flows.validation import check_count, check_limit, is_seconds
 
 
 def only(given: object, context: object) -> Finish:
@@ -25,9 +25,9 @@ def test_the_nearest_name_is_told_and_all_of_them() -> None:
 
 
 def test_a_limit_that_is_no_count_is_told_with_what_was_expected() -> None:
-    assert check_max_rounds(None, "flow x") is None and check_max_rounds(1, "flow x") == 1
+    assert check_limit(None, "flow x") is None and check_limit(1, "flow x") == 1
     with pytest.raises(InvalidFlow) as refused:
-        check_max_rounds(0, "flow x")
+        check_limit(0, "flow x: max_rounds")
     assert (
         str(refused.value)
         == "flow x: max_rounds is 0; expected a whole number of at least 1, or None for no limit"

@@ -123,7 +123,7 @@ def show_command(
     pairs = described(run, models, artifacts, unread)
     output.fields(pairs, whole=("command", "will ask", "traceback"))
     if document is not None:
-        _print_history(document["history"])
+        _print_history(document["history"], run.details.get("forgotten", 0))
         _print_events(events)
 
 
@@ -148,6 +148,10 @@ def described(
     ]
     position = "at" if run.status.ended else "next"
     pairs.append(("step", f"{run.state.step}, {position} {run.state.current_node}"))
+    if details.get("generation"):
+        pairs.append(("generation", f"{details['generation']}: the run was renewed"))
+    if details.get("forgotten"):
+        pairs.append(("history", _left_of(details)))
     if details.get("owner"):
         held_for = duration(since(details["claimed_at"]))
         claim = f"on {details['owner']}, attempt {details['attempt']}, for {held_for}"
@@ -259,9 +263,17 @@ def _models(events: Iterable[Event]) -> str:
     )
 
 
-def _print_history(history: list[TranscriptTurn]) -> None:
+def _left_of(details: Mapping[str, Any]) -> str:
+    """Return a sentence that says which turns of a run's history are left."""
+    turns, forgotten = details["turns"], details["forgotten"]
+    return f"{turns - forgotten} of {turns} turns are left; the older ones are gone"
+
+
+def _print_history(history: list[TranscriptTurn], forgotten: int) -> None:
     click.echo("\nhistory:")
-    for number, turn in enumerate(history, 1):
+    if forgotten:
+        click.echo(f"(turns 1 to {forgotten} are gone)")
+    for number, turn in enumerate(history, forgotten + 1):
         command = turn["command"]
         call = (
             f"{command['name']} {json.dumps(command['args'], ensure_ascii=False)}"

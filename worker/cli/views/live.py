@@ -146,7 +146,9 @@ class LiveView:
             no_wrap=True,
             overflow="ellipsis",
         )
-        second.append(f"{gap}step {run.state.step}{gap}{duration(taken)}")
+        renewed = run.details.get("generation")
+        generation = f"generation {renewed}{gap}" if renewed else ""
+        second.append(f"{gap}{generation}step {run.state.step}{gap}{duration(taken)}")
         return [first, second, *_totals(run), Text("")]
 
     def _table(self, run: Run, width: int, height: int) -> RenderableType:

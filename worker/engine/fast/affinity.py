@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from perdure.worker.domain.record import ARRIVED, FieldPrefix, Record
+from perdure.worker.domain.record import ARRIVED, GENERATION, KEEP_EVENTS, FieldPrefix, Record
 from perdure.worker.engine.commit import Committer
 from perdure.worker.engine.fast_path import CommitResult, RoundCommit
 from perdure.worker.engine.journal import RESULT
@@ -60,9 +60,11 @@ def commit_and_continue(
     record, claim, settlement, fields, took, message = commit
     if settlement.kind != "next" or message is None or message.queue not in request.lists:
         return None
-    # Only commit_round.lua takes signals, writes replies to them, and charges the runs above.
-    if not settlement.options.keys().isdisjoint(("take", "replies", "charge")):
+    # Only commit_round.lua takes signals, writes replies, charges the runs above, and renews a run.
+    apart = ("take", "replies", "charge", GENERATION)
+    if not settlement.options.keys().isdisjoint(apart):
         return None
+    forget = int(settlement.options.get("forget", 0))
     content = message.read()
     text = "" if content is not None else message.write()
     continuation = committer.retry_while_away(
@@ -82,12 +84,14 @@ def commit_and_continue(
             took=took,
             data=settlement.options.get("data"),
             mailbox=record.fields.get(ARRIVED),
+            forget=forget or None,
+            keep_events=settlement.options.get(KEEP_EVENTS),
         ),
     )
     if continuation is None:
         return None
     claimed = next_claim(
-        record, claim, fields, settlement.additions, text, continuation, request.claim
+        record, claim, fields, settlement.additions, text, continuation, request.claim, forget
     )
     prefetched = Prefetched(message.queue, text, claimed, content)
     return CommitResult("ok", "continued", prefetched=prefetched)
@@ -101,6 +105,7 @@ def next_claim(
     message: str,
     continuation: Continuation,
     claim_id: str,
+    forget: int = 0,
 ) -> Claim:
     """Compute the claim of a run's next round from the claim and the commit of this round.
 
@@ -112,6 +117,7 @@ def next_claim(
         message: The stored message of the next round; empty if it was not written.
         continuation: The reply of the commit.
         claim_id: The id of the next claim.
+        forget: The number of turns that the commit dropped.
     """
     before, now = record.fields, str(continuation.now)
     fields = dict(before)
@@ -138,7 +144,8 @@ def next_claim(
     if continuation.round_until is not None:
         fields["round_until"] = continuation.round_until
     newest = [*claim.newest, *additions][-NEWEST_TURNS:] if additions else claim.newest
-    turns = claim.turns + len(additions)
+    turns = claim.turns + len(additions) - forget
+    newest = newest[-turns:] if turns else []
     return Claim(
         continuation.token,
         1,

@@ -11,7 +11,7 @@
 -- ARGV  epoch, step, token, claim (its id), [took], [data], [artifacts] as in commit_round.lua,
 --       next_claim (id of the next round's claim), list (where the next round's message would be),
 --       [message] (of the next round, if it is built already), [mailbox] (the run's field, if the
---       claim has it), [field...]; after "--" as in commit_round.lua
+--       claim has it), [forget], [keep_events], [field...]; after "--" as in commit_round.lua
 -- Returns, as one text, which a client reads faster than a list
 --   ok TOKEN NOW LEASE_UNTIL NUMBER [ROUND_UNTIL]   The lease of the next round.
 --   other   The case needs commit_round: a stop, a pause, an answer, a new signal, damage, or a lost
@@ -55,7 +55,7 @@ if (mailbox or nil) ~= arg.mailbox then return OTHER end
 if failures ~= '0' or losses ~= '0' or last_error or grace ~= resend then return OTHER end
 if not flow or not node or round_timeout and not is_count(round_timeout) or deadline and not is_count(deadline) then return OTHER end
 if pcall('HEXISTS', k.paused, flow) ~= 0 or type(pcall('ZCARD', k.due)) ~= 'number' then return OTHER end
-if rest < #ARGV then
+if rest < #ARGV or arg.forget then
   for key, wanted in pairs({ [k.memory] = 'list', [k.artifacts] = 'hash' }) do
     local held = call('TYPE', key).ok
     if held ~= wanted and held ~= 'none' then return OTHER end
@@ -70,6 +70,7 @@ local newest, place = number(counters[1]), counters[2]
 if number(place) == 0 or newest < tonumber(token) then return OTHER end
 
 local at = whole(now)
+forget_turns(k)
 if not log(k, { step = step, attempt = attempt, current_node = node, once = once or nil }, at) then return OTHER end
 call('HDEL', k.run, 'progress', 'spared', 'intent', 'intent_token', 'intent_at', 'intent_by', 'round_until')
 round_until = nil

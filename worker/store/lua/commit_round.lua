@@ -35,7 +35,9 @@
 --         spent, for its ancestors), [field...], [harmless] (all that this attempt did can be repeated, so a
 --         stop leaves nothing in doubt), [intent] (the remaining intents of record_intent.lua, if
 --         this attempt takes its own back because its command did nothing).
---       If the round is done: [take] (lines NAME NUMBER: the signals that it used; given if the step
+--       If the round is done: [forget] (how many of the oldest turns go), [keep_events] (about how many
+--         of the newest events stay), [generation] (the run is renewed: of its named values only those
+--         among the fields stay), [take] (lines NAME NUMBER: the signals that it used; given if the step
 --         has waited), [joined] (lines: the kept groups that it has joined), [replies] (lines NAME NUMBER
 --         JSON: what it replies to signals), [data] (JSON for the event), [took] (ms). After "--": the artifacts
 --         as names and texts ([artifacts] is the number of both together), then the memory's
@@ -125,6 +127,7 @@ end
 --@ parts/family.lua
 --@ parts/ends.lua
 --@ parts/payers.lua
+--@ parts/renewal.lua
 local kind = arg.kind
 local done = kind == 'next' or kind == 'end' or kind == 'pause_next'
 local paused = kind == 'pause_next' or kind == 'pause_here'
@@ -132,9 +135,11 @@ local stopping = run.stop_current_execution == 'stop_requested' and kind ~= 'end
 local short = kind == 'short' and (stopping and 'again' or held_up(k, run))
 if short == 'asks' then paused = true end
 
+if done then forget_turns(k) end
 free_lease(k)
 if done then
   log(k, run, whole(now))
+  if arg.generation then renew(k, run, now) end
   if run.i_id then forget_interrupt(k) end
   if arg.take then
     end_waits(k, run)

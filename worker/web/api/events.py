@@ -98,7 +98,8 @@ def event_router(hub: EventHub) -> APIRouter:
 
         In a stream, `id` is the event's id, `event` its type, and `data` the event as JSON. A
         client that lost its connection continues with `Last-Event-ID`, on this server or another
-        one. It misses no event and gets none twice. After the last event of a run that has ended,
+        one. It misses no event and gets none twice. If events that were asked for are gone, the
+        first one is of type `trimmed`. After the last event of a run that has ended,
         the stream sends `event: end`. A client that then asks again gets 204.
         """
         after_id = last_event_id or after

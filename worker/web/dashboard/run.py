@@ -68,8 +68,9 @@ def turn(request: Request, run_id: str, digest: str, runs: Runs) -> Response:
     """
     from perdure.flows.summaries import digest as digest_of
 
-    history = runs.transcript(run_id)["history"]
-    for number, each in reversed(list(enumerate(history, 1))):
+    transcript = runs.transcript(run_id)
+    first = transcript["run"]["details"].get("forgotten", 0) + 1
+    for number, each in reversed(list(enumerate(transcript["history"], first))):
         if digest_of(each["observation"]) == digest:
             return page(request, "turn.html", run_id=run_id, number=number, turn=each)
     raise ArtifactNotFound(f"run {run_id} has no observation {digest[:40]!r} in its history")

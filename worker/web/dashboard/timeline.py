@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from perdure.flows.summaries import SHOWN_CHARACTERS
-from perdure.worker.domain.event import Event
+from perdure.worker.domain.event import Event, is_trimmed
 from perdure.worker.domain.run import Run
 from perdure.worker.presentation.timeline import Row, command_text, row_of
 from perdure.worker.presentation.usage import used
@@ -172,6 +172,7 @@ class Strip:
                 "submitted",
                 "completed",
                 "resent",
+                "trimmed",
             ):
                 yield each, self._at(each.event.at)
 
@@ -209,6 +210,9 @@ def timeline(run: Run, events: Sequence[Event], roles: Mapping[str, str], limit:
             ready = None
     shown = entries[-limit:]
     before = shown[0].id if len(entries) > limit else None
+    if before is None and events and is_trimmed(None, events[0], None):
+        first = Event.trimmed(events[0])
+        shown.insert(0, Entry(first, row_of(first), shown[0].role, None))
     return Timeline(shown[::-1], before, _in_flight(run))
 
 

@@ -5,7 +5,8 @@
 -- Return whether the fast path applies: no stop, no used answer, no held token, and no outbox.
 local function is_plain(run)
   return arg.kind == 'next' and arg.message and run.stop_current_execution ~= 'stop_requested' and not run.i_id and not arg.outbox
-    and not arg.take and not arg.replies and not arg.charge and run.held_token ~= arg.token
+    and not arg.take and not arg.replies and not arg.charge and not arg.generation
+    and run.held_token ~= arg.token
 end
 
 -- Return the fields that `continue` needs, as a table and as they were read, or nil if the key is
@@ -41,12 +42,13 @@ end
 local function unwritable(k, list)
   if type(pcall('ZCARD', k.due)) ~= 'number' then return k.due end
   if type(pcall('LLEN', list)) ~= 'number' then return list end
-  if rest < #ARGV then return mistyped({ memory = k.memory, artifacts = k.artifacts, lists = {} }) end
+  if rest < #ARGV or arg.forget then return mistyped({ memory = k.memory, artifacts = k.artifacts, lists = {} }) end
 end
 
 local function continue(k, run, now, list, pushed)
   local at, due = whole(now), now + run.resend
   if run.deadline then due = math.min(due, run.deadline) end
+  forget_turns(k)
   if not log(k, run, at) then return { 'damaged', k.events } end
   call('HDEL', k.run, 'claim_id', 'owner', 'lease_until', 'round_until', 'claimed_at', 'progress', 'traceback', 'spared', 'last_error', 'intent',
     'intent_token', 'intent_at', 'intent_by')

@@ -1,11 +1,23 @@
 -- Part of the two scripts that commit a round: commit_round and commit_and_stay.
 
+-- Drop the oldest turns of the history (`forget` of them). It is a commit's first write, since the ACL
+-- of an earlier version refuses it. If the events key is of a wrong type, nothing is dropped, and `log`
+-- refuses the commit.
+local function forget_turns(k)
+  if not is_count(arg.forget) then return end
+  local held = call('TYPE', k.events).ok
+  if held == 'stream' or held == 'none' then call('LTRIM', k.memory, arg.forget, '-1') end
+end
+
 -- Write what a done round adds: its event, its turns and its artifacts. Delete what it had recorded
 -- before its commit. Return false, and write nothing, if the events key is of a wrong type.
+--
+-- keep_events is about how many of the newest events stay: a server trims them in blocks.
 local function log(k, run, at)
   local event = { 'type', 'committed', 'at', at, 'step', run.step, 'attempt', run.attempt, 'node', run.current_node, 'took', arg.took or '' }
   if arg.data and arg.data ~= '{}' then event[13], event[14] = 'data', arg.data end
-  local logged = pcall('XADD', k.events, '*', unpack(event))
+  local keep = is_count(arg.keep_events) and arg.keep_events
+  local logged = keep and pcall('XADD', k.events, 'MAXLEN', '~', keep, '*', unpack(event)) or pcall('XADD', k.events, '*', unpack(event))
   if type(logged) == 'table' then return false end
   local artifacts = rest + (arg.artifacts or 0)
   in_parts('HSET', k.artifacts, ARGV, rest + 1, artifacts)

@@ -170,3 +170,22 @@ def test_a_slice_of_a_history_reads_what_it_lacks_once() -> None:
     assert long[0].observation == 0 and reads[2:] == [(0, 100)]
     assert [turn.observation for turn in long] == list(range(1_000))
     assert len(reads) == 3 + 9 and long[500:400] == [] and long[::-250][0].observation == 999
+
+
+@given(
+    sizes=st.lists(st.integers(1, 5), min_size=1, max_size=40),
+    gone=st.integers(1, 200),
+    last=st.integers(1, 60),
+)
+def test_of_a_history_whose_oldest_turns_are_gone_whole_groups_are_shown_behind_the_gap(
+    sizes: list[int], gone: int, last: int
+) -> None:
+    groups = [reply(number, size) for number, size in enumerate(sizes)]
+    turns = [turn for group in groups for turn in group]
+    gone = min(gone, len(turns))
+    left = History(len(turns), turns[gone:][-1:], lambda start, stop: turns[start:stop], gone)
+    seen = shown(left, Window(1, last, 1_000_000), len)
+    begins = [sum(map(len, groups[:place])) for place in range(len(groups))]
+    whole = [group for begin, group in zip(begins, groups, strict=True) if begin >= gone]
+    assert seen.first == () and list(seen.last) == whole[-last:]
+    assert seen.left_out == len(turns) - sum(map(len, seen.last))
