@@ -66,6 +66,13 @@ class Keys:
         """
         return f"{self.prefix}:idem:{key}"
 
+    def topic(self, name: str) -> str:
+        """Return the key of the hash of a topic: its run, and signals that wait (parts/topic.lua).
+
+        Scripts derive this name from that of the due set.
+        """
+        return f"{self.prefix}:topic:{name}"
+
     def index(self, name: str) -> str:
         """Return the key of the sorted set of run ids in an index, for example ``completed``.
 
@@ -237,6 +244,10 @@ class Keys:
             idem,
             *self.shared,
         ]
+
+    def of_topic(self, name: str) -> list[str]:
+        """Return the Redis keys of the script that signals a topic, ordered as in run.lua."""
+        return [*[self.topic(name)] * 5, *self.shared]
 
     def of_stay(self, run_id: str) -> list[str]:
         """Return the Redis keys of the script that commits a round and leases the next one.

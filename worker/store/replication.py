@@ -20,6 +20,7 @@ ACKNOWLEDGED = frozenset(
         "resume_run",
         "retry_run",
         "signal_run",
+        "signal_topic",
         "delete_run",
         "record_intent",
     }

@@ -29,6 +29,7 @@ TRANSITIONS = (
     "resume_run",
     "retry_run",
     "signal_run",
+    "signal_topic",
     "wake_run",
     "start_children",
     "reconcile_children",
