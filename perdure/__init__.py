@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         RunNotFound,
         Stale,
         StoreUnavailable,
+        Taken,
         UnknownCaller,
         UnknownFlow,
     )
@@ -155,6 +156,7 @@ _HOMES = {
     "StopReceipt": "perdure.worker.domain.stop",
     "StopRequestStatus": "perdure.worker.domain.execution_state",
     "StoreUnavailable": "perdure.worker.errors",
+    "Taken": "perdure.worker.errors",
     "Turn": "perdure.flows.outcomes",
     "UnknownCaller": "perdure.worker.errors",
     "UnknownFlow": "perdure.worker.errors",
@@ -266,6 +268,7 @@ __all__ = [
     "StopReceipt",
     "StopRequestStatus",
     "StoreUnavailable",
+    "Taken",
     "Turn",
     "UnknownCaller",
     "UnknownFlow",

@@ -101,6 +101,7 @@ ROWS = [
     api("POST /runs/{run_id}/resume",          ANSWER,           "asks",    200),
     api("POST /runs/{run_id}/retry",           SUBMIT,           "errored", 200),
     api("POST /runs/{run_id}/signals/{name}",  SIGNAL,           "queued",  202),
+    api("POST /topics/{topic}/signals/{name}", SIGNAL,           "",        202),
     api("GET /runs/{run_id}/children",         READ,             "queued",  200),
     api("GET /runs/{run_id}/artifacts",        READ,             "queued",  200),
     api("GET /runs/{run_id}/artifacts/{name:rest}", READ,        "queued",  200),
@@ -190,6 +191,7 @@ class Asker:
             .replace("{name:rest}", "log")
             .replace("{name:path}", "log")
             .replace("{name}", "countdown")
+            .replace("{topic}", "order:1")
         )
         return self._browser.request(row.method, path, **row.given)
 

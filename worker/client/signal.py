@@ -10,7 +10,7 @@ from perdure.worker.client import validation
 from perdure.worker.client.connection import damaged, not_found
 from perdure.worker.client.read import RunReads
 from perdure.worker.domain.signal import SignalReceipt
-from perdure.worker.errors import Conflict, InvalidInput, InvalidTransition, MailboxFull
+from perdure.worker.errors import Conflict, DamagedRun, InvalidInput, InvalidTransition, MailboxFull
 
 #: Unread signals of one name, names with unread signals, and bytes of them that a mailbox holds.
 MOST_UNREAD, MOST_NAMES, MOST_BYTES = 1_000, 64, 64 * 1024 * 1024
@@ -20,6 +20,13 @@ FULL = {
     "names": f"unread signals of {MOST_NAMES} names",
     "bytes": f"{MOST_BYTES >> 20} MiB of unread signals",
 }
+#: Signals that a topic without a run keeps, and bytes of them.
+MOST_WAITING, SIZE_WAITING = 100, 1024 * 1024
+#: What a full topic keeps, by the word of signal_topic.lua.
+FULL_TOPIC = {
+    "signals": f"{MOST_WAITING} signals",
+    "bytes": f"{SIZE_WAITING >> 20} MiB of signals",
+}
 
 
 class RunSignals(RunReads):
@@ -27,13 +34,17 @@ class RunSignals(RunReads):
 
     def signal(
         self,
-        run_id: str,
-        name: str,
+        run_id: str | None = None,
+        name: str = "",
         payload: Any = None,
         *,
+        topic: str | None = None,
         key: str | None = None,
         by: str | None = None,
+        keep: float | None = None,
     ) -> SignalReceipt:
+        validation.recipient(run_id, topic, keep)
+        validation.topic(topic)
         validation.signal(name)
         validation.key(key, "key")
         validation.notes(by=by)
@@ -44,19 +55,54 @@ class RunSignals(RunReads):
                 f"{self.settings.max_addition_bytes} "
                 "(max_addition_bytes). Pass a reference to large things"
             )
+        signal: dict[str, Any] = {
+            "name": name,
+            "payload": text,
+            "most": MOST_UNREAD,
+            "names": MOST_NAMES,
+            "size": MOST_BYTES,
+            "by": by,
+            "key": None if key is None else sha256(key.encode()).hexdigest()[:32],
+            "content": None if key is None else sha256(text.encode()).hexdigest()[:32],
+        }
+        if topic is not None:
+            keep_ms = max(1, round((validation.KEPT if keep is None else keep) * 1000))
+            reply = self._store.signal_topic(
+                topic, keep=keep_ms, most_waiting=MOST_WAITING, size_waiting=SIZE_WAITING, **signal
+            )
+            return self._receipt_of_topic(topic, name, key, reply)
+        assert run_id is not None
         if not validation.is_run_id(run_id):
             raise not_found(run_id)
-        reply = self._store.signal(
-            run_id,
-            name=name,
-            payload=text,
-            most=MOST_UNREAD,
-            names=MOST_NAMES,
-            size=MOST_BYTES,
-            by=by,
-            key=None if key is None else sha256(key.encode()).hexdigest()[:32],
-            content=None if key is None else sha256(text.encode()).hexdigest()[:32],
+        return self._receipt(run_id, name, key, self._store.signal(run_id, **signal))
+
+    def _receipt_of_topic(
+        self, topic: str, name: str, key: str | None, reply: list[str]
+    ) -> SignalReceipt:
+        """Return the receipt of a signal to a topic, by the reply of signal_topic.lua."""
+        match reply:
+            case ["waiting", number]:
+                return SignalReceipt(None, name, int(number), "kept")
+            case ["full", "", what]:
+                raise MailboxFull(
+                    f"{FULL_TOPIC[what]} wait for a run to take the topic {topic!r}, as many as "
+                    f"may wait; the signal {name!r} is not stored. Submit the run, or send the "
+                    "signal again when some are over"
+                )
+            case ["conflict", "", number]:
+                raise Conflict(
+                    f"topic {topic}: the key {key!r:.80} is that of signal {number} that waits, "
+                    "which has another payload"
+                )
+            case ["ok" | "unmade" | "conflict" | "full", run_id, *_]:
+                return self._receipt(run_id, name, key, [reply[0], *reply[2:]])
+        raise DamagedRun(
+            f"topic {topic}: the server replied {' '.join(reply)}; nothing was written. "
+            "Inspect that key with redis-cli"
         )
+
+    def _receipt(self, run_id: str, name: str, key: str | None, reply: list[str]) -> SignalReceipt:
+        """Return the receipt of a signal to a run, by the reply of signal_run.lua."""
         match reply:
             case ["ok", number, phase]:
                 return SignalReceipt(run_id, name, int(number), phase)

@@ -74,3 +74,21 @@ class Orders(ControllerExecutorFlow):
 
 
 register("orders")(Orders)
+
+
+@register("collector")
+class Collector(CircularFlow):
+    """Takes ``paid`` as it comes, round by round, until it has as many as ``total``; answers with their payloads."""
+
+    topology = (Node("Take", "take"),)
+    output_keys = ("seen",)
+    max_rounds = None
+
+    def take(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        signal, seen = context.wait_for("paid"), list(state.get("seen", []))
+        while signal is not None:
+            seen.append(signal.payload)
+            signal = context.take("paid")
+        if len(seen) < context.inputs["total"]:
+            return {"seen": seen}
+        return {self.early_exit_key: True, "answer": seen, "status": "finished"}

@@ -158,6 +158,8 @@ def described(
         pairs.append(("waits", unpause if is_paused else reason))
     if run.phase == "parked":
         pairs.append(("waits", parked_text(details)))
+    if details.get("topic"):
+        pairs.append(("topic", details["topic"]))
     if details.get("parent"):
         pairs.append(("parent", details["parent"]))
     reported = details.get("progress")

@@ -1,6 +1,6 @@
 #!lua
 -- signal_topic: put a signal into the mailbox of the run that holds a topic, and wake that run if it
--- waits for it. If no run holds the topic, the signal waits for one that takes it.
+-- waits for it. If no run holds the topic, the signal waits until a run takes it.
 --
 -- KEYS  the topic's five times, then from the sixth on as in parts/run.lua
 -- ARGV  topic, name (of the signal), payload (JSON), [by] (the sender), [key] (the sender's own id of
