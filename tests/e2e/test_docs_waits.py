@@ -87,6 +87,29 @@ def test_the_ring_in_yaml_has_one_fault_its_own_node(project: Path) -> None:
     assert "no node is named 'end'" in str(fault)
 
 
+def test_a_signal_by_a_business_key_comes_once_before_and_after_the_submission(
+    client: Client, settings: Settings, project: Path
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "orders.py"],
+        cwd=project,
+        env={
+            **os.environ,
+            "PERDURE_REDIS_URL": str(settings.redis_url),
+            "PERDURE_PREFIX": settings.prefix,
+            "PERDURE_FLOW_MODULES": "invoices",
+            "PYTHONPATH": str(ROOT),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    (run,) = client.runs()
+    play(settings, run.id)
+    assert client.get(run.id).answer == "paid"
+
+
 def test_the_command_can_be_given_as_it_stands_there() -> None:
     for line in re.findall(r"^\$ (perdure .*)$", TEXT, re.MULTILINE):
         _, name, *arguments = shlex.split(line)
