@@ -90,6 +90,7 @@ ROWS = [
     api("GET /openapi.json",                   PUBLIC,           "",        200),
     api("GET /health",                         PUBLIC,           "",        200),
     api("GET /ready",                          PUBLIC,           "",        200),
+    api("POST /hooks/{run}/{name}/{secret}",   PUBLIC,           "",        404),
     api("POST /runs",                          SUBMIT,           "",        201, json={"flow": "countdown", "goal": "g"}),
     api("GET /runs",                           READ,             "",        200),
     api("GET /runs/{run_id}",                  READ,             "queued",  200),
@@ -192,6 +193,8 @@ class Asker:
             .replace("{name:path}", "log")
             .replace("{name}", "countdown")
             .replace("{topic}", "order:1")
+            .replace("{run}", "run-000001")
+            .replace("{secret}", "0" * 32)
         )
         return self._browser.request(row.method, path, **row.given)
 

@@ -29,6 +29,7 @@ OURS = {
     "group": "perdure:run:r1:group/0.1",
     "idem": "perdure:idem:k",
     "topic": "perdure:topic:order:1",
+    "hook_key": "perdure:hooks:key",
     "due": "perdure:due",
     "endings": "perdure:endings",
     "follow_ups": "perdure:follow_ups",
@@ -124,14 +125,17 @@ ROLES = {
         keyless=WAITS,
     ),
     "worker": Role(
-        sees=SHARED | SEEN | {"endings", "follow_ups", "idem", "topic", "line", "apart"},
+        sees=SHARED
+        | SEEN
+        | {"endings", "follow_ups", "idem", "topic", "hook_key", "line", "apart"},
         looks=only("zrangebyscore"),
-        scripts=SHARED | {"endings", "follow_ups", "idem", "topic", "line", "apart"},
+        scripts=SHARED | {"endings", "follow_ups", "idem", "topic", "hook_key", "line", "apart"},
         writes=by_command(
             {
                 OF_A_RUN: "hset hdel xadd rpush pexpireat",
                 only("idem"): "get pexpireat",
                 only("topic"): "hset hdel pexpireat",
+                only("hook_key"): "get set",
                 only("due", "endings", "follow_ups", "index", "line"): "zadd zrem",
                 only("queues"): "hset hincrby",
                 only("list", "priorities", "apart"): "lpush rpush rpop brpop",

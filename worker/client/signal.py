@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import hmac
 from hashlib import sha256
 from typing import Any
 
 from perdure.flows.json_values import canonical, storable
+from perdure.flows.names import is_name
 from perdure.worker.client import validation
 from perdure.worker.client.connection import damaged, not_found
 from perdure.worker.client.read import RunReads
 from perdure.worker.domain.signal import SignalReceipt
-from perdure.worker.errors import Conflict, DamagedRun, InvalidInput, InvalidTransition, MailboxFull
+from perdure.worker.domain.submission import RUN_ID
+from perdure.worker.errors import (
+    Conflict,
+    DamagedRun,
+    InvalidInput,
+    InvalidTransition,
+    MailboxFull,
+    RunNotFound,
+)
 
 #: Unread signals of one name, names with unread signals, and bytes of them that a mailbox holds.
 MOST_UNREAD, MOST_NAMES, MOST_BYTES = 1_000, 64, 64 * 1024 * 1024
@@ -75,6 +85,29 @@ class RunSignals(RunReads):
         if not validation.is_run_id(run_id):
             raise not_found(run_id)
         return self._receipt(run_id, name, key, self._store.signal(run_id, **signal))
+
+    def _signal_by_hook(
+        self, run_id: str, name: str, secret: str, payload: Any, key: str | None
+    ) -> bool:
+        """Send a signal to a run if this is the secret of its hook.
+
+        Returns:
+            Whether the hook exists and the signal is stored.
+        """
+        known = ""
+        if RUN_ID.fullmatch(run_id) and validation.is_run_id(run_id) and is_name(name):
+            try:
+                known = self._store.some_fields([run_id], [f"h:{name}"])[0].get(f"h:{name}", "")
+            except DamagedRun:
+                known = ""
+        digest = sha256(secret.encode("utf-8", "replace")).hexdigest()
+        if not hmac.compare_digest(digest, known):
+            return False
+        try:
+            self.signal(run_id, name, payload, key=key, by="hook")
+        except (RunNotFound, InvalidTransition):  # it has completed, or was deleted meanwhile
+            return False
+        return True
 
     def _receipt_of_topic(
         self, topic: str, name: str, key: str | None, reply: list[str]

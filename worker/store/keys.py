@@ -157,6 +157,11 @@ class Keys:
         return f"{self.prefix}:web:key"
 
     @property
+    def hook_key(self) -> str:
+        """Key of the secret from which workers derive the secrets of hooks (``context.hook``)."""
+        return f"{self.prefix}:hooks:key"
+
+    @property
     def workers(self) -> str:
         """Key of the sorted set of worker names, by their last heartbeat (ms)."""
         return f"{self.prefix}:workers"

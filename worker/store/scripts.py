@@ -22,6 +22,7 @@ TRANSITIONS = (
     "record_intent",
     "record_result",
     "set_trace",
+    "open_hook",
     "ask_provider",
     "extend_leases",
     "release_dead_lease",

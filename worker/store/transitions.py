@@ -326,6 +326,23 @@ class Store(Queries):
         reply = self._run("set_trace", run_id, {"nonce": nonce, "trace": trace})
         return reply[0], reply[1] if len(reply) > 1 else ""
 
+    def open_hook(self, run_id: str, *, nonce: str, name: str, digest: str) -> str:
+        """Record the digest of a hook's secret, and return the word of open_hook.lua."""
+        named = {"nonce": nonce, "name": name, "digest": digest}
+        return str(self._run("open_hook", run_id, named)[0])
+
+    def hook_key(self, proposed: str) -> str:
+        """Return the key from which the secrets of hooks are derived.
+
+        If none is stored, ``proposed`` is stored as the key. All workers of this prefix share it.
+        """
+        with self._answered():
+            stored = self.redis.get(self.keys.hook_key)
+            if stored is None:
+                self.redis.set(self.keys.hook_key, proposed, nx=True)
+                stored = self.redis.get(self.keys.hook_key)
+        return str(stored)
+
     def ask_provider(
         self, what: str, name: str, holder: str, **named: int | None
     ) -> tuple[str, int]:

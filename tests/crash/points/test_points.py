@@ -21,6 +21,7 @@ ELSEWHERE = {
     "signal_topic": "tests/e2e/test_topics.py",
     "record_intent": "tests/store/test_intent.py",
     "record_result": "tests/store/test_once.py",
+    "open_hook": "tests/store/test_hooks.py",
     "set_trace": "tests/store/test_trace.py",
     "ask_provider": "tests/store/test_providers.py",
     "release_dead_lease": "tests/store/test_forfeit.py",

@@ -92,3 +92,16 @@ class Collector(CircularFlow):
         if len(seen) < context.inputs["total"]:
             return {"seen": seen}
         return {self.early_exit_key: True, "answer": seen, "status": "finished"}
+
+
+@register("hooked")
+class Hooked(CircularFlow):
+    """Waits for ``paid`` by a hook, whose address it writes into the file of its goal, an attempt a line."""
+
+    topology = (Node("Wait", "wait"),)
+
+    def wait(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        with open(context.goal, "a", encoding="utf-8") as file:
+            file.write(context.hook("paid") + "\n")
+        signal = context.wait_for("paid")
+        return {self.early_exit_key: True, "answer": signal and signal.payload, "status": "done"}
