@@ -199,6 +199,7 @@ def test_the_remote_client_signals_topics(client: Client, settings: Settings) ->
             remote.submit("payment", "g", topic=TOPIC)
         with pytest.raises(InvalidInput, match="topic"):
             remote.signal(topic="ann/x", name="paid")
+        assert [row.run_id for row in remote.signal_many("paid", flow="payment")] == [run.id]
         remote.close()
 
 
@@ -215,6 +216,62 @@ def test_the_command_line_signals_topics(
     assert (told.json["run_id"], told.json["number"]) == (run_id, 2)
 
 
-@pytest.mark.parametrize("wrong", [["paid"], ["--topic", TOPIC], ["r", "paid", "--topic", TOPIC]])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["paid"],
+        ["--topic", TOPIC],
+        ["r", "paid", "--topic", TOPIC],
+        ["--flow", "f", "--topic", "t", "n"],
+    ],
+)
 def test_a_signal_names_a_run_or_a_topic(wrong: list[str]) -> None:
     assert CliRunner().invoke(perdure, ["signal", *wrong]).exit_code == 2
+
+
+def test_a_signal_to_many_runs_is_stored_once_by_each_that_matches(client: Client) -> None:
+    def submitted(run_id: str, flow: str = "payment", **labels: str) -> None:
+        client.submit(
+            flow, "g", {"total": 1} if flow == "collector" else {}, run_id=run_id, labels=labels
+        )
+
+    submitted("one", region="eu")
+    submitted("two", region="eu")
+    submitted("three", region="us")
+    submitted("four", flow="collector", region="eu")
+    submitted("done", region="eu")
+    client.request_stop("done")
+    client.signal("two", "paid", 2, key="k")
+    for _ in range(2):
+        rows = client.signal_many("paid", 1, flow="payment", labels={"region": "eu"}, key="k")
+        assert {row.run_id: row.why_not is None for row in rows} == {"one": True, "two": False}
+    assert "another payload" in str(next(row.why_not for row in rows if row.run_id == "two"))
+    assert {row.run_id for row in client.signal_many("paid", 1, labels={"region": "eu"})} == {
+        "one",
+        "two",
+        "four",
+    }
+    assert {row.run_id for row in client.signal_many("paid", 1, flow="payment")} == {
+        "one",
+        "two",
+        "three",
+    }
+    counts = {
+        run_id: client._store.signal_counts(run_id, ["paid"])["paid"][1]
+        for run_id in ("one", "two", "three", "four", "done")
+    }
+    assert counts == {"one": 3, "two": 3, "three": 1, "four": 1, "done": 0}
+    with pytest.raises(InvalidInput, match="a flow, labels, or both"):
+        client.signal_many("paid")
+
+
+def test_the_command_line_signals_many_runs(
+    tmp_path: Path, client: Client, settings: Settings
+) -> None:
+    for run_id, region in (("one", "eu"), ("two", "us")):
+        client.submit("payment", "g", run_id=run_id, labels={"region": region})
+    command_line = CommandLine(tmp_path, settings)
+    told = command_line("signal", "--label", "region=eu", "paid", "--key", "k", "--json")
+    assert told.json == [{"run_id": "one", "why_not": None}]
+    told = command_line("signal", "--flow", "payment", "paid", "--payload", "1", "--key", "k")
+    assert "two has the signal" in told.out and "one is unchanged: run one: the key" in told.out

@@ -363,8 +363,9 @@ class ClientApi(metaclass=ABCMeta):
         older_than: timedelta | None = None,
         now: datetime | None = None,
         submitted_by: str | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Return the ids of the runs of this status, flow and submitter.
+        """Return the ids of the runs of this status, flow and submitter, with these labels.
 
         Args:
             older_than: Only runs that have not changed for this long before ``now``.
@@ -387,6 +388,32 @@ class ClientApi(metaclass=ABCMeta):
 
         Raises:
             InvalidInput: Neither flow nor status is given.
+        """
+
+    @abstractmethod
+    def signal_many(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        flow: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        key: str | None = None,
+        by: str | None = None,
+        submitted_by: str | None = None,
+    ) -> list[Done]:
+        """Send a signal to all live runs of a flow, with these labels, or both.
+
+        Args:
+            name, payload: As in ``signal``.
+            key: Your own id of this signal. With it, an aborted call can be repeated: each run
+                stores the signal once.
+
+        Returns:
+            A result for each run. If a run did not store the signal, its result says why.
+
+        Raises:
+            InvalidInput: Neither flow nor labels are given.
         """
 
     @abstractmethod

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 import click
 
 from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.commands.resume import read_json
+from perdure.worker.cli.commands.retry import each, yes_option
 from perdure.worker.cli.commands.stop import name_for
+from perdure.worker.cli.commands.submit import pairs
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for, known_id
 from perdure.worker.domain.signal import SignalReceipt
+
+if TYPE_CHECKING:
+    from perdure.worker.client.api import ClientApi
 
 
 @click.command("signal")
@@ -25,7 +33,12 @@ from perdure.worker.domain.signal import SignalReceipt
     type=float,
     help="Seconds for which a topic without a run keeps it. [default: 3600]",
 )
+@click.option("--flow", metavar="FLOW", help="Send it to all live runs of this flow.")
+@click.option(
+    "--label", "labels", metavar="K=V", multiple=True, help="Send it to all live runs with it."
+)
 @click.option("--by", metavar="NAME", help="Who sends it. [default: your login name]")
+@yes_option
 @json_option
 @url_option
 def signal_command(
@@ -35,28 +48,38 @@ def signal_command(
     payload: str | None,
     key: str | None,
     keep: float | None,
+    flow: str | None,
+    labels: tuple[str, ...],
     by: str | None,
+    yes: bool,
     as_json: bool,
     url: str | None,
 ) -> None:
     """Send the signal NAME to RUN, which may wait for it now or later.
 
-    With --topic, it goes to the run that holds the topic, or will take it.
+    With --topic, it goes to the run that holds the topic, or will take it. With --flow or --label,
+    it goes to all live runs that match.
 
     \b
     perdure signal 0331a86cada74a1e paid --payload '{"amount": 12}'
     perdure signal --topic order:4711 paid
+    perdure signal --flow invoice --label region=eu rates --key rates-2027-01
     """
-    if topic is not None and name is None:
+    is_many = flow is not None or bool(labels)
+    if (topic is not None or is_many) and name is None:
         run_id, name = None, run_id
-    if name is None or (run_id is None) == (topic is None):
-        raise click.UsageError("Give the NAME, and either the RUN or --topic.")
+    if name is None or (run_id is not None) + (topic is not None) + is_many != 1:
+        raise click.UsageError("Give the NAME, and either the RUN, --topic, or --flow and --label.")
     value = None if payload is None else read_json("--payload", payload)
     with client_for(url) as client:
+        by = by or name_for(client)
+        if is_many:
+            ids = _live(client, flow, pairs(labels, "--label"))
+            send = partial(client.signal, name=name, payload=value, key=key, keep=keep, by=by)
+            each(ids, f"Signal {name} to", "has the signal", send, yes=yes, as_json=as_json)
+            return
         run_id = None if run_id is None else known_id(client, run_id)
-        receipt = client.signal(
-            run_id, name, value, topic=topic, key=key, by=by or name_for(client), keep=keep
-        )
+        receipt = client.signal(run_id, name, value, topic=topic, key=key, by=by, keep=keep)
     if as_json:
         output.document(receipt.to_dict())
     else:
@@ -65,6 +88,14 @@ def signal_command(
             f"signal {receipt.name} is stored, number {receipt.number} {of}; "
             f"{_what_follows(receipt, url)}"
         )
+
+
+def _live(client: ClientApi, flow: str | None, labels: dict[str, str]) -> list[str]:
+    """Return the ids of the live runs of a flow that have these labels."""
+    from perdure.worker.client.bulk import LIVE
+
+    ids = (client.matching(status, flow, labels=labels) for status in LIVE)
+    return list(dict.fromkeys(run_id for page in ids for run_id in page))
 
 
 def _what_follows(receipt: SignalReceipt, url: str | None) -> str:

@@ -17,7 +17,7 @@ local function read_topic(k, name, now)
   if texts.err then return nil, { 'damaged', key } end
   local topic = { key = key, run = texts[1], nonce = texts[2] or '', before = texts[3] or '', text = texts[4] or '', waiting = {}, bytes = 0, newest = 0, over = {} }
   for place, until_, bytes, name, sent, content in string.gmatch(topic.text, '(%d+) (%d+) (%d+) (%S+) (%S+) (%S+)') do
-    topic.newest = math.max(topic.newest, number(place))
+    topic.newest = number(place)
     if number(until_) <= now then
       topic.over[#topic.over + 1] = 'waiting:' .. place
     else
