@@ -100,6 +100,7 @@ def test_signals_that_come_before_the_run_are_in_its_mailbox_when_it_is_made(sto
         ("paid", "2"),
     ]
     assert set(room(store)) == {"run", "nonce", "before"}
+    assert not [field for field in store.redis.hgetall(store.keys.mailbox("r")) if ":key:" in field]
     assert hash_of(store)["topic"] == TOPIC
     assert signal_topic(store, payload='"e"') == ["ok", "r", "3", "queued"]
 
@@ -341,6 +342,8 @@ def test_a_topic_of_a_wrong_type_is_left_alone(store: Store) -> None:
 
 def test_a_damaged_holder_is_in_doubt(store: Store) -> None:
     holder(store)
+    store.redis.hdel(store.keys.run("r"), "phase")
+    assert signal_topic(store) == ["damaged", store.keys.run("r")]
     store.redis.hset(store.keys.run("r"), "phase", "away")
     assert signal_topic(store) == ["damaged", store.keys.run("r")]
     assert submit(store, "s", topic=TOPIC) == ("damaged", store.keys.run("r"))

@@ -37,7 +37,7 @@ local function holder_of(k, topic)
   if texts.err then return nil, { 'damaged', run_keys.run } end
   local nonce, phase = unpack(texts)
   if nonce ~= topic.nonce or phase == 'completed' then return nil end
-  if not PHASES[phase or ''] then return nil, { 'damaged', run_keys.run } end
+  if not PHASES[phase] then return nil, { 'damaged', run_keys.run } end
   return run_keys, nil, phase
 end
 
