@@ -33,7 +33,7 @@ from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import is_name
 from perdure.flows.outcomes import Command, Turn
-from perdure.flows.waits import Mailbox, ReceivedSignal, seconds_until
+from perdure.flows.waits import Mailbox, ReceivedSignal, checked_signal, seconds_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -467,6 +467,23 @@ class RoundContext:
                 name, canonical(storable(function(), f"the result recorded as {name!r}"))
             )
         return json.loads(text)
+
+    def hook(self, signal: str) -> str:
+        """Return an address at which a service without a token can send a signal to this run.
+
+        A POST of any JSON to it sends the signal with that payload. The address is a secret. Anyone
+        who knows it can send this signal to this run, until the run has completed or is deleted.
+        Every attempt and every step gets the same address.
+
+        Args:
+            signal: the name of the signal, for ``wait_for``.
+
+        Raises:
+            InvalidFlow: the name is not valid.
+            FatalError: the setting ``public_url`` is missing, or the run has 16 other hooks.
+            RoundStopped: the run is there no more.
+        """
+        return self.mailbox.hook(checked_signal(signal))
 
     def sleep(self, seconds: float | timedelta | str, *, name: str | None = None) -> None:
         """Pause the run until this time has passed, without occupying a worker.

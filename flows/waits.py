@@ -135,6 +135,10 @@ class Mailbox:
         """The run and the step of the round that uses this mailbox, for error messages."""
         return "run"
 
+    def hook(self, name: str) -> str:
+        """Return the address of a hook. In a node's test it leads nowhere."""
+        return f"http://localhost/api/v1/hooks/run/{name}/secret"
+
     def send(self, name: str, payload: Any = None, by: str | None = None) -> None:
         """Put a signal into the in-process mailbox of a node's test.
 

@@ -62,11 +62,20 @@ class Conflict(PerdureError):
     exit_code = 8
 
 
+class Taken(PerdureError):
+    """Another live run holds the topic. Nothing was stored."""
+
+    code = "taken"
+    title = "Another live run holds the topic"
+    http_status = 409
+    exit_code = 8
+
+
 class MailboxFull(PerdureError):
-    """The run has as many unread signals as it may have. The signal was not stored."""
+    """The run, or the topic, has as many unread signals as it may have. This one was not stored."""
 
     code = "mailbox-full"
-    title = "The run's mailbox is full"
+    title = "The mailbox is full"
     http_status = 429
     exit_code = 8
 
@@ -207,6 +216,7 @@ __all__ = [
     "ServerFull",
     "Stale",
     "StoreUnavailable",
+    "Taken",
     "TokenNotFound",
     "UnknownCaller",
     "UnknownFlow",

@@ -146,6 +146,8 @@ class Settings(BaseSettings):
     max_children: int = Field(default=10_000, ge=1)
     max_depth: int = Field(default=8, ge=1)
     max_tree: int = Field(default=100_000, ge=1)
+    #: URL at which other services reach the HTTP server. The addresses of hooks begin with it.
+    public_url: str | None = None
     #: Days for which a completed or errored run is stored.
     retention: float = Field(default=30.0, ge=0.001)
 

@@ -90,6 +90,7 @@ ROWS = [
     api("GET /openapi.json",                   PUBLIC,           "",        200),
     api("GET /health",                         PUBLIC,           "",        200),
     api("GET /ready",                          PUBLIC,           "",        200),
+    api("POST /hooks/{run}/{name}/{secret}",   PUBLIC,           "",        404),
     api("POST /runs",                          SUBMIT,           "",        201, json={"flow": "countdown", "goal": "g"}),
     api("GET /runs",                           READ,             "",        200),
     api("GET /runs/{run_id}",                  READ,             "queued",  200),
@@ -107,6 +108,7 @@ ROWS = [
     api("GET /runs/{run_id}/signals",          READ,             "queued",  200),
     api("GET /runs/{run_id}/values",           READ,             "queued",  200),
     api("GET /runs/{run_id}/values/{name}",    READ,             "queued",  404),  # it has none yet
+    api("POST /topics/{topic}/signals/{name}", SIGNAL,           "",        202),
     api("GET /runs/{run_id}/children",         READ,             "queued",  200),
     api("GET /runs/{run_id}/artifacts",        READ,             "queued",  200),
     api("GET /runs/{run_id}/artifacts/{name:rest}", READ,        "queued",  200),
@@ -198,6 +200,9 @@ class Asker:
             .replace("{name:rest}", "log")
             .replace("{name:path}", "log")
             .replace("{name}", "countdown")
+            .replace("{topic}", "order:1")
+            .replace("{run}", "run-000001")
+            .replace("{secret}", "0" * 32)
         )
         return self._browser.request(row.method, path, **row.given)
 

@@ -22,6 +22,7 @@ from tests.support.own_registry import own_registry
 from tests.support.runs import phase
 from tests.support.servers import CrashableServer, until
 from tests.support.sweeps import sweeping
+from tests.support.threaded_server import serving
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/guides/waits.md").read_text("utf-8")
@@ -29,6 +30,8 @@ FENCED = re.compile(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", re.DOTALL)
 #: With the test for the crash lab, which stands with the others of its kind.
 EXAMPLES = dict(FENCED.findall((ROOT / "docs/guides/testing.md").read_text("utf-8")))
 EXAMPLES = {"test_crashes.py": EXAMPLES["test_crashes.py"], **dict(FENCED.findall(TEXT))}
+
+FLOW_MODULES = ("invoices", "payments")
 
 
 @pytest.fixture
@@ -38,13 +41,15 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
+    for name in FLOW_MODULES:  # it registers its flows when it is imported
+        monkeypatch.delitem(sys.modules, name, raising=False)
     own_registry(monkeypatch)
     return tmp_path
 
 
 @pytest.fixture
 def settings(settings: Settings, project: Path) -> Settings:
-    return settings.model_copy(update={"flow_modules": ("invoices",)})
+    return settings.model_copy(update={"flow_modules": FLOW_MODULES})
 
 
 def test_the_invoice_is_reminded_after_a_day_and_paid_after_two(
@@ -85,6 +90,43 @@ def test_the_ring_in_yaml_has_one_fault_its_own_node(project: Path) -> None:
         read_flow(project / "config/flows/invoice_ring.yaml")
     (fault,) = caught.value.faults
     assert "no node is named 'end'" in str(fault)
+
+
+def test_a_signal_by_a_business_key_comes_once_before_and_after_the_submission(
+    client: Client, settings: Settings, project: Path
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "orders.py"],
+        cwd=project,
+        env={
+            **os.environ,
+            "PERDURE_REDIS_URL": str(settings.redis_url),
+            "PERDURE_PREFIX": settings.prefix,
+            "PERDURE_FLOW_MODULES": "invoices",
+            "PYTHONPATH": str(ROOT),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    (run,) = client.runs()
+    play(settings, run.id)
+    assert client.get(run.id).answer == "paid"
+
+
+def test_a_payment_service_without_a_token_calls_the_hook(
+    client: Client, settings: Settings, tmp_path: Path
+) -> None:
+    run = client.submit("payment_page", str(tmp_path / "order"))
+    (call,) = re.findall(r"```sh\n(curl .*?)```", TEXT, re.DOTALL)
+    with serving(settings) as address:
+        public = settings.model_copy(update={"public_url": address})
+        play(public, run.id)
+        hook = (tmp_path / "order").read_text("utf-8")
+        subprocess.run(["/bin/sh", "-c", f"ADDRESS={hook}\n{call}"], check=True, timeout=30)
+        play(public, run.id)
+    assert client.get(run.id).answer == {"amount": 12}
 
 
 def test_the_command_can_be_given_as_it_stands_there() -> None:

@@ -12,8 +12,10 @@ from perdure import AccessDenied, Client, RunStatus, Settings, StoreUnavailable
 from perdure.worker.cli.main import run as perdure
 from perdure.worker.client.tokens import Tokens
 from perdure.worker.doctor import Level
+from perdure.worker.store import Claim
 from tests.support.command_line import CommandLine
 from tests.support.roles import ROLES, LockedServer, locked_server, password
+from tests.support.runs import commit_end, fail_round, try_claim
 from tests.support.servers import until
 
 FLOWS, WAITS = "tests.support.example_flows.rings", "tests.support.example_flows.waits"
@@ -273,6 +275,31 @@ def test_a_producer_signals_and_a_worker_plays_what_waited(
     assert producer.signal(run_id, "paid", 1, key="event").number == 1
     assert producer.signal(run_id, "paid", 1, key="event").number == 1
     assert as_role("admin").signal(run_id, "paid", 2).number == 2
+
+
+def claimed(worker: Client, run_id: str) -> Claim:
+    granted = try_claim(worker._store, run_id, known=("ledger",))
+    assert isinstance(granted, Claim)
+    return granted
+
+
+def test_a_producer_and_an_admin_use_topics_and_a_worker_ends_their_runs(
+    locked: LockedServer, as_role: Any
+) -> None:
+    refused(locked)
+    producer, admin, worker = as_role("producer"), as_role("admin"), as_role("worker")
+    assert producer.signal(topic="order:1", name="paid", key="k").status == "kept"
+    run_id = producer.submit("ledger", "g", {"rounds": 1}, topic="order:1").id
+    assert admin.signal(topic="order:1", name="paid", key="k").run_id == run_id
+    commit_end(worker._store, claimed(worker, run_id))
+    assert producer.signal(topic="order:1", name="paid").status == "kept"
+    run_id = producer.submit("ledger", "g", {"rounds": 1}, topic="order:1").id
+    fail_round(worker._store, claimed(worker, run_id), fatal=1)
+    producer.retry(run_id)
+    producer.request_stop(run_id)
+    admin.delete(run_id)
+    assert admin.signal(topic="order:1", name="paid").status == "kept"
+    assert refused(locked) == set()
 
 
 def test_who_may_only_look_lists_a_submitters_runs_though_some_are_gone(

@@ -8,7 +8,7 @@ from typing import Any
 from perdure.worker.store import Store
 from perdure.worker.store.keys import OF_SET
 from tests.model.laws import LIVELY
-from tests.model.state import ENDED, LIVE, MOST_ATTEMPTS, STALE, UNMADE, Run, World
+from tests.model.state import ENDED, GONE, LIVE, MOST_ATTEMPTS, STALE, UNMADE, Run, World
 from tests.support import runs
 
 ROLES = ("controller", "executor")
@@ -27,6 +27,10 @@ def difference(store: Store, w: World) -> str:
             if wrong:
                 return f"run {place}, (real, model): {wrong}"
             runs.assert_lawful(store, f"r{place}")
+    if w.topic is not None:
+        real_topic, model_topic = _real_topic(store), _model_topic(w)
+        if real_topic != model_topic:
+            return f"the topic: the real server has {real_topic}, the model {model_topic}"
     if not w.config.outbox:
         for queue, line in enumerate(w.lists):
             there = runs.messages(store, ROLES[queue])
@@ -163,6 +167,49 @@ def _real(store: Store, w: World, place: int, found: dict[str, str]) -> dict[str
     )
     assert phase not in ENDED or "ended_at" in found
     return seen
+
+
+def _model_topic(w: World) -> dict[str, Any]:
+    topic = w.topic
+    there = bool(topic.holder or topic.before or topic.waiting)
+    return {
+        "holder": None if topic.holder is None else f"r{topic.holder[0]}",
+        "before": [f"r{place}" for place, nonce in topic.before if nonce != GONE],
+        "waiting": [f"k{key}" for key, _ in topic.waiting],
+        "expires": topic.expires if there else None,
+        "mail": {
+            f"r{place}": [f"k{key}" for key in topic.mail[place]]
+            for place, run in enumerate(w.runs)
+            if run is not None
+        },
+    }
+
+
+def _real_topic(store: Store) -> dict[str, Any]:
+    key, now = store.keys.topic("order:1"), runs.clock(store)
+    found: dict[str, str] = store.redis.hgetall(key)
+    before = [line.split() for line in found.get("before", "").splitlines()]
+    before = [
+        run_id
+        for run_id, nonce in before
+        if store.redis.hget(store.keys.run(run_id), "nonce") == nonce
+    ]
+    lines = [line.split() for line in found.get("waiting", "").splitlines()]
+    waiting = [line[4] for line in lines if int(line[1]) > now]
+    there = bool("run" in found or before or waiting)
+    mail: dict[str, list[str]] = {}
+    for run_id in ("r0", "r1"):
+        box: dict[str, str] = store.redis.hgetall(store.keys.mailbox(run_id))
+        if store.fields(run_id) is not None:
+            numbers = range(1, int(box.get("paid:last", 0)) + 1)
+            mail[run_id] = [box[f"paid:known:{number}"] for number in numbers]
+    return {
+        "holder": found.get("run"),
+        "before": before,
+        "waiting": waiting,
+        "expires": store.redis.pexpiretime(key) > 0 if there else None,
+        "mail": mail,
+    }
 
 
 def _patience(w: World, found: dict[str, str], now: int) -> int | None:

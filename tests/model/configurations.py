@@ -8,6 +8,7 @@ from typing import Any
 from tests.model.moving import publish_all
 from tests.model.rules import Rules
 from tests.model.state import Family, World
+from tests.model.topics import new_topic
 from tests.model.transitions import submit
 
 BOTH_STOPS = ("stop:graceful", "stop:now")
@@ -56,6 +57,9 @@ class Config:
     limit: int = 2  # children that run at a time
     holds: bool = False  # bad ends are held back until a person has continued the child
     outlives: bool = False  # the group is started in the first step and joined in the second
+    posts: int = (
+        0  # signals to the topic, each with a key; with any, runs are submitted with the topic
+    )
     callers: int = 1  # who look after a family at a time, those who are late included
     grown: bool = False  # the first round's message was sent again, in a line too long to be searched: it is looked at less often
     deletes: bool = False
@@ -130,6 +134,7 @@ class Config:
             True,
             (),
             Family(children=("none",) * self.children) if self.children else None,
+            new_topic(self.runs) if self.posts else None,
         )
         if self.deletes:
             world = World(empty, self, rules)
@@ -635,6 +640,33 @@ CONFIGURATIONS: dict[str, Config] = {
         max_losses=0,
         slots=1,
         steps=1,
+    ),
+    "topics": Config(
+        "two runs that want one topic, signals sent before and after, twice; ends, stops, deletions",
+        runs=2,
+        posts=2,
+        deletes=True,
+        steps=1,
+        epochs=0,
+        slots=1,
+        kinds=("end",),
+        operations=("stop:graceful",),
+        max_losses=0,
+        oldest=1,
+        longest=1,
+    ),
+    "topics of runs that fail": Config(
+        "runs that hold a topic, or held it before another, and fail, are retried, and end",
+        runs=2,
+        posts=1,
+        deletes=True,
+        steps=1,
+        slots=1,
+        kinds=("end", "fatal"),
+        operations=("retry",),
+        max_losses=0,
+        oldest=1,
+        longest=1,
     ),
     "stays with intents": Config(
         "commands begun and results recorded in rounds of a run that stays",

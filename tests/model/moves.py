@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.model import family, operating, working
+from tests.model import family, operating, topics, working
 from tests.model.laws import law, lawful, moved, timely
 from tests.model.moving import publish_all, put
 from tests.model.state import TIMES, Run, World
@@ -77,6 +77,8 @@ def possible(w: World) -> list[Move]:
     moves += operating.possible(w)
     if w.family is not None:
         moves += family.possible(w)
+    if w.topic is not None:
+        moves += topics.possible(w)
     if config.pauses:
         moves.append(("unpause",) if w.paused else ("pause",))
         moves += [
@@ -120,6 +122,8 @@ def act(w: World, move: Move) -> Any:
         family.lawful(w)
         if (parent := w.runs[0]) is not None:
             lawful(w, 0, parent)
+    if w.topic is not None:
+        topics.lawful(w)
     if not w.config.deletes and (tuple(w.lists) != lists or w.apart):
         timely(w)
     return reply
@@ -150,6 +154,8 @@ def _tick(w: World, ticks: int) -> None:
                 fields[name] = max(time - ticks, floor)
         if run.phase == "queued":
             run.age = min(run.age + ticks, w.config.oldest)
+    if w.topic is not None:
+        topics.tick(w, ticks)
     w.slots = [slot._replace(until=max(slot.until - ticks, 0)) for slot in w.slots]
     if w.config.silence:
         w.swept_at = max(w.swept_at - ticks, -past)
@@ -227,4 +233,5 @@ MOVES: dict[str, Callable[..., Any]] = {
     **working.MOVES,
     **operating.MOVES,
     **family.MOVES,
+    **topics.MOVES,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.model import topics
 from tests.model.laws import law
 from tests.model.state import Family, Run, World
 
@@ -91,11 +92,15 @@ def _end(run: Run, phase: str) -> None:
 
 def complete(w: World, run: Run) -> None:
     _end(run, "completed")
+    if w.topic is not None:
+        topics.completed(w, run)
 
 
 def fail(w: World, run: Run) -> None:
     _end(run, "errored")
     rests(w)
+    if w.topic is not None:
+        topics.failed(w, run)
 
 
 def stop_here(w: World, run: Run) -> None:

@@ -197,6 +197,23 @@ MUTANTS = [
     Mutant("start_checks_group", "first of two children", "C7"),
     Mutant("start_checks_room", "children one at a time", "C8"),
     Mutant("start_names_its_place", "children", "C1"),
+    Mutant("submit_asks_for_the_topic", "topics", "T3"),
+    Mutant("topic_gives_way", "topics", "T3"),
+    Mutant("taking_moves_what_waits", "topics", "T5"),
+    Mutant("moved_signals_keep_their_order", "topics", "T4"),
+    Mutant("waiting_signals_end", "topics", "T7"),
+    Mutant("signals_go_to_the_holder", "topics", "T5"),
+    Mutant("waiting_signals_are_known", "topics", "T1"),
+    Mutant("holder_knows_its_keys", "topics", "T1"),
+    Mutant("earlier_holders_know_their_keys", "topics", "T1"),
+    Mutant("taking_remembers_the_holder", "topics", "T1"),
+    Mutant("giving_up_is_remembered", "topics", "T1"),
+    Mutant("completed_runs_give_up", "topics", "T8"),
+    Mutant("deleted_runs_give_up", "topics", "T6"),
+    Mutant("taking_ends_the_expiry", "topics", "T6"),
+    Mutant("errored_runs_end_their_topic", "topics of runs that fail", "T6"),
+    Mutant("retries_keep_their_topic", "topics of runs that fail", "T6"),
+    Mutant("topics_of_others_are_left_alone", "topics of runs that fail", "T1"),
 ]
 
 #: Rules without which nothing changes: where that is searched, and why it is so. A state in which they mattered would be news.

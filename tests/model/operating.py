@@ -43,7 +43,7 @@ def possible(w: World) -> list[Move]:
 
 
 def _submissions(w: World, place: int, nonce: int) -> list[Move]:
-    if not w.config.deletes or nonce > w.config.submissions:
+    if not w.config.deletes or w.topic is not None or nonce > w.config.submissions:
         return []
     waiting = len(w.clients) < w.config.clients
     return [("submit", place, nonce, heard) for heard in ((True, False) if waiting else (True,))]

@@ -20,6 +20,7 @@ from tests.model.rules import Rules
 from tests.model.search import Found
 from tests.model.state import OVER, STALE, World
 from tests.model.sweeping import NO_ANSWER
+from tests.model.topics import KEPT
 from tests.support import runs
 
 #: A worker that has not left is alive, however long ago it came (ms).
@@ -53,11 +54,14 @@ LIKELY = {
     "tell": 4.0,
     "child_stops": 4.0,
     "caller_dies": 0.3,
+    "post": 3.0,
+    "hold": 2.0,
 }
 ROLES = ("controller", "executor")
 #: What others write into the hash while a round is played, and no round reads: when it was last beaten for, the operations remembered.
 UNREAD = ("beat_at", "ops")
 FLOW = "ring"
+TOPIC = "order:1"
 
 
 @dataclass
@@ -111,7 +115,9 @@ class Replay:
                     2 * self.config.grace * self.config.tick,
                 )
 
-    def submit(self, place: int, nonce: int, phase: str = "queued") -> str:
+    def submit(
+        self, place: int, nonce: int, phase: str = "queued", topic: str | None = None
+    ) -> str:
         config = self.config
         fields = {"resend": str(config.grace * config.tick)}
         if config.round_timeout is not None:
@@ -121,6 +127,7 @@ class Replay:
             "fields": fields,
             "nonce": f"nonce-{place}-{self.deleted[place]}-{nonce}",
             "fetchable": True,
+            "topic": topic,
         }
         options["deadline"] = None if config.deadline is None else config.deadline * config.tick
         options["delay"] = config.start * config.tick if phase == "waiting" else None
@@ -340,6 +347,14 @@ class Replay:
     def _signal(self, w: World, place: int, wakes: bool) -> str:
         word, *details = runs.signal(self.store, run_id=_id(place))
         return f"{word} {details[1] if word in ('ok', 'unmade') else details[0] if details else ''}".strip()
+
+    def _post(self, w: World, key: int) -> str:
+        kept = {"key": f"k{key}", "content": "c", "keep": KEPT * self.config.tick}
+        word, *details = runs.signal_topic(self.store, TOPIC, **kept)
+        return word if word == "waiting" else f"{word} {details[0]} {details[2]}"
+
+    def _hold(self, w: World, place: int, nonce: int) -> str:
+        return self.submit(place, nonce, topic=TOPIC)
 
     def _wake(self, w: World, number: int) -> str:
         place, epoch, step = w.wakers[number]

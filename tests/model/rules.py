@@ -196,6 +196,24 @@ class Rules:
     start_checks_group: bool = True
     start_checks_room: bool = True
     start_names_its_place: bool = True
+    # topics
+    submit_asks_for_the_topic: bool = True  # two live runs would answer to one name
+    topic_gives_way: bool = True  # a run that was stopped and forgotten would hold it for ever
+    taking_moves_what_waits: bool = True
+    moved_signals_keep_their_order: bool = True
+    waiting_signals_end: bool = True
+    signals_go_to_the_holder: bool = True
+    waiting_signals_are_known: bool = True  # sent again before the run is submitted
+    holder_knows_its_keys: bool = True  # sent before the run is submitted, and again after it
+    earlier_holders_know_their_keys: bool = True  # sent again when another run holds the topic
+    taking_remembers_the_holder: bool = True
+    giving_up_is_remembered: bool = True
+    completed_runs_give_up: bool = True
+    deleted_runs_give_up: bool = True
+    taking_ends_the_expiry: bool = True
+    errored_runs_end_their_topic: bool = True
+    retries_keep_their_topic: bool = True
+    topics_of_others_are_left_alone: bool = True
     # submit_run
     submit_knows_its_nonce: bool = True
     submit_never_overwrites: bool = True

@@ -248,6 +248,7 @@ class World:
             self.able,
             wakers,
             self.family,
+            self.topic,
         ) = frozen
         self.config, self.rules, self.origin = config, rules, frozen
         self.runs: list[Run | None] = [None if run is None else Run(run) for run in runs]
@@ -269,6 +270,8 @@ class World:
         self.wakers: list[tuple[int, int, int]] = list(wakers)
         #: The parent's group of children, in the configurations of families (family.py).
         self.family: Any
+        #: The topic, in the configurations of topics (topics.py).
+        self.topic: Any
         #: Whether something was cut that a real server would go on counting; a replay of the trace ends here.
         self.cut = False
 
@@ -316,6 +319,7 @@ class World:
             self.able,
             tuple(self.wakers),
             self.family,
+            self.topic,
         )
 
     def _forget(self, run: Run) -> None:
@@ -477,4 +481,5 @@ def server_of(w: World) -> tuple[Any, ...]:
         w.swept_at,
         w.silence,
         w.family,
+        w.topic,
     )

@@ -99,6 +99,8 @@ WORDS = {
     "offer": "run {} is offered again",
     "see": "the node of worker {} comes to its next wait",
     "wake": "sender {} brings the message of the run whose wait is over",
+    "post": "signal {} is sent to the topic",
+    "hold": "run {} is submitted with the topic, submission {}",
     "forget": "whoever swept dies, and another sweeps next",
 }
 
@@ -124,6 +126,8 @@ def _runs(w: World) -> str:
         told.append(f"{len(w.slots)} at work")
     if w.family is not None:
         told.append(f"children {', '.join(w.family.children)}, told of {w.family.ends}")
+    if w.topic is not None:
+        told.append(f"topic of {w.topic.holder}, {w.topic.waiting} wait, mail {w.topic.mail}")
     return "; ".join(told)
 
 

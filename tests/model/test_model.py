@@ -21,7 +21,7 @@ from tests.support.servers import CrashableServer
 #: Small enough for every push.
 QUICK = "forfeits"
 #: Configurations whose mutants are followed on the real Lua at every push.
-YOUNG = ("fetches", "stays", "endings", "handed on", "children", "says")
+YOUNG = ("fetches", "stays", "endings", "handed on", "children", "says", "topics")
 #: Walks on the real Lua in the slow suite, for each configuration, and moves of each.
 WALKS = 8
 LENGTH = 40
@@ -71,7 +71,16 @@ def test_without_the_rule_the_search_finds_a_trace(rule: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["stops", "fetches", "stays and fetches", "endings", "handed on", "children and stops", "says"],
+    [
+        "stops",
+        "fetches",
+        "stays and fetches",
+        "endings",
+        "handed on",
+        "children and stops",
+        "says",
+        "topics of runs that fail",
+    ],
 )
 def test_a_walk_on_the_real_lua_goes_where_the_model_goes(
     name: str, server: CrashableServer, prefix: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.model import steering
+from tests.model import steering, topics
 from tests.model.laws import law
 from tests.model.moving import (
     complete,
@@ -478,6 +478,8 @@ def retry(w: World, place: int, seen: tuple[int, int]) -> str:
         return f"running {run.phase}"
     if rules.retry_keeps_the_run:
         run.expires = False
+    if w.topic is not None:
+        topics.kept(w, run)
     take_down_passed_deadline(w, run)
     start_again(w, place, run, (epoch + 1, step), (epoch + 2, step))
     return run.phase
@@ -499,6 +501,8 @@ def delete(w: World, place: int) -> str:
         return "missing"
     if run.phase not in ENDED and run.phase != "stopped":
         return f"live {run.phase}"
+    if w.topic is not None:
+        topics.deleted(w, place)
     w.runs[place] = None
     w.slots = [slot._replace(own=False) if slot.run == place else slot for slot in w.slots]
     return "ok"

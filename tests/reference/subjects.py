@@ -72,7 +72,7 @@ SUBJECTS = {
             "PerdureError", "RetryableError", "OutcomeUnknown", "FatalError", "UnstorableValue",
             "RoundStopped", "Forgotten", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
             "UnknownFlow", "RunNotFound", "ArtifactNotFound", "ValueNotFound", "RunExists", "Conflict",
-            "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "InvalidTransition", "Stale",
+            "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "InvalidTransition", "Stale",
             "DamagedRun", "UnknownCaller", "Forbidden",
             "InvalidSettings", "StoreUnavailable", "NotReplicated", "AccessDenied",
         ),

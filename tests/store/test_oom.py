@@ -26,6 +26,7 @@ from tests.support.runs import (
     resume,
     retry,
     signal,
+    signal_topic,
     stop,
     submit,
     sweep,
@@ -99,6 +100,10 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     assert store.fields("new") is None
     with pytest.raises(StoreUnavailable):
         signal(store, run_id="is signalled")
+    with pytest.raises(StoreUnavailable, match="full"):
+        signal_topic(store)
+    hook = {"nonce": "nonce-goes on", "name": "paid", "digest": "d"}
+    assert store.open_hook("goes on", **hook) == "ok"
     assert store.signal_counts("is signalled", ["paid"]) == {"paid": (0, 0)}
     with pytest.raises(StoreUnavailable):
         start_children(store, run_id="has children", first=1)

@@ -28,6 +28,8 @@ OURS = {
     "artifacts": "perdure:run:r1:artifacts",
     "group": "perdure:run:r1:group/0.1",
     "idem": "perdure:idem:k",
+    "topic": "perdure:topic:order:1",
+    "hook_key": "perdure:hooks:key",
     "due": "perdure:due",
     "endings": "perdure:endings",
     "follow_ups": "perdure:follow_ups",
@@ -109,6 +111,7 @@ MOVES = {
     OF_A_RUN: "hset hdel xadd persist",
     only("idem"): "get set persist",
     only("group"): "pexpireat",
+    only("topic"): "hset hdel pexpireat persist",
     only("due", "endings", "follow_ups", "index", "submitted"): "zadd zrem",
     only("queues"): "hincrby",
     only("list"): "lpush rpush",
@@ -116,19 +119,23 @@ MOVES = {
 }
 ROLES = {
     "producer": Role(
-        sees=SHARED | SEEN | {"endings", "follow_ups", "idem", "submitted", "filters"},
-        scripts=SHARED | {"endings", "follow_ups", "idem", "submitted"},
+        sees=SHARED | SEEN | {"endings", "follow_ups", "idem", "topic", "submitted", "filters"},
+        scripts=SHARED | {"endings", "follow_ups", "idem", "topic", "submitted"},
         writes=by_command(MOVES),
         keyless=WAITS,
     ),
     "worker": Role(
-        sees=SHARED | SEEN | {"endings", "follow_ups", "idem", "line", "apart"},
+        sees=SHARED
+        | SEEN
+        | {"endings", "follow_ups", "idem", "topic", "hook_key", "line", "apart"},
         looks=only("zrangebyscore"),
-        scripts=SHARED | {"endings", "follow_ups", "idem", "line", "apart"},
+        scripts=SHARED | {"endings", "follow_ups", "idem", "topic", "hook_key", "line", "apart"},
         writes=by_command(
             {
                 OF_A_RUN: "hset hdel xadd rpush ltrim pexpireat",
                 only("idem"): "get pexpireat",
+                only("topic"): "hset hdel pexpireat",
+                only("hook_key"): "get set",
                 only("due", "endings", "follow_ups", "index", "line"): "zadd zrem",
                 only("queues"): "hset hincrby",
                 only("list", "priorities", "apart"): "lpush rpush rpop brpop",
@@ -144,9 +151,9 @@ ROLES = {
     "admin": Role(
         sees=SHARED
         | SEEN
-        | {"endings", "follow_ups", "idem", "submitted", "filters", "tokens", "web_key"},
+        | {"endings", "follow_ups", "idem", "topic", "submitted", "filters", "tokens", "web_key"},
         looks=only("zscan"),
-        scripts=SHARED | {"endings", "follow_ups", "idem", "submitted"},
+        scripts=SHARED | {"endings", "follow_ups", "idem", "topic", "submitted"},
         writes=by_command(
             {
                 **MOVES,

@@ -263,6 +263,23 @@ def signal(
     )
 
 
+def signal_topic(
+    store: Store,
+    topic: str = "order:1",
+    name: str = "paid",
+    payload: str = "1",
+    **options: Any,
+) -> list[str]:
+    """Somebody sends a signal to the run that holds the topic, or will hold it within an hour."""
+    bounds = {"most": 1_000, "names": 64, "size": 1 << 26, "most_waiting": 100}
+    return store.signal_topic(
+        topic,
+        name=name,
+        payload=payload,
+        **{**bounds, "size_waiting": 1 << 20, "keep": 3_600_000, **options},
+    )
+
+
 def wake(store: Store, run_id: str = "r") -> str:
     """Its sender brings the message of the run that has waited for it."""
     epoch, step, text = made(store, run_id)

@@ -49,6 +49,7 @@ class ClientApi(metaclass=ABCMeta):
         submitted_by: str | None = None,
         on_end: Mapping[str, Any] | str | None = None,
         nonce: str | None = None,
+        topic: str | None = None,
     ) -> Run:
         """Submit a goal. Once this returns, the run is stored and will not be lost.
 
@@ -80,6 +81,8 @@ class ClientApi(metaclass=ABCMeta):
             nonce: A text for this call alone, of letters and digits, that cannot be guessed. If the
                 reply is lost and the call is sent again with an equal ``run_id`` and nonce, it
                 returns the run that it made. None makes a new nonce.
+            topic: A name of your own, of an order for example, for which the run gets signals. One
+                live run holds a topic. Signals that wait there are in the new run's mailbox.
 
         Raises:
             UnknownFlow, InvalidInput, UnstorableValue: The submission is not acceptable. Nothing
@@ -88,6 +91,7 @@ class ClientApi(metaclass=ABCMeta):
                 was stored.
             RunExists: Another submission used the run id.
             Conflict: The idempotency key was used with different content.
+            Taken: Another live run holds the topic.
         """
 
     # Read runs
@@ -311,23 +315,30 @@ class ClientApi(metaclass=ABCMeta):
     @abstractmethod
     def signal(
         self,
-        run_id: str,
-        name: str,
+        run_id: str | None = None,
+        name: str = "",
         payload: Any = None,
         *,
+        topic: str | None = None,
         key: str | None = None,
         by: str | None = None,
+        keep: float | None = None,
     ) -> SignalReceipt:
-        """Send a signal to a run. Once this returns, the signal is stored.
+        """Send a signal to a run, or to a topic. Once this returns, the signal is stored.
 
         A node waits for it with ``context.wait_for``. Signals of one name are taken in their
         order, each by one committed round, also those that came before the node waited.
 
         Args:
+            run_id: The run. None: the run that holds ``topic``.
             name: Letters, digits, ``_``, ``.`` or ``-``.
             payload: JSON data.
+            topic: A topic, see ``submit``. If no run holds it, the signal is kept for the run that
+                takes it.
             key: Your own id of this signal. Sent again under it, the signal is stored once.
             by: Who sends it.
+            keep: Seconds for which a topic keeps the signal until a run takes the topic. None: an
+                hour. At most 30 days.
 
         Raises:
             RunNotFound: No run has this id.
@@ -335,7 +346,8 @@ class ClientApi(metaclass=ABCMeta):
             InvalidTransition: The run has completed.
             Conflict: The key is that of a signal with another payload.
             MailboxFull: The run has 1,000 unread signals of this name, unread signals of 64 names,
-                or 64 MiB of them.
+                or 64 MiB of them. Or 100 signals, or 1 MiB of them, wait for a run to take the
+                topic.
         """
 
     @abstractmethod
@@ -470,8 +482,9 @@ class ClientApi(metaclass=ABCMeta):
         older_than: timedelta | None = None,
         now: datetime | None = None,
         submitted_by: str | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Return the ids of the runs of this status, flow and submitter.
+        """Return the ids of the runs of this status, flow and submitter, with these labels.
 
         Args:
             older_than: Only runs that have not changed for this long before ``now``.
@@ -494,6 +507,32 @@ class ClientApi(metaclass=ABCMeta):
 
         Raises:
             InvalidInput: Neither flow nor status is given.
+        """
+
+    @abstractmethod
+    def signal_many(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        flow: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        key: str | None = None,
+        by: str | None = None,
+        submitted_by: str | None = None,
+    ) -> list[Done]:
+        """Send a signal to all live runs of a flow, with these labels, or both.
+
+        Args:
+            name, payload: As in ``signal``.
+            key: Your own id of this signal. With it, an aborted call can be repeated: each run
+                stores the signal once.
+
+        Returns:
+            A result for each run. If a run did not store the signal, its result says why.
+
+        Raises:
+            InvalidInput: Neither flow nor labels are given.
         """
 
     @abstractmethod

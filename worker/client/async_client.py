@@ -87,6 +87,7 @@ class AsyncClient:
 
     matching = _in_thread(ClientApi.matching)
     request_stop_many = _in_thread(ClientApi.request_stop_many)
+    signal_many = _in_thread(ClientApi.signal_many)
     retry_many = _in_thread(ClientApi.retry_many)
     delete_many = _in_thread(ClientApi.delete_many)
 

@@ -5,15 +5,27 @@ Each run is still stopped, retried or deleted individually.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.domain.run import Done, RunStatus
 from perdure.worker.domain.stop import StopMode, StopReceipt
-from perdure.worker.errors import DamagedRun, InvalidInput, InvalidTransition, RunNotFound, Stale
+from perdure.worker.errors import (
+    Conflict,
+    DamagedRun,
+    InvalidInput,
+    InvalidTransition,
+    MailboxFull,
+    RunNotFound,
+    Stale,
+)
 
 LIVE = (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.INTERRUPTED)
+#: Errors of a signal that concern one run, so that the others still get theirs.
+NOT_SIGNALLED = (InvalidTransition, RunNotFound, DamagedRun, MailboxFull, Conflict)
 #: Number of runs that are read in one exchange.
 PAGE = 200
 
@@ -32,12 +44,13 @@ class BulkOperations(ClientApi):
         older_than: timedelta | None = None,
         now: datetime | None = None,
         submitted_by: str | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> list[str]:
         before = validation.moment_before(older_than, now)
         ids: list[str] = []
         cursor: str | None = None
         while True:
-            page = self.runs(status, flow, PAGE, cursor, submitted_by=submitted_by)
+            page = self.runs(status, flow, PAGE, cursor, labels=labels, submitted_by=submitted_by)
             ids += [run.id for run in page if before is None or run.updated_at < before]
             cursor = page.cursor
             if cursor is None:
@@ -72,6 +85,36 @@ class BulkOperations(ClientApi):
                     StopReceipt.of_damaged(run_id, str(error), mode, requested_by, reason)
                 )
         return receipts
+
+    def signal_many(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        flow: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        key: str | None = None,
+        by: str | None = None,
+        submitted_by: str | None = None,
+    ) -> list[Done]:
+        if flow is None and not labels:
+            raise InvalidInput("expected a flow, labels, or both, to choose the runs to signal")
+        validation.signal(name)
+        validation.key(key, "key")
+        ids = dict.fromkeys(
+            run_id
+            for each in LIVE
+            for run_id in self.matching(each, flow, submitted_by=submitted_by, labels=labels)
+        )
+        done = []
+        for run_id in ids:
+            try:
+                self.signal(run_id, name, payload, key=key, by=by)
+            except NOT_SIGNALLED as error:
+                done.append(Done(run_id, str(error)))
+            else:
+                done.append(Done(run_id))
+        return done
 
     def retry_many(self, flow: str | None = None, submitted_by: str | None = None) -> list[Done]:
         done = []

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import hmac
 from hashlib import sha256
 from typing import Any
 
 from perdure.flows.json_values import canonical, storable
+from perdure.flows.names import is_name
 from perdure.worker.client import validation
 from perdure.worker.client.connection import damaged, not_found
 from perdure.worker.client.read import RunReads
 from perdure.worker.domain.signal import SignalReceipt
-from perdure.worker.errors import Conflict, InvalidInput, InvalidTransition, MailboxFull
+from perdure.worker.domain.submission import RUN_ID
+from perdure.worker.errors import (
+    Conflict,
+    DamagedRun,
+    InvalidInput,
+    InvalidTransition,
+    MailboxFull,
+    RunNotFound,
+)
 
 #: Unread signals of one name, names with unread signals, and bytes of them that a mailbox holds.
 MOST_UNREAD, MOST_NAMES, MOST_BYTES = 1_000, 64, 64 * 1024 * 1024
@@ -20,6 +30,13 @@ FULL = {
     "names": f"unread signals of {MOST_NAMES} names",
     "bytes": f"{MOST_BYTES >> 20} MiB of unread signals",
 }
+#: Signals that a topic without a run keeps, and bytes of them.
+MOST_WAITING, SIZE_WAITING = 100, 1024 * 1024
+#: What a full topic keeps, by the word of signal_topic.lua.
+FULL_TOPIC = {
+    "signals": f"{MOST_WAITING} signals",
+    "bytes": f"{SIZE_WAITING >> 20} MiB of signals",
+}
 
 
 class RunSignals(RunReads):
@@ -27,13 +44,17 @@ class RunSignals(RunReads):
 
     def signal(
         self,
-        run_id: str,
-        name: str,
+        run_id: str | None = None,
+        name: str = "",
         payload: Any = None,
         *,
+        topic: str | None = None,
         key: str | None = None,
         by: str | None = None,
+        keep: float | None = None,
     ) -> SignalReceipt:
+        validation.recipient(run_id, topic, keep)
+        validation.topic(topic)
         validation.signal(name)
         validation.key(key, "key")
         validation.notes(by=by)
@@ -44,19 +65,77 @@ class RunSignals(RunReads):
                 f"{self.settings.max_addition_bytes} "
                 "(max_addition_bytes). Pass a reference to large things"
             )
+        signal: dict[str, Any] = {
+            "name": name,
+            "payload": text,
+            "most": MOST_UNREAD,
+            "names": MOST_NAMES,
+            "size": MOST_BYTES,
+            "by": by,
+            "key": None if key is None else sha256(key.encode()).hexdigest()[:32],
+            "content": None if key is None else sha256(text.encode()).hexdigest()[:32],
+        }
+        if topic is not None:
+            keep_ms = max(1, round((validation.KEPT if keep is None else keep) * 1000))
+            reply = self._store.signal_topic(
+                topic, keep=keep_ms, most_waiting=MOST_WAITING, size_waiting=SIZE_WAITING, **signal
+            )
+            return self._receipt_of_topic(topic, name, key, reply)
+        assert run_id is not None
         if not validation.is_run_id(run_id):
             raise not_found(run_id)
-        reply = self._store.signal(
-            run_id,
-            name=name,
-            payload=text,
-            most=MOST_UNREAD,
-            names=MOST_NAMES,
-            size=MOST_BYTES,
-            by=by,
-            key=None if key is None else sha256(key.encode()).hexdigest()[:32],
-            content=None if key is None else sha256(text.encode()).hexdigest()[:32],
+        return self._receipt(run_id, name, key, self._store.signal(run_id, **signal))
+
+    def _signal_by_hook(
+        self, run_id: str, name: str, secret: str, payload: Any, key: str | None
+    ) -> bool:
+        """Send a signal to a run if this is the secret of its hook.
+
+        Returns:
+            Whether the hook exists and the signal is stored.
+        """
+        known = ""
+        if RUN_ID.fullmatch(run_id) and validation.is_run_id(run_id) and is_name(name):
+            try:
+                known = self._store.some_fields([run_id], [f"h:{name}"])[0].get(f"h:{name}", "")
+            except DamagedRun:
+                known = ""
+        digest = sha256(secret.encode("utf-8", "replace")).hexdigest()
+        if not hmac.compare_digest(digest, known):
+            return False
+        try:
+            self.signal(run_id, name, payload, key=key, by="hook")
+        except (RunNotFound, InvalidTransition):  # it has completed, or was deleted meanwhile
+            return False
+        return True
+
+    def _receipt_of_topic(
+        self, topic: str, name: str, key: str | None, reply: list[str]
+    ) -> SignalReceipt:
+        """Return the receipt of a signal to a topic, by the reply of signal_topic.lua."""
+        match reply:
+            case ["waiting", number]:
+                return SignalReceipt(None, name, int(number), "kept")
+            case ["full", "", what]:
+                raise MailboxFull(
+                    f"{FULL_TOPIC[what]} wait for a run to take the topic {topic!r}, as many as "
+                    f"may wait; the signal {name!r} is not stored. Submit the run, or send the "
+                    "signal again when some are over"
+                )
+            case ["conflict", "", number]:
+                raise Conflict(
+                    f"topic {topic}: the key {key!r:.80} is that of signal {number} that waits, "
+                    "which has another payload"
+                )
+            case ["ok" | "unmade" | "conflict" | "full", run_id, *_]:
+                return self._receipt(run_id, name, key, [reply[0], *reply[2:]])
+        raise DamagedRun(
+            f"topic {topic}: the server replied {' '.join(reply)}; nothing was written. "
+            "Inspect that key with redis-cli"
         )
+
+    def _receipt(self, run_id: str, name: str, key: str | None, reply: list[str]) -> SignalReceipt:
+        """Return the receipt of a signal to a run, by the reply of signal_run.lua."""
         match reply:
             case ["ok", number, phase]:
                 return SignalReceipt(run_id, name, int(number), phase)

@@ -22,6 +22,7 @@ from perdure.worker.errors import (
     InvalidInput,
     RunExists,
     RunNotFound,
+    Taken,
     UnknownFlow,
 )
 from perdure.worker.messaging.message import TASKS
@@ -52,6 +53,7 @@ class Submitter(Fleet):
         submitted_by: str | None = None,
         on_end: Mapping[str, Any] | str | None = None,
         nonce: str | None = None,
+        topic: str | None = None,
     ) -> Run:
         validation.text(flow, "flow")
         validation.text(goal, "goal")
@@ -63,6 +65,7 @@ class Submitter(Fleet):
         validation.submitter(submitted_by)
         validation.key(idempotency_key)
         validation.nonce(nonce)
+        validation.topic(topic)
         validation.budgets(budgets, "budgets")
         on_end_text = None if on_end is None else self._signature_text(on_end)
         self._check_durability()
@@ -85,6 +88,7 @@ class Submitter(Fleet):
             retry=tightening(retry),
             submitted_by=submitted_by,
             on_end=on_end_text,
+            topic=topic,
         )
         if run_id is None:
             run_id = uuid.uuid4().hex[:16]
@@ -122,6 +126,7 @@ class Submitter(Fleet):
                 idempotency_key=idempotency_key,
                 content=submission.content() if idempotency_key is not None else None,
                 submitted_by=submitted_by,
+                topic=topic,
             )
             root.made = reply == "ok" and (nonce is None or self._has(run_id, root.fields))
         match reply:
@@ -133,6 +138,11 @@ class Submitter(Fleet):
                 raise RunExists(
                     f"run {run_id} exists already, from another submission; "
                     "choose another id, or use an idempotency key"
+                )
+            case "taken":
+                raise Taken(
+                    f"another live run holds the topic {topic!r}, and one run at a time holds a "
+                    "topic. Signal it, or submit again when it has ended or was stopped"
                 )
             case "conflict":
                 raise Conflict(

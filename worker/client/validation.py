@@ -40,6 +40,12 @@ CURSOR = re.compile(
 INBOX_CURSOR = re.compile(rf"(\d{{1,15}}):({RUN_ID.pattern})", re.ASCII)
 #: Form of a submitter's name, which is part of a key's name on the server.
 SUBMITTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
+#: Form of a topic, which is part of a key's name on the server. A topic that came over HTTP has its
+#: submitter's name in front.
+TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,199}")
+OWNED_TOPIC = re.compile(rf"({SUBMITTER.pattern}/)?{TOPIC.pattern}")
+#: Seconds for which a signal waits for a run that takes its topic, and at most.
+KEPT, MOST_KEPT = 3600, 30 * 86_400
 NONCE = re.compile(r"[A-Za-z0-9]{16,64}")
 EVENT_ID = re.compile(r"\d{1,19}(-\d{1,19})?", re.ASCII)
 
@@ -148,6 +154,30 @@ def signal(name: object) -> None:
     """Raise InvalidInput unless the value is a valid name of a signal."""
     if not is_name(name):
         raise wrong("name", "letters, digits, '_', '.' or '-', at most 100", name)
+
+
+def topic(value: object, over_http: bool = False) -> None:
+    """Raise InvalidInput unless the value is a valid topic, or None.
+
+    Without HTTP, the topic may have the name of its owner and a slash in front.
+    """
+    pattern = TOPIC if over_http else OWNED_TOPIC
+    if value is not None and not (isinstance(value, str) and pattern.fullmatch(value)):
+        raise wrong(
+            "topic", "letters, digits and _ . : @ + -, at most 200, a letter or digit first", value
+        )
+
+
+def recipient(run_id: object, topic_name: object, keep: object) -> None:
+    """Raise InvalidInput unless a signal names a run or a topic, and a time only with a topic."""
+    if (run_id is None) == (topic_name is None):
+        raise InvalidInput("a signal needs a run_id or a topic, and not both")
+    if topic_name is None and keep is not None:
+        raise InvalidInput("keep is for a signal to a topic; that to a run is kept with the run")
+    if keep is not None and (
+        isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep <= MOST_KEPT
+    ):
+        raise wrong("keep", f"seconds, more than 0 and at most {MOST_KEPT:,} (30 days)", keep)
 
 
 def nonce(value: object) -> None:

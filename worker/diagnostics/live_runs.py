@@ -263,6 +263,8 @@ def parked(case: RunCase) -> Verdict:
             waiting_for="time",
         )
     end = "" if until is None else f"; its time is over {case.soon(until)}"
+    topic = case.fields.get("topic")
+    end = f", also by its topic {topic}{end}" if topic else end
     return case.say(
         VerdictCode.WAITING_FOR_A_SIGNAL,
         f"Its node {case.node} waits for the signal {' or '.join(signals)} "
@@ -271,6 +273,7 @@ def parked(case: RunCase) -> Verdict:
         until=iso(until),
         waiting_for="signal",
         signals=signals,
+        **({"topic": topic} if topic else {}),
     )
 
 

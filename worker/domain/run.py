@@ -101,6 +101,8 @@ class RunDetails(TypedDict, total=False):
 
     submitted_by: MaybeText
     """The run's owner."""
+    topic: MaybeText
+    """The topic that the run took, see ``Client.submit``. Another run may hold it by now."""
     owner: MaybeText
     """The worker that runs the round in flight, or ran the last one."""
     waiting_for: MaybeText
@@ -344,6 +346,7 @@ def status_of(fields: Mapping[str, str]) -> RunStatus:
 #: Text fields that ``details`` copies when the run has them.
 DETAILS = (
     "submitted_by",
+    "topic",
     "owner",
     "waiting_for",
     "last_error",

@@ -14,14 +14,20 @@ class SignalReceipt(Document):
 
     _later = ("ends_wait",)
 
-    run_id: str
-    """Id of the run."""
+    run_id: str | None
+    """Id of the run. None: no run holds the topic yet."""
     name: str
     """Name of the signal."""
     number: int
-    """Its number among the run's signals of this name, from 1."""
+    """Its number among the run's signals of this name, from 1.
+
+    Without a run, its number among the signals that wait.
+    """
     status: str
-    """The run's phase when the signal came in; for a repeated signal, its phase now."""
+    """The run's phase when the signal came in; for a repeated signal, its phase now.
+
+    ``kept``: the signal waits for a run that takes its topic.
+    """
     ends_wait: Flag = False
     """Whether the run has waited for this signal and continues."""
 

@@ -58,6 +58,7 @@ class Submission:
     retry: Retry | None = None
     submitted_by: str | None = None
     on_end: str | None = None
+    topic: str | None = None
 
     def fields(self, settings: Settings, task: str, queue: str) -> dict[str, str]:
         """Validate the submission, and return the fields of the new run's Redis hash.
@@ -148,6 +149,8 @@ class Submission:
             subject["retry"] = self.retry.to_data()
         if self.on_end is not None:
             subject["on_end"] = self.on_end
+        if self.topic is not None:
+            subject["topic"] = self.topic
         return hashlib.sha256(canonical(subject).encode()).hexdigest()
 
     @property

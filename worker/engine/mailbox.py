@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
+from secrets import token_hex
 
 from perdure.flows.children import Child, KnownGroup
+from perdure.flows.errors import FatalError, RoundStopped
 from perdure.flows.journal import Journal
 from perdure.flows.waits import Mailbox, ReceivedSignal
 from perdure.worker.domain.record import ALL_HEARD, ARRIVED, GROUPS, Record
@@ -14,6 +18,10 @@ from perdure.worker.engine.children import Planner, read_group
 from perdure.worker.errors import DamagedRun
 from perdure.worker.settings import Settings
 from perdure.worker.store import Claim, Store, StoreUnavailable
+from perdure.worker.urls import parse_http
+
+#: Path of the API on an HTTP server.
+API = "/api/v1"
 
 
 class StoreMailbox(Mailbox):
@@ -70,6 +78,42 @@ class StoreMailbox(Mailbox):
             InvalidChild: One of them cannot be started.
         """
         return Planner(self._store, self._settings, self._record, self._now).plan(children)
+
+    def hook(self, name: str) -> str:
+        """Return the address at which a service without a token sends a signal to the run.
+
+        The secret in it is derived from a key that the workers share, and from the run. Only its
+        digest is stored with the run.
+
+        Raises:
+            FatalError: The setting ``public_url`` is missing, or the run has too many hooks.
+            RoundStopped: The run is there no more.
+            StoreUnavailable: The server does not answer. The round is lost.
+        """
+        url = self._settings.public_url
+        address = None if url is None else parse_http(url, API)
+        if address is None:
+            raise FatalError(
+                f"{self.where}: context.hook({name!r}) needs the URL at which other services reach "
+                "`perdure server`, like https://runs.example.org. Set public_url "
+                f"(PERDURE_PUBLIC_URL); it is {url!r}"
+            )
+        run_id, nonce = self._record.id, self._record.fields.get("nonce", "")
+        try:
+            key = self._store.hook_key(token_hex(32))
+            told = f"{run_id}\n{nonce}\n{name}".encode()
+            secret = hmac.new(key.encode(), told, sha256).hexdigest()[:32]
+            word = self._store.open_hook(
+                run_id, nonce=nonce, name=name, digest=sha256(secret.encode()).hexdigest()
+            )
+        except StoreUnavailable as error:
+            self._broken(error)
+            raise
+        if word == "full":
+            raise FatalError(f"{self.where}: the run has 16 hooks, as many as it may have")
+        if word != "ok":
+            raise RoundStopped(f"{self.where}: the run is there no more ({word})")
+        return f"{address.api}/hooks/{run_id}/{name}/{secret}"
 
     def unread(self, names: Sequence[str]) -> list[ReceivedSignal]:
         """Return a run's next unread signal of each name, in the order in which they arrived.

@@ -66,6 +66,13 @@ class Keys:
         """
         return f"{self.prefix}:idem:{key}"
 
+    def topic(self, name: str) -> str:
+        """Return the key of the hash of a topic: its run, and signals that wait (parts/topic.lua).
+
+        Scripts derive this name from that of the due set.
+        """
+        return f"{self.prefix}:topic:{name}"
+
     def index(self, name: str) -> str:
         """Return the key of the sorted set of run ids in an index, for example ``completed``.
 
@@ -148,6 +155,11 @@ class Keys:
     def web_key(self) -> str:
         """Key of the secret that signs the dashboard's cookies, shared by all its servers."""
         return f"{self.prefix}:web:key"
+
+    @property
+    def hook_key(self) -> str:
+        """Key of the secret from which workers derive the secrets of hooks (``context.hook``)."""
+        return f"{self.prefix}:hooks:key"
 
     @property
     def workers(self) -> str:
@@ -237,6 +249,10 @@ class Keys:
             idem,
             *self.shared,
         ]
+
+    def of_topic(self, name: str) -> list[str]:
+        """Return the Redis keys of the script that signals a topic, ordered as in run.lua."""
+        return [*[self.topic(name)] * 5, *self.shared]
 
     def of_stay(self, run_id: str) -> list[str]:
         """Return the Redis keys of the script that commits a round and leases the next one.

@@ -21,6 +21,7 @@ ACKNOWLEDGED = frozenset(
         "retry_run",
         "signal_run",
         "raise_limit",
+        "signal_topic",
         "delete_run",
         "record_intent",
     }

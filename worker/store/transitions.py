@@ -75,6 +75,7 @@ class Store(Queries):
         idempotency_key: str | None = None,
         content: str | None = None,
         submitted_by: str | None = None,
+        topic: str | None = None,
     ) -> tuple[str, str, dict[str, str] | None]:
         """Create a run on the state server, once per idempotency key (submit_run.lua).
 
@@ -82,6 +83,7 @@ class Store(Queries):
 
         Args:
             submitted_by: lists the run in this submitter's index.
+            topic: name that the run takes, with the signals that wait there.
 
         Returns:
             The word of submit_run.lua, the id that it concerns, and the run's hash. The hash is
@@ -96,7 +98,7 @@ class Store(Queries):
             "deadline": deadline,
         }
         named |= {"content": content, "idempotency_key": idempotency_key}
-        named["submitted_by"] = submitted_by
+        named |= {"submitted_by": submitted_by, "topic": topic}
         keys = self.keys.of_run(run_id, idempotency_key)
         keys += [self.keys.submitted(submitted_by)] if submitted_by is not None else []
         reply = self._call("submit_run", keys, named, fields, run_id=run_id)
@@ -334,6 +336,23 @@ class Store(Queries):
         reply = self._run("set_trace", run_id, {"nonce": nonce, "trace": trace})
         return reply[0], reply[1] if len(reply) > 1 else ""
 
+    def open_hook(self, run_id: str, *, nonce: str, name: str, digest: str) -> str:
+        """Record the digest of a hook's secret, and return the word of open_hook.lua."""
+        named = {"nonce": nonce, "name": name, "digest": digest}
+        return str(self._run("open_hook", run_id, named)[0])
+
+    def hook_key(self, proposed: str) -> str:
+        """Return the key from which the secrets of hooks are derived.
+
+        If none is stored, ``proposed`` is stored as the key. All workers of this prefix share it.
+        """
+        with self._answered():
+            stored = self.redis.get(self.keys.hook_key)
+            if stored is None:
+                self.redis.set(self.keys.hook_key, proposed, nx=True)
+                stored = self.redis.get(self.keys.hook_key)
+        return str(stored)
+
     def ask_provider(
         self, what: str, name: str, holder: str, **named: int | None
     ) -> tuple[str, int]:
@@ -492,6 +511,40 @@ class Store(Queries):
         """
         named = {"name": name, "payload": payload, "most": most, "names": names, "bytes": size}
         return self._run("signal_run", run_id, {**named, "by": by, "key": key, "content": content})
+
+    def signal_topic(
+        self,
+        topic: str,
+        *,
+        keep: int,
+        most_waiting: int,
+        size_waiting: int,
+        name: str,
+        payload: str,
+        most: int,
+        names: int,
+        size: int,
+        by: str | None = None,
+        key: str | None = None,
+        content: str | None = None,
+    ) -> list[str]:
+        """Signal the run that holds a topic, or keep the signal for a run that takes the topic.
+
+        The other arguments are those of ``signal``.
+
+        Args:
+            keep: ms for which the signal waits for a run.
+            most_waiting: the signals that may wait in a topic.
+            size_waiting: their bytes.
+
+        Returns:
+            The reply of signal_topic.lua.
+        """
+        named = {"topic": topic, "keep": keep, "name": name, "payload": payload}
+        named |= {"most": most, "names": names, "bytes": size}
+        named |= {"most_waiting": most_waiting, "bytes_waiting": size_waiting}
+        named |= {"by": by, "key": key, "content": content}
+        return self._call("signal_topic", self.keys.of_topic(topic), named, run_id=topic)
 
     def wake(
         self, run_id: str, *, epoch: int, step: int, message: str

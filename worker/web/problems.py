@@ -74,7 +74,10 @@ class ProblemRoute(APIRoute):
                 return refused(error)
             # A bug in Perdure. The response has the same form as other errors.
             except Exception:
-                logger.exception("%s %s failed", request.method, request.url.path)
+                secret = request.path_params.get("secret")  # of a hook
+                path = request.url.path
+                path = path if secret is None else path.replace(secret, "***")
+                logger.exception("%s %s failed", request.method, path)
                 return details(
                     500,
                     *REQUEST_PROBLEMS[500],

@@ -28,7 +28,7 @@ end"""
 STAY_DUE = "call('ZADD', k.due, lease_until, id)"
 STAY_STOP = "stop == 'stop_requested' or "
 PROMISE = "  due_at(k, run, now + number(run.grace))\nend"
-WOKEN_DUE = "due_at(k, run, now)\nreturn { 'unmade'"
+WOKEN_DUE = "due_at(k, run, now)\n  return { 'unmade'"
 FOLLOWED = "  pcall('ZADD', follow_ups_of(k.due), 'LT', now + FOLLOWED, run.id)\n"
 PUSHED = "  call('LPUSH', list, arg.message)\n"
 PUSHING = ("submit_run", "commit_round", "resume_run", "retry_run", "sweep_due")

@@ -101,7 +101,7 @@ def test_a_key_of_its_own_for_each_attempt_applies_an_effect_twice(stage: Stage)
 
 
 def test_a_signal_that_makes_its_run_due_only_by_its_sender_is_no_promise(stage: Stage) -> None:
-    change = without(WOKEN_DUE, "signal_run", instead="return { 'unmade'")
+    change = without(WOKEN_DUE, "signal_run", instead="  return { 'unmade'")
     assert "V1" in laws_broken(stage, DIES_BEFORE, "wake_run", WAITS, change=change)
 
 

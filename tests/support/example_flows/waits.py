@@ -74,3 +74,34 @@ class Orders(ControllerExecutorFlow):
 
 
 register("orders")(Orders)
+
+
+@register("collector")
+class Collector(CircularFlow):
+    """Takes ``paid`` as it comes, round by round, until it has as many as ``total``; answers with their payloads."""
+
+    topology = (Node("Take", "take"),)
+    output_keys = ("seen",)
+    max_rounds = None
+
+    def take(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        signal, seen = context.wait_for("paid"), list(state.get("seen", []))
+        while signal is not None:
+            seen.append(signal.payload)
+            signal = context.take("paid")
+        if len(seen) < context.inputs["total"]:
+            return {"seen": seen}
+        return {self.early_exit_key: True, "answer": seen, "status": "finished"}
+
+
+@register("hooked")
+class Hooked(CircularFlow):
+    """Waits for ``paid`` by a hook, whose address it writes into the file of its goal, an attempt a line."""
+
+    topology = (Node("Wait", "wait"),)
+
+    def wait(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        with open(context.goal, "a", encoding="utf-8") as file:
+            file.write(context.hook("paid") + "\n")
+        signal = context.wait_for("paid")
+        return {self.early_exit_key: True, "answer": signal and signal.payload, "status": "done"}

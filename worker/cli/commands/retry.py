@@ -46,7 +46,7 @@ def each(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Retry or delete several runs one after the other, and print the result for each.
+    """Retry, signal or delete several runs one after the other, and print the result for each.
 
     On a terminal, ask the user first.
 
@@ -54,13 +54,14 @@ def each(
         ids: The ids of the runs.
         verb: What the question says, such as "Delete".
         done: What the line of each run says, such as "is deleted".
-        act: Retries or deletes the run with an id. It may raise InvalidTransition, Stale,
-            RunNotFound or DamagedRun, if the run has changed meanwhile. That run is reported as
-            unchanged.
+        act: Retries, signals or deletes the run with an id. It may raise InvalidTransition, Stale,
+            RunNotFound or DamagedRun, if the run has changed meanwhile, and MailboxFull or
+            Conflict. That run is reported as unchanged.
         yes: Whether to skip the question.
         as_json: Whether to print one JSON document.
     """
-    from perdure.worker.errors import DamagedRun, InvalidTransition, RunNotFound, Stale
+    from perdure.worker.client.bulk import NOT_SIGNALLED
+    from perdure.worker.errors import Stale
 
     ask = bool(ids) and not yes and sys.stdin.isatty() and sys.stdout.isatty()
     if ask and not click.confirm(f"{verb} {count(len(ids), 'run')}?"):
@@ -71,7 +72,7 @@ def each(
         why_not = None
         try:
             act(run_id)
-        except (InvalidTransition, Stale, RunNotFound, DamagedRun) as error:
+        except (*NOT_SIGNALLED, Stale) as error:
             why_not = str(error)
         results.append({"run_id": run_id, "why_not": why_not})
         if not as_json:

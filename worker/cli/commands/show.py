@@ -177,6 +177,8 @@ def described(
     if unread:
         counts = [f"{plain(name)} {number}" for name, number in unread.items()]
         pairs.append(("unread", ", ".join(counts)))
+    if details.get("topic"):
+        pairs.append(("topic", details["topic"]))
     if details.get("parent"):
         pairs.append(("parent", details["parent"]))
     reported = details.get("progress")

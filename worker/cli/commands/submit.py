@@ -72,6 +72,9 @@ if TYPE_CHECKING:
     multiple=True,
     help="Label for the run.",
 )
+@click.option(
+    "--topic", metavar="T", help="A name of yours for which the run gets signals: order:4711."
+)
 @click.option("--by", metavar="NAME", help="Owner of the run. Over HTTP, the token's name is used.")
 @click.option("--watch", is_flag=True, help="Watch the run until it ends.")
 @json_option
@@ -93,6 +96,7 @@ def submit_command(
     budgets: tuple[str, ...],
     retry: str | None,
     labels: tuple[str, ...],
+    topic: str | None,
     by: str | None,
     watch: bool,
     as_json: bool,
@@ -126,6 +130,7 @@ def submit_command(
             budgets=amounts(budgets, "--budget"),
             retry=_bounds(retry),
             submitted_by=by,
+            topic=topic,
         )
         if not watch:
             _print_submitted(client, run, as_json, url)

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
+from urllib.parse import quote
 
 from perdure.flows.outcomes import ASK
 from perdure.flows.retry import Retry, tightening
@@ -158,6 +159,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
         submitted_by: str | None = None,
         on_end: Mapping[str, Any] | str | None = None,
         nonce: str | None = None,
+        topic: str | None = None,
     ) -> Run:
         not_here(submitted_by=submitted_by)
         if on_end is not None:
@@ -170,6 +172,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
         validation.names(interrupt_before, "interrupt_before")
         validation.names(interrupt_after, "interrupt_after")
         validation.mapping(labels, "labels", of_texts=True)
+        validation.topic(topic, over_http=True)
         options: dict[str, Any] = {
             "inputs": None if inputs is None else dict(inputs),
             "interrupt_before": None if interrupt_before is None else list(interrupt_before),
@@ -178,6 +181,7 @@ class RemoteSubmitter(RemoteConnection, ClientApi):
             "not_before": _told(not_before, "not_before"),
             "deadline": _told(deadline, "deadline"),
             "thread_id": thread_id,
+            "topic": topic,
             "labels": None if labels is None else dict(labels),
             "budgets": None if budgets is None else validation.budgets(budgets, "budgets"),
             "retry": None if (tight := tightening(retry)) is None else tight.to_data(),
@@ -257,17 +261,25 @@ class RemoteControl(RemoteConnection, Steering):
 
     def signal(
         self,
-        run_id: str,
-        name: str,
+        run_id: str | None = None,
+        name: str = "",
         payload: Any = None,
         *,
+        topic: str | None = None,
         key: str | None = None,
         by: str | None = None,
+        keep: float | None = None,
     ) -> SignalReceipt:
         not_here(by=by)
+        validation.recipient(run_id, topic, keep)
+        validation.topic(topic, over_http=True)
         validation.signal(name)
         validation.key_over_http(key, "key")
-        path = path_of(run_id, "signals", name)
+        if topic is None:
+            path = path_of(str(run_id), "signals", name)
+        else:
+            path = f"/topics/{quote(topic, safe='')}/signals/{name}"
+            path += "" if keep is None else f"?keep={keep:g}"
         told = self._tell(
             "POST", path, {"payload": payload}, repeat=key is not None, Idempotency_Key=key
         )

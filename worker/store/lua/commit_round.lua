@@ -83,7 +83,7 @@ if not plain then
   local more = { 'last_node', 'idem', 'started_at', 'waiting_for', 'stop_mode', 'stop_by', 'stop_reason', 'stop_asked_at', 'i_status',
     'i_node', 'i_reason', 'intent_token', 'failing', 'traceback', 'handed_to', 'on_end',
     'mailbox', 'wait', 'wait_until', 'o:~' .. (arg.wait or ''), 'nonce', 'groups', 'walk', 'parent', 'parent_nonce', 'group', 'place',
-    'stop_tree', 'stop_only', 'payers', 'short' }
+    'stop_tree', 'stop_only', 'payers', 'short', 'topic' }
   local texts = call('HMGET', k.run, unpack(more))
   for i = 1, #more do run[more[i]] = texts[i] or nil end
 end

@@ -38,6 +38,7 @@ if counted then
   count_status(k, counted, status_of(counted, counted.phase))
   count_parked(k, counted)
 end
+if run then give_topic_up(k, run, clock() + number(run.retention)) end
 -- Otherwise it belongs to another run by now.
 if not owner or owner == arg.id then call('DEL', k.idem) end
 -- A pending `on_end` call is deleted with the run (parts/ends.lua names its key). For a damaged run,

@@ -1,11 +1,13 @@
 #!lua
--- submit_run: make a new run and push its first round, once per submission and idempotency key.
+-- submit_run: make a new run and push its first round, once per submission and idempotency key. A run
+-- that takes a topic gets the signals that wait there into its mailbox.
 --
 -- KEYS  as in parts/run.lua; KEYS[5] is the idempotency key's; with [submitted_by], the last one is
 --       the index of that submitter's runs
 -- ARGV  [submitted_by], id, nonce (one per submission), [content] (digest of the submission, with
 --       an idempotency key), [idempotency_key], phase (queued | waiting | interrupted), [delay]
---       (until the start of a waiting run), [deadline] (ms from now), message, =field...
+--       (until the start of a waiting run), [deadline] (ms from now), [topic] (that the run takes),
+--       message, =field...
 -- Returns
 --   ok ID [WRITTEN]     The run is made. WRITTEN has the run's fields as one text (parts/grant.lua):
 --                       the number of texts, then names and values. A repeated submission gets
@@ -13,6 +15,7 @@
 --   existing ID         The idempotency key has this run, with the same content.
 --   conflict ID         The idempotency key has this run, with other content.
 --   exists ID           Another run has this id.
+--   taken TOPIC         Another live run holds the topic.
 --   damaged KEY         A key or field is damaged: nothing is written.
 --   unknown_queue LIST  The run's queue is not one of ours: nothing is written.
 --
@@ -21,6 +24,8 @@
 --@ parts/counters.lua
 --@ parts/moves.lua
 --@ parts/new_run.lua
+--@ parts/mailbox.lua
+--@ parts/topic.lua
 local BETWEEN = '\31' -- explained in parts/grant.lua
 local k = keys_of_one_run()
 local now = clock()
@@ -50,6 +55,16 @@ for _, left_over in ipairs({ k.memory, k.events, k.artifacts, mailbox_of(k) }) d
   if call('EXISTS', left_over) == 1 then return { 'damaged', left_over } end
 end
 
+local topic
+if arg.topic then
+  local refusal, holder, phase
+  topic, refusal = read_topic(k, arg.topic, now)
+  if not topic then return refusal end
+  holder, refusal, phase = holder_of(k, topic)
+  if refusal then return refusal end
+  if holder and phase ~= 'errored' and phase ~= 'stopped' then return { 'taken', arg.topic } end
+end
+
 local run = {}
 for i = fields, fields_end, 2 do run[ARGV[i]] = ARGV[i + 1] end
 local refusal = unpushable(k, run.queue)
@@ -62,6 +77,7 @@ if arg.content then
   call('SET', k.idem, arg.content .. ' ' .. arg.id)
   set(k, 'idem', arg.idempotency_key)
 end
+if topic then take_topic(k, run, now, topic) end
 if submitted then
   -- Deleted runs are removed from their submitter's index here. Some of the oldest ids are checked,
   -- and some at another position, in case the oldest runs are kept for long. If most are deleted,

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 from perdure.worker.client import Client
 from perdure.worker.web.api import conversation, fleet, runs
 from perdure.worker.web.api.events import event_router
+from perdure.worker.web.api.hooks import hook_router
 from perdure.worker.web.api.responses import Ready, Up
 from perdure.worker.web.api.routes import problem_responses, resource_router
 from perdure.worker.web.auth import AuthorizedClient, Caller
@@ -113,8 +114,8 @@ def api_router(
 
     Args:
         caller: Returns the caller of a request, or raises Unknown. It is called in a thread.
-        dependencies: More dependencies of every route except ``/health`` and ``/ready``, such as a
-            security scheme for OpenAPI.
+        dependencies: More dependencies of every route except ``/health``, ``/ready`` and hooks,
+            such as a security scheme for OpenAPI.
         hub: An event hub that other routers use too. With None, the router gets its own.
     """
     # The routes are plain functions. Each runs in one of Starlette's threads (40 by default), so a
@@ -122,10 +123,12 @@ def api_router(
     probes = probe_router(client)
     resources = (*ROUTERS, event_router(hub or EventHub(client)))
     router = APIRouter()
+    hooks = hook_router(client)
     router.include_router(probes)
+    router.include_router(hooks)
     router.include_router(bound(client, caller, *resources), dependencies=dependencies)
     router.routes.append(
-        fallback_route([route for each in (*resources, probes) for route in each.routes])
+        fallback_route([route for each in (*resources, probes, hooks) for route in each.routes])
     )
     return router
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from perdure.flows.budgets import MOST as MOST_OF_A_BUDGET
 from perdure.flows.durations import as_seconds, is_duration, seconds_of
 from perdure.flows.names import suggest
-from perdure.worker.client.validation import NONCE
+from perdure.worker.client.validation import KEPT, MOST_KEPT, NONCE, TOPIC
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.settlement import LONGEST
 from perdure.worker.domain.submission import RUN_ID
@@ -141,6 +141,16 @@ FlowName = Annotated[
 Reason = Annotated[str, Field(max_length=4000, description="The reason, stored with the run.")]
 
 
+Topic = Annotated[
+    str,
+    Field(
+        pattern=f"^{TOPIC.pattern}$",
+        description="A topic of the caller's own runs.",
+        examples=["order:4711"],
+    ),
+]
+
+
 class Submit(Asked):
     """A run to submit."""
 
@@ -183,6 +193,11 @@ class Submit(Asked):
     """Time by which the run must have ended: a time, or seconds from now."""
     thread_id: str | None = None
     """Your name for the conversation that the run belongs to."""
+    topic: Topic | None = None
+    """A name of your own, of an order for example, for which the run gets signals.
+
+    One live run holds a topic of yours.
+    """
     labels: dict[str, str] | None = None
     budgets: Amounts | None = None
     """Limits on `tokens`, `money`, `seconds`, `cycles` and `commands.NAME`."""
@@ -220,6 +235,13 @@ class Signal(Asked):
 
     payload: Any = None
     """Any JSON."""
+
+
+class Keep(Known):
+    """How long a signal to a topic is kept."""
+
+    keep: Annotated[float, Field(gt=0, le=MOST_KEPT)] = KEPT
+    """Seconds for which the signal waits for a run, if none holds the topic."""
 
 
 class Resume(Asked):

@@ -67,6 +67,12 @@ class Up(ResponseBody):
     status: Literal["up"]
 
 
+class HookReceipt(ResponseBody):
+    """The signal is stored."""
+
+    status: Literal["stored"]
+
+
 class Ready(ResponseBody):
     """The state server answers."""
 

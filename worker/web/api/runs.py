@@ -20,6 +20,7 @@ from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import UnknownFlow
 from perdure.worker.web.api.requests import (
     DeleteMany,
+    Keep,
     Limits,
     Listing,
     Place,
@@ -30,6 +31,7 @@ from perdure.worker.web.api.requests import (
     Stop,
     StopMany,
     Submit,
+    Topic,
 )
 from perdure.worker.web.api.responses import RunPage
 from perdure.worker.web.api.routes import (
@@ -75,7 +77,7 @@ Key = Annotated[
         },
         **problems(
             *BODY_PROBLEMS, *CHANGE_PROBLEMS, "unknown-flow", "invalid-input", "unstorable-value",
-            "run-exists", "conflict", "damaged-run", "unsafe-server",
+            "run-exists", "conflict", "taken", "damaged-run", "unsafe-server",
             unknown_flow=422,
         ),
     },
@@ -243,6 +245,35 @@ def signal_run(
     """
     payload = None if body is None else body.payload
     return Json(runs.signal(run_id, name, payload, idempotency_key).to_dict(), 202)
+
+
+@router.post(
+    "/topics/{topic}/signals/{name}",
+    operation_id="signal_topic",
+    status_code=202,
+    response_model=SignalReceipt,
+    response_description="The receipt. Without a run, `run_id` is null and `status` is `kept`.",
+    responses=problems(
+        *BODY_PROBLEMS, *CHANGE_PROBLEMS, "invalid-input", "unstorable-value", "conflict",
+        "mailbox-full", "damaged-run",
+    ),
+)  # fmt: skip
+def signal_topic(
+    topic: Annotated[Topic, Path()],
+    name: Annotated[str, Path(description="Name of the signal.")],
+    query: Annotated[Keep, Query()],
+    runs: Runs,
+    body: Signal | None = None,
+    idempotency_key: Key = None,
+) -> Response:
+    """Send a signal to the run that holds a topic of the caller's.
+
+    If no run holds the topic, the next run that takes it gets the signal. Once this call has
+    returned, the signal is stored. With an `Idempotency-Key`, the call can be repeated safely.
+    """
+    payload = None if body is None else body.payload
+    receipt = runs.signal_topic(topic, name, payload, idempotency_key, query.keep)
+    return Json(receipt.to_dict(), 202)
 
 
 bulk_router = resource_router("many runs")

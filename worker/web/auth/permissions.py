@@ -225,14 +225,17 @@ class AuthorizedClient:
     ) -> Run:
         """Submit a run that belongs to the HTTP caller.
 
-        The idempotency key belongs to the caller too: it never matches a run of another owner.
+        The idempotency key and the topic belong to the caller too: they never match those of
+        another owner.
 
         Raises:
             RunExists: A run of another owner has the same id.
         """
         self.caller.require(Scope.SUBMIT)
         if options.get("idempotency_key"):
-            options["idempotency_key"] = f"{self.caller.name}/{options['idempotency_key']}"
+            options["idempotency_key"] = self._own(options["idempotency_key"])
+        if options.get("topic"):
+            options["topic"] = self._own(options["topic"])
         run = self.client.submit(flow, goal, inputs, **options, submitted_by=self.caller.name)
         if run.details.get("submitted_by") != self.caller.name:
             # The submission matched an existing run of another owner, by its id and a guessable
@@ -310,6 +313,20 @@ class AuthorizedClient:
         self._owned(run_id, Scope.SIGNAL)
         return self.client.reply(run_id, number, name)
 
+    def signal_topic(
+        self, topic: str, name: str, payload: Any, key: str | None, keep: float
+    ) -> SignalReceipt:
+        """Send a signal to a topic of the HTTP caller's, in the caller's name."""
+        self.caller.require(Scope.SIGNAL)
+        return self.client.signal(
+            topic=self._own(topic),
+            name=name,
+            payload=payload,
+            key=key,
+            by=self.caller.name,
+            keep=keep,
+        )
+
     # admin
 
     def delete(self, run_id: str) -> None:
@@ -341,6 +358,10 @@ class AuthorizedClient:
         """Return the doctor's findings: what breaks or endangers Perdure's guarantees."""
         self.caller.require(Scope.ADMIN)
         return self.client.doctor()
+
+    def _own(self, name: str) -> str:
+        """Return the stored name of a key or a topic of the HTTP caller's."""
+        return f"{self.caller.name}/{name}"
 
     def _owned(self, run_id: str, scope: Scope) -> None:
         """Raise an error unless the HTTP caller has the scope and may see the run.

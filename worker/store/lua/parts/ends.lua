@@ -26,8 +26,10 @@ local function complete(k, run, now)
   set(k, 'status', 'completed', 'stop_current_execution', 'none', 'ended_at', whole(now))
   never_due(k, run)
   rest_well(k, run)
-  expire_at(k, run, now + number(run.retention))
+  local expires = now + number(run.retention)
+  expire_at(k, run, expires)
   drop_groups(k, run, now, '', true)
+  give_topic_up(k, run, expires)
   deliver_end(k, run, now, 'completed')
 end
 

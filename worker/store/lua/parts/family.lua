@@ -44,13 +44,6 @@ local function with_follow_ups(reply)
   return reply
 end
 
--- Return the keys of another run.
-local function keys_of_other(k, id)
-  local run = key_of(k.due, id)
-  return setmetatable({ run = run, memory = run .. ':memory', events = run .. ':events', artifacts = run .. ':artifacts', mailbox = run .. ':mailbox' },
-    { __index = k })
-end
-
 -- Return the id and the nonce of the child at this place. They are the same in every process.
 local function child_of(run, group, place)
   local nonce = redis.sha1hex(concat({ run.id, run.nonce or '', group, place }, ' '))

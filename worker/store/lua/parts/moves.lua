@@ -87,6 +87,35 @@ local function forget_interrupt(k)
   unset(k, 'i_id', 'i_kind', 'i_status', 'i_node', 'i_reason', 'i_data', 'i_wait', 'i_until', 'i_by', 'i_default', 'i_answer', 'i_budget', 'i_payer')
 end
 
+-- Return the keys of another run.
+local function keys_of_other(k, id)
+  local run = key_of(k.due, id)
+  return setmetatable({ run = run, memory = run .. ':memory', events = run .. ':events', artifacts = run .. ':artifacts', mailbox = run .. ':mailbox' },
+    { __index = k })
+end
+
+-- Return the key of a topic (parts/topic.lua). Few runs have one, so it is not in KEYS.
+local function topic_of(due, name) return string.sub(due, 1, -#'due' - 1) .. 'topic:' .. name end
+
+-- Return the key of the topic that the run holds, or nil. It may be another run's by now.
+local function held_topic(k, run)
+  if not run.topic then return nil end
+  local topic = topic_of(k.due, run.topic)
+  local id, nonce = unpack(pcall('HMGET', topic, 'run', 'nonce')) -- an error has no elements
+  return id == run.id and nonce == run.nonce and topic or nil
+end
+
+-- The run holds its topic no more. Until `time`, the topic knows that the run held it: a signal that
+-- is sent again under its key is then found in the run's mailbox.
+local function give_topic_up(k, run, time)
+  local topic = held_topic(k, run)
+  if not topic then return end
+  local before = call('HGET', topic, 'before') or ''
+  call('HSET', topic, 'before', run.id .. ' ' .. run.nonce .. (before ~= '' and '\n' .. before or ''))
+  call('HDEL', topic, 'run', 'nonce')
+  call('PEXPIREAT', topic, time)
+end
+
 -- Return whether the idempotency key belongs to this run. The field may be damaged, or the key may
 -- be another run's by now.
 local function has_key(k, run)
@@ -98,6 +127,8 @@ local function expire_at(k, run, time)
   for group in groups_of(run) do call('PEXPIREAT', group_of(k, group), time) end
   for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do call('PEXPIREAT', key, time) end
   if has_key(k, run) then call('PEXPIREAT', k.idem, time) end
+  local topic = held_topic(k, run)
+  if topic then call('PEXPIREAT', topic, time) end
 end
 
 local function persist(k, run)
@@ -105,6 +136,8 @@ local function persist(k, run)
   for group in groups_of(run) do call('PERSIST', group_of(k, group)) end
   for _, key in ipairs({ k.run, k.memory, k.events, k.artifacts }) do call('PERSIST', key) end
   if has_key(k, run) then call('PERSIST', k.idem) end
+  local topic = held_topic(k, run)
+  if topic then call('PERSIST', topic) end
 end
 
 -- Bytes and fields: hash-max-listpack-value of config/redis.conf, and the servers' default of

@@ -1,0 +1,219 @@
+"""Topics: a name that one live run holds, the signals that wait for a run to take it, and what is known of their keys."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tests.model.laws import law
+from tests.model.state import ENDED, GONE, Run, World
+
+Move = tuple[Any, ...]
+Holder = tuple[int, int]  # the run's place and its nonce; GONE: that run was deleted
+
+#: Ticks for which a signal waits.
+KEPT = 1
+
+
+class Topic(NamedTuple):
+    """The topic's hash, and behind it the ghosts: what only the laws read."""
+
+    holder: Holder | None = None
+    before: tuple[Holder, ...] = ()
+    waiting: tuple[tuple[int, int], ...] = ()  # (key, ticks that it still waits)
+    expires: bool = False
+    mail: tuple[tuple[int, ...], ...] = ()  # the keys in each run's mailbox, in their order
+    sent: tuple[int, ...] = ()  # keys that were acknowledged and neither deleted nor over, in order
+
+
+def possible(w: World) -> list[Move]:
+    """What senders and submitters do, each of them as often as they like."""
+    moves: list[Move] = [("post", key) for key in range(1, w.config.posts + 1)]
+    moves += [("hold", place, run.nonce if run else 1) for place, run in enumerate(w.runs)]
+    return moves
+
+
+def new_topic(runs: int) -> Topic:
+    """A topic of which nobody has heard."""
+    return Topic(mail=((),) * runs)
+
+
+def post(w: World, key: int) -> str:
+    """signal_topic.lua: where the signal is."""
+    topic, rules = w.topic, w.rules
+    holder = _holder(w)
+    if rules.waiting_signals_are_known and any(key == each for each, _ in topic.waiting):
+        return "waiting"
+    knows: list[Holder] = []
+    if topic.holder is not None and rules.holder_knows_its_keys:
+        knows.append(topic.holder)
+    if rules.earlier_holders_know_their_keys:
+        knows += topic.before
+    for place, nonce in knows:
+        run = w.runs[place]
+        if nonce != GONE and run is not None and key in topic.mail[place]:
+            return f"ok r{place} {run.phase}"
+    if key not in topic.sent:
+        topic = topic._replace(sent=(*topic.sent, key))
+    if holder is not None and rules.signals_go_to_the_holder:
+        w.topic = _put(topic, w, holder, key)
+        run = w.runs[holder]
+        assert run is not None
+        return f"ok r{holder} {run.phase}"
+    ends = topic.expires or topic.holder is None or holder is None
+    if topic.holder is not None and holder is None:
+        topic = topic._replace(holder=None, before=_remembered(topic))
+    w.topic = topic._replace(waiting=(*topic.waiting, (key, KEPT)), expires=ends)
+    return "waiting"
+
+
+def hold(w: World, place: int, nonce: int) -> str:
+    """submit_run.lua with a topic: ok, taken."""
+    from tests.model.transitions import submit
+
+    if w.runs[place] is not None:
+        return submit(w, place, nonce, "queued")
+    rules, holder = w.rules, _holder(w)
+    is_live = holder is not None and _is_live(w, holder)
+    refuses = is_live if rules.topic_gives_way else holder is not None
+    if refuses and rules.submit_asks_for_the_topic:
+        law("T3", is_live, "a run that rests does not give its topic to a live one")
+        return "taken"
+    law("T3", not is_live, "two live runs hold one topic")
+    word = submit(w, place, nonce, "queued")
+    topic = w.topic
+    before = _remembered(topic) if rules.taking_remembers_the_holder else topic.before
+    taken = topic._replace(holder=(place, nonce), before=before)
+    if rules.taking_ends_the_expiry:
+        taken = taken._replace(expires=False)
+    if rules.taking_moves_what_waits:
+        law("T7", all(left > 0 for _, left in topic.waiting), "a signal arrives after its time")
+        keys = [key for key, _ in topic.waiting]
+        taken = taken._replace(waiting=())
+        for key in keys if rules.moved_signals_keep_their_order else reversed(keys):
+            taken = _put(taken, w, place, key)
+    w.topic = taken
+    return word
+
+
+def completed(w: World, run: Run) -> None:
+    """The run gives its topic up, which knows for a while that it held it."""
+    place = _place(w, run)
+    if not _holds(w, place):
+        return
+    w.topic = w.topic._replace(expires=True)
+    if w.rules.completed_runs_give_up:
+        before = _remembered(w.topic) if w.rules.giving_up_is_remembered else w.topic.before
+        w.topic = w.topic._replace(holder=None, before=before)
+
+
+def failed(w: World, run: Run) -> None:
+    """The topic expires with the errored run that holds it."""
+    if _holds(w, _place(w, run)) and w.rules.errored_runs_end_their_topic:
+        w.topic = w.topic._replace(expires=True)
+
+
+def kept(w: World, run: Run) -> None:
+    """The run goes on, and its topic is kept with it."""
+    if _holds(w, _place(w, run)) and w.rules.retries_keep_their_topic:
+        w.topic = w.topic._replace(expires=False)
+
+
+def deleted(w: World, place: int) -> None:
+    """The run is deleted: its signals are gone, and it holds nothing."""
+    if _holds(w, place) and w.rules.deleted_runs_give_up:
+        w.topic = w.topic._replace(holder=None, expires=True)
+    topic = w.topic
+    gone = topic.mail[place]
+    before = tuple(each for each in topic.before if each[0] != place)
+    holder = (
+        (place, GONE) if topic.holder is not None and topic.holder[0] == place else topic.holder
+    )
+    mail = tuple(() if number == place else keys for number, keys in enumerate(topic.mail))
+    sent = tuple(key for key in topic.sent if key not in gone)
+    w.topic = topic._replace(holder=holder, before=before, mail=mail, sent=sent)
+
+
+def tick(w: World, ticks: int) -> None:
+    """Signals that wait have less time; what is over is not there any more."""
+    topic = w.topic
+    waiting = tuple((key, max(left - ticks, 0)) for key, left in topic.waiting)
+    over = [key for key, left in waiting if left <= 0]
+    sent = tuple(key for key in topic.sent if key not in over)
+    if w.rules.waiting_signals_end:
+        waiting = tuple(each for each in waiting if each[1] > 0)
+    w.topic = topic._replace(waiting=waiting, sent=sent)
+
+
+def lawful(w: World) -> None:
+    """Of every state of the topic."""
+    topic = w.topic
+    waiting = [key for key, _ in topic.waiting]
+    there = [*waiting, *(key for keys in topic.mail for key in keys)]
+    law("T1", len(there) == len(set(there)), "a signal is there twice: {}", there)
+    law(
+        "T2",
+        set(topic.sent) <= set(there),
+        "of the signals {} only {} are there",
+        topic.sent,
+        there,
+    )
+    holder = _holder(w)
+    law("T5", holder is None or not waiting, "signals wait though a run holds their topic")
+    for keys in (*topic.mail, waiting):
+        order = [topic.sent.index(key) for key in keys if key in topic.sent]
+        law("T4", order == sorted(order), "the order of signals has changed: {}", keys)
+    run = None if topic.holder is None else w.runs[topic.holder[0]]
+    law("T8", run is None or run.phase != "completed", "a completed run holds the topic")
+    stays = holder is not None and run is not None and run.phase not in ENDED
+    exists = topic.holder is not None or topic.before or waiting
+    law(
+        "T6",
+        not exists or topic.expires != stays,
+        "the topic of {} expires: {}",
+        run and run.phase,
+        topic.expires,
+    )
+
+
+def _holder(w: World) -> int | None:
+    """The run that holds the topic, by its place."""
+    if w.topic.holder is None:
+        return None
+    place, nonce = w.topic.holder
+    run = w.runs[place]
+    return place if run is not None and run.nonce == nonce and run.phase != "completed" else None
+
+
+def _holds(w: World, place: int) -> bool:
+    """Whether an end of this run concerns the topic."""
+    run, holder = w.runs[place], w.topic.holder
+    if run is None or holder is None:
+        return False
+    return holder == (place, run.nonce) or not w.rules.topics_of_others_are_left_alone
+
+
+def _is_live(w: World, place: int) -> bool:
+    run = w.runs[place]
+    return run is not None and run.phase not in (*ENDED, "stopped")
+
+
+def _place(w: World, run: Run) -> int:
+    return next(place for place, each in enumerate(w.runs) if each is run)
+
+
+def _remembered(topic: Topic) -> tuple[Holder, ...]:
+    known = [each for each in (topic.holder, *topic.before) if each is not None and each[1] != GONE]
+    return tuple(dict.fromkeys(known))
+
+
+def _put(topic: Topic, w: World, place: int, key: int) -> Topic:
+    run = w.runs[place]
+    assert run is not None
+    run.arrived += 1
+    mail = tuple(
+        (*keys, key) if number == place else keys for number, keys in enumerate(topic.mail)
+    )
+    return topic._replace(mail=mail)
+
+
+MOVES = {"post": post, "hold": hold}

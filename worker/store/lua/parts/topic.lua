@@ -1,0 +1,64 @@
+-- Topics: names from outside, of an order for example, each of which one live run holds at a time.
+-- The hash topic:NAME has these fields:
+--   run, nonce        the run that holds the topic. If it has completed, or is there no more, no run
+--                     holds it. An errored or stopped one holds it until another run takes it.
+--   before            lines ID NONCE: the newest runs that held it before, the newest one first
+--   waiting           lines NUMBER UNTIL BYTES NAME KEY CONTENT ('-' without a key): the signals that
+--                     wait for a run to take the topic, in their order
+--   waiting:NUMBER    of each, the lines AT BY PAYLOAD
+-- While a run holds the topic, no signal waits there. parts/moves.lua has what the end of a run does
+-- to its topic.
+local BEFORE = 8 -- runs that held it before, whose mailboxes are searched for a sender's key
+
+-- Return the topic as a table, or nil and the refusal.
+local function read_topic(k, name, now)
+  local key = topic_of(k.due, name)
+  local texts = pcall('HMGET', key, 'run', 'nonce', 'before', 'waiting')
+  if texts.err then return nil, { 'damaged', key } end
+  local topic = { key = key, run = texts[1], nonce = texts[2] or '', before = texts[3] or '', text = texts[4] or '', waiting = {}, bytes = 0, newest = 0, over = {} }
+  for place, until_, bytes, name, sent, content in string.gmatch(topic.text, '(%d+) (%d+) (%d+) (%S+) (%S+) (%S+)') do
+    topic.newest = number(place)
+    if number(until_) <= now then
+      topic.over[#topic.over + 1] = 'waiting:' .. place
+    else
+      topic.bytes = topic.bytes + number(bytes)
+      topic.waiting[#topic.waiting + 1] = { place = place, until_ = until_, bytes = bytes, name = name, key = sent ~= '-' and sent or nil, content = content }
+    end
+  end
+  return topic
+end
+
+-- Return the keys of the run that holds the topic, or nil. The second result is the refusal if that
+-- run is damaged, so that this is in doubt.
+local function holder_of(k, topic)
+  if not topic.run then return nil end
+  local run_keys = keys_of_other(k, topic.run)
+  local texts = pcall('HMGET', run_keys.run, 'nonce', 'phase')
+  if texts.err then return nil, { 'damaged', run_keys.run } end
+  local nonce, phase = unpack(texts)
+  if nonce ~= topic.nonce or phase == 'completed' then return nil end
+  if not PHASES[phase] then return nil, { 'damaged', run_keys.run } end
+  return run_keys, nil, phase
+end
+
+-- Return the lines of `before`, with the topic's holder as the newest.
+local function with_holder(topic)
+  if not topic.run then return topic.before end
+  local lines = { topic.run .. ' ' .. topic.nonce }
+  for line in string.gmatch(topic.before, '[^\n]+') do lines[#lines + 1] = line end
+  return concat(lines, '\n', 1, math.min(#lines, BEFORE))
+end
+
+-- A new run takes the topic. The signals that waited there come into its mailbox, in their order.
+local function take_topic(k, run, now, topic)
+  k.mailbox = mailbox_of(k)
+  for _, waiting in ipairs(topic.waiting) do
+    local at, by, payload = match(call('HGET', topic.key, 'waiting:' .. waiting.place) or '', '^(%d+)\n([^\n]*)\n(.*)$')
+    put_signal(k, run, now, { name = waiting.name, payload = payload or 'null', at = at or whole(now), by = by, key = waiting.key, content = waiting.content })
+    topic.over[#topic.over + 1] = 'waiting:' .. waiting.place
+  end
+  set(k, 'topic', arg.topic)
+  call('HSET', topic.key, 'run', run.id, 'nonce', run.nonce, 'before', with_holder(topic))
+  in_parts('HDEL', topic.key, { 'waiting', unpack(topic.over) }, 1, 1 + #topic.over)
+  call('PERSIST', topic.key)
+end
