@@ -235,3 +235,11 @@ def test_the_event_of_a_round_has_its_data_unless_there_is_none(
 ) -> None:
     commit(store, two_turns(store), ("three",), data=data)
     assert events(store)[-1].get("data") == (data if data != "{}" else None)
+
+
+def test_a_round_that_used_a_signal_takes_it_without_a_renewal_too(store: Store) -> None:
+    new_run(store)
+    granted = claim(store)
+    signal(store)
+    commit_next(store, granted, "Controller", (), {"take": "paid 1"})
+    assert store.signal_counts("r", ["paid"]) == {"paid": (1, 1)}
