@@ -203,6 +203,7 @@ def test_one_run_asks_for_a_budget_above_and_the_others_wait(store: Store) -> No
     assert hash_of(store)["asks:tokens"] == first
     fields = hash_of(store, second)
     assert (fields["waiting_for"], due_in(store, second)) == ("budget", 30_000)
+    assert fields["short"] == "0 0 30000 r tokens"
     assert "i_id" not in fields and "i_payer" not in fields and fields["message"].endswith("/0/0")
 
 
