@@ -378,3 +378,23 @@ def test_a_run_that_took_no_topic_leaves_topics_alone(store: Store) -> None:
     commit_next(store, claim(store))
     assert "topic" not in hash_of(store)
     assert room(store) == {}
+
+
+@pytest.mark.parametrize("field", ["run", "nonce"])
+def test_the_end_of_a_run_leaves_the_topic_of_another_alone(store: Store, field: str) -> None:
+    holder(store)
+    store.redis.hset(store.keys.topic(TOPIC), field, "another")
+    before = room(store)
+    end(store)
+    assert (room(store), expiry(store)) == (before, -1)
+
+
+def test_a_completed_run_leaves_the_topic_what_it_knew_of_earlier_runs(store: Store) -> None:
+    sent = {"key": "k", "content": "c"}
+    holder(store)
+    signal_topic(store, **sent)
+    stop(store)
+    holder(store, "s")
+    end(store, "s")
+    assert room(store) == {"before": "s nonce-s\nr nonce-r"}
+    assert signal_topic(store, **sent)[1] == "r"
