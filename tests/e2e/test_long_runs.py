@@ -470,7 +470,7 @@ def test_the_lab_finds_nothing_wrong_with_a_run_that_renews(server: CrashableSer
 def test_no_signal_is_lost_or_taken_twice_while_a_run_renews_and_its_workers_are_killed(
     client: Client, settings: Settings
 ) -> None:
-    run = client.submit("collector", "g")
+    run = client.submit("bounded_collector", "g")
 
     def taken() -> int:
         return client._store.signal_counts(run.id, ["item"])["item"][0]

@@ -226,7 +226,7 @@ def test_in_the_last_generation_the_calls_follow_one_another(
 
 def test_long_results_of_many_calls_fit_into_one_round(client: Client, driver: Driver) -> None:
     reply = [["recite", {"length": 30_000}] for _ in range(20)]
-    run = client.submit("talker", "g", {"replies": [[*reply, ["finish", {"answer": "done"}]]]})
+    run = client.submit("gossip", "g", {"replies": [[*reply, ["finish", {"answer": "done"}]]]})
     assert played(client, driver, run).answer == "done"
     assert [turn["observation"]["artifact"] for turn in turns_of(client, run)] == [
         f"1-{place}-recite" for place in range(1, 21)

@@ -230,7 +230,7 @@ class WatchedSwarm(Swarm):
     interrupt_after = ("Executor",)
 
 
-@register("talker")
+@register("gossip")
 class Talker(Swarm):
     """Has long results in its history."""
 

@@ -69,7 +69,7 @@ class Long(Counts):
     keep_events = 10_000
 
 
-@register("collector")
+@register("bounded_collector")
 class Collector(CircularFlow):
     """Takes in signals ``item`` with the payloads 0, 1, 2, ..., one a round; every 100 of them it renews itself. None ends it."""
 
