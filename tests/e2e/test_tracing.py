@@ -33,7 +33,7 @@ from perdure.worker.tracing.round_spans import tell_losses
 from perdure.worker.tracing.run_spans import parent_of
 from perdure.worker.tracing.switch import SuppressTracingErrors, is_on
 from tests.support.collector import Collector, collector
-from tests.support.example_flows import rings
+from tests.support.example_flows import families, rings  # noqa: F401 -- registers flows
 from tests.support.fast_path import begin_fast_path
 from tests.support.monitor import monitored
 from tests.support.runs import LEASE
@@ -137,6 +137,22 @@ def test_rounds_are_children_of_the_runs_root_and_linked_to_the_round_before(
     assert {span["worker"] for span in rounds} == {engine.name} and all(
         span["queue_wait_seconds"] >= 0 for span in rounds
     )
+
+
+def test_a_child_run_is_in_the_trace_of_its_parent_below_the_round_that_started_it(
+    client: Client, engine: Runtime, collected: Collector
+) -> None:
+    with traced_to(collected):
+        run = client.submit("errand", "g", {"child": {"rounds": 2}})
+        play(engine, run.id)
+        [child] = client.children(run.id).runs
+        play(engine, child.id)
+        play(engine, run.id)
+    root, rounds = collected.tree(run.id, 2)
+    below, its_rounds = collected.tree(child.id, 2)
+    assert {span.trace for span in (*rounds, below, *its_rounds)} == {root.trace}
+    assert (rounds[0]["outcome"], below.parent) == ("parked", rounds[0].id)
+    assert client.get(child.id).details["trace_id"] == client.get(run.id).details["trace_id"]
 
 
 def test_a_run_that_was_submitted_untraced_gets_its_root_from_its_first_traced_round(

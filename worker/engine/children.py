@@ -25,6 +25,7 @@ from perdure.worker.errors import DamagedRun
 from perdure.worker.messaging.message import TASKS
 from perdure.worker.settings import Settings
 from perdure.worker.store import Store
+from perdure.worker.tracing import current_trace
 
 #: Runs above a run at most: each of its commits that spends writes to all of them.
 MOST_PAYERS = 8
@@ -92,6 +93,8 @@ class Planner:
             for name in ("retention", "submitted_by")
             if name in record.fields
         }
+        if trace := current_trace():
+            inherited["trace_from"] = trace
         planned = []
         for place, child in enumerate(children):
             try:

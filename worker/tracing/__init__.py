@@ -1,7 +1,7 @@
-"""Tracing with OpenTelemetry: one trace for each run.
+"""Tracing with OpenTelemetry: one trace for each run, with the runs below it.
 
 Only this package imports OpenTelemetry, and only in a process with a tracer provider. Other
-packages import ``traced_submission`` and ``round_span`` from here.
+packages import ``traced_submission``, ``round_span`` and ``current_trace`` from here.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 
 from perdure.worker.store import Claim, Store
-from perdure.worker.tracing.switch import RoundSpan, RunSpan, is_on
+from perdure.worker.tracing.switch import RoundSpan, RunSpan, SuppressTracingErrors, is_on
 
-__all__ = ["RoundSpan", "RunSpan", "round_span", "traced_submission"]
+__all__ = ["RoundSpan", "RunSpan", "current_trace", "round_span", "traced_submission"]
 
 UNTRACED = nullcontext(RoundSpan())
 
@@ -41,3 +41,20 @@ def traced_submission(flow: str, run_id: str) -> AbstractContextManager[RunSpan]
     from perdure.worker.tracing.run_spans import submission
 
     return submission(flow, run_id)
+
+
+def current_trace() -> str:
+    """Return the W3C traceparent of the current tracing span, that of a round for example.
+
+    It is empty if this process does not trace.
+    """
+    if not is_on():
+        return ""
+
+    from opentelemetry import trace
+
+    from perdure.worker.tracing.run_spans import traceparent
+
+    with SuppressTracingErrors("the children of a round"):
+        return traceparent(trace.get_current_span()) or ""
+    return ""

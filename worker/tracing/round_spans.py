@@ -20,7 +20,7 @@ from perdure.worker.domain.settlement import Settlement
 from perdure.worker.errors import type_of
 from perdure.worker.store import Claim, Store
 from perdure.worker.tracing import attributes
-from perdure.worker.tracing.run_spans import FIELD, NS, parent_of, tracer
+from perdure.worker.tracing.run_spans import FIELD, FROM, NS, parent_of, tracer
 from perdure.worker.tracing.switch import RoundSpan, SuppressTracingErrors
 
 #: The hash field with the span of the last committed round: ``STEP:SPAN ID``.
@@ -162,7 +162,7 @@ def _before(parent: Context, fields: Mapping[str, str], step: int) -> list[Link]
 
 
 #: The fields that are read of the run.
-FIELDS = ("id", "flow", "epoch", "nonce", "created_at", FIELD, SPAN)
+FIELDS = ("id", "flow", "epoch", "nonce", "created_at", FIELD, FROM, SPAN)
 #: Newest events that are read. Another worker may have continued the run since the sweep.
 EVENTS_READ = 50
 

@@ -1,7 +1,8 @@
 """The root span of a run, of which the span of every attempt is a child.
 
 It begins and ends at the submission, as no process sees a whole run. Its ids are in the run's hash
-(``trace``, a W3C traceparent). A run without one gets it from the first worker that traces it.
+(``trace``, a W3C traceparent). A run without one gets it from the first worker that traces it. That
+of a child run is a child of the round that started it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from perdure.worker.tracing.switch import RunSpan, SuppressTracingErrors
 
 #: The hash field that holds the root span's traceparent.
 FIELD = "trace"
+#: The hash field of a child run with the traceparent of the round that started it.
+FROM = "trace_from"
 HEADER = "traceparent"
 W3C = TraceContextTextMapPropagator()
 #: Nanoseconds in one ms: spans use the former, the store the latter.
@@ -89,7 +92,8 @@ def parent_of(store: Store, fields: dict[str, str]) -> Context:
     text = fields.get(FIELD)
     if text is None:
         begun = int(fields["created_at"]) * NS
-        span = _start(fields["flow"], fields["id"], Context(), begun)
+        above = W3C.extract({HEADER: fields.get(FROM, "")}, Context())
+        span = _start(fields["flow"], fields["id"], above, begun)
         own = traceparent(span)
         if own is None:  # made by a provider that traces nothing
             return Context()
