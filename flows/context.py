@@ -32,7 +32,7 @@ from perdure.flows.errors import Forgotten, InvalidFlow, RoundStopped, Unstorabl
 from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import is_name
-from perdure.flows.outcomes import Command, Turn
+from perdure.flows.outcomes import ASK, SAY, Command, Turn
 from perdure.flows.waits import Mailbox, ReceivedSignal, checked_signal, seconds_until
 
 
@@ -91,6 +91,8 @@ ALL_MAY_ASK = Providers()
 PROGRESS_LENGTH = 200
 #: The value with the positions in the stored history of what people said to the run.
 REMARKS = "_remarks"
+#: The value with the numbers of the questions to which the run has not replied.
+OPEN_ASKS = "_open_asks"
 #: Older turns that are read in one request, unless a slice names a range.
 AT_ONCE = 100
 
@@ -342,15 +344,28 @@ class RoundContext:
 
     @property
     def said(self) -> list[Any]:
-        """What people have said to the run and asked it, as far as its controller heard it.
+        """What people have said to the run, as far as its controller has heard it, oldest first.
 
-        In the order in which it came. ``history`` has it too if the controller reads errors, as a
-        model does.
+        ``history`` has it too if the controller reads errors, as a model does. What is gone from
+        the history is gone here too (``keep_turns``, ``Renew``).
         """
+        return [turn.observation[SAY] for turn in self._remarks() if SAY in turn.observation]
+
+    @property
+    def questions(self) -> list[Any]:
+        """What people have asked the run and it has not replied to, oldest first."""
+        open_asks = self.committed.get(OPEN_ASKS, ())
+        return [
+            turn.observation[ASK]
+            for turn in self._remarks()
+            if ASK in turn.observation and turn.observation["number"] in open_asks
+        ]
+
+    def _remarks(self) -> list[Turn]:
         whole = self.history if self.whole is None else self.whole
         gone = forgotten_of(whole)
         turns = (whole[place] for place in self.committed.get(REMARKS, ()) if place >= gone)
-        return [turn.said for turn in turns if turn.said is not None]
+        return [turn for turn in turns if turn.said is not None]
 
     @property
     def idempotency_key(self) -> str:

@@ -9,7 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from perdure.flows.context import REMARKS, History, RoundContext, altered
+from perdure.flows.context import (
+    OPEN_ASKS,
+    REMARKS,
+    History,
+    RoundContext,
+    altered,
+    forgotten_of,
+)
 from perdure.flows.errors import BadReply
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import ASK, SAY, Advance, Command, End, Turn
@@ -22,8 +29,6 @@ HEARD = (SAY, ASK)
 MOST_HEARD = 20
 #: Maximum characters of what one round hears, so that its commit fits (max_addition_bytes).
 MOST_CHARACTERS = 30_000
-#: The numbers of the asks without a reply.
-OPEN_ASKS = "_open_asks"
 #: How many ends in a row the run has put off, since something had been said meanwhile.
 PUT_OFF = "_put_off"
 #: After this many the run ends, and an event names the signals that are unread.
@@ -80,7 +85,12 @@ def hear(context: RoundContext, most: int) -> tuple[Heard, RoundContext]:
     values: dict[str, Any] = {REMARKS: [*context.committed.get(REMARKS, ()), *places]}
     if asks:
         values[OPEN_ASKS] = [*open_asks(context), *asks]
-    extended = History(len(history) + len(turns), turns, lambda start, stop: history[start:stop])
+    extended = History(
+        len(history) + len(turns),
+        turns,
+        lambda start, stop: history[start:stop],
+        forgotten_of(history),
+    )
     heard = altered(context, history=extended, committed={**context.committed, **values})
     return Heard(tuple(turns), values, artifacts), heard
 

@@ -13,14 +13,13 @@ from perdure.flows.budgets import COMMANDS, check_commands
 from perdure.flows.children import ONLY, Ended, InvalidChild
 from perdure.flows.commands.calls import call, playing
 from perdure.flows.commands.command import CommandSpec, Schemas, commands_of, spec_of
-from perdure.flows.context import RoundContext, altered
+from perdure.flows.context import OPEN_ASKS, RoundContext, altered
 from perdure.flows.controllers import Controller
 from perdure.flows.errors import BadReply, FatalError, InvalidFlow, InvalidInput
 from perdure.flows.flow import title
 from perdure.flows.names import suggest
 from perdure.flows.outcomes import Advance, Command, End, Finish, Interrupt, Outcome, Renew, Turn
 from perdure.flows.remarks import (
-    OPEN_ASKS,
     PUT_OFF,
     after_replies,
     hear,

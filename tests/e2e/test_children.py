@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from perdure import Client, Run, RunStatus, Settings
+from perdure import Client, InvalidTransition, Run, RunStatus, Settings
 from perdure.worker.domain.fleet import describe
 from tests.support.driving import Driver, driving
 from tests.support.example_flows import families
@@ -333,6 +333,20 @@ def test_a_parent_that_holds_waits_until_its_failed_child_is_mended(
     client.retry(failed.id)
     told, _ = played(client, driver, run).answer
     assert [each[1] for each in told] == ["completed"] * 3
+
+
+def test_a_retry_of_a_parent_that_waits_retries_what_is_held_back(
+    client: Client, driver: Driver, mended: list[str]
+) -> None:
+    run = fan(client, {"fail": True}, {"wait": True}, {"fail": True}, on_failure="hold")
+    driver.play()
+    mended.append("now")
+    assert client.retry(run.id).phase == "parked"
+    client.signal(children_of(client, run)[1].id, "go")
+    told, _ = played(client, driver, run).answer
+    assert [each[1] for each in told] == ["completed"] * 3
+    with pytest.raises(InvalidTransition):
+        client.retry(run.id)
 
 
 def test_children_go_on_if_only_their_parent_is_stopped(client: Client, driver: Driver) -> None:

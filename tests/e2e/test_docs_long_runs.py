@@ -12,6 +12,7 @@ from perdure.flows import registry
 from perdure.flows.yaml_flows.errors import InvalidFlowFile
 from perdure.flows.yaml_flows.load import read_flow
 from tests.support.driving import driving
+from tests.support.own_registry import own_registry
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/guides/long-runs.md").read_text("utf-8")
@@ -25,7 +26,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_sources", dict(registry._sources))
+    own_registry(monkeypatch)
     return tmp_path
 
 

@@ -11,9 +11,9 @@ import click
 import pytest
 
 from perdure import Client, Settings
-from perdure.flows import registry
 from perdure.worker.cli.main import perdure
 from tests.support.every_status import play
+from tests.support.own_registry import own_registry
 
 TEXT = (Path(__file__).parents[2] / "docs/guides/steering.md").read_text("utf-8")
 EXAMPLES = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
@@ -25,7 +25,7 @@ def settings(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (tmp_path / name).write_text(text, "utf-8")
         monkeypatch.delitem(sys.modules, name.removesuffix(".py"), raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_sources", dict(registry._sources))
+    own_registry(monkeypatch)
     modules = tuple(name.removesuffix(".py") for name in EXAMPLES)
     return settings.model_copy(update={"flow_modules": modules})
 

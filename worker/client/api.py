@@ -455,7 +455,8 @@ class ClientApi(metaclass=ABCMeta):
         Args:
             children: Retry first those of its children that errored and that this step waited for.
                 Their completed siblings keep their answers. If False, the run finds them as they
-                are.
+                are. If the run still waits for children that are held back (``on_failure``), only
+                these are retried.
 
         Raises:
             InvalidTransition: The run is not errored.

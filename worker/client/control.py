@@ -435,8 +435,11 @@ class RunControl(RunLimits):
     def retry(self, run_id: str, children: bool = True) -> Run:
         validation.flag(children, "children")
         record = self._record(run_id)
-        if children and record.fields.get("phase") == "errored":
-            self._retry_children(record)
+        phase = record.fields.get("phase")
+        if children and phase in ("errored", "parked"):
+            retried = self._retry_children(record, only_held=phase == "parked")
+            if retried and phase == "parked":
+                return self.get(run_id)
         message = self._message(record, 1)
         reset_fields = counting_anew(record)
         reply = self._store.retry(
@@ -468,18 +471,27 @@ class RunControl(RunLimits):
             case _:
                 raise damaged(run_id, reply)
 
-    def _retry_children(self, record: Record) -> None:
-        """Retry the errored children for which the run's failed step waited.
+    def _retry_children(self, record: Record, only_held: bool) -> int:
+        """Retry the errored children for which the run's step waits, or waited when it failed.
 
         The run itself comes last. So a call that was cut off can be repeated.
+
+        Args:
+            only_held: Leave out those of whose failure the run knows.
+
+        Returns:
+            How many were retried.
         """
+        retried = 0
         for group in record.fields.get(GROUPS, "").split():
-            for place in self._store.failed_children(record.id, group):
+            for place in self._store.failed_children(record.id, group, only_held):
                 child_id, _ = child_of(record.id, record.fields.get("nonce", ""), group, place)
                 try:
                     self.retry(child_id)
+                    retried += 1
                 except (InvalidTransition, Stale, RunNotFound):
                     logger.info("child run %s was retried or deleted meanwhile", child_id)
+        return retried
 
     def delete(self, run_id: str) -> None:
         if not validation.is_run_id(run_id) or not is_there(self._store, run_id):

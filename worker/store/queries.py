@@ -128,12 +128,12 @@ class Queries(StoreConnection):
         with self._answered():
             return cast("dict[str, str]", self.redis.hgetall(self.keys.group(run_id, name)))
 
-    def failed_children(self, run_id: str, group: str) -> list[int]:
+    def failed_children(self, run_id: str, group: str, only_held: bool = False) -> list[int]:
         """Return the places of a group's children that errored, held back or not."""
         return sorted(
             int(name.partition(":")[2])
             for name, text in self.group(run_id, group).items()
-            if (name.startswith("end:") and text.startswith("bad errored "))
+            if (not only_held and name.startswith("end:") and text.startswith("bad errored "))
             or (name.startswith("held:") and text == "errored")
         )
 

@@ -104,7 +104,8 @@ def retry_command(
 ) -> None:
     """Retry the errored RUN at the step that failed, or many with --flow or --all.
 
-    If the step waited for child runs, those that errored are retried first.
+    If the step waited for child runs, those that errored are retried first. If RUN still waits
+    for children that are held back, these are retried.
     """
     if (run_id is None) == (flow is None and not all_of_them):
         raise click.UsageError("Give either the RUN to retry, or --flow or --all.")
@@ -124,10 +125,10 @@ def retry_command(
     if as_json:
         output.document(run.to_dict())
     else:
-        click.echo(
-            f"{run.id} is retried at step {run.state.step}, {run.state.current_node}; "
-            f"to follow it: {output.follow_hint(run.id, url)}"
-        )
+        did = f"is retried at step {run.state.step}, {run.state.current_node}"
+        if run.phase == "parked":
+            did = "goes on waiting; its children that were held back are retried"
+        click.echo(f"{run.id} {did}; to follow it: {output.follow_hint(run.id, url)}")
 
 
 @click.command("delete")

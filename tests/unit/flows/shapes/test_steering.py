@@ -106,6 +106,34 @@ def test_code_has_what_was_said_beside_its_own_turns() -> None:
     assert isinstance(outcome, End) and outcome.values["_remarks"] == [1, 3]
 
 
+def test_code_has_the_questions_that_are_open_and_no_others() -> None:
+    stored = [
+        Turn(None, {"ask": "who?", "number": 1}),
+        Turn(None, {"say": "look", "number": 1}),
+        Turn(None, {"ask": "when?", "number": 2}),
+    ]
+    history = History(3, stored, lambda start, stop: stored[start:stop])
+    committed = {"_remarks": [0, 1, 2], "_open_asks": [2]}
+    context = RoundContext("g", history=history, committed=committed)
+    assert (context.said, context.questions) == (["look"], ["when?"])
+
+
+def test_what_was_said_is_gone_with_its_turn() -> None:
+    stored = [Turn(None, {"say": str(number), "number": number}) for number in range(4)]
+    history = History(4, stored[2:], lambda start, stop: stored[start:stop], forgotten=2)
+    context = RoundContext("g", history=history, committed={"_remarks": [0, 1, 2, 3]})
+    assert context.said == ["2", "3"]
+
+
+def test_a_controller_of_a_bounded_history_hears() -> None:
+    flow, controller = flow_of(Command("note"))
+    stored = [Turn(Command("note"), number) for number in range(5)]
+    history = History(5, stored[4:], lambda start, stop: stored[max(3, start) : stop], forgotten=3)
+    flow.play("Controller", told("look", history=history))
+    assert [turn.observation for turn in controller.seen.history[:-1]] == [3, 4]
+    assert controller.seen.history[3].observation == 3
+
+
 @pytest.mark.parametrize("places", [[], [0], [2, 3], [0, 1, 5, 6], [6]])
 @pytest.mark.parametrize("known", [0, 2, 7])
 def test_a_history_without_some_turns_is_that_of_the_others(places: list[int], known: int) -> None:
