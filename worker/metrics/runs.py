@@ -45,7 +45,8 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
     )
     yield gauge(
         "perdure_runs_parked",
-        "Runs whose node waits for a time or a signal; perdure_runs counts them as running, too.",
+        "Runs whose node waits for a time, a signal or child runs; "
+        "perdure_runs counts them as running, too.",
         ("flow",),
         of_one("runs:parked"),
     )
@@ -93,7 +94,7 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
     )
     yield counter(
         "perdure_parks",
-        "Rounds that ended because their node waits for a time or a signal.",
+        "Rounds that ended because their node waits for a time, a signal or child runs.",
         ("flow",),
         of_one("moves:parked"),
     )

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     "budgets",
     metavar="NAME=AMOUNT",
     multiple=True,
-    help="Limit of tokens, money, seconds or commands.NAME.",
+    help="Limit of tokens, money, seconds, cycles, runs or commands.NAME.",
 )
 @click.option(
     "--retry", metavar="BOUNDS", help="Limit retries: max_attempts=5,within=10m,not_on=NAME."
