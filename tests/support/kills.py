@@ -68,7 +68,7 @@ class Fleet:
 
 
 def in_flight(client: Client) -> bool:
-    return any(run.phase == "leased" for run in client.runs(RunStatus.RUNNING))
+    return any(run.phase == "leased" for run in client.runs(RunStatus.RUNNING, children=True))
 
 
 def committed(client: Client, ids: list[str]) -> int:

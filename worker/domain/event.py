@@ -133,6 +133,6 @@ def is_trimmed(after: str | None, first: Event, oldest: str | None) -> bool:
         first: The first event that was read.
         oldest: The id of the run's oldest event. Not needed if ``after`` is None.
     """
-    if after is None or after == "0":
+    if after is None or position_of(after) == (0, 0):
         return first.type != FIRST
     return oldest is not None and position_of(after) < position_of(id_before(oldest))

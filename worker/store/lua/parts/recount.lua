@@ -9,11 +9,8 @@ local RECOUNTED = 50000
 
 -- With more runs than that, the counts are left unchanged.
 local function recount(base, prefix)
-  local indexes, size, found = {}, 0, {}
-  for _, index in ipairs({ base.live, base.interrupted, base.stopped }) do
-    indexes[#indexes + 1] = index
-    indexes[#indexes + 1] = index_of_children(index)
-  end
+  local indexes, size, found = { base.live, base.interrupted, base.stopped }, 0, {}
+  for i = 1, 3 do indexes[i + 3] = index_of_children(indexes[i]) end
   for _, index in ipairs(indexes) do size = size + (tonumber(pcall('ZCARD', index)) or 0) end
   if size > RECOUNTED then return end
   for _, name in ipairs(call('HKEYS', base.queues)) do
