@@ -24,7 +24,7 @@ from tests.support.workers import ROOT
 CONFIG = """
 hooks = "tests.support.schema_checks"
 continue-on-failure = true
-request-timeout = 30
+request-timeout = 45
 [generation]
 allow-x00 = false
 [auth.openapi.token]

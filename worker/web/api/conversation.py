@@ -70,7 +70,7 @@ async def ask_run(
     "/runs/{run_id}/asks/{name}/{number}",
     operation_id="get_reply",
     response_model=SignalReply,
-    responses=NOT_YET | problems(*STATE_PROBLEMS, "invalid-input"),
+    responses=NOT_YET | problems("invalid-request", *STATE_PROBLEMS, "invalid-input"),
 )
 async def get_reply(
     request: Request,
@@ -128,7 +128,7 @@ def list_values(run_id: RunId, runs: Runs) -> Response:
     "/runs/{run_id}/values/{name}",
     operation_id="get_value",
     response_model=NamedValue,
-    responses=problems("run-not-found", "value-not-found", "damaged-run"),
+    responses=problems("invalid-request", "run-not-found", "value-not-found", "damaged-run"),
 )
 async def get_value(
     run_id: RunId,
