@@ -486,7 +486,7 @@ class Listens(ControllerExecutorFlow):
     """Notes once, answers what it is asked, and finishes with all that was said."""
 
     def decide(self, context: RoundContext) -> Any:
-        if context.committed.get("_open_asks"):
+        if context.questions:
             return Command("reply", {"answer": len(context.history)})
         return Finish(context.said) if len(context.history) else Command("note")
 
@@ -498,7 +498,7 @@ class Listens(ControllerExecutorFlow):
 
 def test_what_is_said_in_the_moment_of_the_end_is_heard_in_every_story(lab: Lab) -> None:
     def heard(story: Story) -> None:
-        assert sorted(story.run.answer) == ["look", "status?", "wait"]
+        assert sorted(story.run.answer) == ["look", "wait"]
         assert "unread" not in [event.type for event in story.events]
 
     report = lab(
@@ -509,6 +509,6 @@ def test_what_is_said_in_the_moment_of_the_end_is_heard_in_every_story(lab: Lab)
         same_answer=False,
         limit=60,
     )
-    assert report.undisturbed.run.answer == ["look", "wait", "status?"]
+    assert report.undisturbed.run.answer == ["look", "wait"]
     told = [str(each) for each in report.undisturbed.trace.lines]
     assert any("has not heard say 1" in each for each in told)

@@ -246,7 +246,7 @@ def test_a_worker_that_dies_between_the_refusal_and_the_commit_loses_nothing(
     with sweeping(client, settings):
         until(lambda: client.get(run.id).phase == "queued", "another's turn")
     play(settings, run.id)
-    assert client.get(run.id).answer == [{"replied": 1}, ["one", "status?"]]
+    assert client.get(run.id).answer == [{"replied": 1}, ["one"]]
     assert client.reply(run.id, 1).value == "at 0"
 
 
