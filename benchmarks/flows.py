@@ -59,3 +59,34 @@ class Sleeper(CircularFlow):
     def sleep(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
         context.cancelled.wait(context.inputs.get("seconds", 60))
         return {self.early_exit_key: True}
+
+
+@register("one-child")
+class OneChild(CircularFlow):
+    """Starts a child of one empty round in each of its rounds, one after the other."""
+
+    topology = (Node("Controller", "start", role="controller"),)
+    max_rounds = None
+
+    def start(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        context.child("empty", "go", {"rounds": 1})
+        stamp()
+        done = context.step + 1
+        return {self.early_exit_key: done >= context.inputs["rounds"], "state": done}
+
+
+@register("wide")
+class Wide(CircularFlow):
+    """Starts a child of one empty round for each item, as many at a time as the inputs say."""
+
+    topology = (Node("Controller", "start", role="controller"),)
+
+    def start(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        inputs = context.inputs
+        group = context.map(
+            "empty",
+            range(inputs["items"]),
+            inputs=lambda item: {"rounds": 1, "bytes": 0},
+            max_concurrency=inputs["at_once"],
+        )
+        return {self.early_exit_key: True, "answer": len(group.answers)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
@@ -506,6 +507,55 @@ def test_the_last_end_asks_for_nothing(store: Store) -> None:
     first, _ = family(store)
     end_child(store, first)
     assert follow_up(store) is None
+
+
+def test_children_are_started_together(store: Store) -> None:
+    parked(store, (40, 41, 41), total=40, limit=16)
+    start_children(store, 16)
+    store.redis.delete(store.keys.follow_ups)
+    end_child(store, child_id(store, 0))
+    assert store.reconcile_children("r").word == "done"
+    assert start_children(store, 1, first=16) == ["full"]
+    end_child(store, child_id(store, 1))
+    assert (follow_up(store), store.reconcile_children("r").room) == (1_000, 2)
+
+
+def test_another_end_asks_again_if_the_first_caller_is_slow(store: Store) -> None:
+    parked(store, (40, 41, 41), total=40, limit=16)
+    start_children(store, 16)
+    asked = []
+    for place in range(6):
+        store.redis.delete(store.keys.follow_ups)
+        end_child(store, child_id(store, place))
+        asked.append(follow_up(store) is not None)
+    assert asked == [False, True, False, True, False, True]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_group_never_waits_for_a_start_that_nobody_makes(store: Store, seed: int) -> None:
+    """Children end in any order; callers die, are late, and start fewer than they may."""
+    random = Random(seed)
+    total, limit = random.randint(1, 40), random.choice([1, 2, 7, 8, 9, 16, 17, 40])
+    parked(store, (total + 1, total + 1, total), total=total, limit=limit)
+    live: list[int] = []
+    asked = True
+    while asked or live:
+        if asked and (not live or random.random() < 0.5):
+            step = store.reconcile_children("r")
+            asked = step.word == "start"
+            if asked and random.random() < 0.8:
+                count = random.randint(1, step.room)
+                word, _ = start_children(store, count, first=step.first)
+                assert word == "ok"
+                live += range(step.first, step.first + count)
+        else:
+            place = live.pop(random.randrange(len(live)))
+            end = random.choice([end_child, fail_child])
+            end(store, child_id(store, place))
+            asked = follow_up(store) is not None
+    told = group_of(store)
+    assert (told["started"], int(told["ok"]) + int(told["bad"])) == (str(total), total)
+    assert phase(store) == "queued"
 
 
 def test_a_failure_makes_room_as_well(store: Store) -> None:

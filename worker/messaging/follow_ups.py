@@ -69,7 +69,10 @@ class FollowUps:
                 )
 
     def _start(self, run_id: str, step: ChildrenStep) -> bool:
-        """Start children of a run, and return whether the run may need more."""
+        """Start children of a run, and return whether this caller goes on with the run.
+
+        It does not if another caller has started these children: that one goes on.
+        """
         try:
             planned = unpack_plan(step.plan, step.first, min(step.room, STARTED_AT_ONCE))
         except ValueError as error:
@@ -105,4 +108,4 @@ class FollowUps:
                 detail,
             )
             return False
-        return True
+        return word != "stale"

@@ -63,9 +63,18 @@ local function read_group(k, name)
   return group
 end
 
--- Return how many more of its children may be started now.
+-- Return how many of its children may run at a time beside those that run now.
+local function free_of(group) return group.limit - (group.started - group.ok - group.bad - group.held) end
+
+-- Return how many of its children are started together at least, since each start has a price: an
+-- eighth of those that may run at a time, or all that are left.
+local function started_together(group) return math.min(math.ceil(group.limit / 8), group.total - group.started) end
+
+-- Return how many more of its children may be started now. If they are too few to be started
+-- together, return 0: the next ends make room for more.
 local function room_of(group)
-  return math.min(group.total - group.started, group.limit - (group.started - group.ok - group.bad - group.held))
+  local free = free_of(group)
+  return free >= started_together(group) and math.min(group.total - group.started, free) or 0
 end
 
 -- Write the group of the wait, unless it is there already, and return whether it is new.
@@ -138,10 +147,11 @@ local function wake_parent(k, now)
   wake(k, run, now)
 end
 
--- One follow-up starts several children, if many may run at a time.
+-- Every few ends make a follow-up. If its caller is slow or dies, later ends make another, or a sweep
+-- passes it on.
 local function start_more(k, parent, group, now)
-  local room = AT_REST[parent.phase] and 0 or room_of(group)
-  if room > 0 and room >= math.min(group.limit / 8, group.total - group.started) then make_follow_up(k, parent, now) end
+  if AT_REST[parent.phase] or group.started == group.total then return end
+  if free_of(group) % started_together(group) == 0 then make_follow_up(k, parent, now) end
 end
 
 -- The end of a child is not held back any more: a person has continued it, or it is gone.
