@@ -90,3 +90,21 @@ class Wide(CircularFlow):
             max_concurrency=inputs["at_once"],
         )
         return {self.early_exit_key: True, "answer": len(group.answers)}
+
+
+@register("tree")
+class Tree(CircularFlow):
+    """Starts as many children as the first of ``widths`` says, which do the same with the rest.
+
+    The last ones wait for a signal that nobody sends.
+    """
+
+    topology = (Node("Controller", "start", role="controller"),)
+
+    def start(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        widths = context.inputs["widths"]
+        if not widths:
+            context.wait_for("nothing")
+        else:
+            context.map("tree", range(widths[0]), inputs=lambda item: {"widths": widths[1:]})
+        return {self.early_exit_key: True}

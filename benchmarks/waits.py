@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from benchmarks.measure import Measure, percentile
 from benchmarks.processes import process, until
-from benchmarks.redis_server import redis_server
+from benchmarks.redis_server import RedisServer, redis_server
 from benchmarks.report import Options, Report
 from benchmarks.sides.perdure import alive, client_of, worker_command, worker_environment
 from benchmarks.tally import Tally, tally
@@ -47,7 +47,7 @@ def measure(options: Options) -> Report:
     for _ in range(options.passes):
         with tally(stamping=True) as listening, fleet(listening) as client:
             count = QUICK_HOPS if options.quick else HOPS
-            hops.append(1000 * percentile(_hops(client, listening, count), 0.5))
+            hops.append(1000 * percentile(hops_over_queue(client, listening, count), 0.5))
             signals.append(1000 * percentile(_signals(client, listening, count), 0.5))
             lone += _late(client, listening, 1, 10)
             many += _late(client, listening, QUICK_SLEEPERS if options.quick else SLEEPERS, 1)
@@ -64,15 +64,25 @@ def measure(options: Options) -> Report:
 @contextmanager
 def fleet(listening: Tally) -> Iterator[Client]:
     """Start a server and a worker for each core; yield a client."""
+    with (
+        redis_server("everysec") as server,
+        closing(client_of(server)) as client,
+        workers(server, client, **listening.environment),
+    ):
+        yield client
+
+
+@contextmanager
+def workers(server: RedisServer, client: Client, **environment: str) -> Iterator[None]:
+    """Start a worker for each core, and wait until they are there."""
     processes = os.cpu_count() or 1
-    with redis_server("everysec") as server, closing(client_of(server)) as client:
-        command = worker_command("--pool", "threads", "--processes", str(processes))
-        with process(command, **worker_environment(server), **listening.environment):
-            until(lambda: alive(client) >= processes, "the workers")
-            yield client
+    command = worker_command("--pool", "threads", "--processes", str(processes))
+    with process(command, **worker_environment(server), **environment):
+        until(lambda: alive(client) >= processes, "the workers")
+        yield
 
 
-def _hops(client: Client, listening: Tally, count: int) -> list[float]:
+def hops_over_queue(client: Client, listening: Tally, count: int) -> list[float]:
     """Return the seconds between the rounds of a lone run that goes through its queue each time."""
     run = client.submit("waiter", "go", {"signals": count})
     for number in range(count):
