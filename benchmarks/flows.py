@@ -96,7 +96,7 @@ class Wide(CircularFlow):
 class Tree(CircularFlow):
     """Starts as many children as the first of ``widths`` says, which do the same with the rest.
 
-    The last ones wait for a signal that nobody sends.
+    The last ones wait for a signal that never comes.
     """
 
     topology = (Node("Controller", "start", role="controller"),)
