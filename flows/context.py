@@ -87,6 +87,27 @@ class Providers:
 ALL_MAY_ASK = Providers()
 
 
+class Kept:
+    """Something that a flow keeps in this process between two rounds of a run. Here nothing.
+
+    It is there only if the next round is played by the same process, and no other round of the run
+    was committed meanwhile. A flow must be able to do without it.
+    """
+
+    def take(self) -> Any:
+        """Return what the last round of the run has kept, or None."""
+
+    def keep(self, value: Any) -> None:
+        """Keep something for the run's next round. Its method ``close`` is called if none comes."""
+
+
+NOTHING_KEPT = Kept()
+
+
+def _no_retry(error: BaseException) -> bool:
+    return False
+
+
 #: Maximum characters of a progress text. It travels with every heartbeat.
 PROGRESS_LENGTH = 200
 #: The value with the positions in the stored history of what people said to the run.
@@ -269,6 +290,9 @@ class RoundContext:
         whole: the history with what people said, if ``history`` leaves it out. See ``said``.
         providers: decides whether this round may ask a model provider that is busy or unreachable.
             See ``Providers``.
+        may_retry: whether the round is tried again if it fails with an error, as far as its retry
+            policies say.
+        kept: what the flow keeps in this process between two rounds.
         logger: a logger for the code of the flow.
     """
 
@@ -301,6 +325,8 @@ class RoundContext:
     node_goal: str = ""
     whole: History | None = None
     providers: Providers = ALL_MAY_ASK
+    may_retry: Callable[[BaseException], bool] = _no_retry
+    kept: Kept = NOTHING_KEPT
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(
         default_factory=lambda: logging.getLogger("perdure.flow")
     )

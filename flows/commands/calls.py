@@ -17,6 +17,7 @@ from typing import Any
 
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import RoundStopped
+from perdure.flows.event_loop import run
 
 #: Seconds between two checks of the cancel token while a coroutine runs.
 POLL_SECONDS = 0.1
@@ -30,8 +31,8 @@ def call(
 ) -> Any:
     """Call a function that a flow's author wrote, and return its result.
 
-    A coroutine runs to its end in this thread, in an event loop of its own. It is cancelled when
-    its round is cancelled.
+    A coroutine runs to its end on the event loop of this process, while this thread waits. It is
+    cancelled when its round is cancelled.
 
     Raises:
         RoundStopped: the coroutine was cancelled with its round.
@@ -39,7 +40,7 @@ def call(
     """
     result = function(*args, **(named or {}))
     if inspect.isawaitable(result):
-        return asyncio.run(_finish(result, context))
+        return run(_finish(result, context))
     return result
 
 

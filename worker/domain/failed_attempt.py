@@ -10,7 +10,8 @@ from typing import cast
 
 from perdure.flows.durations import duration
 from perdure.flows.errors import FatalError, RetryableError
-from perdure.flows.retry import Retry
+from perdure.flows.flow import Flow
+from perdure.flows.retry import Retry, tightening
 from perdure.worker.domain.record import Record
 from perdure.worker.domain.settlement import LONGEST, Settlement, milliseconds
 from perdure.worker.errors import type_of
@@ -81,6 +82,19 @@ def failure(
     return Settlement(
         "failed", options={**options, "delay": milliseconds(wait)}, cause=type_of(error)
     )
+
+
+def may_retry(record: Record, settings: Settings, flow: Flow, error: BaseException) -> bool:
+    """Return whether a round would be tried again if it failed with this error.
+
+    A time limit of the retry policies (``within``) is left to the commit.
+    """
+    retry, bounds = flow.retry_of(record.node, record.values), record.json("retry", None)
+    options = failure(record, error, settings, 0.0, retry, tightening(bounds)).options
+    if "fatal" in options:
+        return False
+    failures = int(record.fields.get("failures", "0")) + 1
+    return "uncounted" in options or failures < int(options["max_failures"])
 
 
 def _policy(retry: Retry | None, settings: Settings, busy: bool) -> Retry:

@@ -49,6 +49,7 @@ from perdure.worker.domain.settlement import (
 )
 from perdure.worker.engine.drain import Drain
 from perdure.worker.engine.heartbeat import Heartbeat, Lease
+from perdure.worker.engine.kept import KeptStates
 from perdure.worker.engine.mailbox import StoreMailbox
 from perdure.worker.engine.provider_waits import ProviderWaits
 from perdure.worker.engine.round_context import context_of, is_answered
@@ -95,6 +96,7 @@ class NodeRunner:
         self._drain = drain
         self._stats = stats
         self._providers = ProviderWaits(store)
+        self._kept = KeptStates()
 
     def run(
         self, record: Record, claim: Claim, lease: Lease, span: RoundSpan, begin: bool
@@ -151,7 +153,15 @@ class NodeRunner:
         flow = self._flows[record.fields["flow"]]()
         above = self._budgets_above(record)
         context = context_of(
-            self._store, self._settings, record, claim, lease, flow, self._providers, above
+            self._store,
+            self._settings,
+            record,
+            claim,
+            lease,
+            flow,
+            self._providers,
+            above,
+            self._kept.of(record, claim.token),
         )
         return LoadedRound(record, claim, lease, flow, context, above)
 

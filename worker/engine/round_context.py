@@ -8,8 +8,10 @@ from perdure.flows.children import ONLY
 from perdure.flows.context import (
     ALL_MAY_ASK,
     EMPTY_HISTORY,
+    NOTHING_KEPT,
     Endpoint,
     History,
+    Kept,
     Providers,
     RoundContext,
     made,
@@ -17,6 +19,7 @@ from perdure.flows.context import (
 from perdure.flows.flow import Flow
 from perdure.flows.outcomes import Turn
 from perdure.worker.domain.budget import BudgetAbove, BudgetAccount
+from perdure.worker.domain.failed_attempt import may_retry
 from perdure.worker.domain.record import VALUE, Record, unpack_turns
 from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal
@@ -38,11 +41,13 @@ def context_of(
     flow: Flow,
     providers: Providers = ALL_MAY_ASK,
     above: tuple[BudgetAbove, ...] = (),
+    kept: Kept = NOTHING_KEPT,
 ) -> RoundContext:
     """Return the context that a node receives for its round: goal, inputs, history, mailbox, ...
 
     Args:
         above: budgets of the runs above it that limit it too.
+        kept: what the flow keeps in this process between two rounds.
 
     Raises:
         DamagedRun: What is stored of the run is not valid.
@@ -97,6 +102,8 @@ def context_of(
             "artifact": partial(_artifact, store, record),
             "logger": round_logger(),
             "providers": providers,
+            "may_retry": partial(may_retry, record, settings, flow),
+            "kept": kept,
             "remembered": {},
             "spent": {},
             "told": {},

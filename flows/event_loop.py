@@ -1,0 +1,70 @@
+"""The event loop of this process, on which all coroutines of flows run.
+
+Clients of asynchronous libraries belong to one loop. With one loop for the process, a client that
+a flow keeps serves all its rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_lock = threading.Lock()
+#: The loop and its thread, by process. A process that was forked has neither of its parent's.
+_running: dict[int, tuple[asyncio.AbstractEventLoop, threading.Thread]] = {}
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """Return the event loop of this process. It runs in a thread of its own, from the first use."""
+    return _started()[0]
+
+
+def _started() -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+    with _lock:
+        pid = os.getpid()
+        if pid not in _running:
+            loop = asyncio.new_event_loop()
+            thread = threading.Thread(target=loop.run_forever, name="perdure-loop", daemon=True)
+            thread.start()
+            _running.clear()
+            _running[pid] = loop, thread
+        return _running[pid]
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine on the event loop of this process, and return its result.
+
+    If this thread is interrupted meanwhile, the coroutine is cancelled.
+
+    Raises:
+        RuntimeError: this thread is that of the loop, which would wait for itself.
+        Exception: whatever the coroutine raises.
+    """
+    future = submit(coroutine)
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def submit(coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    """Start a coroutine on the event loop of this process.
+
+    Raises:
+        RuntimeError: this thread is that of the loop.
+    """
+    loop, thread = _started()
+    if threading.current_thread() is thread:
+        coroutine.close()
+        raise RuntimeError(
+            "a coroutine of a flow has called code that waits for another coroutine, on the same "
+            "event loop. Await that coroutine instead, or call the code with asyncio.to_thread"
+        )
+    return asyncio.run_coroutine_threadsafe(coroutine, loop)

@@ -1,0 +1,148 @@
+"""The journal of a workflow: what its steps, questions and waits came to, as turns of the run.
+
+An entry is a turn. Its command has the entry's key as its name, and its observation has the result
+or the error. When the function is run again, it gets from its journal what it asks for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from perdure.flows.errors import FatalError, PerdureError
+from perdure.flows.json_values import canonical, storable
+from perdure.flows.outcomes import Command, Turn
+from perdure.flows.summaries import safe_text
+
+Kind = Literal["step", "ask", "sleep", "signal", "child", "children", "now", "patched"]
+#: Kinds that the function does not wait for. They are found by their key, in any order.
+MARKS = ("now", "patched")
+#: Bytes of a result, as JSON, in the history. A longer one is kept as an artifact.
+LONGEST = 65_536
+
+
+class StepFailed(PerdureError):
+    """A step of a workflow failed, and is not tried again. The function may catch it.
+
+    Attributes:
+        step: the name of the step.
+        error: the name of the exception's class, such as ``ValueError``.
+        reason: the exception's message.
+    """
+
+    code = "step-failed"
+
+    def __init__(self, step: str, error: str, reason: str) -> None:
+        super().__init__(
+            f"step {step} failed: {error}: {reason}" if reason else f"step {step} failed: {error}"
+        )
+        self.step, self.error, self.reason = step, error, reason
+
+
+class Diverged(FatalError):
+    """The function of a workflow does something else than its journal says.
+
+    Most often its code was changed while the run was live.
+    """
+
+    code = "diverged"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of the journal.
+
+    Attributes:
+        key: the name under which the function asked for it, with a number from the second time on.
+        kind: what it is.
+        result: JSON data. None if it failed.
+        error: the class and the message of the exception. None if it did not fail.
+        args: the arguments of a step, if they are short, for people who read the history.
+    """
+
+    key: str
+    kind: Kind = "step"
+    result: Any = None
+    error: tuple[str, str] | None = None
+    args: Mapping[str, Any] | None = None
+
+    @classmethod
+    def failed(
+        cls, key: str, kind: Kind, error: BaseException, args: Mapping[str, Any] | None = None
+    ) -> Entry:
+        """Return the entry for an exception."""
+        return cls(key, kind, None, (type(error).__name__, safe_text(str(error), 4000)), args)
+
+    def told(self) -> dict[str, Any]:
+        """Return the entry as it is recorded before the commit of its round."""
+        return {"kind": self.kind, **self._outcome(self.result)}
+
+    def turn(self, artifact: str) -> tuple[Turn, dict[str, str]]:
+        """Return the turn, and the artifacts that belong to it.
+
+        Args:
+            artifact: the name of the artifact for a long result.
+        """
+        text = canonical(self.result)
+        kept = {artifact: text} if len(text.encode()) > LONGEST else {}
+        outcome = {"artifact": artifact} if kept else self._outcome(self.result)
+        kind = {} if self.kind == "step" else {"kind": self.kind}
+        return Turn(Command(self.key, dict(self.args or {})), {**kind, **outcome}), kept
+
+    def _outcome(self, result: Any) -> dict[str, Any]:
+        if self.error is not None:
+            return {"error": {"type": self.error[0], "message": self.error[1]}}
+        return {"result": result}
+
+    def unpack(self) -> Any:
+        """Return the result, or raise the error.
+
+        Raises:
+            StepFailed: the entry is an error.
+        """
+        if self.error is not None:
+            raise StepFailed(self.key, *self.error)
+        return self.result
+
+
+def entry_of(key: str, told: Any, artifact: Callable[[str], str]) -> Entry:
+    """Return the entry that was recorded or committed under a key.
+
+    Raises:
+        FatalError: it is not an entry.
+    """
+    match told:
+        case {"error": {"type": str(name), "message": str(message)}}:
+            return Entry(key, told.get("kind", "step"), None, (name, message))
+        case {"artifact": str(name)}:
+            return Entry(key, told.get("kind", "step"), json.loads(artifact(name)))
+        case {"result": result}:
+            return Entry(key, told.get("kind", "step"), result)
+    raise FatalError(
+        f"the history has a turn {key!r} that is not an entry of a workflow's journal: "
+        f"{str(told)[:200]}. Was the run submitted to another flow of this name?"
+    )
+
+
+def journal_of(history: Sequence[Turn], artifact: Callable[[str], str]) -> list[Entry]:
+    """Return the journal of a run, from its history, oldest first.
+
+    Raises:
+        FatalError: a turn is not an entry.
+    """
+    return [
+        entry_of(turn.command.name, turn.observation, artifact)
+        for turn in history[:]
+        if turn.command is not None
+    ]
+
+
+def short_args(args: Sequence[Any]) -> Mapping[str, Any] | None:
+    """Return the arguments of a step for people, or None if they are long or not JSON."""
+    try:
+        text = canonical(storable(list(args), "the arguments"))
+    except PerdureError:
+        return None
+    return {"args": json.loads(text)} if args and len(text) <= 300 else None

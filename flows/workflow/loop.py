@@ -1,0 +1,107 @@
+"""The event loop of a workflow's coroutine, which runs only what is ready and then stands still.
+
+The coroutine of a workflow is run again from its beginning, and has to come to the same place each
+time. So it runs on a loop of its own: callbacks run in the order in which they were made, nothing
+comes from outside, and no time passes. Temporal's Python SDK runs its workflows in this way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import Context
+from typing import Any, NoReturn
+
+from perdure.flows.errors import FatalError
+
+
+class ReplayLoop(asyncio.AbstractEventLoop):
+    """An event loop without sockets, threads and timers."""
+
+    def __init__(self) -> None:
+        self._ready: deque[asyncio.Handle] = deque()
+        self._closed = False
+
+    def settle(self) -> None:
+        """Run all that is ready, until nothing is."""
+        before = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            while self._ready:
+                handle = self._ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+        finally:
+            events._set_running_loop(before)
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Run a callback behind all that are ready."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """Return a future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self,
+        coro: Coroutine[Any, Any, Any],
+        *,
+        name: str | None = None,
+        context: Context | None = None,
+        **options: Any,
+    ) -> asyncio.Task[Any]:
+        """Return a task of this loop that runs a coroutine."""
+        return asyncio.Task(coro, loop=self, name=name, context=context, **options)
+
+    def call_exception_handler(self, context: Mapping[str, Any]) -> None:
+        """Ignore what a task that was dropped reports: its round is over."""
+
+    def get_debug(self) -> bool:
+        """Return False."""
+        return False
+
+    def is_running(self) -> bool:
+        """Return whether the loop runs callbacks now."""
+        return events._get_running_loop() is self
+
+    def is_closed(self) -> bool:
+        """Return whether the loop was closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Forget all that is ready."""
+        self._closed = True
+        self._ready.clear()
+
+    def time(self) -> float:
+        """Return 0: no time passes."""
+        return 0.0
+
+    def call_later(self, *args: Any, **named: Any) -> NoReturn:  # type: ignore[override]
+        """Raise FatalError: only ``steps.sleep`` lets time pass."""
+        raise FatalError(
+            "a workflow cannot wait with asyncio.sleep, asyncio.timeout or asyncio.wait_for, which "
+            "would hold a worker, and start anew with each round. Use `await steps.sleep(...)`, or "
+            "the timeout of `steps.wait_for`, `steps.child` or of a step"
+        )
+
+    call_at = call_later  # type: ignore[assignment]
+
+    def run_in_executor(self, *args: Any, **named: Any) -> NoReturn:  # type: ignore[override]
+        """Raise FatalError: what needs a thread belongs into a step."""
+        raise FatalError(
+            "a workflow cannot use threads, sockets or processes by itself. Put what needs them "
+            "into a step: `await steps.step(function)`"
+        )
+
+    call_soon_threadsafe = run_in_executor  # type: ignore[assignment]
+    create_connection = run_in_executor
+    getaddrinfo = run_in_executor
+    subprocess_exec = run_in_executor
+    subprocess_shell = run_in_executor

@@ -1,0 +1,125 @@
+"""What the function of a workflow asks for: a step, an answer of a person, or a wait."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from perdure.flows.commands.approval import Approval
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import BadReply
+from perdure.flows.flow import Role
+from perdure.flows.retry import Retry
+from perdure.flows.workflow.journal import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One thing that the function waits for.
+
+    Attributes:
+        key: its name in the journal.
+        kind: what it is.
+    """
+
+    key: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class AskRequest(Request):
+    """A question to a person."""
+
+    question: str = ""
+    data: Any = None
+    deadline: Any = None
+    default: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRequest(Request):
+    """A wait for a time, for a signal or for child runs.
+
+    Attributes:
+        wait: waits with the round's context, and returns JSON data. It may raise ``Parked``.
+    """
+
+    wait: Callable[[RoundContext], Any] = lambda context: None
+
+
+@dataclass(frozen=True, slots=True)
+class _NoArguments:
+    """The arguments of a step as the function of a workflow has given them."""
+
+    wants_context: bool
+
+    def check(self, args: Mapping[str, Any], what: str) -> dict[str, Any]:
+        if args:
+            raise BadReply(f"the arguments of {what} cannot be changed")
+        return {}
+
+    def schema(self) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class StepRequest(Request):
+    """A step, with the options that a command has (``perdure.command``).
+
+    Attributes:
+        call: calls the step's function with its arguments.
+        wants_context: whether the function takes the round's context as ``context``.
+        args: the arguments, for people.
+    """
+
+    call: Callable[..., Any] = lambda: None
+    wants_context: bool = False
+    args: tuple[Any, ...] = ()
+    role: Role = "executor"
+    idempotent: bool = False
+    retry: Retry | None = None
+    timeout: float | None = None
+    approval: Approval | None = None
+    in_doubt: Any = "ask"
+    waits: bool = field(default=False, init=False)
+
+    @property
+    def name(self) -> str:
+        """The name under which it is carried out."""
+        return self.key
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function that is called."""
+        return self.call
+
+    @property
+    def arguments(self) -> _NoArguments:
+        """The arguments, which are part of ``call``."""
+        return _NoArguments(self.wants_context)
+
+    def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return no arguments.
+
+        Raises:
+            BadReply: a person wants to change them.
+        """
+        return self.arguments.check(args, f"step {self.key!r}")
+
+    def plan(self) -> dict[str, Any]:
+        """Return what the runtime has to know before the round of this step."""
+        told = {
+            "timeout": self.timeout,
+            "retry": None if self.retry is None else self.retry.to_data(),
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+
+def takes_context(function: Callable[..., Any]) -> bool:
+    """Return whether a function has a parameter ``context``."""
+    try:
+        return "context" in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # a function of C without a signature
+        return False

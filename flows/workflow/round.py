@@ -1,0 +1,220 @@
+"""One round of a workflow: it carries out what the function has come to, and says what follows."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from perdure.flows.commands.execute import carry_out
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import (
+    FatalError,
+    PerdureError,
+    RetryableError,
+    RoundStopped,
+    UnstorableValue,
+)
+from perdure.flows.flow import Role
+from perdure.flows.json_values import storable
+from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
+from perdure.flows.summaries import shown
+from perdure.flows.workflow.journal import Entry, entry_of, short_args
+from perdure.flows.workflow.requests import AskRequest, Request, StepRequest, WaitRequest
+
+#: The node of each role.
+NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}
+#: The value with what the runtime has to know of the next step.
+PLAN = "_next"
+#: Steps that are carried out at the same time.
+TOGETHER = 16
+
+
+class Refused(PerdureError):
+    """A person refused a step, or said of a step in doubt that it has failed."""
+
+    code = "step-refused"
+
+
+class WorkflowRound:
+    """What a round has done so far.
+
+    Attributes:
+        new: what it has carried out, which its commit appends to the journal.
+        marks: what its function has noted beside, which its commit appends before.
+    """
+
+    def __init__(self, node: str, context: RoundContext) -> None:
+        self.node, self._context = node, context
+        self.new: list[Entry] = []
+        self.marks: list[Entry] = []
+
+    def perform(self, pending: Sequence[Request]) -> list[Entry] | Outcome:
+        """Carry out what a function waits for, as far as this round may.
+
+        First its steps, then its questions, then its waits. What the round has done is committed
+        before it begins anything else.
+
+        Returns:
+            The entries that are there now, or the outcome of the round.
+
+        Raises:
+            Parked: the run waits.
+            RetryableError, FatalError: a step failed, and the round is retried, or the run ends.
+        """
+        steps = [each for each in pending if isinstance(each, StepRequest)]
+        steps = [each for each in steps if each.role == steps[0].role][:TOGETHER]
+        plan = plan_of(steps) if steps else {}
+        here = not steps or NODES[steps[0].role] == self.node
+        if self.new or not here or plan != (self._context.committed.get(PLAN) or {}):
+            return self.commit(NODES[steps[0].role] if steps else self.node, plan)
+        if steps:
+            got = self._carry_out_all(steps)
+        else:
+            first = pending[0]
+            got = self._ask(first) if isinstance(first, AskRequest) else self._wait(first)
+        if isinstance(got, Interrupt):
+            return got
+        self.new += got
+        return got
+
+    def commit(self, node: str, plan: Mapping[str, Any]) -> Advance:
+        """Return the outcome that commits what this round has done."""
+        turns, artifacts = self.turns()
+        values = {} if plan == (self._context.committed.get(PLAN) or {}) else {PLAN: dict(plan)}
+        return Advance(node, turns, values, bool(self.new), self.summary(), artifacts)
+
+    def turns(self) -> tuple[tuple[Turn, ...], dict[str, str]]:
+        """Return the turns of this round's entries, and the artifacts that belong to them."""
+        turns: list[Turn] = []
+        artifacts: dict[str, str] = {}
+        for entry in (*self.marks, *self.new):
+            turn, kept = entry.turn(f"{entry.key}-{self._context.step}")
+            turns.append(turn)
+            artifacts |= kept
+        return tuple(turns), artifacts
+
+    def summary(self) -> dict[str, Any]:
+        """Return a short summary of this round, for people who watch the run."""
+        if not self.new:
+            return {}
+        last = self.new[-1]
+        told = f"{last.error[0]}: {last.error[1]}" if last.error else last.result
+        summary: dict[str, Any] = {"command": last.key, "observation": shown(told)}
+        if last.args:
+            summary["args"] = shown(last.args["args"])
+        if len(self.new) > 1:
+            summary["steps"] = [entry.key for entry in self.new]
+        return summary
+
+    def _carry_out_all(self, steps: Sequence[StepRequest]) -> list[Entry] | Interrupt:
+        """Carry out steps, several at the same time, and return the entries of those that are done.
+
+        Returns:
+            The question of a step that asks a person, if no step is done.
+        """
+        if len(steps) == 1:
+            got = [self._carry_out(steps[0], apart=False)]
+        else:
+            with ThreadPoolExecutor(len(steps), "perdure-step") as pool:
+                futures = [
+                    pool.submit(contextvars.copy_context().run, self._carry_out, each, True)
+                    for each in steps
+                ]
+            errors = [error for each in futures if (error := each.exception()) is not None]
+            if errors:
+                raise next((each for each in errors if not isinstance(each, Exception)), errors[0])
+            got = [each.result() for each in futures]
+        done = [each for each in got if isinstance(each, Entry)]
+        return done or next(each for each in got if isinstance(each, Interrupt))
+
+    def _carry_out(self, step: StepRequest, apart: bool) -> Entry | Interrupt:
+        """Carry out a step, or return what an earlier attempt of the round has recorded.
+
+        Args:
+            apart: whether the result is recorded at once, since other steps may take longer.
+        """
+        context = self._context
+        recorded = context.journal.recorded
+        if step.key in recorded:
+            return entry_of(step.key, context.once(step.key, dict), context.artifact)
+        args = short_args(step.args)
+        try:
+            result = carry_out(step, {}, context)
+            if isinstance(result, Interrupt):
+                return result
+            entry = Entry(step.key, "step", _accepted(step, result, context), None, args)
+        except RoundStopped:
+            raise
+        except Exception as error:
+            if not self._is_over(step, error):
+                raise
+            entry = Entry.failed(step.key, "step", error, args)
+        if not apart:
+            return entry
+        told = context.once(step.key, entry.told)
+        return replace(entry_of(step.key, told, context.artifact), args=args)
+
+    def _is_over(self, step: StepRequest, error: Exception) -> bool:
+        """Return whether a step that raised this error is not tried again."""
+        context = self._context
+        if context.cancelled.is_set():
+            return False
+        if not step.idempotent and not isinstance(error, UnstorableValue):
+            # The exception says that the step failed, so it is not in doubt.
+            context.journal.withdraw(context.key_of(Command(step.key)))
+        if isinstance(error, RetryableError):
+            return not context.may_retry(error)
+        named = step.retry is not None and step.retry.names(step.retry.on, error)
+        retried = (step.idempotent or named) and not isinstance(error, FatalError)
+        return not (retried and context.may_retry(error))
+
+    def _ask(self, request: AskRequest) -> list[Entry] | Interrupt:
+        context = self._context
+        asked = context.asked
+        if context.answered and isinstance(asked, Mapping) and asked.get("asks") == request.key:
+            return [Entry(request.key, "ask", context.answer)]
+        data = {"asks": request.key}
+        if request.data is not None:
+            data["data"] = storable(request.data, f"the data of the question {request.key!r}")
+        return Interrupt(request.question, data, request.deadline, request.default)
+
+    def _wait(self, request: Request) -> list[Entry]:
+        assert isinstance(request, WaitRequest)
+        try:
+            result = request.wait(self._context)
+        except FatalError as error:
+            if type(error) is FatalError:
+                raise
+            return [Entry.failed(request.key, request.kind, error)]
+        return [Entry(request.key, request.kind, storable(result, f"what {request.key} came to"))]
+
+
+def plan_of(steps: Sequence[StepRequest]) -> dict[str, Any]:
+    """Return what the runtime has to know before a round that carries out these steps."""
+    plans = [step.plan() for step in steps]
+    limits = [plan["timeout"] for plan in plans if "timeout" in plan]
+    retries = [plan["retry"] for plan in plans if "retry" in plan]
+    timeout = {"timeout": max(limits)} if len(limits) == len(plans) else {}
+    return {**timeout, **({"retry": retries[0]} if retries else {})}
+
+
+def _accepted(step: StepRequest, result: Any, context: RoundContext) -> Any:
+    """Return a step's result.
+
+    Raises:
+        Refused: a person has said that there is none.
+    """
+    if isinstance(result, Finish):
+        raise FatalError(f"step {step.key} returned Finish; return a value instead")
+    if not (context.answered and isinstance(context.asked, Mapping)):
+        return result
+    match result:
+        case {"refused": str(words)} if "approval" in context.asked and step.approval is not None:
+            by = f" ({result['by']})" if "by" in result else ""
+            raise Refused(f"{words}{by}")
+        case {"in_doubt": str(words)} if "in_doubt" in context.asked:
+            raise Refused(words)
+    return result

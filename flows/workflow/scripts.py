@@ -1,0 +1,205 @@
+"""Scripts: the function of a workflow while it is run, with its journal.
+
+A ``PlainScript`` runs a plain function, which stands in the stack of its round. A ``LiveScript``
+runs a coroutine, which can stand still between two rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import FatalError
+from perdure.flows.outcomes import Outcome
+from perdure.flows.workflow.journal import MARKS, Diverged, Entry
+from perdure.flows.workflow.loop import ReplayLoop
+from perdure.flows.workflow.requests import Request
+
+#: Settles what a function asks for, in a round: returns entries, or the outcome of the round.
+Perform = Callable[[Sequence[Request]], list[Entry] | Outcome]
+
+
+class Suspended(BaseException):
+    """The end of a round whose function has to wait. No code may catch it and continue.
+
+    Args:
+        outcome: of the round.
+    """
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__("the workflow goes on in another round")
+        self.outcome = outcome
+
+
+class _Script:
+    """The journal of a function that is being run.
+
+    Args:
+        journal: the committed entries, oldest first.
+    """
+
+    def __init__(self, context: RoundContext, journal: Sequence[Entry]) -> None:
+        self.context = context
+        #: Where this round collects what the function notes. Each round has its own list.
+        self.marks: list[Entry] = []
+        self._known = {entry.key: entry for entry in journal}
+        #: Keys of the entries that the function has not asked for yet.
+        self._left = {entry.key: None for entry in journal if entry.kind not in MARKS}
+        self._order: list[str] = []
+
+    def found(self, key: str) -> Entry | None:
+        """Return the entry of this key, or None."""
+        return self._known.get(key)
+
+    def is_replaying(self) -> bool:
+        """Return whether the journal has entries that the function has not come to."""
+        return bool(self._left)
+
+    def mark(self, entry: Entry) -> None:
+        """Keep an entry for the commit of this round."""
+        self._known[entry.key] = entry
+        self.marks.append(entry)
+
+    def _take(self, request: Request) -> Entry | None:
+        """Return the committed entry for a request, or None if there is none.
+
+        Raises:
+            Diverged: the entry is of another kind.
+        """
+        entry = self._known.get(request.key)
+        if entry is not None:
+            self._left.pop(request.key, None)
+            self._order.append(request.key)
+            if entry.kind != request.kind:
+                raise self.diverged(f"{request.key} as {request.kind}, not {entry.kind}")
+        return entry
+
+    def diverged(self, wants: str) -> Diverged:
+        """Return the error for a function that asks for something else than its journal has."""
+        was = [key for key, entry in self._known.items() if entry.kind not in MARKS]
+        return Diverged(
+            f"run {self.context.run_id}, step {self.context.step}: the workflow's function does "
+            f"not do what its journal says. Its journal: {_listed(was)}. The function now: "
+            f"{_listed([*self._order, wants])}. Was its code changed while the run was live? "
+            "Deploy the version with which the run began, or keep its way with `if not "
+            f"steps.patched('...')`. Then: perdure retry {self.context.run_id}"
+        )
+
+
+class PlainScript(_Script):
+    """A plain function.
+
+    Args:
+        perform: settles what the function asks for.
+    """
+
+    def __init__(self, context: RoundContext, journal: Sequence[Entry], perform: Perform) -> None:
+        super().__init__(context, journal)
+        self._perform = perform
+        self.suspended: Suspended | None = None
+
+    def ask_for(self, requests: Sequence[Request]) -> list[Entry]:
+        """Return the entries for what the function asks for, in order.
+
+        Raises:
+            Suspended: they are not there yet, and the round ends.
+            Diverged: the journal has other entries.
+        """
+        found = {each.key: entry for each in requests if (entry := self._take(each)) is not None}
+        while missing := [each for each in requests if each.key not in found]:
+            if self._left:
+                raise self.diverged(missing[0].key)
+            got = self._perform(missing)
+            if not isinstance(got, list):
+                self.suspended = Suspended(got)
+                raise self.suspended
+            for entry in got:
+                self._known[entry.key] = found[entry.key] = entry
+        return [found[each.key] for each in requests]
+
+
+class LiveScript(_Script):
+    """A coroutine function, which asks for things and stands still until it has them."""
+
+    def __init__(self, context: RoundContext, journal: Sequence[Entry]) -> None:
+        super().__init__(context, journal)
+        self._loop = ReplayLoop()  # type: ignore[abstract]
+        self._task: asyncio.Task[Any] | None = None
+        self._waiting: dict[str, tuple[Request, asyncio.Future[Any]]] = {}
+        self._journal = [entry for entry in journal if entry.kind not in MARKS]
+        self._closed = False
+
+    def begin(self, coroutine: Any) -> None:
+        """Run the coroutine from its beginning, up to where its journal ends.
+
+        Raises:
+            Diverged: it does not ask for what the journal has.
+        """
+        self._task = self._loop.create_task(coroutine)
+        self._loop.settle()
+        for entry in self._journal:
+            if entry.key not in self._waiting:
+                wants = next(iter(self._waiting), "its end")
+                raise self.diverged(wants)
+            self.resolve(entry)
+
+    @property
+    def task(self) -> asyncio.Task[Any]:
+        """The task of the coroutine."""
+        assert self._task is not None
+        return self._task
+
+    @property
+    def pending(self) -> list[Request]:
+        """What the coroutine waits for, in the order in which it asked.
+
+        Raises:
+            FatalError: it waits for something else.
+        """
+        if not self._waiting:
+            raise FatalError(
+                f"run {self.context.run_id}, step {self.context.step}: the workflow waits for "
+                "something that is neither a step nor a wait of `steps`. Put it into a step"
+            )
+        return [request for request, _ in self._waiting.values()]
+
+    def ask_for(self, requests: Sequence[Request]) -> asyncio.Future[Any]:
+        """Return the future of what the coroutine asks for: one request."""
+        if self._closed:
+            raise RuntimeError("the round of this coroutine is over")
+        [request] = requests
+        future = self._loop.create_future()
+        self._waiting[request.key] = (request, future)
+        return future
+
+    def resolve(self, entry: Entry) -> None:
+        """Give the coroutine what it has asked for, and run it until it stands still."""
+        request, future = self._waiting.pop(entry.key)
+        if self._take(request) is None:
+            self._known[entry.key] = entry
+        if not future.done():
+            if entry.error is None:
+                future.set_result(entry.result)
+            else:
+                try:
+                    entry.unpack()
+                except Exception as error:
+                    future.set_exception(error)
+        self._loop.settle()
+
+    def close(self) -> None:
+        """End the coroutine, wherever it stands."""
+        self._closed = True
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            self._loop.settle()
+        self._loop.close()
+
+
+def _listed(keys: Sequence[str]) -> str:
+    """Return the newest of some keys, in order."""
+    most = 12
+    before = "..., " if len(keys) > most else ""
+    return before + (", ".join(keys[-most:]) or "nothing")

@@ -1,0 +1,231 @@
+"""WorkflowFlow, the flow whose rounds run a function, and ``@workflow``, which makes one.
+
+The function is run from its beginning in each round. What it has done before is in its journal
+(``perdure.flows.workflow.journal``), so it comes to the first thing that it has not done. The round
+carries that out, and commits it. Where a run stays with its worker, a coroutine stands still
+between two rounds and is not run again.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar, overload
+
+from pydantic import BaseModel, ConfigDict, create_model
+
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import FatalError, InvalidFlow, RoundStopped, ends_process
+from perdure.flows.flow import Flow, Role
+from perdure.flows.json_values import storable
+from perdure.flows.outcomes import Advance, End, Outcome, Renew
+from perdure.flows.registry import register
+from perdure.flows.retry import Retry, retry_of
+from perdure.flows.workflow.journal import StepFailed, journal_of
+from perdure.flows.workflow.round import NODES, PLAN, WorkflowRound
+from perdure.flows.workflow.scripts import LiveScript, PlainScript, Suspended
+from perdure.flows.workflow.steps import AsyncSteps, Restart, Steps
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class WorkflowFlow(Flow):
+    """A function whose steps are rounds. ``@workflow`` makes a class of it for each function.
+
+    Attributes:
+        function: the function. Its first parameter is ``Steps``, or ``AsyncSteps`` for a coroutine
+            function. The others are the inputs; one named ``goal`` gets the goal.
+    """
+
+    function: ClassVar[Callable[..., Any]]
+
+    @property
+    def nodes(self) -> Mapping[str, Role]:
+        """A node for each role of a step."""
+        return {node: role for role, node in NODES.items()}
+
+    def play(self, node: str, context: RoundContext) -> Outcome:
+        """Run the function up to the first thing that it has not done, and do that."""
+        this_round = WorkflowRound(node, context)
+        try:
+            if inspect.iscoroutinefunction(type(self).function):
+                return self._play_live(this_round, context)
+            return self._play_plain(this_round, context)
+        except Restart as restart:
+            if this_round.new:
+                return this_round.commit(node, {})
+            return Renew(restart.inputs, values={})
+
+    def retry_of(self, node: str, values: Mapping[str, Any]) -> Retry | None:
+        """Return the retry policy of the next step, completed by the flow's."""
+        own = retry_of((values.get(PLAN) or {}).get("retry"), "the next step")
+        return own.over(self.retry) if own is not None else self.retry
+
+    def time_limit(self, node: str, values: Mapping[str, Any]) -> float | None:
+        """Return the seconds that the next step may take."""
+        own: float | None = (values.get(PLAN) or {}).get("timeout")
+        return self.round_timeout_seconds if own is None else own
+
+    def _play_plain(self, this_round: WorkflowRound, context: RoundContext) -> Outcome:
+        kept = context.kept.take()
+        journal = kept if isinstance(kept, list) else journal_of(context.history, context.artifact)
+        script = PlainScript(context, journal, this_round.perform)
+        script.marks = this_round.marks
+        try:
+            answer = type(self).function(Steps(script), **self._arguments(context))
+        except Suspended as suspended:
+            if isinstance(suspended.outcome, Advance):
+                context.kept.keep([*journal, *this_round.marks, *this_round.new])
+            return suspended.outcome
+        except Exception as error:
+            return self._failed(this_round, context, error)
+        if script.suspended is not None:
+            raise FatalError(
+                f"run {context.run_id}, step {context.step}: the workflow's function caught the "
+                "end of its round (a BaseException) and went on. Catch Exception instead of "
+                "everything, or raise it again"
+            )
+        return self._end(this_round, script, answer)
+
+    def _play_live(self, this_round: WorkflowRound, context: RoundContext) -> Outcome:
+        script = context.kept.take()
+        if isinstance(script, LiveScript):
+            script.context, script.marks = context, this_round.marks
+        else:
+            script = LiveScript(context, journal_of(context.history, context.artifact))
+            script.marks = this_round.marks
+            steps = AsyncSteps(script)
+            script.begin(type(self).function(steps, **self._arguments(context)))
+        stays = False
+        try:
+            while not script.task.done():
+                got = this_round.perform(script.pending)
+                if not isinstance(got, list):
+                    stays = isinstance(got, Advance)
+                    return got
+                for entry in got:
+                    script.resolve(entry)
+            if script.is_replaying():
+                raise script.diverged("its end")
+            if (error := script.task.exception()) is None:
+                return self._end(this_round, script, script.task.result())
+            if not isinstance(error, Exception):
+                raise error
+            return self._failed(this_round, context, error)
+        finally:
+            if stays:
+                context.kept.keep(script)
+            else:
+                script.close()
+
+    def _arguments(self, context: RoundContext) -> dict[str, Any]:
+        """Return the arguments of the function beside its steps."""
+        given: dict[str, Any] = {}
+        if self.Inputs is not None:
+            model = self.Inputs.model_validate(dict(context.inputs))
+            given = {name: getattr(model, name) for name in self.Inputs.model_fields}
+        names = list(inspect.signature(type(self).function).parameters)[1:]
+        return {name: given.get(name, context.goal) for name in names}
+
+    def _end(self, this_round: WorkflowRound, script: Any, answer: Any) -> End:
+        if script.is_replaying():
+            raise script.diverged("its end")
+        turns, artifacts = this_round.turns()
+        plain = storable(answer, "what the workflow returned")
+        return End(plain, {}, turns, {}, this_round.summary(), artifacts)
+
+    def _failed(
+        self, this_round: WorkflowRound, context: RoundContext, error: Exception
+    ) -> Outcome:
+        """Return the outcome of a round whose function raised an error, or raise it.
+
+        What the round has done is committed first. A step that failed is not: a retry of the run by
+        a person tries it again.
+        """
+        if this_round.new and all(entry.error is None for entry in this_round.new):
+            return this_round.commit(this_round.node, {})
+        if isinstance(error, FatalError | RoundStopped) or ends_process(error):
+            raise error
+        what = str(error) if isinstance(error, StepFailed) else f"{type(error).__name__}: {error}"
+        raise FatalError(
+            f"run {context.run_id}, step {context.step}: the workflow raised {what}. When the "
+            f"cause is mended: perdure retry {context.run_id}"
+        ) from error
+
+
+@overload
+def workflow(name: F) -> F: ...
+@overload
+def workflow(name: str | None = None, **settings: Any) -> Callable[[F], F]: ...
+def workflow(name: Any = None, **settings: Any) -> Any:
+    """Register a function as a flow, each of whose steps is a round.
+
+    The function gets ``Steps`` (a coroutine function ``AsyncSteps``) as its first argument. Its
+    other parameters are the inputs of a run, with their types. A parameter named ``goal`` gets the
+    goal, unless it has a default. What it returns is the run's answer.
+
+    Args:
+        name: of the flow. None: that of the function.
+        settings: attributes of the flow: ``budgets``, ``retry``, ``max_rounds``, ``Inputs``, ...
+
+    Raises:
+        InvalidFlow: the function, the name or a setting is not valid.
+    """
+    if callable(name):
+        return _made(name, getattr(name, "__name__", "workflow"), settings)
+    return lambda function: _made(function, name or function.__name__, settings)
+
+
+def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
+    for setting in settings:
+        if setting not in _SETTINGS:
+            raise InvalidFlow(
+                f"workflow {name!r} has no setting {setting!r}; it has {', '.join(_SETTINGS)}"
+            )
+    attributes = {
+        "function": staticmethod(function),
+        "Inputs": settings.get("Inputs") or _inputs_of(function, name),
+        "__doc__": function.__doc__,
+        "__module__": function.__module__,
+        **settings,
+    }
+    register(name)(type(function.__name__, (WorkflowFlow,), attributes))
+    return function
+
+
+_SETTINGS = (
+    "Inputs", "budgets", "description", "keep_events", "lease_seconds", "max_rounds", "retry",
+    "round_timeout_seconds",
+)  # fmt: skip
+
+
+def _inputs_of(function: Callable[..., Any], name: str) -> type[BaseModel] | None:
+    """Return the model of the inputs that a function's parameters describe, or None for none.
+
+    Raises:
+        InvalidFlow: it has no parameter for its steps, or one that an input cannot fill.
+    """
+    try:
+        parameters = list(inspect.signature(function, eval_str=True).parameters.values())
+    except (TypeError, ValueError, NameError) as error:
+        raise InvalidFlow(f"workflow {name!r}: its parameters cannot be read: {error}") from error
+    if not parameters:
+        raise InvalidFlow(
+            f"workflow {name!r} has no parameter; expected Steps as the first: def {name}(steps)"
+        )
+    fields: dict[str, Any] = {}
+    for parameter in parameters[1:]:
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise InvalidFlow(
+                f"workflow {name!r}: parameter {parameter} cannot be an input; expected names"
+            )
+        empty = parameter.default is parameter.empty
+        if parameter.name == "goal" and empty:
+            continue
+        kind = Any if parameter.annotation is parameter.empty else parameter.annotation
+        fields[parameter.name] = (kind, ... if empty else parameter.default)
+    if not fields:
+        return None
+    return create_model(
+        f"{name}_inputs", __config__=ConfigDict(arbitrary_types_allowed=True), **fields
+    )
