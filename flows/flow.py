@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticSerializationError
 
 from perdure.flows.budgets import check_budgets
 from perdure.flows.context import RoundContext
@@ -172,7 +173,12 @@ class Flow(ABC):
         """
         # A flow that is not registered yet has the name of its base.
         own_name = type(self).__dict__.get("name") or type(self).__name__
-        self.retry = retry_of(self.retry, own_name)
+        policy = retry_of(self.retry, own_name)
+        if policy is not self.retry:
+            # Later objects of the class are not checked again.
+            classes = (each for each in type(self).__mro__ if "retry" in vars(each))
+            owner: Any = self if "retry" in vars(self) else next(classes)
+            owner.retry = policy
         check_nodes(self)
         check_limits(self)
         if self.Inputs is not None and not _is_model(self.Inputs):
@@ -210,7 +216,7 @@ class Flow(ABC):
                 f"{expected}"
             )
         try:
-            return dict(storable(self.Inputs.model_validate(dict(inputs)), "the inputs"))
+            checked = self.Inputs.model_validate(dict(inputs))
         except ValidationError as error:
             faults = "; ".join(
                 f"{'.'.join(str(part) for part in fault['loc']) or 'inputs'}: {fault['msg']}"
@@ -220,6 +226,10 @@ class Flow(ABC):
             raise InvalidInput(
                 f"flow {self.name!r} does not accept these inputs: {faults}. It expects: {expected}"
             ) from error
+        try:
+            return dict(storable(checked.model_dump(mode="json"), "the inputs"))
+        except PydanticSerializationError:
+            return dict(storable(checked, "the inputs"))  # It names the value that is not JSON.
 
 
 def check_nodes(flow: Flow) -> None:

@@ -59,6 +59,14 @@ if TYPE_CHECKING:
     from perdure.flows.shapes.circular import CircularFlow, Node, interface
     from perdure.flows.shapes.controller_executor import ControllerExecutorFlow
     from perdure.flows.waits import Mailbox, Parked, ReceivedSignal
+    from perdure.flows.workflows import (
+        AsyncSteps,
+        Diverged,
+        Step,
+        StepFailed,
+        Steps,
+        workflow,
+    )
     from perdure.worker.app import install
     from perdure.worker.client import Client, Inbox, Page
     from perdure.worker.client.async_client import AsyncClient
@@ -104,6 +112,7 @@ _HOMES = {
     "Approval": "perdure.flows.commands.approval",
     "ArtifactNotFound": "perdure.worker.errors",
     "AsyncClient": "perdure.worker.client.async_client",
+    "AsyncSteps": "perdure.flows.workflows",
     "BadReply": "perdure.flows.errors",
     "BranchingFlow": "perdure.flows.shapes.branching_flow",
     "Child": "perdure.flows.children",
@@ -116,6 +125,7 @@ _HOMES = {
     "Controller": "perdure.flows.controllers",
     "ControllerExecutorFlow": "perdure.flows.shapes.controller_executor",
     "DamagedRun": "perdure.worker.errors",
+    "Diverged": "perdure.flows.workflows",
     "END": "perdure.worker.domain.execution_state",
     "End": "perdure.flows.outcomes",
     "Ended": "perdure.flows.children",
@@ -168,6 +178,9 @@ _HOMES = {
     "SignalReply": "perdure.worker.domain.signal",
     "Signals": "perdure.flows.context",
     "Stale": "perdure.worker.errors",
+    "Step": "perdure.flows.workflows",
+    "StepFailed": "perdure.flows.workflows",
+    "Steps": "perdure.flows.workflows",
     "StopReceipt": "perdure.worker.domain.stop",
     "StopRequestStatus": "perdure.worker.domain.execution_state",
     "StoreUnavailable": "perdure.worker.errors",
@@ -175,8 +188,8 @@ _HOMES = {
     "Turn": "perdure.flows.outcomes",
     "UnknownCaller": "perdure.worker.errors",
     "UnknownFlow": "perdure.worker.errors",
-    "ValueNotFound": "perdure.worker.errors",
     "UnstorableValue": "perdure.flows.errors",
+    "ValueNotFound": "perdure.worker.errors",
     "Verdict": "perdure.worker.domain.verdict",
     "VerdictCode": "perdure.worker.domain.verdict",
     "WaitOver": "perdure.flows.children",
@@ -196,6 +209,7 @@ _HOMES = {
     "node": "perdure.flows.names",
     "register": "perdure.flows.registry",
     "registered": "perdure.flows.registry",
+    "workflow": "perdure.flows.workflows",
 }
 
 
@@ -224,6 +238,7 @@ __all__ = [
     "Approval",
     "ArtifactNotFound",
     "AsyncClient",
+    "AsyncSteps",
     "BadReply",
     "BranchingFlow",
     "Child",
@@ -236,6 +251,7 @@ __all__ = [
     "Controller",
     "ControllerExecutorFlow",
     "DamagedRun",
+    "Diverged",
     "End",
     "Ended",
     "Event",
@@ -285,6 +301,9 @@ __all__ = [
     "SignalReply",
     "Signals",
     "Stale",
+    "Step",
+    "StepFailed",
+    "Steps",
     "StopReceipt",
     "StopRequestStatus",
     "StoreUnavailable",
@@ -313,4 +332,5 @@ __all__ = [
     "node",
     "register",
     "registered",
+    "workflow",
 ]

@@ -59,6 +59,11 @@ SUBJECTS = {
             "Advance", "End", "Renew", "Turn", "Mailbox", "ReceivedSignal", "Parked",
         ),
     ),
+    "workflows": Subject(
+        "Workflows",
+        "Functions in plain Python whose steps are rounds of a run.",
+        ("workflow", "Steps", "AsyncSteps", "Step"),
+    ),
     "children": Subject(
         "Child runs",
         "What a node starts with `RoundContext.child`, `gather` and `map`, and what it gets back.",
@@ -72,7 +77,7 @@ SUBJECTS = {
             "PerdureError", "RetryableError", "OutcomeUnknown", "FatalError", "UnstorableValue",
             "RoundStopped", "Forgotten", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
             "UnknownFlow", "RunNotFound", "ArtifactNotFound", "ValueNotFound", "RunExists", "Conflict",
-            "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "InvalidTransition", "Stale",
+            "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "StepFailed", "Diverged", "InvalidTransition", "Stale",
             "DamagedRun", "UnknownCaller", "Forbidden",
             "InvalidSettings", "StoreUnavailable", "NotReplicated", "AccessDenied",
         ),

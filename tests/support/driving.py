@@ -56,9 +56,11 @@ class Driver:
 
         committer = self.engine.rounds.committer
         committer.commit = die  # type: ignore[method-assign]
-        with suppress(Died):
-            self.engine.rounds.run(run_id, epoch, step)
-        del committer.commit
+        try:
+            with suppress(Died):
+                self.engine.rounds.run(run_id, epoch, step)
+        finally:
+            del committer.commit
 
     def dies_before_follow_ups(self) -> None:
         """From now on, the process does nothing for the children of its rounds' runs, as if it were dead."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 import uuid
 from collections import Counter
@@ -20,13 +19,12 @@ from perdure.flows.errors import InvalidFlow
 from perdure.flows.flow import Role
 from perdure.flows.names import is_name
 from perdure.flows.retry import Retry, retry_of
-from perdure.flows.workflow.journal import Entry, Kind
-from perdure.flows.workflow.requests import (
+from perdure.flows.workflows.journal import Entry, Kind
+from perdure.flows.workflows.requests import (
     AskRequest,
     Request,
     StepRequest,
     WaitRequest,
-    takes_context,
 )
 
 #: A duration: seconds, a timedelta, or a text like ``10m``.
@@ -177,8 +175,7 @@ class _Common:
         return StepRequest(
             key,
             "step",
-            functools.partial(function, *args),
-            takes_context(function),
+            function,
             tuple(args),
             role,
             idempotent,

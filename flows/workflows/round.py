@@ -21,8 +21,8 @@ from perdure.flows.flow import Role
 from perdure.flows.json_values import storable
 from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
 from perdure.flows.summaries import shown
-from perdure.flows.workflow.journal import Entry, entry_of, short_args
-from perdure.flows.workflow.requests import AskRequest, Request, StepRequest, WaitRequest
+from perdure.flows.workflows.journal import Entry, entry_of, short_args
+from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
 
 #: The node of each role.
 NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}

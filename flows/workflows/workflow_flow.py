@@ -1,9 +1,9 @@
 """WorkflowFlow, the flow whose rounds run a function, and ``@workflow``, which makes one.
 
 The function is run from its beginning in each round. What it has done before is in its journal
-(``perdure.flows.workflow.journal``), so it comes to the first thing that it has not done. The round
-carries that out, and commits it. Where a run stays with its worker, a coroutine stands still
-between two rounds and is not run again.
+(``journal``), so it comes to the first thing that it has not done. The round carries that out, and
+commits it. Where a run stays with its worker, a coroutine stands still between two rounds and is
+not run again.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from perdure.flows.json_values import storable
 from perdure.flows.outcomes import Advance, End, Outcome, Renew
 from perdure.flows.registry import register
 from perdure.flows.retry import Retry, retry_of
-from perdure.flows.workflow.journal import StepFailed, journal_of
-from perdure.flows.workflow.round import NODES, PLAN, WorkflowRound
-from perdure.flows.workflow.scripts import LiveScript, PlainScript, Suspended
-from perdure.flows.workflow.steps import AsyncSteps, Restart, Steps
+from perdure.flows.workflows.journal import StepFailed, journal_of
+from perdure.flows.workflows.round import NODES, PLAN, WorkflowRound
+from perdure.flows.workflows.scripts import LiveScript, PlainScript, Suspended
+from perdure.flows.workflows.steps import AsyncSteps, Restart, Steps
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -74,9 +74,11 @@ class WorkflowFlow(Flow):
         try:
             answer = type(self).function(Steps(script), **self._arguments(context))
         except Suspended as suspended:
-            if isinstance(suspended.outcome, Advance):
+            if isinstance(suspended.result, Exception):
+                raise suspended.result from None
+            if isinstance(suspended.result, Advance):
                 context.kept.keep([*journal, *this_round.marks, *this_round.new])
-            return suspended.outcome
+            return suspended.result
         except Exception as error:
             return self._failed(this_round, context, error)
         if script.suspended is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from perdure.flows.workflow.journal import Diverged, StepFailed
-from perdure.flows.workflow.steps import AsyncSteps, Step, Steps
-from perdure.flows.workflow.workflow_flow import WorkflowFlow, workflow
+from perdure.flows.workflows.journal import Diverged, StepFailed
+from perdure.flows.workflows.steps import AsyncSteps, Step, Steps
+from perdure.flows.workflows.workflow_flow import WorkflowFlow, workflow
 
 __all__ = ["AsyncSteps", "Diverged", "Step", "StepFailed", "Steps", "WorkflowFlow", "workflow"]

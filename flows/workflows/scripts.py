@@ -13,24 +13,24 @@ from typing import Any
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import FatalError
 from perdure.flows.outcomes import Outcome
-from perdure.flows.workflow.journal import MARKS, Diverged, Entry
-from perdure.flows.workflow.loop import ReplayLoop
-from perdure.flows.workflow.requests import Request
+from perdure.flows.workflows.journal import MARKS, Diverged, Entry
+from perdure.flows.workflows.loop import ReplayLoop
+from perdure.flows.workflows.requests import Request
 
 #: Settles what a function asks for, in a round: returns entries, or the outcome of the round.
 Perform = Callable[[Sequence[Request]], list[Entry] | Outcome]
 
 
 class Suspended(BaseException):
-    """The end of a round whose function has to wait. No code may catch it and continue.
+    """The end of a round in the middle of its function. No code may catch it and continue.
 
     Args:
-        outcome: of the round.
+        result: the outcome of the round, or the error with which it failed.
     """
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, result: Outcome | Exception) -> None:
         super().__init__("the workflow goes on in another round")
-        self.outcome = outcome
+        self.result = result
 
 
 class _Script:
@@ -104,17 +104,25 @@ class PlainScript(_Script):
         """Return the entries for what the function asks for, in order.
 
         Raises:
-            Suspended: they are not there yet, and the round ends.
-            Diverged: the journal has other entries.
+            Suspended: they are not there yet, and the round ends; or it failed.
         """
+        try:
+            found = self._entries(requests)
+        except Exception as error:  # The function must not take it for an error of a step.
+            found = error
+        if isinstance(found, list):
+            return found
+        self.suspended = Suspended(found)
+        raise self.suspended
+
+    def _entries(self, requests: Sequence[Request]) -> list[Entry] | Outcome | Exception:
         found = {each.key: entry for each in requests if (entry := self._take(each)) is not None}
         while missing := [each for each in requests if each.key not in found]:
             if self._left:
                 raise self.diverged(missing[0].key)
             got = self._perform(missing)
             if not isinstance(got, list):
-                self.suspended = Suspended(got)
-                raise self.suspended
+                return got
             for entry in got:
                 self._known[entry.key] = found[entry.key] = entry
         return [found[each.key] for each in requests]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from perdure.flows.context import RoundContext
 from perdure.flows.errors import BadReply
 from perdure.flows.flow import Role
 from perdure.flows.retry import Retry
-from perdure.flows.workflow.journal import Kind
+from perdure.flows.workflows.journal import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,11 @@ class StepRequest(Request):
     """A step, with the options that a command has (``perdure.command``).
 
     Attributes:
-        call: calls the step's function with its arguments.
-        wants_context: whether the function takes the round's context as ``context``.
-        args: the arguments, for people.
+        target: the step's function.
+        args: its arguments.
     """
 
-    call: Callable[..., Any] = lambda: None
-    wants_context: bool = False
+    target: Callable[..., Any] = lambda: None
     args: tuple[Any, ...] = ()
     role: Role = "executor"
     idempotent: bool = False
@@ -92,13 +91,13 @@ class StepRequest(Request):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The function that is called."""
-        return self.call
+        """The function with its arguments."""
+        return functools.partial(self.target, *self.args)
 
     @property
     def arguments(self) -> _NoArguments:
-        """The arguments, which are part of ``call``."""
-        return _NoArguments(self.wants_context)
+        """The arguments that are not part of ``function``."""
+        return _NoArguments(takes_context(self.target))
 
     def check(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return no arguments.

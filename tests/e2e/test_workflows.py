@@ -1,0 +1,469 @@
+"""Workflows on a real server: what is done once, whoever dies when, and what a person has to decide."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from perdure import AsyncSteps, Client, Run, RunStatus, Settings, Step, StepFailed, Steps, workflow
+from perdure.flows.errors import ProcessEnd
+from perdure.worker.ids import process_name
+from tests.support.driving import Driver, driving
+from tests.support.servers import until
+
+#: What steps have done, and how often their functions were begun.
+DONE: Counter[str] = Counter()
+BEGUN: Counter[str] = Counter()
+#: Names of the steps in which the process dies, with how often.
+DEADLY: Counter[str] = Counter()
+FAILING: Counter[str] = Counter()
+
+
+class Killed(ProcessEnd):
+    """The process dies."""
+
+    count = 0
+
+    def __init__(self) -> None:
+        super().__init__("killed")
+        Killed.count += 1
+
+
+def effect(name: str) -> str:
+    """Do something, and die behind it if the test says so."""
+    DONE[name] += 1
+    if DEADLY[name]:
+        DEADLY[name] -= 1
+        raise Killed
+    if FAILING[name]:
+        FAILING[name] -= 1
+        raise ValueError(f"{name} failed")
+    return f"{name} is done"
+
+
+async def aeffect(name: str) -> str:
+    await asyncio.sleep(0)
+    return effect(name)
+
+
+@workflow("workflow_order")
+def order(steps: Steps, item: str, idempotent: bool = True) -> list[str]:
+    """Charge, ship, mail."""
+    BEGUN["order"] += 1
+    return [
+        steps.step(effect, f"{what} {item}", name=what, idempotent=idempotent)
+        for what in ("charge", "ship", "mail")
+    ]
+
+
+@workflow("workflow_live_order")
+async def live_order(steps: AsyncSteps, item: str) -> list[str]:
+    """Charge, ship, mail."""
+    BEGUN["live"] += 1
+    return [
+        await steps.step(aeffect, f"{what} {item}", name=what, idempotent=True)
+        for what in ("charge", "ship", "mail")
+    ]
+
+
+@workflow("workflow_fan")
+async def fan(steps: AsyncSteps) -> list[str]:
+    return await asyncio.gather(
+        *(steps.step(effect, f"part {number}", idempotent=True) for number in range(5))
+    )
+
+
+@workflow("workflow_waits")
+def waits(steps: Steps) -> dict[str, Any]:
+    steps.sleep(0)
+    signal = steps.wait_for("paid", timeout="1h")
+    late = steps.wait_for("never", timeout=0)
+    leaf = steps.child("workflow_order", inputs={"item": "leaf"})
+    leaves = steps.map("workflow_order", ["a", "b"], inputs=lambda item: {"item": item})
+    try:
+        steps.child("workflow_order", inputs={"item": "leaf", "color": 1})
+    except StepFailed as error:
+        failed = error.error
+    return {
+        "signal": signal,
+        "late": late,
+        "leaf": leaf[0],
+        "leaves": [each[0] for each in leaves],
+        "failed": failed,
+    }
+
+
+@workflow("workflow_of_generations")
+def generations(steps: Steps, left: int) -> str:
+    steps.step(effect, f"generation {left}", idempotent=True)
+    if left:
+        steps.restart({"left": left - 1})
+    return "the last"
+
+
+@pytest.fixture(autouse=True)
+def nothing_done() -> None:
+    for each in (DONE, BEGUN, DEADLY, FAILING):
+        each.clear()
+
+
+@pytest.fixture
+def driver(settings: Settings) -> Iterator[Driver]:
+    with driving(settings) as made:
+        yield made
+
+
+@pytest.fixture
+def other(settings: Settings) -> Iterator[Driver]:
+    """Another worker process."""
+    with driving(settings) as made:
+        yield made
+
+
+def play_one(driver: Driver, before_its_commit: bool = False) -> bool:
+    """Play a round, or begin it in a process that dies in it; whether there was one."""
+    message = driver.take()
+    if message is None:
+        return False
+    run_id, epoch, step = message
+    try:
+        if before_its_commit:
+            driver.dies_before_its_commit(*message)
+            raise Killed
+        driver.engine.rounds.run(*message)
+    except Killed:
+        driver.engine.store.release_dead_lease(
+            run_id, epoch=epoch, step=step, process=process_name()
+        )
+        driver.sweeper.sweep()
+    return True
+
+
+def play(driver: Driver, run: Run) -> Run:
+    """Play until the run has ended, or waits for somebody."""
+
+    def rests() -> bool:
+        while play_one(driver):
+            pass
+        driver.sweeper.sweep()
+        found = driver.client.get(run.id)
+        return found.status.ended or found.status is RunStatus.INTERRUPTED
+
+    until(rests, "the end of the run")
+    return driver.client.get(run.id)
+
+
+def journal(client: Client, run: Run) -> list[tuple[str, Any]]:
+    """The names and the results of what the run has done."""
+    history = client.transcript(run.id)["history"]
+    return [(turn["command"]["name"], turn["observation"]) for turn in history]
+
+
+ORDERED = ["charge book is done", "ship book is done", "mail book is done"]
+
+
+@pytest.mark.parametrize("flow", ["workflow_order", "workflow_live_order"])
+@pytest.mark.parametrize(
+    "deaths", [(), ("charge book",), ("ship book", "ship book"), ("mail book",)]
+)
+def test_only_the_step_in_hand_is_done_again(
+    client: Client, driver: Driver, flow: str, deaths: tuple[str, ...]
+) -> None:
+    DEADLY.update(deaths)
+    done = play(driver, client.submit(flow, "go", {"item": "book"}))
+    assert (done.status, done.answer) == (RunStatus.COMPLETED, ORDERED)
+    expected = Counter(["charge book", "ship book", "mail book", *deaths])
+    assert expected == +DONE and not +DEADLY, "each death has happened"
+    assert done.state.step == 3, "each step is a round, and the last one ends the run"
+
+
+@pytest.mark.parametrize("flow", ["workflow_order", "workflow_live_order"])
+def test_a_death_before_each_commit_changes_nothing(
+    client: Client, driver: Driver, flow: str
+) -> None:
+    run = client.submit(flow, "go", {"item": "book"})
+    while play_one(driver, before_its_commit=True) and play_one(driver):
+        pass
+    done = client.get(run.id)
+    assert (done.status, done.answer) == (RunStatus.COMPLETED, ORDERED)
+    assert [name for name, _ in journal(client, run)] == ["charge", "ship", "mail"]
+
+
+def test_a_step_that_may_have_happened_asks_a_person(client: Client, driver: Driver) -> None:
+    DEADLY["ship book"] = 1
+    run = client.submit("workflow_order", "go", {"item": "book", "idempotent": False})
+    assert play(driver, run).status is RunStatus.INTERRUPTED
+    [question] = client.inbox().waiting
+    assert question.command == "ship" and DONE["ship book"] == 1
+    client.resume(run.id, {"result": "shipped, says the carrier"})
+    done = play(driver, run)
+    assert done.answer == ["charge book is done", "shipped, says the carrier", "mail book is done"]
+    assert DONE["ship book"] == 1
+
+
+def test_a_person_may_have_it_done_again_or_call_it_failed(client: Client, driver: Driver) -> None:
+    for answer, status in (
+        ("retry", RunStatus.COMPLETED),
+        ({"tell": "it is lost"}, RunStatus.ERRORED),
+    ):
+        DEADLY["ship book"] = 1
+        run = client.submit("workflow_order", "go", {"item": "book", "idempotent": False})
+        assert play(driver, run).status is RunStatus.INTERRUPTED
+        client.resume(run.id, answer)
+        done = play(driver, run)
+        assert done.status is status
+    assert done.error is not None and "step ship failed: Refused: it is lost" in done.error
+
+
+def test_siblings_that_are_done_are_kept(client: Client, driver: Driver) -> None:
+    DEADLY["part 3"] = 1
+    done = play(driver, client.submit("workflow_fan", "go"))
+    assert done.answer == [f"part {number} is done" for number in range(5)]
+    assert Counter({"part 3": 2, **{f"part {n}": 1 for n in (0, 1, 2, 4)}}) == DONE
+
+
+def test_an_idempotent_step_is_tried_again_and_then_fails(
+    client: Client, settings: Settings
+) -> None:
+    quick = settings.model_copy(update={"max_attempts": 3, "retry_delay_seconds": 0.001})
+    with driving(quick) as driver:
+        FAILING["ship book"] = 2
+        assert (
+            play(driver, client.submit("workflow_order", "go", {"item": "book"})).answer == ORDERED
+        )
+        FAILING["ship book"] = 3
+        run = client.submit("workflow_order", "go", {"item": "book"})
+        failed = play(driver, run)
+        assert failed.status is RunStatus.ERRORED and failed.error is not None
+        assert "step ship failed: ValueError: ship book failed" in failed.error
+        assert DONE["ship book"] == 6
+        client.retry(run.id)
+        done = play(driver, run)
+    assert done.answer == ORDERED and DONE["charge book"] == 2, "once for each run"
+
+
+def test_another_error_is_not_tried_again_and_a_person_may_retry_the_run(
+    client: Client, driver: Driver
+) -> None:
+    FAILING["ship book"] = 1
+    run = client.submit("workflow_order", "go", {"item": "book", "idempotent": False})
+    assert play(driver, run).status is RunStatus.ERRORED
+    assert [name for name, _ in journal(client, run)] == ["charge"]
+    client.retry(run.id)
+    assert play(driver, run).answer == ORDERED
+    assert Counter({"charge book": 1, "ship book": 2, "mail book": 1}) == DONE
+
+
+def test_waits_hold_no_worker_and_children_are_runs(client: Client, driver: Driver) -> None:
+    run = client.submit("workflow_waits", "go")
+
+    def parked() -> bool:
+        driver.sweep_and_play()
+        return client.why(run.id).code.value == "waiting-for-a-signal"
+
+    until(parked, "the wait for a signal")
+    client.signal(run.id, "paid", {"amount": 3}, by="ann")
+    done = play(driver, run)
+    assert done.answer == {
+        "signal": {"signal": "paid", "payload": {"amount": 3}, "by": "ann"},
+        "late": None,
+        "leaf": "charge leaf is done",
+        "leaves": ["charge a is done", "charge b is done"],
+        "failed": "InvalidChild",
+    }
+    assert len(client.children(run.id).runs) == 3
+
+
+def test_a_workflow_may_begin_anew(client: Client, driver: Driver) -> None:
+    run = client.submit("workflow_of_generations", "go", {"left": 3})
+    assert play(driver, run).answer == "the last"
+    assert [name for name, _ in journal(client, run)] == ["effect"]
+    assert Counter(f"generation {left}" for left in range(4)) == DONE
+
+
+def test_a_coroutine_stands_still_between_rounds_of_a_process(
+    client: Client, driver: Driver, other: Driver
+) -> None:
+    assert (
+        play(driver, client.submit("workflow_live_order", "go", {"item": "book"})).answer == ORDERED
+    )
+    assert BEGUN["live"] == 1
+    run = client.submit("workflow_live_order", "go", {"item": "book"})
+    for each in (driver, other, driver):
+        assert play_one(each)
+    assert client.get(run.id).answer == ORDERED
+    assert BEGUN["live"] == 4, "another process has committed meanwhile, so it is run again"
+
+
+# Random programs under random kills
+
+Op = tuple[Any, ...]
+
+
+def program(random: Random, depth: int = 2) -> list[Op]:
+    kinds = ["step", "fail", "gather", "sleep", "ask", "chance", "child"] + ["loop"] * (depth > 0)
+    made: list[Op] = []
+    for _ in range(random.randint(1, 4)):
+        kind = random.choice(kinds)
+        if kind == "loop":
+            made.append((kind, random.randint(1, 3), program(random, depth - 1)))
+        elif kind == "gather":
+            made.append((kind, random.randint(2, 4)))
+        else:
+            made.append((kind,))
+    return made
+
+
+class Told:
+    """Numbers what a program does, in the order of its lines."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.said: list[Any] = []
+
+    def next(self) -> str:
+        self.count += 1
+        return str(self.count)
+
+
+def chancy(name: str, fails: bool = False) -> str:
+    """A step in which the process may die, before its effect or behind it."""
+    if CHANCE and CHANCE[0].random() < 0.15:
+        raise Killed
+    if fails:
+        raise ValueError(f"no {name}")
+    return f"did {name}"
+
+
+#: By which steps of random programs die. Empty: none dies.
+CHANCE: list[Random] = []
+
+
+@workflow("workflow_leaf")
+def leaf(steps: Steps, name: str) -> str:
+    return str(steps.step(chancy, name, idempotent=True))
+
+
+@workflow("workflow_by_chance", retry={"max_attempts": 1})
+def by_chance(steps: Steps, code: list[Any]) -> list[Any]:
+    told = Told()
+    _obey(steps, code, told)
+    return told.said
+
+
+def _obey(steps: Steps, code: list[Any], told: Told) -> None:
+    for op in code:
+        match op:
+            case ["loop", times, body]:
+                for _ in range(times):
+                    _obey(steps, body, told)
+            case ["step"]:
+                told.said.append(steps.step(chancy, told.next(), idempotent=True))
+            case ["fail"]:
+                try:
+                    steps.step(chancy, told.next(), True, idempotent=True)
+                except StepFailed as error:
+                    told.said.append(error.reason)
+            case ["gather", width]:
+                parts = [Step(chancy, told.next(), idempotent=True) for _ in range(width)]
+                told.said += steps.gather(parts)
+            case ["sleep"]:
+                steps.sleep(0)
+            case ["ask"]:
+                told.said.append(steps.ask(f"question {told.next()}"))
+            case ["child"]:
+                told.said.append(steps.child("workflow_leaf", inputs={"name": told.next()}))
+            case _:
+                told.said.append([steps.random(), str(steps.uuid())][0] >= 0)
+
+
+@workflow("workflow_live_by_chance", retry={"max_attempts": 1})
+async def live_by_chance(steps: AsyncSteps, code: list[Any]) -> list[Any]:
+    told = Told()
+    await _aobey(steps, code, told)
+    return told.said
+
+
+async def _aobey(steps: AsyncSteps, code: list[Any], told: Told) -> None:
+    for op in code:
+        match op:
+            case ["loop", times, body]:
+                for _ in range(times):
+                    await _aobey(steps, body, told)
+            case ["step"]:
+                told.said.append(await steps.step(chancy, told.next(), idempotent=True))
+            case ["fail"]:
+                try:
+                    await steps.step(chancy, told.next(), True, idempotent=True)
+                except StepFailed as error:
+                    told.said.append(error.reason)
+            case ["gather", width]:
+                parts = [steps.step(chancy, told.next(), idempotent=True) for _ in range(width)]
+                told.said += await asyncio.gather(*parts)
+            case ["sleep"]:
+                await steps.sleep(0)
+            case ["ask"]:
+                told.said.append(await steps.ask(f"question {told.next()}"))
+            case ["child"]:
+                told.said.append(await steps.child("workflow_leaf", inputs={"name": told.next()}))
+            case _:
+                told.said.append([steps.random(), str(steps.uuid())][0] >= 0)
+
+
+def played_by_chance(
+    drivers: list[Driver], client: Client, run: Run, random: Random | None
+) -> tuple[Any, list[tuple[str, Any]]]:
+    """The answer and the journal of a run whose workers die by chance."""
+
+    def rests() -> bool:
+        driver = drivers[0]
+        played = True
+        while played:
+            driver = drivers[0] if random is None else random.choice(drivers)
+            dies = random is not None and random.random() < 0.15
+            played = play_one(driver, before_its_commit=dies)
+        driver.sweeper.sweep()
+        for each in client.inbox().waiting:
+            client.resume(each.run_id, f"an answer to {each.question}", interrupt=each.id)
+        return client.get(run.id).status.ended
+
+    until(rests, "the end of the run", 60)
+    found = client.get(run.id)
+    assert found.status is RunStatus.COMPLETED, found.error
+    return found.answer, journal(client, run)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_programs_come_to_the_same_under_random_kills(
+    client: Client, driver: Driver, other: Driver, seed: int
+) -> None:
+    assert compared(client, [driver, other], seed, 5) > 0
+
+
+@pytest.mark.slow
+def test_very_many_random_programs_do(client: Client, driver: Driver, other: Driver) -> None:
+    assert compared(client, [driver, other], 1_000, 40) > 40
+
+
+def compared(client: Client, drivers: list[Driver], first: int, count: int) -> int:
+    """Play programs with deaths and without; how often a process died."""
+    before = Killed.count
+    for seed in range(first, first + count):
+        random = Random(seed)
+        code = program(random)
+        flow = random.choice(["workflow_by_chance", "workflow_live_by_chance"])
+        CHANCE.clear()
+        calm = client.submit(flow, "go", {"code": code})
+        answer, entries = played_by_chance(drivers, client, calm, None)
+        CHANCE.append(Random(seed))
+        wild = client.submit(flow, "go", {"code": code})
+        told, kept = played_by_chance(drivers, client, wild, random)
+        assert told == answer, code
+        assert sorted(map(str, kept)) == sorted(map(str, entries)), code
+    CHANCE.clear()
+    return Killed.count - before
