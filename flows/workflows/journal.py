@@ -51,7 +51,7 @@ class Diverged(FatalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """One entry of the journal.
 
     Attributes:
@@ -71,7 +71,7 @@ class Entry:
     @classmethod
     def failed(
         cls, key: str, kind: Kind, error: BaseException, args: Mapping[str, Any] | None = None
-    ) -> Entry:
+    ) -> JournalEntry:
         """Return the entry for an exception."""
         return cls(key, kind, None, (type(error).__name__, safe_text(str(error), 4000)), args)
 
@@ -107,7 +107,7 @@ class Entry:
         return self.result
 
 
-def entry_of(key: str, told: Any, artifact: Callable[[str], str]) -> Entry:
+def entry_of(key: str, told: Any, artifact: Callable[[str], str]) -> JournalEntry:
     """Return the entry that was recorded or committed under a key.
 
     Raises:
@@ -115,18 +115,18 @@ def entry_of(key: str, told: Any, artifact: Callable[[str], str]) -> Entry:
     """
     match told:
         case {"error": {"type": str(name), "message": str(message)}}:
-            return Entry(key, told.get("kind", "step"), None, (name, message))
+            return JournalEntry(key, told.get("kind", "step"), None, (name, message))
         case {"artifact": str(name)}:
-            return Entry(key, told.get("kind", "step"), json.loads(artifact(name)))
+            return JournalEntry(key, told.get("kind", "step"), json.loads(artifact(name)))
         case {"result": result}:
-            return Entry(key, told.get("kind", "step"), result)
+            return JournalEntry(key, told.get("kind", "step"), result)
     raise FatalError(
         f"the history has a turn {key!r} that is not an entry of a workflow's journal: "
         f"{str(told)[:200]}. Was the run submitted to another flow of this name?"
     )
 
 
-def journal_of(history: Sequence[Turn], artifact: Callable[[str], str]) -> list[Entry]:
+def journal_of(history: Sequence[Turn], artifact: Callable[[str], str]) -> list[JournalEntry]:
     """Return the journal of a run, from its history, oldest first.
 
     Raises:

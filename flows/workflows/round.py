@@ -21,7 +21,7 @@ from perdure.flows.flow import Role
 from perdure.flows.json_values import storable
 from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
 from perdure.flows.summaries import shown
-from perdure.flows.workflows.journal import Entry, entry_of, short_args
+from perdure.flows.workflows.journal import JournalEntry, entry_of, short_args
 from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
 
 #: The node of each role.
@@ -48,10 +48,10 @@ class WorkflowRound:
 
     def __init__(self, node: str, context: RoundContext) -> None:
         self.node, self._context = node, context
-        self.new: list[Entry] = []
-        self.marks: list[Entry] = []
+        self.new: list[JournalEntry] = []
+        self.marks: list[JournalEntry] = []
 
-    def perform(self, pending: Sequence[Request]) -> list[Entry] | Outcome:
+    def perform(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
         """Carry out what a function waits for, as far as this round may.
 
         First its steps, then its questions, then its waits. What the round has done is committed
@@ -109,7 +109,7 @@ class WorkflowRound:
             summary["steps"] = [entry.key for entry in self.new]
         return summary
 
-    def _carry_out_all(self, steps: Sequence[StepRequest]) -> list[Entry] | Interrupt:
+    def _carry_out_all(self, steps: Sequence[StepRequest]) -> list[JournalEntry] | Interrupt:
         """Carry out steps, several at the same time, and return the entries of those that are done.
 
         Returns:
@@ -127,10 +127,10 @@ class WorkflowRound:
             if errors:
                 raise next((each for each in errors if not isinstance(each, Exception)), errors[0])
             got = [each.result() for each in futures]
-        done = [each for each in got if isinstance(each, Entry)]
+        done = [each for each in got if isinstance(each, JournalEntry)]
         return done or next(each for each in got if isinstance(each, Interrupt))
 
-    def _carry_out(self, step: StepRequest, apart: bool) -> Entry | Interrupt:
+    def _carry_out(self, step: StepRequest, apart: bool) -> JournalEntry | Interrupt:
         """Carry out a step, or return what an earlier attempt of the round has recorded.
 
         Args:
@@ -145,13 +145,13 @@ class WorkflowRound:
             result = carry_out(step, {}, context)
             if isinstance(result, Interrupt):
                 return result
-            entry = Entry(step.key, "step", _accepted(step, result, context), None, args)
+            entry = JournalEntry(step.key, "step", _accepted(step, result, context), None, args)
         except RoundStopped:
             raise
         except Exception as error:
             if not self._is_over(step, error):
                 raise
-            entry = Entry.failed(step.key, "step", error, args)
+            entry = JournalEntry.failed(step.key, "step", error, args)
         if not apart:
             return entry
         told = context.once(step.key, entry.told)
@@ -171,25 +171,27 @@ class WorkflowRound:
         retried = (step.idempotent or named) and not isinstance(error, FatalError)
         return not (retried and context.may_retry(error))
 
-    def _ask(self, request: AskRequest) -> list[Entry] | Interrupt:
+    def _ask(self, request: AskRequest) -> list[JournalEntry] | Interrupt:
         context = self._context
         asked = context.asked
         if context.answered and isinstance(asked, Mapping) and asked.get("asks") == request.key:
-            return [Entry(request.key, "ask", context.answer)]
+            return [JournalEntry(request.key, "ask", context.answer)]
         data = {"asks": request.key}
         if request.data is not None:
             data["data"] = storable(request.data, f"the data of the question {request.key!r}")
         return Interrupt(request.question, data, request.deadline, request.default)
 
-    def _wait(self, request: Request) -> list[Entry]:
+    def _wait(self, request: Request) -> list[JournalEntry]:
         assert isinstance(request, WaitRequest)
         try:
             result = request.wait(self._context)
         except FatalError as error:
             if type(error) is FatalError:
                 raise
-            return [Entry.failed(request.key, request.kind, error)]
-        return [Entry(request.key, request.kind, storable(result, f"what {request.key} came to"))]
+            return [JournalEntry.failed(request.key, request.kind, error)]
+        return [
+            JournalEntry(request.key, request.kind, storable(result, f"what {request.key} came to"))
+        ]
 
 
 def plan_of(steps: Sequence[StepRequest]) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from typing import Any
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import FatalError
 from perdure.flows.outcomes import Outcome
-from perdure.flows.workflows.journal import MARKS, Diverged, Entry
+from perdure.flows.workflows.journal import MARKS, Diverged, JournalEntry
 from perdure.flows.workflows.loop import ReplayLoop
 from perdure.flows.workflows.requests import Request
 
 #: Settles what a function asks for, in a round: returns entries, or the outcome of the round.
-Perform = Callable[[Sequence[Request]], list[Entry] | Outcome]
+Perform = Callable[[Sequence[Request]], list[JournalEntry] | Outcome]
 
 
 class Suspended(BaseException):
@@ -40,16 +40,16 @@ class _Script:
         journal: the committed entries, oldest first.
     """
 
-    def __init__(self, context: RoundContext, journal: Sequence[Entry]) -> None:
+    def __init__(self, context: RoundContext, journal: Sequence[JournalEntry]) -> None:
         self.context = context
         #: Where this round collects what the function notes. Each round has its own list.
-        self.marks: list[Entry] = []
+        self.marks: list[JournalEntry] = []
         self._known = {entry.key: entry for entry in journal}
         #: Keys of the entries that the function has not asked for yet.
         self._left = {entry.key: None for entry in journal if entry.kind not in MARKS}
         self._order: list[str] = []
 
-    def found(self, key: str) -> Entry | None:
+    def found(self, key: str) -> JournalEntry | None:
         """Return the entry of this key, or None."""
         return self._known.get(key)
 
@@ -57,12 +57,12 @@ class _Script:
         """Return whether the journal has entries that the function has not come to."""
         return bool(self._left)
 
-    def mark(self, entry: Entry) -> None:
+    def mark(self, entry: JournalEntry) -> None:
         """Keep an entry for the commit of this round."""
         self._known[entry.key] = entry
         self.marks.append(entry)
 
-    def _take(self, request: Request) -> Entry | None:
+    def _take(self, request: Request) -> JournalEntry | None:
         """Return the committed entry for a request, or None if there is none.
 
         Raises:
@@ -95,12 +95,14 @@ class PlainScript(_Script):
         perform: settles what the function asks for.
     """
 
-    def __init__(self, context: RoundContext, journal: Sequence[Entry], perform: Perform) -> None:
+    def __init__(
+        self, context: RoundContext, journal: Sequence[JournalEntry], perform: Perform
+    ) -> None:
         super().__init__(context, journal)
         self._perform = perform
         self.suspended: Suspended | None = None
 
-    def ask_for(self, requests: Sequence[Request]) -> list[Entry]:
+    def ask_for(self, requests: Sequence[Request]) -> list[JournalEntry]:
         """Return the entries for what the function asks for, in order.
 
         Raises:
@@ -115,7 +117,7 @@ class PlainScript(_Script):
         self.suspended = Suspended(found)
         raise self.suspended
 
-    def _entries(self, requests: Sequence[Request]) -> list[Entry] | Outcome | Exception:
+    def _entries(self, requests: Sequence[Request]) -> list[JournalEntry] | Outcome | Exception:
         found = {each.key: entry for each in requests if (entry := self._take(each)) is not None}
         while missing := [each for each in requests if each.key not in found]:
             if self._left:
@@ -131,7 +133,7 @@ class PlainScript(_Script):
 class LiveScript(_Script):
     """A coroutine function, which asks for things and stands still until it has them."""
 
-    def __init__(self, context: RoundContext, journal: Sequence[Entry]) -> None:
+    def __init__(self, context: RoundContext, journal: Sequence[JournalEntry]) -> None:
         super().__init__(context, journal)
         self._loop = ReplayLoop()  # type: ignore[abstract]
         self._task: asyncio.Task[Any] | None = None
@@ -182,8 +184,8 @@ class LiveScript(_Script):
         self._waiting[request.key] = (request, future)
         return future
 
-    def resolve(self, entry: Entry) -> None:
-        """Give the coroutine what it has asked for, and run it until it stands still."""
+    def resolve(self, entry: JournalEntry) -> None:
+        """Return to the coroutine what it has asked for, and run it until it stands still."""
         request, future = self._waiting.pop(entry.key)
         if self._take(request) is None:
             self._known[entry.key] = entry

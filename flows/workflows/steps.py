@@ -19,7 +19,7 @@ from perdure.flows.errors import InvalidFlow
 from perdure.flows.flow import Role
 from perdure.flows.names import is_name
 from perdure.flows.retry import Retry, retry_of
-from perdure.flows.workflows.journal import Entry, Kind
+from perdure.flows.workflows.journal import JournalEntry, Kind
 from perdure.flows.workflows.requests import (
     AskRequest,
     Request,
@@ -48,9 +48,9 @@ class Script(Protocol):
 
     @property
     def context(self) -> RoundContext: ...
-    def found(self, key: str) -> Entry | None: ...
+    def found(self, key: str) -> JournalEntry | None: ...
     def is_replaying(self) -> bool: ...
-    def mark(self, entry: Entry) -> None: ...
+    def mark(self, entry: JournalEntry) -> None: ...
     def ask_for(self, requests: Sequence[Request]) -> Any: ...
 
 
@@ -101,7 +101,7 @@ class _Common:
         entry = self._script.found(key)
         if entry is None:
             told = self.context.once(key, lambda: datetime.now(UTC).isoformat())
-            entry = Entry(key, "now", told)
+            entry = JournalEntry(key, "now", told)
             self._script.mark(entry)
         return datetime.fromisoformat(entry.result)
 
@@ -128,7 +128,7 @@ class _Common:
             return True
         if self._script.is_replaying():
             return False
-        self._script.mark(Entry(key, "patched", True))
+        self._script.mark(JournalEntry(key, "patched", True))
         return True
 
     def restart(self, inputs: Mapping[str, Any] | None = None) -> NoReturn:
@@ -308,7 +308,7 @@ class Steps(_Common):
         return self._one(self._ask(question, data, deadline, default, name))
 
     def sleep(self, seconds: Duration, *, name: str | None = None) -> None:
-        """Let time pass, without a worker."""
+        """Wait until a time has passed, without a worker."""
         self._one(self._sleep(seconds, name))
 
     def wait_for(
@@ -393,7 +393,7 @@ class AsyncSteps(_Common):
         return await self._one(self._ask(question, data, deadline, default, name))
 
     async def sleep(self, seconds: Duration, *, name: str | None = None) -> None:
-        """Let time pass, as ``Steps.sleep`` does."""
+        """Wait until a time has passed, as ``Steps.sleep`` does."""
         await self._one(self._sleep(seconds, name))
 
     async def wait_for(

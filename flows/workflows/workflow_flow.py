@@ -205,7 +205,7 @@ def _inputs_of(function: Callable[..., Any], name: str) -> type[BaseModel] | Non
     """Return the model of the inputs that a function's parameters describe, or None for none.
 
     Raises:
-        InvalidFlow: it has no parameter for its steps, or one that an input cannot fill.
+        InvalidFlow: it has no parameter for its steps, or a parameter that no input can fill.
     """
     try:
         parameters = list(inspect.signature(function, eval_str=True).parameters.values())

@@ -36,7 +36,7 @@ class KeptStates:
         return RunKept(self, record, token)
 
     def take(self, record: Record) -> Any:
-        """Return what was kept, if the round that kept it is the last one that was committed."""
+        """Return what was kept, if the round that kept it was committed last."""
         with self._lock:
             held = self._held.pop(_key(record), None)
         if held is None:
