@@ -100,14 +100,14 @@ class WorkflowRound:
         """Return a short summary of this round, for people who watch the run."""
         if not self.new:
             return {}
-        last = self.new[-1]
-        told = f"{last.error[0]}: {last.error[1]}" if last.error else last.result
-        summary: dict[str, Any] = {"command": last.key, "observation": shown(told)}
-        if last.args:
-            summary["args"] = shown(last.args["args"])
+        steps = {"steps": [entry.key for entry in self.new]}
         if len(self.new) > 1:
-            summary["steps"] = [entry.key for entry in self.new]
-        return summary
+            failed = [entry.key for entry in self.new if entry.error is not None]
+            return {**steps, **({"failed": failed} if failed else {})}
+        [entry] = self.new
+        told = f"{entry.error[0]}: {entry.error[1]}" if entry.error else entry.result
+        args = {"args": shown(dict(entry.args))} if entry.args else {}
+        return {"command": entry.key, **args, "observation": shown(told), **steps}
 
     def _carry_out_all(self, steps: Sequence[StepRequest]) -> list[JournalEntry] | Interrupt:
         """Carry out steps, several at the same time, and return the entries of those that are done.

@@ -27,7 +27,7 @@ GIT_ID = re.compile(r"\b([0-9a-f]{12})(?:[0-9a-f]{28}|[0-9a-f]{52})\b")
 FRAME = (
     "took", "command", "args", "calls", "observation", "answer", "thought", "reasoning", "plan",
     "criticism", "speak",
-    "digest", "model", "tokens", "input_tokens", "output_tokens", "money", "requests", "spent",
+    "steps", "digest", "model", "tokens", "input_tokens", "output_tokens", "money", "requests", "spent",
 )  # fmt: skip
 
 
@@ -81,8 +81,14 @@ def row_of(event: Event) -> Row:
 def round_text(data: Mapping[str, Any]) -> str:
     """Return on one line what a committed round did.
 
-    That is the command that a controller decided on, or the observation of its execution.
+    That is the command that a controller decided on, or the observation of its execution. Of a
+    workflow it is the names of its steps, and what a single one came to.
     """
+    if isinstance(steps := data.get("steps"), list):
+        names = ", ".join(map(str, steps))
+        return _short(
+            f"{names}: {value_short(data['observation'])}" if "observation" in data else names
+        )
     if "observation" in data:
         return _short(value_short(data["observation"]))
     if data.get("command") == "finish":

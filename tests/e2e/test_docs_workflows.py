@@ -1,0 +1,56 @@
+"""docs/guides/workflows.md: its functions are played."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import Client, Settings
+from perdure.flows import registry
+from tests.support.driving import Driver, driving
+from tests.support.own_registry import own_registry
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs/guides/workflows.md").read_text("utf-8")
+EXAMPLES = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
+
+
+@pytest.fixture
+def driver(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    own_registry(monkeypatch)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, text in EXAMPLES.items():
+        (tmp_path / name).write_text(text, "utf-8")
+        monkeypatch.delitem(sys.modules, name.removesuffix(".py"), raising=False)
+    modules = tuple(name.removesuffix(".py") for name in EXAMPLES)
+    with driving(settings.model_copy(update={"flow_modules": modules})) as made:
+        registry.load_modules(modules)
+        yield made
+
+
+def answer(client: Client, driver: Driver, flow: str, inputs: dict[str, Any]) -> Any:
+    run = client.submit(flow, "go", inputs)
+    driver.play()
+    done = client.get(run.id)
+    assert done.status.ended, done.status
+    return done.answer
+
+
+@pytest.mark.parametrize(
+    ("flow", "inputs", "expected"),
+    [
+        ("order", {"item": "a book", "card": "4242"}, "parcel with a book"),
+        ("order", {"item": "a piano", "card": "4242"}, "refunded"),
+        ("cheapest", {"shops": ["expensive", "cheap"]}, "cheap"),
+        ("parcel", {"item": "a book"}, "parcel with a book"),
+    ],
+)
+def test_the_functions_of_the_guide_come_to_their_answers(
+    client: Client, driver: Driver, flow: str, inputs: dict[str, Any], expected: str
+) -> None:
+    assert answer(client, driver, flow, inputs) == expected
