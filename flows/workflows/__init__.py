@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from perdure.flows.workflows.journal import Diverged, StepFailed
-from perdure.flows.workflows.steps import AsyncSteps, Step, Steps
+from perdure.flows.workflows.steps import AsyncSteps, Step, Steps, current_steps
 from perdure.flows.workflows.workflow_flow import WorkflowFlow, workflow
 
-__all__ = ["AsyncSteps", "Diverged", "Step", "StepFailed", "Steps", "WorkflowFlow", "workflow"]
+__all__ = [
+    "AsyncSteps",
+    "Diverged",
+    "Step",
+    "StepFailed",
+    "Steps",
+    "WorkflowFlow",
+    "current_steps",
+    "workflow",
+]

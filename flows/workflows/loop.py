@@ -62,6 +62,9 @@ class ReplayLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: Mapping[str, Any]) -> None:
         """Ignore what a task that was dropped reports: its round is over."""
 
+    def get_task_factory(self) -> None:
+        """Return None: tasks are ``asyncio.Task``."""
+
     def get_debug(self) -> bool:
         """Return False."""
         return False

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, Protocol
@@ -29,6 +31,25 @@ from perdure.flows.workflows.requests import (
 
 #: A duration: seconds, a timedelta, or a text like ``10m``.
 Duration = float | timedelta | str
+
+
+#: The steps of the coroutine function that is being run.
+_CURRENT: ContextVar[AsyncSteps | None] = ContextVar("steps", default=None)
+
+
+def current_steps() -> AsyncSteps | None:
+    """Return the steps of the coroutine function of a workflow that is being run, or None."""
+    return _CURRENT.get()
+
+
+@contextmanager
+def running(steps: AsyncSteps) -> Iterator[None]:
+    """Make these steps the current ones for the tasks that are created in the ``with`` block."""
+    before = _CURRENT.set(steps)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(before)
 
 
 class Restart(BaseException):

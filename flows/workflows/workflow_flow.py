@@ -24,7 +24,7 @@ from perdure.flows.retry import Retry, retry_of
 from perdure.flows.workflows.journal import StepFailed, journal_of
 from perdure.flows.workflows.round import NODES, PLAN, WorkflowRound
 from perdure.flows.workflows.scripts import LiveScript, PlainScript, Suspended
-from perdure.flows.workflows.steps import AsyncSteps, Restart, Steps
+from perdure.flows.workflows.steps import AsyncSteps, Restart, Steps, running
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -97,7 +97,8 @@ class WorkflowFlow(Flow):
             script = LiveScript(context, journal_of(context.history, context.artifact))
             script.marks = this_round.marks
             steps = AsyncSteps(script)
-            script.begin(type(self).function(steps, **self._arguments(context)))
+            with running(steps):
+                script.begin(type(self).function(steps, **self._arguments(context)))
         stays = False
         try:
             while not script.task.done():

@@ -27,7 +27,8 @@ GIT_ID = re.compile(r"\b([0-9a-f]{12})(?:[0-9a-f]{28}|[0-9a-f]{52})\b")
 FRAME = (
     "took", "command", "args", "calls", "observation", "answer", "thought", "reasoning", "plan",
     "criticism", "speak",
-    "steps", "digest", "model", "tokens", "input_tokens", "output_tokens", "money", "requests", "spent",
+    "steps", "digest", "model", "tokens", "input_tokens", "output_tokens", "money", "requests",
+    "spent",
 )  # fmt: skip
 
 

@@ -1,0 +1,250 @@
+"""Agents of Pydantic AI as workflows: each model request and each tool call is a step.
+
+It uses the library's public surface for durable engines (``pydantic_ai.durable_exec``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from pydantic import TypeAdapter
+from pydantic_ai import Agent, ToolApproved, ToolDenied
+from pydantic_ai.agent import AgentRunResult
+from pydantic_ai.capabilities import WrapRunHandler
+from pydantic_ai.durable_exec import (
+    JSON_CODEC,
+    BaseDurabilityCapability,
+    DurabilityEngineSpec,
+    DurableOperationBackend,
+    DurableOperationId,
+    JournalCallableOperationBackend,
+    ModelRequestId,
+    RoleBasedOperationConfig,
+)
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
+
+from perdure.flows.commands.approval import Approved, read_answer
+from perdure.flows.context import RoundContext
+from perdure.flows.controllers.model.errors import failed
+from perdure.flows.errors import BadReply, FatalError, InvalidInput, PerdureError
+from perdure.flows.workflows.steps import AsyncSteps, current_steps
+from perdure.flows.workflows.workflow_flow import workflow
+
+_response = TypeAdapter(ModelResponse)
+
+#: Options of the step of a tool call.
+_Options = Mapping[str, Any]
+
+
+def _tool_options(
+    operation_id: DurableOperationId, tool: object | None, tool_name: str
+) -> _Options | Literal[False]:
+    """Return the options of a tool's step: ``metadata={"idempotent": True}`` of the tool."""
+    metadata = getattr(getattr(tool, "tool_def", tool), "metadata", None) or {}
+    options = {name: metadata[name] for name in ("idempotent", "in_doubt") if name in metadata}
+    return options or {"idempotent": not tool_name}
+
+
+class _Backend(JournalCallableOperationBackend[_Options]):
+    """Carries out an operation of an agent as a step of the workflow that runs the agent."""
+
+    async def execute(
+        self,
+        *,
+        operation_id: DurableOperationId,
+        name: str,
+        body: Callable[[], Awaitable[object]],
+        cache_key: tuple[object, ...],
+        config: _Options,
+    ) -> object:
+        """Carry out ``body`` as a step, and return its result, which is JSON data."""
+        steps = current_steps()
+        assert steps is not None, "the agent runs in a workflow"
+        if isinstance(operation_id, ModelRequestId):
+            return await steps.step(
+                _Request(body), name=_named(name), role="controller", idempotent=True
+            )
+        return await steps.step(body, name=_named(name), **config)
+
+
+class _Request:
+    """A request to a model, whose usage is charged to the budgets of the run."""
+
+    def __init__(self, body: Callable[[], Awaitable[object]]) -> None:
+        self._body = body
+
+    async def __call__(self, context: RoundContext) -> object:
+        try:
+            payload = await self._body()
+        except PerdureError:
+            raise
+        except Exception as error:
+            why = failed(error, "of the agent", ())
+            raise error if isinstance(why.error, BadReply) else why.error from error
+        response = _response.validate_python(payload)
+        usage = response.usage
+        context.spend(
+            tokens=usage.input_tokens + usage.output_tokens,
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            requests=1,
+            **_money(response),
+        )
+        if response.model_name:
+            context.tell(model=response.model_name[:200])
+        return payload
+
+
+def _money(response: ModelResponse) -> dict[str, float]:
+    """Return what a response has cost, in US dollars, if its price is known."""
+    try:
+        return {"money": float(response.cost().total_price)}
+    except (LookupError, AssertionError, ValueError):
+        return {}
+
+
+def _named(name: str) -> str:
+    """Return the name of a step for the name of an operation, as short as people can tell it.
+
+    It is ``trader.model`` for ``trader__model.request``, and the name of the tool for its call.
+    """
+    agent, _, operation = name.partition("__")
+    if operation.startswith("model."):
+        return f"{_letters(agent)}.{operation.removesuffix('.request').replace('.', '-')}"
+    return _letters(operation.rpartition("call_tool:")[2] or name)
+
+
+def _letters(text: str) -> str:
+    letters = "".join(each if each.isascii() and each.isalnum() else "_" for each in text)
+    return letters[:80].strip("_") or "operation"
+
+
+@dataclass(init=False)
+class PerdureDurability(BaseDurabilityCapability[Any]):
+    """A capability by which an ``Agent`` runs in a workflow, with each effect as a step.
+
+    Outside of a workflow, the agent runs as without it. A tool with
+    ``metadata={"idempotent": True}`` may be called again after its worker was lost. Another tool
+    is then in doubt, and a person is asked.
+
+    Args:
+        name: of the agent in the journal. None: that of the agent.
+    """
+
+    engine_spec: ClassVar = DurabilityEngineSpec(
+        engine_name="Perdure",
+        durable_unit_noun="step",
+        durable_container_noun="workflow",
+        codec=JSON_CODEC,
+        toolset_lifecycles={
+            "function": "enter-always",
+            "mcp": "enter-in-durable-unit",
+            "dynamic": "enter-never",
+        },
+        unsupported_runtime_toolset_kinds=frozenset({"function", "mcp", "dynamic"}),
+    )
+
+    def __init__(self, *, name: str | None = None) -> None:
+        super().__init__(models=None, event_stream_handler=None, name=name)
+
+    @property
+    def in_durable_context(self) -> bool:
+        """Whether a workflow runs the agent."""
+        return current_steps() is not None
+
+    def get_durable_operation_backend(self) -> DurableOperationBackend[_Options]:
+        """Return what carries out the operations of the agent."""
+        once: _Options = {"idempotent": True}
+        config = RoleBasedOperationConfig[_Options](
+            model=once, event=once, capability=once, tool=once, resolve_tool=_tool_options
+        )
+        return _Backend(agent_name=self.name, default_model_id=self.default_model_id, config=config)
+
+    def get_default_run_id(self) -> str | None:
+        """Return an id for a run of the agent, the same whenever the workflow is run again."""
+        steps = current_steps()
+        return None if steps is None else str(steps.uuid())
+
+    async def wrap_run(
+        self, ctx: RunContext[Any], *, handler: WrapRunHandler
+    ) -> AgentRunResult[Any]:
+        """Run the agent, with its tool calls in an order that is the same each time."""
+        assert self.agent is not None, "the library binds a capability to its agent"
+        with self.agent.parallel_tool_call_execution_mode("parallel_ordered_events"):
+            return await handler()
+
+
+async def run_agent(agent: Agent[Any, Any], prompt: str, **options: Any) -> AgentRunResult[Any]:
+    """Run an agent in a workflow, and ask a person about calls of tools that need approval.
+
+    The person approves the call, refuses it with words for the model, or changes its arguments, as
+    for a command.
+
+    Args:
+        agent: with ``PerdureDurability`` among its capabilities.
+        options: of ``Agent.run``: ``deps``, ``usage_limits``, ...
+
+    Raises:
+        FatalError: no workflow runs, or the agent calls a tool that is carried out elsewhere.
+    """
+    steps = current_steps()
+    if steps is None:
+        raise FatalError("run_agent: expected to be called in a coroutine function of @workflow")
+    options = {"output_type": [agent.output_type, DeferredToolRequests], **options}
+    result = await agent.run(prompt, **options)
+    while isinstance(result.output, DeferredToolRequests):
+        if result.output.calls:
+            names = ", ".join(call.tool_name for call in result.output.calls)
+            raise FatalError(
+                f"run {steps.run_id}: the agent calls tools that are carried out elsewhere "
+                f"({names}); a workflow has no place for their results. Give the agent a function"
+            )
+        decisions: dict[str, bool | ToolApproved | ToolDenied] = {
+            call.tool_call_id: await _decision(steps, call) for call in result.output.approvals
+        }
+        result = await agent.run(
+            message_history=result.all_messages(),
+            deferred_tool_results=DeferredToolResults(approvals=decisions),
+            **options,
+        )
+    return result
+
+
+async def _decision(steps: AsyncSteps, call: ToolCallPart) -> ToolApproved | ToolDenied:
+    """Ask a person about a call of a tool, until the answer is one."""
+    data = {"tool": call.tool_name, "args": call.args_as_dict()}
+    fault = ""
+    while True:
+        answer = await steps.ask(f"approve the call {call.tool_name}?{fault}", data, name="approve")
+        try:
+            decision = read_answer(answer)
+        except InvalidInput as error:
+            fault = f" (the last answer was not valid: {error})"
+            continue
+        if isinstance(decision, Approved):
+            args = decision.args
+            return ToolApproved() if args is None else ToolApproved(override_args=dict(args))
+        return ToolDenied(decision.words or "A person refused this call.")
+
+
+def register_agent(name: str, agent: Agent[Any, Any], **settings: Any) -> None:
+    """Register an agent as a flow: the goal is its prompt, and its output the run's answer.
+
+    Args:
+        name: of the flow.
+        agent: with ``PerdureDurability`` among its capabilities.
+        settings: those of ``workflow``.
+
+    Raises:
+        InvalidFlow: the name or a setting is not valid.
+    """
+
+    async def answer(steps: AsyncSteps, goal: str) -> Any:
+        return (await run_agent(agent, goal)).output
+
+    answer.__doc__ = f"The agent {agent.name or name}."
+    answer.__qualname__ = answer.__name__ = name
+    workflow(name, **settings)(answer)
