@@ -216,7 +216,7 @@ def test_a_busy_provider_is_waited_for(client: Client, settings: Settings) -> No
 
 
 def test_outside_of_a_workflow_the_agent_runs_as_ever() -> None:
-    assert trader.run_sync("buy").output == Choice(animal="hen", price=8)
+    assert asyncio.run(trader.run("buy")).output == Choice(animal="hen", price=8)
 
 
 def test_run_agent_needs_a_workflow() -> None:
