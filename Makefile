@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: .venv/.runtime ## find the commit that broke a real repository, while the worker is killed
+demo: .venv/.runtime ## three agents review a real repository, while their worker is killed
 	@$(BIN)/perdure demo
 
 up: .venv/.runtime ## a server, a worker and the dashboard, until Ctrl-C

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from perdure.worker.cli.commands.demo import DemoStage
+from perdure.worker.cli.processes.demo_stage import DemoStage
 from perdure.worker.cli.views.follow import follow
 from perdure.worker.cli.views.lines import last_words
 from perdure.worker.cli.views.live import LiveView

@@ -283,6 +283,8 @@ def test_the_demo_kills_its_worker_in_a_round_and_finds_what_git_finds(tmp_path:
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["same"] and told["perdure"] == told["git"] and told["killed_step"] % 2 == 1
+    assert [run["status"] for run in told["tree"]] == ["completed"] * 4 and told["agents_hit"]
+    assert told["tree"][0]["answer"]["lots"][1][told["said"]] > 0
     assert list(tmp_path.iterdir()) == []
 
 

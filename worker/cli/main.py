@@ -17,7 +17,7 @@ from perdure.worker.cli import exit_codes
 
 #: Command: its module in perdure.worker.cli.commands, and its line in the help.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("demo", "See it work: a real bisection whose worker is killed."),
+    "demo": ("demo", "See it work: a run with three agents whose worker is killed."),
     "up": ("up", "Run a local server, a worker and the dashboard until Ctrl-C."),
     "worker": ("worker", "Run a worker until Ctrl-C."),
     "server": ("server", "Serve the HTTP API and the dashboard."),
