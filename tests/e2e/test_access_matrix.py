@@ -110,6 +110,7 @@ ROWS = [
     api("GET /runs/{run_id}/values/{name}",    READ,             "queued",  404),  # it has none yet
     api("POST /topics/{topic}/signals/{name}", SIGNAL,           "",        202),
     api("GET /runs/{run_id}/children",         READ,             "queued",  200),
+    api("GET /runs/{run_id}/tree",             READ,             "queued",  200),
     api("GET /runs/{run_id}/artifacts",        READ,             "queued",  200),
     api("GET /runs/{run_id}/artifacts/{name:rest}", READ,        "queued",  200),
     api("POST /stops",                         STOP,             "",        200, json={"status": "queued"}),

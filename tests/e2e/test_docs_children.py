@@ -141,7 +141,7 @@ def test_the_tree_is_listed(client: Client, settings: Settings) -> None:
         env={"PERDURE_REDIS_URL": settings.redis_url, "PERDURE_PREFIX": settings.prefix},
     )
     lines = [line.split("\t") for line in told.output.splitlines()]
-    assert [(status, flow, goal) for _, status, flow, _, goal in lines] == [
+    assert [(status, flow, goal) for _, status, flow, _, _, _, goal in lines] == [
         ("running", "import_all", "the catalogue"),
         ("queued", "import_one", "Import 1"),
         ("queued", "import_one", "Import 2"),

@@ -12,6 +12,7 @@ from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
+from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.submission import When
@@ -117,6 +118,7 @@ class ClientApi(metaclass=ABCMeta):
         submitted_by: str | None = None,
         look: int | None = None,
         children: bool = False,
+        parent: str | None = None,
     ) -> Page:
         """Return a page of runs, newest first.
 
@@ -132,6 +134,10 @@ class ClientApi(metaclass=ABCMeta):
             look: Maximum number of runs to read. A page may then hold fewer than ``limit`` runs, or
                 none, and still have a cursor.
             children: Child runs too, which are left out otherwise.
+            parent: Only the children of this run, in the order of their start.
+
+        Raises:
+            RunNotFound: No run has the id ``parent``.
         """
 
     @abstractmethod
@@ -191,6 +197,21 @@ class ClientApi(metaclass=ABCMeta):
         Args:
             limit: how many to look at.
             cursor: of the page before.
+
+        Raises:
+            RunNotFound: No run has this id.
+        """
+
+    @abstractmethod
+    def tree(self, run_id: str, depth: int = 3, width: int = 10) -> RunTree:
+        """Return a run with the runs below it.
+
+        Of the children of one run, ``width`` of each flow and status are listed. The others are
+        counted. The status of at most 10,000 runs is read.
+
+        Args:
+            depth: the number of generations below the run, at most 32.
+            width: how many children of a kind are listed.
 
         Raises:
             RunNotFound: No run has this id.
@@ -465,11 +486,16 @@ class ClientApi(metaclass=ABCMeta):
         """
 
     @abstractmethod
-    def delete(self, run_id: str) -> None:
+    def delete(self, run_id: str, tree: bool = False) -> None:
         """Delete a run that has ended, or that is too damaged to continue or to be stopped.
 
+        Args:
+            tree: The runs below it too, the deepest first. A call that failed midway can be
+                repeated.
+
         Raises:
-            InvalidTransition: The run is live, or a newer version wrote it.
+            InvalidTransition: The run is live, or a newer version wrote it. With ``tree``, one of
+                the runs below it is live. Then none is deleted.
             RunNotFound: No run has this id.
         """
 

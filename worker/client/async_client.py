@@ -68,6 +68,7 @@ class AsyncClient:
     latest_events = _in_thread(ClientApi.latest_events)
     transcript = _in_thread(ClientApi.transcript)
     children = _in_thread(ClientApi.children)
+    tree = _in_thread(ClientApi.tree)
     values = _in_thread(ClientApi.values)
     unread = _in_thread(ClientApi.unread)
     artifacts = _in_thread(ClientApi.artifacts)

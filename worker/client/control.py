@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from perdure.flows.budgets import check_budgets
@@ -15,6 +16,7 @@ from perdure.flows.replies import BAD_REPLIES
 from perdure.worker.client import validation
 from perdure.worker.client.connection import damaged, not_found, operation
 from perdure.worker.client.limits import RunLimits, check_has_budgets
+from perdure.worker.client.tree import ids_below, live_among
 from perdure.worker.domain.children import child_of
 from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.record import (
@@ -493,9 +495,33 @@ class RunControl(RunLimits):
                     logger.info("child run %s was retried or deleted meanwhile", child_id)
         return retried
 
-    def delete(self, run_id: str) -> None:
+    def _delete_below(self, run_id: str) -> None:
+        """Delete all runs below a run, the deepest first, so that a call can be repeated.
+
+        Raises:
+            InvalidTransition: The run, or one below it, is live. It is checked before the first is
+                deleted.
+        """
+        below = ids_below(self._store, run_id)
+        live = live_among(self._store, [run_id, *below])
+        if live:
+            child, status = live[0]
+            others = f" and {len(live) - 1} more" if len(live) > 1 else ""
+            raise InvalidTransition(
+                f"the tree of run {run_id} is not deleted: run {child}{others} of it "
+                f"{'have' if others else 'has'} not ended ({child} is {status}). "
+                f"Stop it first: perdure stop {child}"
+            )
+        for each in reversed(below):
+            with suppress(RunNotFound):
+                self.delete(each)
+
+    def delete(self, run_id: str, tree: bool = False) -> None:
+        validation.flag(tree, "tree")
         if not validation.is_run_id(run_id) or not is_there(self._store, run_id):
             raise not_found(run_id)
+        if tree:
+            self._delete_below(run_id)
         reply = self._store.delete(run_id, idempotency_key(self._store, run_id), SCHEMA)
         # The run existed a moment ago. So the reply "missing" means that our own call was sent
         # again after a lost reply.

@@ -17,10 +17,12 @@ from perdure.worker.client import validation
 from perdure.worker.client.api import ClientApi
 from perdure.worker.client.connection import ClientConnection, not_found
 from perdure.worker.client.run_list import RunFilter, list_runs, status_counts
+from perdure.worker.client.tree import TreeReader
 from perdure.worker.diagnostics.why import verdict_of
 from perdure.worker.domain.event import LAST, Event, is_trimmed
 from perdure.worker.domain.record import GROUPS, KEEP_EVENTS, Record, unpack_turns
 from perdure.worker.domain.run import Page, Run, RunStatus, status_of
+from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.transcript import SubmitOptions, Transcript, TranscriptTurn, WholeRun
 from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import ArtifactNotFound, DamagedRun
@@ -105,17 +107,23 @@ class RunReads(ClientConnection, ClientApi):
         submitted_by: str | None = None,
         look: int | None = None,
         children: bool = False,
+        parent: str | None = None,
     ) -> Page:
         validation.limit(limit)
+        validation.optional_texts(parent=parent)
         validation.flag(children, "children")
         validation.optional_texts(flow=flow)
         validation.mapping(labels, "labels", of_texts=True)
         validation.submitter(submitted_by)
         validation.look(look)
-        status_filter, place = validation.status(status), validation.cursor(cursor)
+        status_filter = validation.status(status)
+        wanted = RunFilter(status_filter, flow, labels or {}, submitted_by, children)
+        if parent is not None:
+            return self._children(parent, wanted, limit, look, cursor)
+        place = validation.cursor(cursor)
         return list_runs(
             self._store,
-            RunFilter(status_filter, flow, labels or {}, submitted_by, children),
+            wanted,
             limit,
             look,
             place,
@@ -211,20 +219,38 @@ class RunReads(ClientConnection, ClientApi):
 
     def children(self, run_id: str, limit: int = 50, cursor: str | None = None) -> Page:
         validation.limit(limit)
-        first = validation.offset(cursor)
+        return self._children(run_id, RunFilter(), limit, limit, cursor)
+
+    def _children(
+        self, run_id: str, wanted: RunFilter, limit: int, look: int | None, cursor: str | None
+    ) -> Page:
+        """Return a page of a run's children that match a filter, in the order of their start.
+
+        Args:
+            look: the number of children to read. None: all that are left.
+        """
+        place = validation.offset(cursor)
         parent = self._record(run_id).fields
         groups = parent.get(GROUPS, "").split()
         ids = self._store.children(run_id, parent.get("nonce", ""), groups)
-        page = ids[first : first + limit]
-        found, damaged = [], []
-        for child_id, fields in zip(page, self._store.records(page), strict=True):
-            try:
-                if fields is not None:
-                    found.append(Run.of(Record(fields)))
-            except DamagedRun:
-                damaged.append(child_id)
-        following = str(first + limit) if first + limit < len(ids) else None
-        return Page(found, following, tuple(damaged))
+        end = len(ids) if look is None else min(len(ids), place + look)
+        found: list[Run] = []
+        damaged: list[str] = []
+        while place < end and len(found) < limit:
+            page = ids[place : min(end, place + limit - len(found))]
+            place += len(page)
+            for child_id, fields in zip(page, self._store.records(page), strict=True):
+                try:
+                    if fields is not None and wanted.fits(fields):
+                        found.append(Run.of(Record(fields)))
+                except DamagedRun:
+                    damaged.append(child_id)
+        return Page(found, str(place) if place < len(ids) else None, tuple(damaged))
+
+    def tree(self, run_id: str, depth: int = 3, width: int = 10) -> RunTree:
+        validation.depth(depth)
+        validation.width(width)
+        return TreeReader(self._store, width).read(self._record(run_id), depth)
 
     def artifacts(self, run_id: str) -> dict[str, int]:
         self._record(run_id)

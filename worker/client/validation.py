@@ -29,6 +29,8 @@ MOST_KEY_BYTES = 1024
 MOST_NOTE_BYTES = 16 * 1024
 #: Maximum number of runs on one page.
 MOST = 100_000
+#: Maximum number of generations of a tree that is read at once.
+MOST_GENERATIONS = 32
 #: Cursor prefix of a page with one submitter's runs. It comes from the submitter's own index, not
 #: from that of a status.
 OWN = "own"
@@ -214,6 +216,18 @@ def limit(value: object) -> None:
     """Raise InvalidInput unless the value is a valid maximum number of runs on a page."""
     if type(value) is not int or not 1 <= value <= MOST:
         raise wrong("limit", f"a whole number from 1 to {MOST}", value)
+
+
+def depth(value: object) -> None:
+    """Raise InvalidInput unless the value is a valid number of generations of a tree."""
+    if type(value) is not int or not 1 <= value <= MOST_GENERATIONS:
+        raise wrong("depth", f"a whole number from 1 to {MOST_GENERATIONS}", value)
+
+
+def width(value: object) -> None:
+    """Raise InvalidInput unless the value is a valid number of alike children to list."""
+    if type(value) is not int or not 1 <= value <= MOST:
+        raise wrong("width", f"a whole number from 1 to {MOST}", value)
 
 
 def look(value: object) -> None:

@@ -11,7 +11,7 @@ import click
 from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.options import flow_option, json_option, status_option, url_option
-from perdure.worker.cli.target import client_for
+from perdure.worker.cli.target import client_for, known_id
 from perdure.worker.presentation.text import duration, plain, since
 from perdure.worker.presentation.usage import amount
 
@@ -28,18 +28,27 @@ from perdure.worker.presentation.usage import amount
     help="Show at most N runs.",
 )
 @click.option("--children", is_flag=True, help="Show child runs too.")
+@click.option("--parent", metavar="RUN", help="Only the children of RUN, in order of their start.")
 @json_option
 @url_option
 def list_command(
-    status: str | None, flow: str | None, limit: int, children: bool, as_json: bool, url: str | None
+    status: str | None,
+    flow: str | None,
+    limit: int,
+    children: bool,
+    parent: str | None,
+    as_json: bool,
+    url: str | None,
 ) -> None:
     """List the runs, newest first: by time of end if they have ended, else of submission.
 
-    The children of a run: perdure tree RUN.
+    The runs below a run: perdure tree RUN.
     """
     with client_for(url) as client:
-        page = client.runs(status=status, flow=flow, limit=limit, children=children)
-        counts = client.status_counts() if sys.stdout.isatty() and not as_json else {}
+        parent = None if parent is None else known_id(client, parent)
+        page = client.runs(status=status, flow=flow, limit=limit, children=children, parent=parent)
+        has_counts = sys.stdout.isatty() and not as_json and parent is None
+        counts = client.status_counts() if has_counts else {}
     for run_id in page.damaged:
         click.echo(
             f"run {run_id} is damaged and cannot be shown; see `{program()} show {run_id}`",
@@ -80,7 +89,9 @@ def list_command(
         columns,
         rows,
         "goal",
-        f"no {filters} runs{'' if children else '; child runs are shown with --children'}"
+        f"run {parent} has no {filters and f'{filters} '}children"
+        if parent is not None
+        else f"no {filters} runs{'' if children else '; child runs are shown with --children'}"
         if filters
         else "no runs yet; submit one: perdure submit FLOW GOAL",
         spare=[

@@ -145,6 +145,7 @@ def retry_command(
     callback=age,
     help="With --status: only runs that ended longer ago than this: 90s, 30m, 12h, 7d, 2w.",
 )
+@click.option("--tree", is_flag=True, help="With RUN: the runs below it too.")
 @yes_option
 @json_option
 @url_option
@@ -153,6 +154,7 @@ def delete_command(
     status: str | None,
     flow: str | None,
     older_than: timedelta | None,
+    tree: bool,
     yes: bool,
     as_json: bool,
     url: str | None,
@@ -161,6 +163,8 @@ def delete_command(
 
     Only ended runs can be deleted: completed, errored or stopped.
     """
+    if tree and run_id is None:
+        raise click.UsageError("--tree needs the RUN to delete.")
     if (run_id is None) == (status is None) or (status is None and (flow or older_than)):
         raise click.UsageError(
             "Give either the RUN to delete, or --status (with --flow or --older-than, if needed)."
@@ -177,8 +181,8 @@ def delete_command(
             )
             return
         run_id = known_id(client, run_id)
-        client.delete(run_id)
+        client.delete(run_id, tree)
     if as_json:
         output.document({"deleted": run_id})
     else:
-        click.echo(f"{run_id} is deleted")
+        click.echo(f"{run_id} is deleted{' with all runs below it' if tree else ''}")

@@ -1,9 +1,9 @@
-"""The command ``tree``: lists the runs that a run has started, and those that they have started."""
+"""The command ``tree``: lists a run with the runs below it."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
@@ -11,66 +11,88 @@ from perdure.worker.cli import output
 from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.options import json_option, run_argument, url_option
 from perdure.worker.cli.target import client_for, known_id
-from perdure.worker.client.api import ClientApi
-from perdure.worker.domain.run import Run
-from perdure.worker.presentation.text import plain
+from perdure.worker.client.validation import MOST, MOST_GENERATIONS
+from perdure.worker.domain.run import Run, RunStatus
+from perdure.worker.domain.run_tree import RunTree
+from perdure.worker.presentation.text import parked_text, plain
 from perdure.worker.presentation.usage import used_in_tree
 
-#: Children of one run that are read at once.
-PAGE = 200
+COLUMNS = ("run", "status", "flow", "step", "used", "waits", "goal")
 
 
 @click.command("tree")
 @run_argument
 @click.option(
-    "--depth", type=click.IntRange(1), default=3, show_default=True, help="Generations to list."
+    "--depth",
+    type=click.IntRange(1, MOST_GENERATIONS),
+    default=3,
+    show_default=True,
+    help="Generations to list.",
+)
+@click.option(
+    "--width",
+    type=click.IntRange(1, MOST),
+    default=10,
+    show_default=True,
+    help="Children of a run to list of each flow and status. The others are counted.",
 )
 @json_option
 @url_option
-def tree_command(run_id: str, depth: int, as_json: bool, url: str | None) -> None:
-    """List the runs that RUN has started, and those that they have started."""
+def tree_command(run_id: str, depth: int, width: int, as_json: bool, url: str | None) -> None:
+    """List RUN with the runs below it, and what each waits for.
+
+    Of many children that are alike, some are listed and the others counted.
+    """
     with client_for(url) as client:
-        run = client.get(known_id(client, run_id))
-        if as_json:
-            output.document(_document(client, run, depth))
-            return
-        rows = [
-            (
-                f"{'  ' * level}{each.id}",
-                each.status_text,
-                plain(each.flow),
-                used_in_tree(each),
-                plain(each.title),
-            )
-            for level, each in _generations(client, run, depth)
-        ]
-    columns = ("run", "status", "flow", "used", "goal")
-    output.table(columns, rows, "goal", "no runs", spare=("flow", "used"))
-    if len(rows) == 1 and run.details.get("parent"):
-        click.echo(f"its parent: {program()} tree {run.details['parent']}", err=True)
+        tree = client.tree(known_id(client, run_id), depth, width)
+    if as_json:
+        output.document(tree.to_dict())
+        return
+    rows = list(_rows(tree, 0))
+    shown = list(range(len(COLUMNS)))
+    if sys.stdout.isatty():
+        shown = [i for i in shown if COLUMNS[i] not in ("used", "waits") or any(r[i] for r in rows)]
+    output.table(
+        [COLUMNS[i] for i in shown],
+        [[row[i] for i in shown] for row in rows],
+        "goal",
+        "no runs",
+        spare=[name for name in ("step", "flow", "used") if COLUMNS.index(name) in shown],
+    )
+    deepest = [run for level, run in tree.walk() if level == depth]
+    if any(run.details.get("spent_below", {}).get("runs") for run in deepest):
+        click.echo(f"there are more generations: --depth {depth + 1}", err=True)
+    if len(rows) == 1 and tree.details.get("parent"):
+        click.echo(f"its parent: {program()} tree {tree.details['parent']}", err=True)
 
 
-def _children(client: ClientApi, run: Run) -> Iterator[Run]:
-    cursor = None
-    while True:
-        page = client.children(run.id, PAGE, cursor)
-        yield from page
-        cursor = page.cursor
-        if cursor is None:
-            return
+def _rows(run: RunTree, level: int) -> Iterator[tuple[str, ...]]:
+    yield (
+        f"{'  ' * level}{run.id}",
+        run.status_text,
+        plain(run.flow),
+        str(run.state.step),
+        used_in_tree(run),
+        waits_text(run),
+        plain(run.title),
+    )
+    for child in run.children:
+        yield from _rows(child, level + 1)
+    indent = "  " * (level + 1)
+    for each in run.more:
+        yield f"{indent}and {each.count:,} more", each.status, plain(each.flow), "", "", "", ""
+    if run.not_read:
+        yield f"{indent}and {run.not_read:,} not read", "", "", "", "", "", ""
 
 
-def _generations(
-    client: ClientApi, run: Run, depth: int, level: int = 0
-) -> Iterator[tuple[int, Run]]:
-    """Yield a run and its descendants, each after its parent, with its generation."""
-    yield level, run
-    if level < depth:
-        for child in _children(client, run):
-            yield from _generations(client, child, depth, level + 1)
-
-
-def _document(client: ClientApi, run: Run, depth: int) -> dict[str, Any]:
-    children = _children(client, run) if depth else ()
-    told = [_document(client, child, depth - 1) for child in children]
-    return {**run.to_dict(), "children": told}
+def waits_text(run: Run) -> str:
+    """Return what a run waits for, in a few words. Empty if it waits for nothing."""
+    if run.status is RunStatus.INTERRUPTED:
+        return "for a person"
+    if run.status.ended:
+        return ""
+    if budget := run.details.get("waits_for_budget"):
+        return f"for more {plain(budget['budget'])}"
+    if run.phase == "parked":
+        return plain(parked_text(run.details))
+    return f"for {plain(text)}" if (text := run.details.get("waiting_for")) else ""

@@ -20,6 +20,7 @@ from perdure.worker.client.bulk import BulkOperations
 from perdure.worker.client.remote.connection import RemoteConnection, not_here, path_of
 from perdure.worker.client.steer import Steering, seconds_of
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
+from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.settlement import LONGEST
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
@@ -57,15 +58,19 @@ class RemoteReads(RemoteConnection, ClientApi):
         submitted_by: str | None = None,
         look: int | None = None,
         children: bool = False,
+        parent: str | None = None,
     ) -> Page:
         validation.limit(limit)
         validation.flag(children, "children")
-        validation.optional_texts(flow=flow)
+        validation.optional_texts(flow=flow, parent=parent)
         validation.mapping(labels, "labels", of_texts=True)
         validation.look(look)
         not_here(submitted_by=submitted_by)
         wanted = validation.status(status)
-        validation.cursor(cursor)
+        if parent is None:
+            validation.cursor(cursor)
+        else:
+            validation.offset(cursor)
         told = [f"{name}={text}" for name, text in (labels or {}).items()]
         found: list[Run] = []
         damaged: tuple[str, ...] = ()
@@ -79,6 +84,7 @@ class RemoteReads(RemoteConnection, ClientApi):
                     cursor=cursor,
                     label=told,
                     children=True if children else None,
+                    parent=parent,
                 )
             )
             found += page.runs
@@ -104,6 +110,11 @@ class RemoteReads(RemoteConnection, ClientApi):
         validation.offset(cursor)
         path = path_of(run_id, "children")
         return Page.from_dict(self._ask(path, limit=min(PAGE, limit), cursor=cursor))
+
+    def tree(self, run_id: str, depth: int = 3, width: int = 10) -> RunTree:
+        validation.depth(depth)
+        validation.width(width)
+        return RunTree.from_dict(self._ask(path_of(run_id, "tree"), depth=depth, width=width))
 
     def artifacts(self, run_id: str) -> dict[str, int]:
         return dict(self._ask(path_of(run_id, "artifacts")))
@@ -298,8 +309,9 @@ class RemoteControl(RemoteConnection, Steering):
             if reply.replied or left <= WAIT:
                 return reply
 
-    def delete(self, run_id: str) -> None:
-        self._tell("DELETE", path_of(run_id))
+    def delete(self, run_id: str, tree: bool = False) -> None:
+        validation.flag(tree, "tree")
+        self._tell("DELETE", f"{path_of(run_id)}{'?tree=true' if tree else ''}")
 
 
 class RemoteBulk(RemoteReads, BulkOperations):

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from perdure.flows.budgets import MOST as MOST_OF_A_BUDGET
 from perdure.flows.durations import as_seconds, is_duration, seconds_of
 from perdure.flows.names import suggest
-from perdure.worker.client.validation import KEPT, MOST_KEPT, NONCE, TOPIC
+from perdure.worker.client.validation import KEPT, MOST_GENERATIONS, MOST_KEPT, NONCE, TOPIC
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.settlement import LONGEST
 from perdure.worker.domain.submission import RUN_ID
@@ -329,3 +329,21 @@ class Listing(Place):
     """`NAME=TEXT`: only runs with this label. Repeat it for more labels."""
     children: bool = False
     """Child runs too, which are left out otherwise."""
+    parent: str | None = None
+    """Only the children of this run, in the order of their start."""
+
+
+class Deletion(Known):
+    """What to delete with a run."""
+
+    tree: bool = False
+    """The runs below it too. If one of them is live, none is deleted."""
+
+
+class TreeSize(Known):
+    """How much of a tree to list."""
+
+    depth: Annotated[int, Field(ge=1, le=MOST_GENERATIONS)] = 3
+    """The number of generations below the run."""
+    width: Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)] = 10
+    """How many children of a run are listed of each flow and status. The others are counted."""

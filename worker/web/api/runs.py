@@ -13,6 +13,7 @@ from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import PlainTextResponse
 
 from perdure.worker.domain.run import Done, Page, Run
+from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.signal import SignalReceipt
 from perdure.worker.domain.stop import StopReceipt
 from perdure.worker.domain.transcript import Transcript
@@ -20,6 +21,7 @@ from perdure.worker.domain.verdict import Verdict
 from perdure.worker.errors import UnknownFlow
 from perdure.worker.web.api.requests import (
     DeleteMany,
+    Deletion,
     Keep,
     Limits,
     Listing,
@@ -32,6 +34,7 @@ from perdure.worker.web.api.requests import (
     StopMany,
     Submit,
     Topic,
+    TreeSize,
 )
 from perdure.worker.web.api.responses import RunPage
 from perdure.worker.web.api.routes import (
@@ -99,7 +102,7 @@ def submit_run(body: Submit, request: Request, runs: Runs, idempotency_key: Key 
     "/runs",
     operation_id="list_runs",
     response_model=RunPage,
-    responses=problems("invalid-request", "invalid-input"),
+    responses=problems("invalid-request", "invalid-input", "run-not-found", "damaged-run"),
 )
 def list_runs(listing: Annotated[Listing, Query()], runs: Runs) -> Response:
     """List runs, newest first, one page at a time.
@@ -107,13 +110,15 @@ def list_runs(listing: Annotated[Listing, Query()], runs: Runs) -> Response:
     Ended runs are ordered by the time of their end, others by the time of their submission. The
     cost of a page does not depend on how many runs exist. The first page has `counts`: the number
     of runs of each status. Child runs are neither listed nor counted, unless `children` is true,
-    which lists them.
+    which lists them. With
+    `parent`, only the children of that run are listed, and there are no counts.
     """
     labels = dict(label.split("=", 1) for label in listing.label)
     page = runs.runs(
-        listing.status, listing.flow, listing.limit, listing.cursor, labels, listing.children
-    )
-    counts = None if listing.cursor else runs.status_counts()
+        listing.status, listing.flow, listing.limit, listing.cursor, labels, listing.children,
+        listing.parent,
+    )  # fmt: skip
+    counts = None if listing.cursor or listing.parent else runs.status_counts()
     return Json(RunPage(page.runs, page.cursor, page.damaged, counts).to_dict())
 
 
@@ -137,9 +142,9 @@ def get_run(run_id: RunId, runs: Runs) -> Response:
         *CHANGE_PROBLEMS, "run-not-found", "invalid-transition", "damaged-run", content=BODILESS
     ),
 )
-def delete_run(run_id: RunId, runs: Runs) -> Response:
+def delete_run(run_id: RunId, deletion: Annotated[Deletion, Query()], runs: Runs) -> Response:
     """Delete a run that has ended, or that is too damaged to continue."""
-    runs.delete(run_id)
+    runs.delete(run_id, deletion.tree)
     return Response(status_code=204)
 
 
@@ -332,6 +337,17 @@ def list_children(run_id: RunId, place: Annotated[Place, Query()], runs: Runs) -
     Children that have been deleted, or have expired, are left out.
     """
     return Json(runs.children(run_id, place.limit, place.cursor).to_dict())
+
+
+@router.get(
+    "/runs/{run_id}/tree",
+    operation_id="get_tree",
+    response_model=RunTree,
+    responses=problems("run-not-found", "invalid-input", "damaged-run"),
+)
+def get_tree(run_id: RunId, size: Annotated[TreeSize, Query()], runs: Runs) -> Response:
+    """Return a run with the runs below it. Of many children that are alike, some are counted."""
+    return Json(runs.tree(run_id, size.depth, size.width).to_dict())
 
 
 Name = Annotated[str, Path(description="The artifact's name.", examples=["4-run_tests"])]

@@ -23,6 +23,7 @@ from perdure.worker.domain.event import Event
 from perdure.worker.domain.fleet import DeadLetter, FlowInfo, FlowPause, QueueInfo, WorkerStatus
 from perdure.worker.domain.interrupt import Inbox
 from perdure.worker.domain.run import Done, Page, Run, RunStatus
+from perdure.worker.domain.run_tree import RunTree
 from perdure.worker.domain.signal import SignalReceipt, SignalReply
 from perdure.worker.domain.stop import StopMode, StopReceipt
 from perdure.worker.domain.transcript import Transcript
@@ -75,12 +76,15 @@ class AuthorizedClient:
         cursor: str | None = None,
         labels: Mapping[str, str] | None = None,
         children: bool = False,
+        parent: str | None = None,
     ) -> Page:
         """Return a page of the runs that the HTTP caller may see.
 
         It may hold fewer than ``limit`` runs and yet have a cursor.
         """
         self.caller.require(Scope.READ)
+        if parent is not None:
+            self._owned(parent, Scope.READ)
         only = self.caller.sees_only
         return self.client.runs(
             status,
@@ -91,6 +95,7 @@ class AuthorizedClient:
             submitted_by=only,
             look=max(RUNS_READ_PER_PAGE, limit),
             children=children,
+            parent=parent,
         )
 
     def status_counts(self) -> dict[str, int]:
@@ -134,6 +139,11 @@ class AuthorizedClient:
         """Return one page of the runs that a run has started."""
         self._owned(run_id, Scope.READ)
         return self.client.children(run_id, limit, cursor)
+
+    def tree(self, run_id: str, depth: int, width: int) -> RunTree:
+        """Return a run with the runs below it."""
+        self._owned(run_id, Scope.READ)
+        return self.client.tree(run_id, depth, width)
 
     def unread(self, run_id: str) -> dict[str, int]:
         """Return how many signals of each name the run has not used yet."""
@@ -329,10 +339,10 @@ class AuthorizedClient:
 
     # admin
 
-    def delete(self, run_id: str) -> None:
+    def delete(self, run_id: str, tree: bool = False) -> None:
         """Delete a run that has ended, if the HTTP caller is an admin."""
         self.caller.require(Scope.ADMIN)
-        self.client.delete(run_id)
+        self.client.delete(run_id, tree)
 
     def delete_many(
         self, status: RunStatus | str, flow: str | None = None, older_than: timedelta | None = None

@@ -1,0 +1,42 @@
+"""RunTree: a run with the runs below it. Many alike are counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from perdure.worker.domain.document import Document
+from perdure.worker.domain.run import Run
+
+
+@dataclass(frozen=True)
+class AlikeRuns(Document):
+    """Children of one flow and status that a tree counts and does not list."""
+
+    flow: str
+    """Name of their flow."""
+    status: str
+    """Their status, or ``damaged`` if they cannot be read."""
+    count: int
+    """How many they are, beside those that the tree lists."""
+
+
+@dataclass(frozen=True)
+class RunTree(Run):
+    """A run with the runs below it."""
+
+    children: list[RunTree] = field(kw_only=True)
+    """The children that are listed, in the order of their start."""
+    more: list[AlikeRuns] = field(kw_only=True)
+    """The children that are not listed, by flow and status."""
+    not_read: int = field(kw_only=True)
+    """The number of further children that were not read, because the tree is too large."""
+
+    _members: ClassVar[tuple[str, ...]] = (*Run._members, "children", "more", "not_read")
+
+    def walk(self, level: int = 0) -> Iterator[tuple[int, RunTree]]:
+        """Yield each listed run behind its parent, with its generation from 0 on."""
+        yield level, self
+        for child in self.children:
+            yield from child.walk(level + 1)
