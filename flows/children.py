@@ -7,6 +7,7 @@ runtime starts the children.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -95,6 +96,34 @@ class Ended:
     def ok(self) -> bool:
         """Whether the child completed and was not cut short."""
         return self.status == "completed"
+
+
+#: A placeholder of a text: ``{name}``, or ``{{name}}`` for the text ``{name}``.
+PLACEHOLDER = re.compile(r"\{(\{[A-Za-z_][A-Za-z0-9_]*\})\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def goal_of(template: str, item: object, where: str) -> str:
+    """Return the goal of the child for an item of ``map``.
+
+    Args:
+        where: the run and the step, for the error message.
+
+    Raises:
+        InvalidChild: The template has another placeholder than ``{item}``.
+    """
+
+    def text_of(found: re.Match[str]) -> str:
+        if found[1]:
+            return found[1]
+        if found[2] == "item":
+            return str(item)
+        raise InvalidChild(
+            f"{where}: goal={template!r:.200} of map has the placeholder {{{found[2]}}}; the only "
+            f"one is {{item}}, which stands for the item. For the text {{{found[2]}}}, write "
+            f"{{{{{found[2]}}}}}"
+        )
+
+    return PLACEHOLDER.sub(text_of, template)
 
 
 class Group(Sequence[Ended]):

@@ -27,6 +27,7 @@ from perdure.flows.children import (
     Policy,
     Until,
     WaitOver,
+    goal_of,
 )
 from perdure.flows.errors import Forgotten, InvalidFlow, RoundStopped, UnstorableValue
 from perdure.flows.journal import Journal
@@ -765,14 +766,17 @@ class RoundContext:
         """Start a run for each item, as ``gather`` does.
 
         Args:
-            goal: the goal of each; ``{item}`` stands for the item.
+            goal: the goal of each; ``{item}`` stands for the item, and ``{{NAME}}`` for the text
+                ``{NAME}``.
             inputs: makes the inputs of each from its item. None: no inputs.
             options: the other attributes of ``Child``.
+
+        Raises:
+            InvalidChild: ``goal`` has another placeholder than ``{item}``.
         """
+        where = f"run {self.run_id}, step {self.step}"
         children = [
-            Child(
-                flow, goal.replace("{item}", str(item)), inputs(item) if inputs else {}, **options
-            )
+            Child(flow, goal_of(goal, item, where), inputs(item) if inputs else {}, **options)
             for item in items
         ]
         return self.gather(

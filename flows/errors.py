@@ -89,7 +89,7 @@ class RoundStopped(PerdureError):
 class InvalidFlow(PerdureError):
     """A flow definition or configuration that contradicts itself.
 
-    Raised before any run uses it.
+    Raised before any run uses it. If a node raises it, the run ends errored at once.
     """
 
     code = "invalid-flow"

@@ -208,24 +208,27 @@ class Flow(ABC):
         """
         if self.Inputs is None:
             return dict(storable(dict(inputs), "the inputs"))
-        unknown = sorted(set(inputs) - set(self.Inputs.model_fields))
-        if unknown and self.Inputs.model_config.get("extra") != "allow":
-            expected = ", ".join(self.Inputs.model_fields)
-            raise InvalidInput(
-                f"flow {self.name!r} has no input named {', '.join(unknown)}. It expects: "
-                f"{expected}"
-            )
+        faults, cause, accepted = [], None, dict(inputs)
+        if self.Inputs.model_config.get("extra") != "allow":
+            unknown = sorted(set(inputs) - set(self.Inputs.model_fields))
+            if unknown:
+                faults.append(f"has no input named {', '.join(unknown)}")
+            for name in unknown:
+                del accepted[name]
         try:
-            checked = self.Inputs.model_validate(dict(inputs))
+            checked = self.Inputs.model_validate(accepted)
         except ValidationError as error:
-            faults = "; ".join(
+            wrong = "; ".join(
                 f"{'.'.join(str(part) for part in fault['loc']) or 'inputs'}: {fault['msg']}"
                 for fault in error.errors()
             )
-            expected = ", ".join(self.Inputs.model_fields)
+            faults.append(f"does not accept these inputs: {wrong}")
+            cause = error
+        if faults:
             raise InvalidInput(
-                f"flow {self.name!r} does not accept these inputs: {faults}. It expects: {expected}"
-            ) from error
+                f"flow {self.name!r} {', and '.join(faults)}. "
+                f"It expects: {', '.join(self.Inputs.model_fields)}"
+            ) from cause
         try:
             return dict(storable(checked.model_dump(mode="json"), "the inputs"))
         except PydanticSerializationError:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.flows.children import Child, Ended, OnFailure, Until
+from perdure.flows.children import PLACEHOLDER, Child, Ended, OnFailure, Until
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import FatalError
 from perdure.flows.json_values import canonical
@@ -16,7 +16,6 @@ from perdure.flows.names import suggest
 #: The name that stands for one item of ``for_each``.
 ITEM = "item"
 #: ``{name}`` stands for a value, ``{{name}}`` for the text ``{name}``.
-_PLACEHOLDER = re.compile(r"\{(\{[A-Za-z_][A-Za-z0-9_]*\})\}|\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class RunNode:
 def names_in(data: Any) -> Iterator[str]:
     """Yield the names of the values that the texts in ``data`` stand for."""
     if isinstance(data, str):
-        yield from (name for _, name in _PLACEHOLDER.findall(data) if name)
+        yield from (name for _, name in PLACEHOLDER.findall(data) if name)
     elif isinstance(data, Mapping | list):
         for each in data.values() if isinstance(data, Mapping) else data:
             yield from names_in(each)
@@ -100,7 +99,7 @@ def names_in(data: Any) -> Iterator[str]:
 
 def _filled(data: Any, state: Mapping[str, Any]) -> Any:
     if isinstance(data, str):
-        whole = _PLACEHOLDER.fullmatch(data)
+        whole = PLACEHOLDER.fullmatch(data)
         return state[whole[2]] if whole and whole[2] else _text(data, state)
     if isinstance(data, Mapping):
         return {name: _filled(each, state) for name, each in data.items()}
@@ -114,7 +113,7 @@ def _text(template: str, state: Mapping[str, Any]) -> str:
         value = state[found[2]]
         return value if isinstance(value, str) else canonical(value)
 
-    return _PLACEHOLDER.sub(value_of, template)
+    return PLACEHOLDER.sub(value_of, template)
 
 
 def _end_of(ended: Ended) -> dict[str, Any]:

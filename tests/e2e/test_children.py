@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from perdure import Client, InvalidTransition, Run, RunStatus, Settings
+from perdure.worker.cli.commands.stop import describe_receipt
 from perdure.worker.domain.fleet import describe
 from tests.support.driving import Driver, driving
 from tests.support.example_flows import families
@@ -359,6 +360,20 @@ def test_children_go_on_if_only_their_parent_is_stopped(client: Client, driver: 
     client.resume(run.id)
     told, _ = played(client, driver, run).answer
     assert [each[1] for each in told] == ["completed"] * 2
+
+
+def test_a_second_stop_says_that_the_children_that_went_on_are_stopped_now(
+    client: Client, driver: Driver
+) -> None:
+    run = fan(client, {"rounds": 2}, {"rounds": 2})
+    driver.engine.rounds.run(*(driver.take() or ("", 0, 0)))
+    assert not client.request_stop(run.id, children=False).stops_children
+    now = client.request_stop(run.id)
+    assert now.stops_children
+    assert "its children, which went on, are stopped now" in describe_receipt(now)[1]
+    driver.play()
+    assert not client.request_stop(run.id).stops_children
+    assert [each.status.value for each in children_of(client, run)] == ["stopped"] * 2
 
 
 def test_children_that_were_started_are_joined_in_a_later_step(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -36,7 +37,8 @@ def home(tmp_path: Path) -> Iterator[CommandLine]:
         stderr=subprocess.DEVNULL,
     ) as up:
         try:
-            assert up.stdout is not None and up.stdout.readline()
+            assert up.stdout is not None
+            assert re.match(r"(valkey|redis) \d+\.\d+", json.loads(up.stdout.readline())["program"])
             until(lambda: "greeter" in perdure("workers").out, "the worker", 60)
             yield perdure
         finally:

@@ -27,7 +27,7 @@ COLOURS = {
     "errored": "red",
 }
 #: The status text of a run that completed without finishing, and its colour.
-UNFINISHED = re.compile(r"unfinished(?: after \d+ of \d+ cycles)?")
+UNFINISHED = re.compile(r"unfinished(?: after \d+ of \d+ cycles?)?")
 UNFINISHED_COLOUR = "yellow"
 #: Characters of one value that are shown on a terminal: about one screen of a narrow one.
 MOST_SHOWN = 1000

@@ -213,7 +213,8 @@ def more_cycles(record: Record, add: Mapping[str, float], answer: Any) -> int:
         used = record.count(UNFINISHED)
         asks = ", and asks nothing" if answer is not None else ""
         raise InvalidTransition(
-            f"run {record.id} ended unfinished after {used} of {record.max_rounds} cycles{asks}; "
+            f"run {record.id} ended unfinished after {used} of {record.max_rounds} cycle"
+            f"{'' if record.max_rounds == 1 else 's'}{asks}; "
             f"to continue it, raise the limit: perdure resume {record.id} --add cycles={used}"
         )
     return int(cycles)
@@ -297,7 +298,7 @@ class RunControl(RunLimits):
         if reply[0] == "damaged":
             raise damaged(run_id, reply)
         self._look_after(reply[7:])
-        return StopReceipt.of(run_id, reply[:7], mode, requested_by, reason)
+        return StopReceipt.of(run_id, reply, mode, requested_by, reason)
 
     def resume(
         self,

@@ -13,6 +13,7 @@ from perdure.worker.domain.record import UNFINISHED, Record, awaited
 from perdure.worker.domain.run import Run
 from perdure.worker.domain.verdict import Verdict, VerdictCode
 from perdure.worker.errors import DamagedRun
+from perdure.worker.presentation.text import count
 from perdure.worker.presentation.usage import amount
 
 #: Maximum characters of a flow's own text in a sentence. The advice comes after it and must be
@@ -74,14 +75,14 @@ def ended(case: RunCase) -> Verdict:
         case "completed" if UNFINISHED in fields:
             used = case.count(UNFINISHED)
             text = (
-                f"It used up its {used} cycles and is unfinished. To go on: "
+                f"It used up its {count(used, 'cycle')} and is unfinished. To go on: "
                 f"perdure resume {case.id} --add cycles={used}"
             )
             since = "ended_at"
         case "completed":
             text, since = (
                 (
-                    f"It completed after {case.count('step')} rounds; "
+                    f"It completed after {count(case.count('step'), 'round')}; "
                     f"perdure show {case.id} has the answer"
                 ),
                 "ended_at",

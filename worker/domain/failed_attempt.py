@@ -9,7 +9,7 @@ import math
 from typing import cast
 
 from perdure.flows.durations import duration
-from perdure.flows.errors import FatalError, RetryableError
+from perdure.flows.errors import FatalError, InvalidFlow, RetryableError
 from perdure.flows.flow import Flow
 from perdure.flows.retry import Retry, tightening
 from perdure.worker.domain.record import Record
@@ -43,7 +43,7 @@ def failure(
     """
     text = (
         str(error)
-        if isinstance(error, FatalError | RetryableError)
+        if isinstance(error, FatalError | InvalidFlow | RetryableError)
         else f"{type(error).__name__}: {error}"
     )
     where = f"run {record.id}, step {record.step}"
@@ -54,7 +54,7 @@ def failure(
         "error": _sound(error_text),
         "max_failures": policy.max_attempts or settings.max_attempts,
     }
-    if isinstance(error, FatalError) or not policy.retries(error):
+    if isinstance(error, FatalError | InvalidFlow) or not policy.retries(error):
         return Settlement(
             "failed", options={**options, "fatal": 1, "delay": 0}, cause=type_of(error)
         )

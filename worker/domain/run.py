@@ -292,7 +292,10 @@ class Run(Document):
         if self.status is not RunStatus.COMPLETED or self.finished:
             return self.status.value
         used = self.details.get(UNFINISHED)
-        return f"unfinished after {used['cycles']} of {used['of']} cycles" if used else "unfinished"
+        if used is None:
+            return "unfinished"
+        cycles = "cycle" if used["of"] == 1 else "cycles"
+        return f"unfinished after {used['cycles']} of {used['of']} {cycles}"
 
 
 @dataclass(frozen=True)

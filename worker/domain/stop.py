@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -56,6 +56,10 @@ class StopReceipt(Document):
 
     Its effects may or may not have happened.
     """
+    stops_children: bool = False
+    """Whether the run was stopped alone before, and its children are stopped now."""
+
+    _later: ClassVar[tuple[str, ...]] = ("stops_children",)
 
     @classmethod
     def of(
@@ -64,7 +68,7 @@ class StopReceipt(Document):
         """Build the receipt for a stop request from the reply of request_stop.lua."""
         if reply[0] == "missing":
             return cls(run_id, False, False, "no-state", False, None, mode, by, reason)
-        result, phase, requested, seen, stopped, step, doubt = reply
+        result, phase, requested, seen, stopped, step, doubt, *follow_ups = reply
         live = result != "finished"
         return cls(
             run_id=run_id,
@@ -81,6 +85,7 @@ class StopReceipt(Document):
             stopped_at=_when(stopped),
             step=int(step),
             in_doubt=None if doubt == "-" else doubt,
+            stops_children=result == "finished" and bool(follow_ups),
         )
 
     @classmethod

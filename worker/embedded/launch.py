@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import socket
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -25,11 +26,13 @@ class ProbeReply:
         ready: it serves commands (+PONG).
         loading: it still reads its data.
         pid: the process id that it reports; None if it is too busy to report one.
+        program: name, version and path of its program, as far as it reports them.
     """
 
     ready: bool
     loading: bool
     pid: int | None
+    program: str = ""
 
 
 def probe(path: Path, timeout: float = 1.0) -> ProbeReply | None:
@@ -53,12 +56,24 @@ def probe(path: Path, timeout: float = 1.0) -> ProbeReply | None:
             return None
     if not pong:
         return None
-    pid = re.search(rb"^process_id:(\d+)", information, re.MULTILINE)
+    facts = dict(
+        re.findall(r"^(\w+):([^\r\n]+)", information.decode(errors="replace"), re.MULTILINE)
+    )
+    pid = facts.get("process_id", "")
     return ProbeReply(
         ready=pong == b"+PONG",
         loading=pong.startswith(b"-LOADING"),
-        pid=int(pid[1]) if pid else None,
+        pid=int(pid) if pid.isdecimal() else None,
+        program=_program(facts),
     )
+
+
+def _program(facts: Mapping[str, str]) -> str:
+    """Return a server's program as people name it, such as ``valkey 9.0.1 (/usr/bin/valkey)``."""
+    name = facts.get("server_name", "redis")
+    version = facts.get(f"{name}_version", "")
+    path = facts.get("executable", "")
+    return " ".join(filter(None, (name, version, f"({path})" if path else ""))) if version else ""
 
 
 def _reply(replies: BinaryIO) -> bytes:

@@ -85,6 +85,12 @@ class EmbeddedServer:
         return answer.pid if answer else None
 
     @property
+    def program(self) -> str:
+        """Name, version and path of the running server's program; empty if it does not reply."""
+        answer = self._answer()
+        return answer.program if answer else ""
+
+    @property
     def owned(self) -> bool:
         """Whether this process owns the embedded server, so that `stop` ends it."""
         return self._ownership is not None and self._ownership[1] == os.getpid()

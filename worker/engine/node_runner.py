@@ -16,6 +16,7 @@ from perdure.flows.budgets import COMMANDS, sum_of
 from perdure.flows.context import RoundContext, altered
 from perdure.flows.errors import (
     FatalError,
+    InvalidFlow,
     InvalidInput,
     RetryableError,
     RoundStopped,
@@ -258,7 +259,7 @@ class NodeRunner:
         record, lease, flow = loaded.record, loaded.lease, loaded.flow
         where = f"run {record.id}, step {record.step}, node {record.node}"
         cause = error
-        if lease.timed_out and not isinstance(error, FatalError):
+        if lease.timed_out and not isinstance(error, FatalError | InvalidFlow):
             error = RetryableError(
                 f"the round took longer than its limit ({lease.time_limit or 0.0:g} s)"
             )

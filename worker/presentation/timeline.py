@@ -197,7 +197,8 @@ def _between(event: Event) -> tuple[str, str]:
             )
             return word + more, "wait"
         case "completed" if "unfinished" in data:
-            return f"unfinished after {data['unfinished']} of {data['unfinished']} cycles", "wait"
+            used = data["unfinished"]
+            return f"unfinished after {used} of {used} {'cycle' if used == 1 else 'cycles'}", "wait"
         case "completed":
             return "completed", "good"
         case "errored":

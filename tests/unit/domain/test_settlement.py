@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from perdure import FatalError, Flow, RetryableError, UnstorableValue
+from perdure import FatalError, Flow, InvalidFlow, RetryableError, UnstorableValue
 from perdure.flows.flow import Role
 from perdure.flows.outcomes import Advance, Command, End, Interrupt, Outcome, Renew, Turn
 from perdure.worker.domain.execution_state import ExecutionState
@@ -308,6 +308,7 @@ def test_a_retry_after_that_is_no_time_does_not_break_the_failure(seconds: float
 
 def test_a_fatal_error_is_not_tried_again() -> None:
     assert failure(record(), FatalError("never"), SETTINGS, 0.5).options["fatal"] == 1
+    assert failure(record(), InvalidFlow("never"), SETTINGS, 0.5).options["fatal"] == 1
     assert failure(record(), UnstorableValue("NaN"), SETTINGS, 0.5).options["fatal"] == 1
     assert "fatal" not in failure(record(), RetryableError("busy"), SETTINGS, 0.5).options
 
@@ -417,6 +418,7 @@ WHERE = "run r, step 4"
         (ValueError("oh no"), f"{WHERE}, node Controller: ValueError: oh no"),
         (RetryableError("oh no"), f"{WHERE}, node Controller: oh no"),
         (FatalError("oh no"), f"{WHERE}, node Controller: oh no"),
+        (InvalidFlow("oh no"), f"{WHERE}, node Controller: oh no"),
         (FatalError(f"{WHERE}: oh no"), f"{WHERE}: oh no"),
     ],
 )

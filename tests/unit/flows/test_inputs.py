@@ -86,6 +86,17 @@ def test_unknown_inputs_are_named_with_those_that_are_known() -> None:
     )
 
 
+def test_unknown_and_wrong_inputs_are_named_in_one_error() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Searching().check_inputs({"b": 1, "depth": "deep"})
+    told = str(refused.value)
+    assert told.startswith(
+        "flow 'searching' has no input named b, and does not accept these inputs: "
+        "repo: Field required; depth: Input should be"
+    )
+    assert told.endswith(". It expects: repo, depth, where")
+
+
 def test_a_model_that_allows_more_takes_more() -> None:
     assert Taking().check_inputs({"repo": "x", "more": 1}) == {"repo": "x", "more": 1}
 

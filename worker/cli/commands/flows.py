@@ -118,7 +118,7 @@ def _summary(file: Path, flow: Flow) -> str:
     rounds = (
         "no limit of cycles"
         if flow.max_rounds is None
-        else f"at most {flow.max_rounds} cycles, then it ends unfinished"
+        else f"at most {count(flow.max_rounds, 'cycle')}, then it ends unfinished"
     )
     return f"{file}: valid. Flow {flow.name}, nodes {', '.join(flow.nodes)}, {rounds}"
 

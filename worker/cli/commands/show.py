@@ -27,6 +27,7 @@ from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.presentation.questions import what
 from perdure.worker.presentation.text import (
     clock,
+    count,
     duration,
     lines,
     moment,
@@ -68,7 +69,7 @@ def write_transcript(document: Transcript, file: Path) -> None:
         raise Failed(f"cannot write {file}: {error.strerror or error}", USAGE) from error
     click.echo(
         f"wrote {document['run']['id']} to {file}: "
-        f"{len(document['history'])} turns, {len(document['events'])} events",
+        f"{count(len(document['history']), 'turn')}, {count(len(document['events']), 'event')}",
         err=True,
     )
 
@@ -268,7 +269,7 @@ def _models(events: Iterable[Event]) -> str:
 def _left_of(details: Mapping[str, Any]) -> str:
     """Return a sentence that says which turns of a run's history are left."""
     turns, forgotten = details["turns"], details["forgotten"]
-    return f"{turns - forgotten} of {turns} turns are left; the older ones are gone"
+    return f"{turns - forgotten} of {count(turns, 'turn')} are left; the older ones are gone"
 
 
 def _print_history(history: list[TranscriptTurn], forgotten: int) -> None:

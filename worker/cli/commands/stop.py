@@ -108,6 +108,11 @@ def describe_receipt(receipt: StopReceipt) -> tuple[type[PerdureError] | None, s
         return RunNotFound, f"no run {receipt.run_id!r}; see `{program()} list`"
     if receipt.stopped:
         doubt = f"; the round in flight is in doubt: {receipt.in_doubt}" if receipt.in_doubt else ""
+        if receipt.stops_children:
+            return None, (
+                f"{receipt.run_id} was stopped before, at step {receipt.step}; "
+                "its children, which went on, are stopped now"
+            )
         already = "" if receipt.running else "already "
         return None, f"{receipt.run_id} is {already}stopped at step {receipt.step}{doubt}"
     if not receipt.running:

@@ -182,6 +182,7 @@ def up_command(
         if as_json:
             started = {
                 "url": server.url,
+                "program": server.program,
                 "directory": str(server.directory),
                 "owned": server.owned,
                 "worker": child.pid,
@@ -192,7 +193,11 @@ def up_command(
             owner = (
                 "" if server.owned else "; another `perdure up` started it, this one adds a worker"
             )
-            click.echo(f"server: {server.url}, data in {server.directory}{owner}", err=True)
+            click.echo(
+                f"server: {server.url}, {server.program or 'busy'}, "
+                f"data in {server.directory}{owner}",
+                err=True,
+            )
             click.echo(f"next, in another terminal:\n  {TRY}", err=True)
         if named is not None:
             click.echo(
