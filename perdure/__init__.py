@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     )
     from perdure.worker.domain.interrupt import PendingInterrupt, Waiting
     from perdure.worker.domain.run import Run, RunStatus
+    from perdure.worker.domain.run_tree import AlikeRuns, RunTree
     from perdure.worker.domain.signal import SignalReceipt, SignalReply
     from perdure.worker.domain.stop import StopReceipt
     from perdure.worker.domain.verdict import Verdict, VerdictCode
@@ -111,6 +112,7 @@ _HOMES = {
     "Advance": "perdure.flows.outcomes",
     "Approval": "perdure.flows.commands.approval",
     "ArtifactNotFound": "perdure.worker.errors",
+    "AlikeRuns": "perdure.worker.domain.run_tree",
     "AsyncClient": "perdure.worker.client.async_client",
     "AsyncSteps": "perdure.flows.workflows",
     "BadReply": "perdure.flows.errors",
@@ -171,6 +173,7 @@ _HOMES = {
     "RunExists": "perdure.worker.errors",
     "RunNotFound": "perdure.worker.errors",
     "RunStatus": "perdure.worker.domain.run",
+    "RunTree": "perdure.worker.domain.run_tree",
     "START": "perdure.worker.domain.execution_state",
     "ScriptedController": "perdure.flows.controllers.scripted",
     "Settings": "perdure.worker.settings",
@@ -235,6 +238,7 @@ __all__ = [
     "START",
     "AccessDenied",
     "Advance",
+    "AlikeRuns",
     "Approval",
     "ArtifactNotFound",
     "AsyncClient",
@@ -295,6 +299,7 @@ __all__ = [
     "RunExists",
     "RunNotFound",
     "RunStatus",
+    "RunTree",
     "ScriptedController",
     "Settings",
     "SignalReceipt",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
@@ -88,6 +88,16 @@ def test_the_command_lists_a_wide_tree_in_a_few_lines(
     assert (waits["g"], waits["item 15"], waits["item 0"]) == ("for its child runs", "for go", "")
 
 
+def test_a_parent_shows_how_many_children_of_each_status_it_has(
+    client: Client, driver: Driver, settings: Settings
+) -> None:
+    run = wide(client, driver)
+    code, text = command(settings, "show", run.id)
+    assert code == 0
+    assert "children: 12 completed, 3 errored, 1 running; see perdure tree" in text
+    assert client.tree(run.id, 1, 1).counts == {"completed": 12, "errored": 3, "running": 1}
+
+
 def test_a_tree_of_wrong_size_is_refused(client: Client) -> None:
     for options in ({"depth": 0}, {"depth": 33}, {"width": 0}, {"width": True}):
         with pytest.raises(InvalidInput, match=next(iter(options))):
@@ -128,13 +138,32 @@ def test_a_tree_with_a_live_run_is_not_deleted_and_the_run_is_named(
     assert len(client.children(run.id)) == 2
 
 
-def test_a_deleted_tree_leaves_no_key_and_no_entry(
-    client: Client, driver: Driver, settings: Settings
-) -> None:
+def stopped(client: Client, driver: Driver) -> Run:
+    """A parent that was stopped with the child for which it waited."""
     run = wide(client, driver)
     client.request_stop(run.id)
     driver.play()
-    ids = [run.id, *(child.id for child in client.children(run.id, 100))]
+    return run
+
+
+def deep(client: Client, driver: Driver) -> Run:
+    """Fifteen runs in four generations, which have completed."""
+    run = client.submit("nest", "grow", {"depth": 3})
+    driver.play()
+    return run
+
+
+@pytest.mark.parametrize(("plant", "size"), [(stopped, 17), (deep, 15)])
+def test_a_deleted_tree_leaves_no_key_and_no_entry(
+    client: Client,
+    driver: Driver,
+    settings: Settings,
+    plant: Callable[[Client, Driver], Run],
+    size: int,
+) -> None:
+    run = plant(client, driver)
+    ids = [each.id for _, each in client.tree(run.id, width=100).walk()]
+    assert len(ids) == size
     code, text = command(settings, "delete", run.id, "--tree")
     assert (code, text) == (0, f"{run.id} is deleted with all runs below it\n")
     store = client._store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -34,6 +35,14 @@ class RunTree(Run):
     """The number of further children that were not read, because the tree is too large."""
 
     _members: ClassVar[tuple[str, ...]] = (*Run._members, "children", "more", "not_read")
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of children of each status, those that are not listed among them."""
+        counts = Counter(child.status.value for child in self.children)
+        for alike in self.more:
+            counts[alike.status] += alike.count
+        return dict(counts)
 
     def walk(self, level: int = 0) -> Iterator[tuple[int, RunTree]]:
         """Yield each listed run behind its parent, with its generation from 0 on."""

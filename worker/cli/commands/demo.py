@@ -29,7 +29,7 @@ ROOT_SECONDS = 30.0
 @click.command("demo")
 @json_option
 def demo_command(as_json: bool) -> None:
-    """Have three agents look at a git repository, and kill their worker with SIGKILL.
+    """Run three agents on a git repository, and kill their worker with SIGKILL.
 
     One agent bisects, and two count. Something is said to one of them while no worker lives.
     Starts its own server and workers, makes a repository, and removes all of it afterwards.

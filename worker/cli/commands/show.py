@@ -117,11 +117,13 @@ def show_command(
         artifacts = {} if as_json else client.artifacts(run_id)
         unread = client.unread(run_id) if run.details.get("received") and not as_json else {}
         document = client.transcript(run_id) if transcript else None
+        has_children = bool(run.details.get("spent_below", {}).get("runs")) and not as_json
+        children = client.tree(run_id, 1, 1).counts if has_children else {}
         events = list(client.events(run_id, follow=False)) if transcript and not as_json else []
     if as_json:
         output.document(document if document is not None else run.to_dict())
         return
-    pairs = described(run, models, artifacts, unread)
+    pairs = described(run, models, artifacts, unread, children)
     output.fields(pairs, whole=("command", "will ask", "traceback"))
     if document is not None:
         _print_history(document["history"], run.details.get("forgotten", 0))
@@ -137,6 +139,7 @@ def described(
     models: str = "",
     artifacts: Mapping[str, int] | None = None,
     unread: Mapping[str, int] | None = None,
+    children: Mapping[str, int] | None = None,
 ) -> list[tuple[str, str]]:
     """Return the names and values that ``perdure show`` prints about a run."""
     details = run.details
@@ -178,6 +181,9 @@ def described(
     if unread:
         counts = [f"{plain(name)} {number}" for name, number in unread.items()]
         pairs.append(("unread", ", ".join(counts)))
+    if children:
+        counts = [f"{number:,} {status}" for status, number in children.items()]
+        pairs.append(("children", f"{', '.join(counts)}; see {program()} tree {run.id}"))
     if details.get("topic"):
         pairs.append(("topic", details["topic"]))
     if details.get("parent"):

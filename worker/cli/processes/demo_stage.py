@@ -46,7 +46,7 @@ class DemoStage:
 
     Attributes:
         root: The id of the run that has the agents. Empty before it is submitted.
-        agents: The ids of the agents: one that bisects, and two that count.
+        agents: The ids of the agents. The first bisects, the others count.
         said: The receipt of what was said to the last agent. None until then.
         repository: The git repository that is bisected.
         client: A client of the stage's own server.
