@@ -67,6 +67,15 @@ def test_several_tokens_of_one_name_are_one_person(room: Room, ann: TestClient) 
     assert room.asking(room.token("ann", "read")).get(f"{API}/runs/{run_id}").status_code == 200
 
 
+def test_only_its_owner_reads_the_tree_and_the_children_of_a_run(
+    ann: TestClient, bob: TestClient, root: TestClient
+) -> None:
+    run_id = submitted(ann)
+    for path in (f"{API}/runs/{run_id}/tree", f"{API}/runs?parent={run_id}"):
+        statuses = [who.get(path).status_code for who in (ann, bob, root)]
+        assert statuses == [200, 404, 200], path
+
+
 def test_lists_inboxes_and_pages_show_ones_own(
     ann: TestClient, bob: TestClient, root: TestClient
 ) -> None:

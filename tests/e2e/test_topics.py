@@ -193,6 +193,8 @@ def test_the_remote_client_signals_topics(client: Client, settings: Settings) ->
         remote = RemoteClient(url, token)
         kept = remote.signal(topic=TOPIC, name="paid", payload=1, key="k", keep=60)
         assert (kept.run_id, kept.status) == (None, "kept")
+        store = client._store
+        assert 0 < store.redis.pttl(store.keys.topic(f"ann/{TOPIC}")) <= 60_000
         run = remote.submit("payment", "g", topic=TOPIC)
         assert remote.signal(topic=TOPIC, name="paid", payload=1, key="k").run_id == run.id
         with pytest.raises(Taken):

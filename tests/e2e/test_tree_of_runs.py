@@ -71,6 +71,12 @@ def test_a_tree_over_http_is_the_same(client: Client, driver: Driver, settings: 
         assert [each.id for each in remote.runs(parent=run.id, status="errored")] == [
             each.id for each in client.runs(parent=run.id, status="errored")
         ]
+        with pytest.raises(InvalidTransition, match=run.id):
+            remote.delete(run.id, tree=True)
+        client.request_stop(run.id)
+        driver.play()
+        remote.delete(run.id, tree=True)
+    assert not client.runs(children=True).runs
 
 
 def test_the_command_lists_a_wide_tree_in_a_few_lines(

@@ -154,11 +154,13 @@ class RemoteConnection:
         params = {
             name: value for name, value in request.pop("params", {}).items() if value is not None
         }
+        if params:  # Even empty ones would replace a query that the path has.
+            request["params"] = params
         request["headers"] = {**propagation.headers(), **request.get("headers", {})}
         for pause in (*PAUSES, None):
             try:
                 answer: httpx2.Response = self._http.request(
-                    method, f"{self._address.api}{path}", params=params, **request
+                    method, f"{self._address.api}{path}", **request
                 )
             except self._library.TransportError as error:
                 never_sent = isinstance(
