@@ -8,11 +8,12 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticSerializationError
+from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from perdure.flows.budgets import check_budgets
 from perdure.flows.context import RoundContext
@@ -229,10 +230,7 @@ class Flow(ABC):
                 f"flow {self.name!r} {', and '.join(faults)}. "
                 f"It expects: {', '.join(self.Inputs.model_fields)}"
             ) from cause
-        try:
-            return dict(storable(checked.model_dump(mode="json"), "the inputs"))
-        except PydanticSerializationError:
-            return dict(storable(checked, "the inputs"))  # It names the value that is not JSON.
+        return dict(storable(_written(checked.model_dump()), "the inputs"))
 
 
 def check_nodes(flow: Flow) -> None:
@@ -284,6 +282,23 @@ def check_limits(flow: Flow) -> None:
 def title(flow: Flow) -> str:
     """Return the text by which error messages name a flow."""
     return f"flow {flow.name or type(flow).__name__!r}"
+
+
+def _written(value: Any) -> Any:
+    """Return a value with what JSON does not have, such as a ``datetime``, as pydantic writes it.
+
+    Numbers stay as they are: pydantic would write null for NaN.
+    """
+    if isinstance(value, Mapping):
+        return {name: _written(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_written(each) for each in value]
+    if value is None or (isinstance(value, int | float | str) and not isinstance(value, Enum)):
+        return value
+    try:
+        return to_jsonable_python(value)
+    except PydanticSerializationError:
+        return value  # Storing it fails, with its name.
 
 
 def _is_model(value: object) -> bool:

@@ -34,11 +34,15 @@ class StepFailed(PerdureError):
 
     code = "step-failed"
 
-    def __init__(self, step: str, error: str, reason: str) -> None:
-        super().__init__(
-            f"step {step} failed: {error}: {reason}" if reason else f"step {step} failed: {error}"
-        )
+    def __init__(self, message: str, step: str = "", error: str = "", reason: str = "") -> None:
+        super().__init__(message)
         self.step, self.error, self.reason = step, error, reason
+
+    @classmethod
+    def of(cls, step: str, error: str, reason: str) -> StepFailed:
+        """Return the error for a step that failed with such an exception."""
+        told = f"{error}: {reason}" if reason else error
+        return cls(f"step {step} failed: {told}", step, error, reason)
 
 
 class Diverged(FatalError):
@@ -103,7 +107,7 @@ class JournalEntry:
             StepFailed: the entry is an error.
         """
         if self.error is not None:
-            raise StepFailed(self.key, *self.error)
+            raise StepFailed.of(self.key, *self.error)
         return self.result
 
 

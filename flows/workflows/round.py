@@ -100,7 +100,7 @@ class WorkflowRound:
         """Return a short summary of this round, for people who watch the run."""
         if not self.new:
             return {}
-        steps = {"steps": [entry.key for entry in self.new]}
+        steps = {"did": [entry.key for entry in self.new]}
         if len(self.new) > 1:
             failed = [entry.key for entry in self.new if entry.error is not None]
             return {**steps, **({"failed": failed} if failed else {})}

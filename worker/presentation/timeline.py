@@ -27,7 +27,7 @@ GIT_ID = re.compile(r"\b([0-9a-f]{12})(?:[0-9a-f]{28}|[0-9a-f]{52})\b")
 FRAME = (
     "took", "command", "args", "calls", "observation", "answer", "thought", "reasoning", "plan",
     "criticism", "speak",
-    "steps", "digest", "model", "tokens", "input_tokens", "output_tokens", "money", "requests",
+    "did", "digest", "model", "tokens", "input_tokens", "output_tokens", "money", "requests",
     "spent",
 )  # fmt: skip
 
@@ -85,7 +85,7 @@ def round_text(data: Mapping[str, Any]) -> str:
     That is the command that a controller decided on, or the observation of its execution. Of a
     workflow it is the names of its steps, and what a single one came to.
     """
-    if isinstance(steps := data.get("steps"), list):
+    if isinstance(steps := data.get("did"), list):
         names = ", ".join(map(str, steps))
         return _short(
             f"{names}: {value_short(data['observation'])}" if "observation" in data else names

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -125,3 +128,23 @@ def test_a_flow_that_says_nothing_ends_at_its_limit_with_all_its_values() -> Non
     values = {"x": 1}
     ended = Bare().exhausted(values)
     assert ended == End(output={"x": 1, "status": "unfinished"}) and ended.output is not values
+
+
+class Color(StrEnum):
+    RED = "red"
+
+
+class Dated(Bare):
+    class Inputs(BaseModel):
+        when: datetime
+        price: Decimal
+        color: Color = Color.RED
+
+
+def test_values_that_json_does_not_have_are_written_as_pydantic_writes_them() -> None:
+    given = {"when": "2026-11-25T10:00:00Z", "price": "1.50"}
+    assert Dated().check_inputs(given) == {
+        "when": "2026-11-25T10:00:00Z",
+        "price": "1.50",
+        "color": "red",
+    }
