@@ -184,6 +184,7 @@ MUTANTS = [
     Mutant("late_stop_walks", "children one at a time", "V7"),
     Mutant("follow_up_is_numbered", "children and stops", "V7"),
     Mutant("end_wakes_the_parent", "children", "C3"),
+    Mutant("park_brings_its_message", "children behind a stay", "I6"),
     Mutant("stop_with_the_tree_tells_nobody", "children", "C2"),
     Mutant("taking_up_takes_the_end_back", "first of two children", "C2"),
     Mutant("going_on_takes_children_back", "children one at a time", "V7"),

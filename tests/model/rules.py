@@ -183,6 +183,7 @@ class Rules:
     late_stop_walks: bool = True
     follow_up_is_numbered: bool = True  # a walk that began earlier counts for a newer one
     end_wakes_the_parent: bool = True
+    park_brings_its_message: bool = True  # of a run that stayed until it waits
     stop_with_the_tree_tells_nobody: bool = True
     taking_up_takes_the_end_back: bool = True
     going_on_takes_children_back: bool = True  # resume of a child > resume of its parent > stop

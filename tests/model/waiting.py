@@ -76,10 +76,10 @@ def park(w: World, place: int, run: Run) -> str:
     rules = w.rules
     run.failures = run.losses = 0
     run.patience = None
+    if run.is_unmade and rules.park_brings_its_message:
+        run.message = (run.epoch, run.step)
     _record(w, run)
     if is_over(w, run) and rules.park_asks_whether_the_wait_is_over:
-        if run.is_unmade:
-            run.message = (run.epoch, run.step)  # the worker brings its own
         _queue(w, place, run)
         return "queued"
     run.phase = "parked"

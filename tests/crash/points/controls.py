@@ -30,6 +30,7 @@ STAY_STOP = "stop == 'stop_requested' or "
 PROMISE = "  due_at(k, run, now + number(run.grace))\nend"
 WOKEN_DUE = "due_at(k, run, now)\n  return { 'unmade'"
 FOLLOWED = "  pcall('ZADD', follow_ups_of(k.due), 'LT', now + FOLLOWED, run.id)\n"
+RENEWED = "  in_parts('HDEL', k.run, values, 1, #values)\n"
 PUSHED = "  call('LPUSH', list, arg.message)\n"
 PUSHING = ("submit_run", "commit_round", "resume_run", "retry_run", "sweep_due")
 

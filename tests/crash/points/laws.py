@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.flows.budgets import RUNS
 from perdure.flows.outcomes import Command, Turn
-from perdure.worker.domain.record import TREE, Record, millionths, unpack_turns
+from perdure.worker.domain.record import (
+    EARLIER_CYCLES,
+    GENERATION,
+    TREE,
+    Record,
+    millionths,
+    unpack_turns,
+)
 from perdure.worker.errors import DamagedRun
 from perdure.worker.store.keys import CHILD_INDEXES, INDEXES
 from tests.crash.points.faults import DIES_AFTER, DIES_BEFORE, PAUSES_AFTER, PAUSES_BEFORE
+from tests.crash.points.plot import Plot, value_of
 from tests.support.runs import assert_lawful
 
 if TYPE_CHECKING:
@@ -170,6 +178,7 @@ def _log(
         "errored": broke,
         "retried": broke,
         "signalled": plot.awaits is not None,
+        "renewed": plot.renews is not None,
     }
     found = {kind: kinds.count(kind) for kind in expected}
     if found != {kind: int(times) for kind, times in expected.items()}:
@@ -231,12 +240,28 @@ def _content(story: Story, run_id: str, fields: dict[str, str]) -> Iterator[tupl
         yield "I14", str(error)
         return
     if turns != [
-        Turn(Command("effect", {"number": n}), observed) for n, observed in enumerate(plot.answer)
-    ] or record.turns != len(turns):
+        Turn(Command("effect", {"number": n}), observed)
+        for n, observed in enumerate(plot.answer, plot.forgotten)
+    ] or (record.turns, record.forgotten) != (plot.effects, plot.forgotten):
         yield "I14", f"the history reads back as {turns}"
+    if plot.renews is not None:
+        yield from _renewal(plot.renews, plot, record)
     assert story.person.end is not None
     if story.person.end.answer != plot.answer:
         yield "I2", f"the answer is {story.person.end.answer}, expected {plot.answer}"
+
+
+def _renewal(effect: int, plot: Plot, record: Record) -> Iterator[tuple[str, str]]:
+    """One generation more, its cycles counted from 0, and no value of the rounds before."""
+    counts = tuple(map(record.count, (GENERATION, EARLIER_CYCLES)))
+    own = {name: value for name, value in record.values.items() if name.startswith("of effect")}
+    expected = {value_of(number): number for number in range(effect, plot.effects)}
+    # The round that renews ends no cycle.
+    if (*counts, record.cycles) != (1, effect, plot.effects - effect - 1) or own != expected:
+        yield (
+            "renewal",
+            f"renewed once, by effect {effect}: {counts}, {record.cycles} cycles, {own}",
+        )
 
 
 def _effects(story: Story, run_id: str) -> Iterator[tuple[str, str]]:

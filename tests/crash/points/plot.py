@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from perdure import (
@@ -15,11 +15,13 @@ from perdure import (
     Finish,
     Interrupt,
     Node,
+    Renew,
     RetryableError,
     RoundContext,
     command,
     register,
 )
+from perdure.flows.outcomes import Advance, Outcome
 from perdure.worker.domain.run import Run, RunStatus
 from perdure.worker.domain.stop import StopMode, StopReceipt
 
@@ -50,6 +52,7 @@ class Plot:
         awaits: the effect before which it waits for a signal, which a person sends when it waits.
         halts: the effect in whose wait the run is stopped. It is resumed.
         bears: the effect before which it starts two children, one at a time, and waits for them.
+        renews: the effect whose round renews the run. Only its own turn stays in the history.
         doubled: whether the run's first message stands in line twice.
     """
 
@@ -63,6 +66,7 @@ class Plot:
     awaits: int | None = None
     halts: int | None = None
     bears: int | None = None
+    renews: int | None = None
     doubled: bool = False
 
     @property
@@ -81,7 +85,12 @@ class Plot:
             self.awaits: PAID,
             self.bears: [f"child {n}" for n in range(CHILDREN)],
         }
-        return [[n, heard.get(n)] for n in range(self.effects)]
+        return [[n, heard.get(n)] for n in range(self.forgotten, self.effects)]
+
+    @property
+    def forgotten(self) -> int:
+        """How many of its oldest turns are gone at the end."""
+        return 0 if self.renews is None else self.renews
 
     @property
     def is_stopped(self) -> bool:
@@ -125,6 +134,17 @@ class PlottedFlow(ControllerExecutorFlow):
 
     max_rounds = None
     stage: Story | None = None
+
+    def play(self, node: str, context: RoundContext) -> Outcome:
+        """Play a round; where the plot renews the run, each effect leaves a value of its own."""
+        outcome = super().play(node, context)
+        renews, number = on_stage().plot.renews, len(context.history)
+        if renews is None or node != "Executor" or not isinstance(outcome, Advance):
+            return outcome
+        value = {value_of(number): number}
+        if number == renews:
+            return Renew(values=value, keep_turns=1, turns=outcome.turns)
+        return replace(outcome, values={**outcome.values, **value})
 
     def decide(self, context: RoundContext) -> Command | Finish:
         story = on_stage()
@@ -188,6 +208,11 @@ def on_stage() -> Story:
     """The story that is being played."""
     assert PlottedFlow.stage is not None, "no story is on stage"
     return PlottedFlow.stage
+
+
+def value_of(number: int) -> str:
+    """Return the name of the value that an effect leaves in a run that is renewed."""
+    return f"of effect {number}"
 
 
 class Person:

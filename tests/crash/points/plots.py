@@ -25,6 +25,8 @@ DOZES = Plot("dozes", effects=2, awaits=0, halts=0, naps=1)
 BEARS = Plot("bears", effects=2, bears=0, halts=0)
 #: The same in rounds that stay, and it is stopped in a sleep behind them.
 BREEDS = Plot("breeds", effects=2, bears=0, naps=1, halts=1)
+#: It has two children, then a round that uses a signal also renews it, which removes a turn and a value.
+RENEWS = Plot("renews", effects=2, bears=0, awaits=1, renews=1)
 #: Two rounds' worth of nothing special: for what depends on the hand-over alone.
 PLAIN = Plot("plain", effects=1)
 

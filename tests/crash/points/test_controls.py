@@ -16,6 +16,7 @@ from tests.crash.points.controls import (
     FOLLOWED,
     OPERATED,
     PUSHED,
+    RENEWED,
     STAY_ANSWERED,
     STAY_DUE,
     STAY_FENCE,
@@ -28,7 +29,7 @@ from tests.crash.points.controls import (
 from tests.crash.points.faults import DIES_AFTER, DIES_BEFORE, PAUSES_BEFORE, REPLY_LOST, Fault
 from tests.crash.points.plans import broken
 from tests.crash.points.plot import Plot
-from tests.crash.points.plots import BEARS, PLAIN, STAYS, WAITS, WHOLE
+from tests.crash.points.plots import BEARS, PLAIN, RENEWS, STAYS, WAITS, WHOLE
 from tests.crash.points.stage import STAYING, Stage
 from tests.crash.points.story import Story
 
@@ -109,6 +110,12 @@ def test_a_follow_up_that_only_its_maker_knows_is_no_promise(stage: Stage) -> No
     change = without(FOLLOWED, "commit_round", "sweep_due")
     plot = replace(BEARS, halts=None)
     assert "V1" in laws_broken(stage, DIES_BEFORE, "start_children", plot, change=change)
+
+
+def test_a_renewal_that_keeps_the_values_is_noticed(stage: Stage) -> None:
+    change = without(RENEWED, "commit_round")
+    found = broken(lambda faults: Story(stage, RENEWS, faults, change=change).play(), [])
+    assert "V1" in {violation.law for violation in found}  # its content is damaged
 
 
 #: The step of STAYS whose commit it is: so many have asked to stay before. The first goes into a line that nothing was taken from yet.

@@ -11,7 +11,17 @@ from tests.crash.points.faults import DIES_BEFORE, Fault
 from tests.crash.points.figures import counted, play, shown
 from tests.crash.points.plans import changes, deaths, lost_replies, worlds
 from tests.crash.points.plot import Plot
-from tests.crash.points.plots import BEARS, BREEDS, DOZES, EVERY_ACT, STAYS, WAITS, WHOLE, acts
+from tests.crash.points.plots import (
+    BEARS,
+    BREEDS,
+    DOZES,
+    EVERY_ACT,
+    RENEWS,
+    STAYS,
+    WAITS,
+    WHOLE,
+    acts,
+)
 from tests.crash.points.stage import LISTS, STAYING, Stage
 from tests.crash.points.story import Story
 
@@ -39,6 +49,11 @@ def test_without_a_fault_nothing_is_tried_twice(stage: Stage, plot: Plot) -> Non
     shown("no fault", stage, plot, [()])
 
 
+@acts((LISTS, RENEWS))
+def test_without_a_fault_a_run_is_renewed_once(stage: Stage, plot: Plot) -> None:
+    shown("no fault", stage, plot, [()])
+
+
 @acts((LISTS, WHOLE), (STAYING, STAYS))
 def test_a_story_meets_the_same_points_whenever_it_is_played(stage: Stage, plot: Plot) -> None:
     story = counted(stage, plot)
@@ -61,6 +76,7 @@ def test_every_transition_of_these_operations_is_among_the_points(stage: Stage) 
     (STAYING, DOZES),
     (LISTS, BEARS),
     (STAYING, BREEDS),
+    (LISTS, RENEWS),
 )
 def test_a_process_may_die_at_every_point(stage: Stage, plot: Plot) -> None:
     story = counted(stage, plot)
@@ -93,6 +109,7 @@ def test_a_process_may_die_at_every_point(stage: Stage, plot: Plot) -> None:
     (STAYING, DOZES),
     (LISTS, BEARS),
     (STAYING, BREEDS),
+    (LISTS, RENEWS),
 )
 def test_every_reply_may_be_lost(stage: Stage, plot: Plot) -> None:
     shown("reply lost", stage, plot, ((lost,) for lost in lost_replies(counted(stage, plot))))
