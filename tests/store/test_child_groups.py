@@ -388,3 +388,33 @@ def test_an_unpaused_flow_finds_its_children_too(store: Store) -> None:
     store.pauses.add(flow)
     assert try_claim(store, first) == ClaimRefused("paused", flow)
     assert store.pauses.remove(flow) == 1
+
+
+# What is counted
+
+
+def test_starts_and_ends_of_children_are_counted_for_metrics(store: Store) -> None:
+    parked(store, (3, 4, 4), total=3)
+    assert start_children(store, 3) == ["ok", "3"]
+    first, second, third = (child_id(store, place) for place in range(3))
+    flow = hash_of(store, first)["flow"]
+    end_child(store, first)
+    fail_child(store, second)
+    stop(store, run_id=third)
+    assert children_counted(store, flow) == {
+        "queued": "0", "started": "3", "completed": "1", "errored": "1", "stopped": "1",
+    }  # fmt: skip
+    resume(store, run_id=third)
+    store.delete(third)
+    assert children_counted(store, flow)["stopped"] == "1", "these counts only grow"
+
+
+def children_counted(store: Store, flow: str) -> dict[str, str]:
+    """The counts of child runs by their word."""
+    counts = store.redis.hgetall(store.keys.queues).items()
+    ends = f":{flow}"
+    return {
+        name.removeprefix("children:").removesuffix(ends): count
+        for name, count in counts
+        if name.startswith("children:") and name.endswith(ends)
+    }

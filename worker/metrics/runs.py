@@ -15,6 +15,7 @@ ENDED = ("completed", "errored")
 MODES = ("graceful", "now")
 #: Ways in which sweeps recover a run whose round was lost or exceeded its limit.
 RECOVERIES = ("freed", "delayed", "overran")
+CHILD_EVENTS = ("started", "completed", "errored", "stopped")
 
 
 def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
@@ -105,6 +106,13 @@ def families(gathered: MetricsSnapshot) -> Iterator[Metric]:
         of_one("moves:signalled"),
     )
     yield counter(
+        "perdure_child_runs",
+        "Child runs that were started, and that completed, errored or were stopped; a continued "
+        "one may end again.",
+        ("flow", "event"),
+        of("children", *CHILD_EVENTS),
+    )
+    yield counter(
         "perdure_messages_resent",
         "Messages that were lost on their way and sent again.",
         ("flow",),
@@ -128,6 +136,6 @@ def _counts(gathered: MetricsSnapshot) -> dict[tuple[str, str], float]:
         what, _, rest = name.partition(":")
         word, colon, flow = rest.partition(":")
         amount = number(text)
-        if what in ("runs", "stops", "moves") and colon and amount is not None:
+        if what in ("runs", "stops", "moves", "children") and colon and amount is not None:
             counts[f"{what}:{word}", flow] = amount
     return counts

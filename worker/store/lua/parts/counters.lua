@@ -23,6 +23,8 @@ local function count_status(k, run, from, to)
   if from and not ENDED[from] then tally(k, run, 'runs:' .. from, -1) end
   if to then tally(k, run, 'runs:' .. to, 1) end
   if not run.parent then return end
+  if not from then tally(k, run, 'children:started', 1) end
+  if ENDED[to] or to == 'stopped' then tally(k, run, 'children:' .. to, 1) end
   -- Lists of runs leave child runs out, and so does their number of queued runs.
   if from == 'queued' then tally(k, run, 'children:queued', -1) end
   if to == 'queued' then tally(k, run, 'children:queued', 1) end
