@@ -66,6 +66,10 @@ class WorkflowFlow(Flow):
         own: float | None = (values.get(PLAN) or {}).get("timeout")
         return self.round_timeout_seconds if own is None else own
 
+    def exhausted(self, values: Mapping[str, Any]) -> End:
+        """Return the end, with status ``unfinished``, of a run that has used up its cycles."""
+        return End(output={"status": "unfinished"})
+
     def _play_plain(self, this_round: WorkflowRound, context: RoundContext) -> Outcome:
         kept = context.kept.take()
         journal = kept if isinstance(kept, list) else journal_of(context.history, context.artifact)

@@ -12,6 +12,7 @@ import pytest
 
 from perdure import AsyncSteps, Client, Run, RunStatus, Settings, Step, StepFailed, Steps, workflow
 from perdure.flows.errors import ProcessEnd
+from perdure.testing import crash_lab
 from perdure.worker.ids import process_name
 from tests.support.driving import Driver, driving
 from tests.support.servers import until
@@ -477,3 +478,11 @@ def compared(client: Client, drivers: list[Driver], first: int, count: int) -> i
         assert sorted(map(str, kept)) == sorted(map(str, entries)), code
     CHANCE.clear()
     return Killed.count - before
+
+
+# The crash lab
+
+
+@pytest.mark.parametrize("flow", ["workflow_order", "workflow_live_order"])
+def test_the_crash_lab_plays_workflows(flow: str) -> None:
+    assert crash_lab(flow, "go", inputs={"item": "book"}).stories > 20
