@@ -1,0 +1,217 @@
+"""Agents of the OpenAI Agents SDK in workflows: each model request and each tool call is a step."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from dataclasses import replace
+from typing import Any
+
+from agents import (
+    Agent,
+    FunctionTool,
+    Handoff,
+    Model,
+    ModelProvider,
+    ModelResponse,
+    MultiProvider,
+    RunConfig,
+    Runner,
+    RunResult,
+    Usage,
+)
+from agents.items import TResponseOutputItem
+from openai import APIConnectionError, APIStatusError
+from pydantic import TypeAdapter
+
+from perdure.flows.commands.approval import Approved, read_answer
+from perdure.flows.context import RoundContext
+from perdure.flows.errors import FatalError, InvalidInput, RetryableError
+from perdure.flows.workflows.steps import AsyncSteps, current_steps
+
+_items = TypeAdapter(list[TResponseOutputItem])
+_usage = TypeAdapter(Usage)
+#: HTTP statuses that mean "not now". All others below 500 mean "not this request".
+LATER = frozenset({408, 409, 425, 429})
+#: Tools that would act on the worker's machine, outside of any step.
+REFUSED = ("ComputerTool", "LocalShellTool", "ShellTool", "ApplyPatchTool", "CustomTool")
+
+
+async def run_agent(
+    agent: Agent[Any],
+    prompt: str,
+    *,
+    idempotent: Collection[str] = (),
+    model_provider: ModelProvider | None = None,
+    **options: Any,
+) -> RunResult:
+    """Run an agent in a workflow, and ask a person about calls of tools that need approval.
+
+    The person approves the call, or refuses it with words for the model.
+
+    Args:
+        idempotent: names of tools that may be called again after their worker was lost. Another
+            tool is then in doubt, and a person is asked.
+        model_provider: makes the models. None: that of the SDK.
+        options: of ``Runner.run``: ``context``, ``max_turns``, ...
+
+    Raises:
+        FatalError: no workflow runs, or the agent has what a workflow cannot carry out.
+    """
+    steps = current_steps()
+    if steps is None:
+        raise FatalError("run_agent: expected to be called in a coroutine function of @workflow")
+    stepping = _Stepping(steps, frozenset(idempotent), {})
+    config = RunConfig(
+        model_provider=_Provider(steps, model_provider or MultiProvider()), tracing_disabled=True
+    )
+    own = stepping.agent(agent)
+    result = await Runner.run(own, prompt, run_config=config, **options)
+    while result.interruptions:
+        state = result.to_state()
+        for item in result.interruptions:
+            refusal = await _refusal(steps, item)
+            if refusal is None:
+                state.approve(item)
+            else:
+                state.reject(item, rejection_message=refusal)
+        result = await Runner.run(own, state, run_config=config, **options)
+    return result
+
+
+class _Stepping:
+    """Makes copies of agents whose models and tools are called in steps."""
+
+    def __init__(
+        self, steps: AsyncSteps, idempotent: frozenset[str], made: dict[int, Agent[Any]]
+    ) -> None:
+        self._steps, self._idempotent, self._made = steps, idempotent, made
+
+    def agent(self, agent: Agent[Any]) -> Agent[Any]:
+        """Return the copy of an agent, and of all agents to which it hands over."""
+        if id(agent) in self._made:
+            return self._made[id(agent)]
+        if agent.mcp_servers:
+            raise FatalError(
+                f"run {self._steps.run_id}: agent {agent.name!r} has MCP servers, which a workflow "
+                "cannot carry out yet. Call them in a function tool"
+            )
+        model = agent.model
+        own = agent.clone(
+            model=_Model(self._steps, model) if isinstance(model, Model) else model,
+            tools=[self._tool(tool) for tool in agent.tools],
+        )
+        self._made[id(agent)] = own
+        own.handoffs = [
+            self.agent(each) if isinstance(each, Agent) else self._handoff(each)
+            for each in agent.handoffs
+        ]
+        return own
+
+    def _tool(self, tool: Any) -> Any:
+        if type(tool).__name__ in REFUSED:
+            raise FatalError(
+                f"run {self._steps.run_id}: a workflow cannot carry out the tool {tool.name!r} "
+                f"({type(tool).__name__}). Give the agent a function tool"
+            )
+        if not isinstance(tool, FunctionTool):
+            return tool  # carried out by the provider
+        inner, steps = tool.on_invoke_tool, self._steps
+
+        async def invoke(context: Any, text: str) -> Any:
+            async def body() -> Any:
+                return await inner(context, text)
+
+            return await steps.step(
+                body, name=tool.name[:90], idempotent=tool.name in self._idempotent
+            )
+
+        return replace(tool, on_invoke_tool=invoke)
+
+    def _handoff(self, handoff: Handoff[Any, Any]) -> Handoff[Any, Any]:
+        inner = handoff.on_invoke_handoff
+
+        async def invoke(context: Any, text: str) -> Any:
+            return self.agent(await inner(context, text))
+
+        return replace(handoff, on_invoke_handoff=invoke)
+
+
+class _Provider(ModelProvider):
+    """Makes models that are asked in steps."""
+
+    def __init__(self, steps: AsyncSteps, inner: ModelProvider) -> None:
+        self._steps, self._inner = steps, inner
+
+    def get_model(self, model_name: str | None) -> Model:
+        """Return a model of this name."""
+        return _Model(self._steps, self._inner.get_model(model_name))
+
+
+class _Model(Model):
+    """A model that is asked in steps. Their usage is charged to the budgets of the run."""
+
+    def __init__(self, steps: AsyncSteps, inner: Model) -> None:
+        self._steps, self._inner = steps, inner
+
+    async def get_response(self, *args: Any, **named: Any) -> ModelResponse:
+        """Return the model's response, from the journal if it was given before."""
+
+        async def ask(context: RoundContext) -> dict[str, Any]:
+            try:
+                response = await self._inner.get_response(*args, **named)
+            except (APIConnectionError, APIStatusError) as error:
+                raise _failed(error) from error
+            usage = response.usage
+            context.spend(
+                tokens=usage.input_tokens + usage.output_tokens,
+                input_tokens=usage.input_tokens,
+                output_tokens=usage.output_tokens,
+                requests=1,
+            )
+            return {
+                "output": _items.dump_python(response.output, mode="json", exclude_unset=True),
+                "usage": _usage.dump_python(usage, mode="json"),
+                "id": response.response_id,
+            }
+
+        told = await self._steps.step(ask, name="model", role="controller", idempotent=True)
+        return ModelResponse(
+            output=_items.validate_python(told["output"]),
+            usage=_usage.validate_python(told["usage"]),
+            response_id=told["id"],
+        )
+
+    def stream_response(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
+        """Raise FatalError: a workflow does not stream."""
+        raise FatalError("a workflow cannot stream a response; use run_agent, not run_streamed")
+
+
+def _failed(error: APIConnectionError | APIStatusError) -> Exception:
+    """Return what a provider's error means for the round."""
+    if isinstance(error, APIConnectionError):
+        return RetryableError(f"the model cannot be reached: {error}", counts=False)
+    status = error.status_code
+    text = f"the model answers {status}: {error.message}"
+    if status not in LATER and status < 500:
+        return FatalError(text)
+    after = error.response.headers.get("retry-after", "")
+    return RetryableError(text, float(after) if after.isdecimal() else None, counts=False)
+
+
+async def _refusal(steps: AsyncSteps, item: Any) -> str | None:
+    """Ask a person about a call of a tool; None if it is approved, else the words for the model."""
+    call = item.raw_item
+    data = {"tool": call.name, "args": call.arguments}
+    fault = ""
+    while True:
+        answer = await steps.ask(f"approve the call {call.name}?{fault}", data, name="approve")
+        try:
+            decision = read_answer(answer)
+        except InvalidInput as error:
+            fault = f" (the last answer was not valid: {error})"
+            continue
+        if not isinstance(decision, Approved):
+            return decision.words or "A person refused this call."
+        if decision.args is None:
+            return None
+        fault = " (the arguments of this call cannot be changed: approve or refuse it)"
