@@ -118,6 +118,13 @@ def test_only_the_group_that_was_joined_is_dropped(store: Store) -> None:
     assert hash_of(store)["groups"] == GROUP
 
 
+def test_a_name_of_a_group_is_no_pattern(store: Store) -> None:
+    started(store)
+    park_on_children(store, claim(store), NOTHING, name="a-b", kept=1)
+    done(store, take="", joined="0.a-b")
+    assert hash_of(store)["groups"] == GROUP
+
+
 @pytest.mark.parametrize("take", [{}, {"take": ""}])
 def test_the_end_of_a_run_drops_what_it_has_not_joined(store: Store, take: dict[str, str]) -> None:
     ids = started(store)

@@ -465,6 +465,13 @@ def test_a_damaged_parent_is_told_and_not_queued(store: Store, harm: Any) -> Non
     assert (phase(store), end_of(store, 0)) == ("parked", 'ok completed 1\n"42"')
 
 
+def test_a_parked_parent_that_does_not_say_what_for_fails_no_child(store: Store) -> None:
+    first, _ = family(store, FIRST)
+    store.redis.hdel(store.keys.run("r"), "wait_for")
+    end_child(store, first)
+    assert (phase(store), end_of(store, 0)) == ("parked", 'ok completed 1\n"42"')
+
+
 def test_a_parent_whose_queue_is_gone_is_due_at_once(store: Store) -> None:
     first, _ = family(store, FIRST)
     store.redis.hset(store.keys.run("r"), "queue", "elsewhere")
