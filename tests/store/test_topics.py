@@ -203,6 +203,15 @@ def test_a_run_that_an_earlier_version_completed_holds_nothing(store: Store) -> 
     assert signal_topic(store) == ["waiting", "2"], "it has lost the topic"
 
 
+def test_what_a_run_took_that_an_earlier_version_completed_stays_known(store: Store) -> None:
+    sent = {"key": "k", "content": "c"}
+    holder(store)
+    assert signal_topic(store, **sent) == ["ok", "r", "1", "queued"]
+    store.redis.hset(store.keys.run("r"), "phase", "completed")
+    assert signal_topic(store) == ["waiting", "1"]
+    assert signal_topic(store, **sent) == ["ok", "r", "1", "completed"]
+
+
 def test_a_run_that_has_expired_holds_nothing(store: Store) -> None:
     holder(store)
     store.redis.delete(store.keys.run("r"))
@@ -282,6 +291,7 @@ def test_a_key_is_known_while_its_signal_waits(store: Store) -> None:
     assert signal_topic(store, key="k", content="d") == ["conflict", "", "1"]
     assert signal_topic(store, name="sent", **sent) == ["waiting", "2"], "a key is of its name"
     assert signal_topic(store, key="l", content="c") == ["waiting", "3"]
+    assert signal_topic(store, **sent) == ["waiting", "1"], "known behind later ones, too"
 
 
 def test_a_signal_sent_before_and_after_the_submission_arrives_once(store: Store) -> None:
