@@ -345,13 +345,24 @@ def test_more_lets_the_one_that_asks_and_those_that_wait_go_on(store: Store) -> 
     assert raise_limit(store, by="ann") == ["ok", "parked", "r"]
     assert follow_up(store) is not None and hash_of(store)["funded"] == "1"
     (told,) = events(store, first, kind="resumed")
-    assert (told["by"], hash_of(store, first)["i_answer"]) == ("ann", "null")
+    assert (told["answer"], told["data"], told["by"]) == ("null", "null", "ann")
+    fields = hash_of(store, first)
+    assert (fields["i_answer"], fields["resumed_by"]) == ("null", "ann")
+    assert fields["resumed_at"] == told["at"]
     assert reconcile(store)[-1].word == "done"
     assert "funded" not in hash_of(store)
     # The one that asks waits for its message, which Lua cannot make.
     assert (second, "woken") in sweep_after(store, 0) and phase(store, first) == "waiting"
     assert (first, "woken") in sweep_and_bring(store, 1_000)
     assert phases(store, first, second) == ["queued", "queued"]
+
+
+def test_more_of_several_budgets_answers_who_asks_for_any_of_them(store: Store) -> None:
+    first, _ = paying_family(store)
+    hold_up(store, claim(store, first))
+    raise_limit(store, add=f"money 1\n{FIVE}")
+    assert phase(store, first) == "waiting"
+    assert hash_of(store, first)["resumed_by"] == ""
 
 
 def test_more_reaches_those_that_wait_further_below(store: Store) -> None:
