@@ -206,8 +206,8 @@ def test_the_command_line_tells_an_unfinished_run_from_a_finished_one(
     late = command("wait", never, "--timeout", "0")
     assert late.code == 9 and never in late.err
     listed = {line.split("\t")[0]: line.split("\t")[1] for line in command("list").out.splitlines()}
-    assert (listed[run], listed[done]) == ("unfinished after 1 of 1 cycles", "completed")
-    assert "status: unfinished after 1 of 1 cycles" in command("show", run).out
+    assert (listed[run], listed[done]) == ("unfinished after 1 of 1 cycle", "completed")
+    assert "status: unfinished after 1 of 1 cycle" in command("show", run).out
     assert [command("show", each, "--json").json["finished"] for each in (run, done)] == [
         False,
         True,
@@ -225,7 +225,7 @@ def test_the_control_room_shows_an_unfinished_run_and_lets_it_go_on(
         for path in ("/runs", f"/runs/{run.id}"):
             page = visitor.see(path)
             assert (
-                "unfinished after 1 of 1 cycles" in page.text
+                "unfinished after 1 of 1 cycle" in page.text
                 and 'class="status unfinished"' in page.html
             )
         told = json.loads(visitor.see(f"/api/v1/runs/{run.id}").html)
@@ -334,7 +334,7 @@ def test_the_last_allowed_cycle_pauses_too_and_may_be_given_more_instead_of_endi
     for run_id in (ends, goes_on):
         play(settings, run_id)
         assert client.get(run_id).state.interrupt_reason == "interrupt_after: Executor"
-    assert client.resume(ends).status_text == "unfinished after 1 of 1 cycles"
+    assert client.resume(ends).status_text == "unfinished after 1 of 1 cycle"
     client.resume(goes_on, add={"cycles": 2})
     play(settings, goes_on)
     client.resume(goes_on)

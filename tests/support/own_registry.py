@@ -7,10 +7,14 @@ import pytest
 from perdure.flows import registry
 
 
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_registry(monkeypatch: pytest.MonkeyPatch, *without: str) -> None:
     """Let the flows that this test registers be forgotten after it.
 
     Those that come with Perdure are loaded before: a module registers its flows only once.
+
+    Args:
+        without: names of flows that this test registers, and perhaps another test has registered.
     """
     registry.registered()
-    monkeypatch.setattr(registry, "_sources", dict(registry._sources))
+    kept = {name: flow for name, flow in registry._sources.items() if name not in without}
+    monkeypatch.setattr(registry, "_sources", kept)
