@@ -140,6 +140,8 @@ class LiveScript(_Script):
         self._waiting: dict[str, tuple[Request, asyncio.Future[Any]]] = {}
         self._journal = [entry for entry in journal if entry.kind not in MARKS]
         self._closed = False
+        #: Keys of what the coroutine has made and not awaited yet.
+        self._expected: dict[str, None] = {}
 
     def begin(self, coroutine: Any) -> None:
         """Run the coroutine from its beginning, up to where its journal ends.
@@ -175,11 +177,22 @@ class LiveScript(_Script):
             )
         return [request for request, _ in self._waiting.values()]
 
+    @property
+    def left_out(self) -> list[str]:
+        """The keys of what the coroutine has asked for and never awaited, or not to its end."""
+        unfinished = (key for key, (_, future) in self._waiting.items() if not future.done())
+        return [*self._expected, *unfinished]
+
+    def expect(self, request: Request) -> None:
+        """Note that the coroutine is going to await a request."""
+        self._expected[request.key] = None
+
     def ask_for(self, requests: Sequence[Request]) -> asyncio.Future[Any]:
         """Return the future of what the coroutine asks for: one request."""
         if self._closed:
             raise RuntimeError("the round of this coroutine is over")
         [request] = requests
+        self._expected.pop(request.key, None)
         future = self._loop.create_future()
         self._waiting[request.key] = (request, future)
         return future

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from perdure.flows.context import RoundContext
 from perdure.flows.durations import as_seconds
 from perdure.flows.errors import InvalidFlow
 from perdure.flows.flow import Role
-from perdure.flows.names import is_name
+from perdure.flows.names import is_name, suggest
 from perdure.flows.retry import Retry, retry_of
 from perdure.flows.workflows.journal import JournalEntry, Kind
 from perdure.flows.workflows.requests import (
@@ -29,6 +29,10 @@ from perdure.flows.workflows.requests import (
     WaitRequest,
 )
 
+#: The options of a step.
+OPTIONS = ("name", "role", "idempotent", "retry", "timeout", "approval", "in_doubt")
+#: What a coroutine function awaits.
+Awaited = Coroutine[Any, Any, Any]
 #: A duration: seconds, a timedelta, or a text like ``10m``.
 Duration = float | timedelta | str
 
@@ -73,6 +77,12 @@ class Script(Protocol):
     def is_replaying(self) -> bool: ...
     def mark(self, entry: JournalEntry) -> None: ...
     def ask_for(self, requests: Sequence[Request]) -> Any: ...
+
+
+class LiveScript(Script, Protocol):
+    """The coroutine that is being run, with its journal. What ``AsyncSteps`` asks."""
+
+    def expect(self, request: Request) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -170,7 +180,7 @@ class _Common:
         if not is_name(chosen) or chosen.rpartition(".")[2].isdecimal():
             raise InvalidFlow(
                 f"{chosen!r} cannot name a step; expected letters, digits, '_', '.' or '-', at "
-                "most 90, and no '.' with a number at its end. Give it one with name=..."
+                "most 90, and no '.' with a number at its end. Give it a name: name='...'"
             )
         self._asked[chosen] += 1
         number = self._asked[chosen]
@@ -188,8 +198,14 @@ class _Common:
         timeout: Duration | None = None,
         approval: Any = None,
         in_doubt: Any = None,
+        **unknown: Any,
     ) -> StepRequest:
         key = self._key(str(getattr(function, "__name__", type(function).__name__)), name)
+        for option in unknown:
+            raise InvalidFlow(
+                f"step {key} has no option {option!r}; {suggest(option, OPTIONS)}. Arguments of "
+                "the function by name: functools.partial(function, name=...)"
+            )
         if role not in ("controller", "executor"):
             raise InvalidFlow(f"step {key}: role is {role!r}; expected 'controller' or 'executor'")
         policy = policy_of(in_doubt, idempotent)
@@ -397,11 +413,15 @@ class AsyncSteps(_Common):
     is run again from its beginning if another worker goes on with the run.
     """
 
-    async def step(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Call a function once, as ``Steps.step`` does."""
-        return await self._one(self._step(function, args, **options))
+    def __init__(self, script: LiveScript) -> None:
+        super().__init__(script)
+        self._live = script
 
-    async def ask(
+    def step(self, function: Callable[..., Any], *args: Any, **options: Any) -> Awaited:
+        """Call a function once, as ``Steps.step`` does."""
+        return self._one(self._step(function, args, **options))
+
+    def ask(
         self,
         question: str,
         data: Any = None,
@@ -409,39 +429,39 @@ class AsyncSteps(_Common):
         deadline: Duration | None = None,
         default: Any = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> Awaited:
         """Ask a person, as ``Steps.ask`` does."""
-        return await self._one(self._ask(question, data, deadline, default, name))
+        return self._one(self._ask(question, data, deadline, default, name))
 
-    async def sleep(self, seconds: Duration, *, name: str | None = None) -> None:
+    def sleep(self, seconds: Duration, *, name: str | None = None) -> Awaited:
         """Wait until a time has passed, as ``Steps.sleep`` does."""
-        await self._one(self._sleep(seconds, name))
+        return self._one(self._sleep(seconds, name))
 
-    async def wait_for(
+    def wait_for(
         self,
         *signals: str,
-        timeout: Duration | None = None,  # noqa: ASYNC109
+        timeout: Duration | None = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> Awaited:
         """Wait for a signal, as ``Steps.wait_for`` does."""
-        return await self._one(self._wait_for(signals, timeout, name))
+        return self._one(self._wait_for(signals, timeout, name))
 
-    async def child(
+    def child(
         self,
         flow: str,
         goal: str = "",
         inputs: Mapping[str, Any] | None = None,
         *,
-        timeout: Duration | None = None,  # noqa: ASYNC109
+        timeout: Duration | None = None,
         on_failure: OnFailure = "tell",
         name: str | None = None,
         **options: Any,
-    ) -> Any:
+    ) -> Awaited:
         """Start another run and wait for its answer, as ``Steps.child`` does."""
         child = Child(flow, goal, inputs or {}, **options)
-        return await self._one(self._child(child, timeout, on_failure, name))
+        return self._one(self._child(child, timeout, on_failure, name))
 
-    async def map(
+    def map(
         self,
         flow: str,
         items: Iterable[Any],
@@ -449,10 +469,13 @@ class AsyncSteps(_Common):
         wait: Until = "all",
         name: str | None = None,
         **options: Any,
-    ) -> list[Any]:
+    ) -> Awaited:
         """Start a run for each item and wait for their answers, as ``Steps.map`` does."""
-        answers: list[Any] = await self._one(self._map(flow, items, name, wait, options))
-        return answers
+        return self._one(self._map(flow, items, name, wait, options))
 
-    async def _one(self, request: Request) -> Any:
-        return await self._script.ask_for([request])
+    def _one(self, request: Request) -> Awaited:
+        self._live.expect(request)
+        return self._awaited(request)
+
+    async def _awaited(self, request: Request) -> Any:
+        return await self._live.ask_for([request])

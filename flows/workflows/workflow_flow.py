@@ -15,7 +15,13 @@ from typing import Any, ClassVar, TypeVar, overload
 from pydantic import BaseModel, ConfigDict, create_model
 
 from perdure.flows.context import RoundContext
-from perdure.flows.errors import FatalError, InvalidFlow, RoundStopped, ends_process
+from perdure.flows.errors import (
+    FatalError,
+    InvalidFlow,
+    RoundStopped,
+    UnstorableValue,
+    ends_process,
+)
 from perdure.flows.flow import Flow, Role
 from perdure.flows.json_values import storable
 from perdure.flows.outcomes import Advance, End, Outcome, Renew
@@ -115,6 +121,7 @@ class WorkflowFlow(Flow):
             if script.is_replaying():
                 raise script.diverged("its end")
             if (error := script.task.exception()) is None:
+                _check_awaited(script)
                 return self._end(this_round, script, script.task.result())
             if not isinstance(error, Exception):
                 raise error
@@ -134,11 +141,14 @@ class WorkflowFlow(Flow):
         names = list(inspect.signature(type(self).function).parameters)[1:]
         return {name: given.get(name, context.goal) for name in names}
 
-    def _end(self, this_round: WorkflowRound, script: Any, answer: Any) -> End:
+    def _end(self, this_round: WorkflowRound, script: Any, answer: Any) -> Outcome:
         if script.is_replaying():
             raise script.diverged("its end")
+        try:
+            plain = storable(answer, "what the workflow returned")
+        except UnstorableValue as error:
+            return self._failed(this_round, script.context, error)
         turns, artifacts = this_round.turns()
-        plain = storable(answer, "what the workflow returned")
         return End(plain, {}, turns, {}, this_round.summary(), artifacts)
 
     def _failed(
@@ -151,13 +161,23 @@ class WorkflowFlow(Flow):
         """
         if this_round.new and all(entry.error is None for entry in this_round.new):
             return this_round.commit(this_round.node, {})
-        if isinstance(error, FatalError | RoundStopped) or ends_process(error):
+        if isinstance(error, FatalError | InvalidFlow | RoundStopped) or ends_process(error):
             raise error
         what = str(error) if isinstance(error, StepFailed) else f"{type(error).__name__}: {error}"
         raise FatalError(
             f"run {context.run_id}, step {context.step}: the workflow raised {what}. When the "
             f"cause is mended: perdure retry {context.run_id}"
         ) from error
+
+
+def _check_awaited(script: LiveScript) -> None:
+    """Raise FatalError if the function ended without what it has asked for."""
+    if script.left_out:
+        raise FatalError(
+            f"run {script.context.run_id}, step {script.context.step}: the workflow's function "
+            f"ended and has never awaited {', '.join(script.left_out)}. Write `await` before it, "
+            "or cancel its task"
+        )
 
 
 @overload

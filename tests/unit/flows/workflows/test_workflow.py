@@ -511,3 +511,55 @@ def test_settings_are_those_of_a_flow() -> None:
 def test_a_function_that_cannot_be_a_workflow(function: Any, words: str) -> None:
     with pytest.raises(InvalidFlow, match=words):
         keep(function)
+
+
+# What is easily forgotten
+
+
+@pytest.mark.filterwarnings("ignore:.*was never awaited")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_step_that_is_never_awaited_is_no_success() -> None:
+    async def forgets(steps: AsyncSteps) -> str:
+        steps.step(did, "charge")
+        return "done"
+
+    async def leaves(steps: AsyncSteps) -> str:
+        task = asyncio.ensure_future(steps.step(did, "charge"))
+        await asyncio.sleep(0)
+        return str(task.done())
+
+    for function in (forgets, leaves):
+        keep(function)
+        with pytest.raises(FatalError, match="has never awaited did"):
+            make("tried").play("Executor", context())
+    assert DONE == []
+
+
+def test_a_task_that_was_cancelled_is_left_out() -> None:
+    async def cancels(steps: AsyncSteps) -> str:
+        task = asyncio.ensure_future(steps.step(did, "charge"))
+        await asyncio.sleep(0)
+        task.cancel()
+        return "done"
+
+    assert answer_of(cancels) == "done"
+
+
+def test_an_unknown_option_of_a_step_is_named() -> None:
+    def order(steps: Steps) -> None:
+        steps.step(did, "charge", idempotant=True)
+
+    keep(order)
+    with pytest.raises(InvalidFlow, match=r"did you mean 'idempotent'\?"):
+        make("tried").play("Executor", context())
+
+
+def test_what_is_done_is_committed_before_an_answer_that_is_not_json() -> None:
+    def order(steps: Steps) -> set[str]:
+        return {steps.step(did, "charge")}
+
+    keep(order)
+    outcome = make("tried").play("Executor", context())
+    assert isinstance(outcome, Advance) and len(outcome.turns) == 1
+    with pytest.raises(FatalError, match="what the workflow returned is a set"):
+        make("tried").play("Executor", context(history=outcome.turns))
