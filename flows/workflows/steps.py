@@ -79,7 +79,7 @@ class Script(Protocol):
     def ask_for(self, requests: Sequence[Request]) -> Any: ...
 
 
-class LiveScript(Script, Protocol):
+class AwaitedScript(Script, Protocol):
     """The coroutine that is being run, with its journal. What ``AsyncSteps`` asks."""
 
     def expect(self, request: Request) -> None: ...
@@ -413,7 +413,7 @@ class AsyncSteps(_Common):
     is run again from its beginning if another worker goes on with the run.
     """
 
-    def __init__(self, script: LiveScript) -> None:
+    def __init__(self, script: AwaitedScript) -> None:
         super().__init__(script)
         self._live = script
 
