@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from perdure import Client, Settings
+from tests.crash.test_families import families_under_kills
 from tests.support.brokers import Broker, ground, settled
 from tests.support.history import exact
 from tests.support.kills import (
@@ -42,6 +43,12 @@ def test_runs_survive_kills_of_the_whole_group_and_publishes_lost(
     servers: Servers, options: tuple[str, ...]
 ) -> None:
     kill_groups_and_throw_messages(servers[0], runs=8, kills=3, options=options)
+
+
+def test_families_survive_kills_of_the_whole_group_and_publishes_lost(servers: Servers) -> None:
+    pace = {"lease_seconds": 2.0, "heartbeat_seconds": 0.4, "sweep_seconds": 0.3}
+    modules = {"flow_modules": ("tests.support.example_flows.families",)}
+    families_under_kills(servers[0].model_copy(update=pace | modules), parents=6, kills=3)
 
 
 def test_forty_runs_survive_three_kills_of_the_broker(servers: Servers) -> None:

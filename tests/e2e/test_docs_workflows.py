@@ -17,7 +17,13 @@ from tests.support.own_registry import own_registry
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/guides/workflows.md").read_text("utf-8")
-EXAMPLES = dict(re.findall(r"```python\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
+FENCED = re.compile(r"```python\n# (\S+)\n(.*?)```", re.DOTALL)
+IN_README = dict(FENCED.findall((ROOT / "README.md").read_text("utf-8")))
+EXAMPLES = {
+    **dict(FENCED.findall(TEXT)),
+    # The name of its flow is also that of one in the guide.
+    "parcels.py": IN_README["parcels.py"].replace('"parcel"', '"parcel_of_readme"'),
+}
 
 
 @pytest.fixture
@@ -54,3 +60,16 @@ def test_the_functions_of_the_guide_come_to_their_answers(
     client: Client, driver: Driver, flow: str, inputs: dict[str, Any], expected: str
 ) -> None:
     assert answer(client, driver, flow, inputs) == expected
+
+
+def test_the_function_of_the_readme_waits_a_day_without_a_worker(
+    client: Client, driver: Driver
+) -> None:
+    run = client.submit("parcel_of_readme", "go", {"item": "a book"})
+    driver.play()
+    assert client.why(run.id).code.value == "sleeping"
+    store = driver.engine.store
+    store.redis.hset(store.keys.run(run.id), "wait_until", 1)
+    store.redis.zadd(store.keys.due, {run.id: 1})
+    driver.sweep_and_play()
+    assert str(client.get(run.id).answer).startswith("mailed about payment")
