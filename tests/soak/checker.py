@@ -57,9 +57,15 @@ def _too_little(history: History) -> Iterator[str]:
     acknowledged = [call for call in submits if call.outcome == "acknowledged"]
     if not submits or len(acknowledged) < ENOUGH * len(submits):
         yield f"{len(acknowledged)} of {len(submits)} submits were acknowledged"
-    completed = [end for end in history.ends if end.status == "completed"]
+    children = {child.run for child in history.children}
+    completed = [
+        end for end in history.ends if end.status == "completed" and end.run not in children
+    ]
     if not completed or len(completed) < ENOUGH * len(acknowledged):
         yield f"{len(completed)} of {len(acknowledged)} runs completed"
+    heard = [family for family in history.families if family.answers is not None]
+    if len(heard) < ENOUGH * len(history.families):
+        yield f"{len(heard)} of {len(history.families)} families completed"
     if not history.reads:
         yield "nobody read"
     fired = {fault.kind for fault in history.faults if fault.fired}

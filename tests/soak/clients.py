@@ -1,19 +1,21 @@
-"""Clients during the soak: they submit with idempotency keys, look, stop, resume and retry, and write down each call and its reply."""
+"""Clients during the soak: they submit and signal with keys, look, stop, resume and retry, and write down each call and its reply."""
 
 from __future__ import annotations
 
+import heapq
 import random
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from perdure import Client, Run, RunStatus, Settings
+from perdure import Client, Run, RunStatus, Settings, SignalReceipt
 from perdure.worker.domain.stop import StopReceipt
 from perdure.worker.errors import PerdureError
 from perdure.worker.store import StoreUnavailable
 from tests.soak.cluster import Cluster
 from tests.soak.history import Call, Read
+from tests.soak.workload import ALONE, FAMILY, SIGNAL
 
 #: Seconds between two looks of a reader, between two stops of a steersman.
 LOOK_EVERY, STEER_EVERY = 0.1, 0.5
@@ -23,6 +25,8 @@ STEERED_ONE_IN, STEERED_AT_A_TIME = 5, 20
 AGAIN_AFTER = 0.2
 #: How long a round takes, in seconds.
 ROUND_SECONDS = (0.05, 0.8)
+#: A parent gets its signal at its submission, before it waits, and once more within so many seconds.
+SIGNAL_WITHIN = 4.0
 
 
 class Notebook:
@@ -63,14 +67,19 @@ class Notebook:
 
 
 class Clients:
-    """The threads: two that submit, two that look, one that steers. Half of them behind the proxy.
+    """The threads: two that submit, one that submits families and signals them, two that look, one that steers.
+
+    Half of them are behind the proxy.
 
     Args:
         runs, rounds: how many runs of how many rounds each.
+        families: how many parents besides.
         seconds: over which the submissions are spread.
     """
 
-    def __init__(self, cluster: Cluster, seed: int, runs: int, rounds: int, seconds: float) -> None:
+    def __init__(
+        self, cluster: Cluster, seed: int, runs: int, rounds: int, families: int, seconds: float
+    ) -> None:
         self.notebook = Notebook()
         self._cluster = cluster
         self._rounds = rounds
@@ -78,9 +87,11 @@ class Clients:
         self._errors: list[BaseException] = []
         began = time.monotonic()
         plan = [(began + seconds * number / runs, number) for number in range(runs)]
+        parents = [(began + seconds * number / families, number) for number in range(families)]
         work: list[tuple[str, Callable[[Client, random.Random, str], None], bool]] = [
             ("submit-1", lambda client, chance, _: self._submit(client, chance, plan[::2]), False),
             ("submit-2", lambda client, chance, _: self._submit(client, chance, plan[1::2]), True),
+            ("families", lambda client, chance, _: self._families(client, chance, parents), True),
             ("read-1", self._read, False),
             ("read-2", self._read, True),
             ("steer", self._steer, False),
@@ -100,8 +111,8 @@ class Clients:
             thread.start()
 
     def submitted(self) -> None:
-        """Wait until all runs have been submitted, however long the server's outages make that."""
-        for thread in self._threads[:2]:
+        """Wait until all runs have been submitted and signalled, however long the server's outages make that."""
+        for thread in self._threads[:3]:
             thread.join()
         self._tell()
 
@@ -140,21 +151,52 @@ class Clients:
         for at, number in plan:
             if self._stopping.wait(max(0.0, at - time.monotonic())):
                 return
-            key = f"goal-{number}"
             inputs = {"rounds": self._rounds, "seconds": round(chance.uniform(*ROUND_SECONDS), 3)}
-            while not self._stopping.wait(0):
-                run = self.notebook.call(
-                    "submit",
-                    "",
-                    lambda key=key, inputs=inputs: client.submit(
-                        "soak", key, inputs, idempotency_key=key
-                    ),
-                    key,
-                )
-                if run is not None:
-                    self.notebook.runs.append(run.id)
-                    break
-                time.sleep(AGAIN_AFTER)  # as any client does: the key makes it one run
+            self._submit_one(client, ALONE, f"goal-{number}", inputs)
+
+    def _submit_one(
+        self, client: Client, flow: str, key: str, inputs: Mapping[str, Any]
+    ) -> str | None:
+        run = self._until_known(
+            "submit", "", lambda: client.submit(flow, key, inputs, idempotency_key=key), key
+        )
+        if run is None:
+            return None
+        self.notebook.runs.append(run.id)
+        return str(run.id)
+
+    def _until_known(self, name: str, run_id: str, operation: Callable[[], Any], key: str) -> Any:
+        """Call until there is a reply; None where the clients are stopped first."""
+        while not self._stopping.wait(0):
+            reply = self.notebook.call(name, run_id, operation, key)
+            if reply is not None:
+                return reply
+            time.sleep(AGAIN_AFTER)  # as any client does: the key makes it one
+        return None
+
+    def _families(
+        self, client: Client, chance: random.Random, plan: list[tuple[float, int]]
+    ) -> None:
+        due: list[tuple[float, str, str]] = [(at, f"family-{number}", "") for at, number in plan]
+        heapq.heapify(due)
+        while due:
+            at, key, run_id = heapq.heappop(due)
+            if self._stopping.wait(max(0.0, at - time.monotonic())):
+                return
+            if run_id:
+                self._signal(client, run_id, key)
+                continue
+            inputs = {"seconds": round(chance.uniform(*ROUND_SECONDS), 3)}
+            submitted = self._submit_one(client, FAMILY, key, inputs)
+            if submitted is not None:
+                self._signal(client, submitted, key)
+                again = time.monotonic() + chance.uniform(0.0, SIGNAL_WITHIN)
+                heapq.heappush(due, (again, key, submitted))
+
+    def _signal(self, client: Client, run_id: str, key: str) -> None:
+        self._until_known(
+            "signal", run_id, lambda: client.signal(run_id, SIGNAL, key, key=key), key
+        )
 
     def _read(self, client: Client, chance: random.Random, name: str) -> None:
         while not self._stopping.wait(LOOK_EVERY):
@@ -222,7 +264,9 @@ def go_on(notebook: Notebook, client: Client, run_id: str) -> bool:
     return status is RunStatus.COMPLETED
 
 
-def _told(reply: Run | StopReceipt) -> Mapping[str, Any]:
+def _told(reply: Run | StopReceipt | SignalReceipt) -> Mapping[str, Any]:
+    if isinstance(reply, SignalReceipt):
+        return {"status": reply.status, "number": reply.number}
     if isinstance(reply, StopReceipt):
         return {
             "status": reply.status,

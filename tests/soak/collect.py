@@ -12,13 +12,18 @@ from typing import Any
 
 from perdure import Client
 from tests.soak.clients import Notebook
-from tests.soak.cluster import Cluster
-from tests.soak.history import Call, Effect, End, Event, Fault, History, Read
+from tests.soak.cluster import PREFIX, Cluster
+from tests.soak.history import Call, Child, Effect, End, Event, Family, Fault, History, Read
+from tests.soak.workload import CHILD, CHILD_ROUNDS, CHILDREN, FAMILY, FAMILY_ROUNDS
 
 #: What a worker logs of a commit that came too late.
 TOO_LATE = "the result came too late and was refused"
 #: Events after which a message was pushed once more.
 PUSHED_AGAIN = ("resent", "lost", "given_back", "failed")
+#: How many rounds a run of a flow has; of the others `Plan.rounds`.
+ROUNDS_OF = {FAMILY: FAMILY_ROUNDS, CHILD: CHILD_ROUNDS}
+#: The sets of runs that are not at rest, children's too.
+AT_WORK = ("live", "live:children", "interrupted", "interrupted:children", "due")
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,9 @@ def collect(
     rounds: int,
 ) -> History:
     """The history; the server must answer."""
-    runs = list(dict.fromkeys(call.run for call in notebook.calls if call.run))
+    children = _children(client)
+    submitted = dict.fromkeys(call.run for call in notebook.calls if call.run)
+    runs = [*submitted, *(child.run for child in children)]
     return History(
         calls=list(notebook.calls),
         reads=list(notebook.reads),
@@ -54,7 +61,17 @@ def collect(
         ends=[_end(client, run) for run in runs],
         asked_faults=asked,
         rounds=rounds,
+        children=children,
+        families=[family for run in submitted for family in _family(client, run)],
+        left=left(client),
     )
+
+
+def left(client: Client) -> dict[str, int]:
+    """How much the server holds of runs that are not at rest, by the name of its set."""
+    counts = client._store.counts()
+    follow_ups: Any = client._store.redis.zcard(client._store.keys.follow_ups)
+    return {**{name: counts[name] for name in AT_WORK}, "follow_ups": follow_ups}
 
 
 def traffic(cluster: Cluster, client: Client, history: History) -> Traffic:
@@ -89,11 +106,18 @@ def load(path: Path) -> History:
         "effects": Effect,
         "faults": Fault,
         "ends": End,
+        "children": Child,
+        "families": Family,
     }
     records: dict[str, Any] = {
         name: [kind(**each) for each in kept[name]] for name, kind in kinds.items()
     }
-    return History(**records, asked_faults=frozenset(kept["asked_faults"]), rounds=kept["rounds"])
+    return History(
+        **records,
+        asked_faults=frozenset(kept["asked_faults"]),
+        rounds=kept["rounds"],
+        left=kept["left"],
+    )
 
 
 def _events(client: Client, run: str) -> list[Event]:
@@ -112,6 +136,31 @@ def _events(client: Client, run: str) -> list[Event]:
 
 def _end(client: Client, run_id: str) -> End:
     run = client.get(run_id)
+    seen = run.answer["seen"] if isinstance(run.answer, dict) else run.answer
+    rounds = ROUNDS_OF.get(run.flow)
     return End(
-        run_id, run.status.value, run.details["epoch"], run.state.step, run.answer, run.error
+        run_id, run.status.value, run.details["epoch"], run.state.step, seen, run.error, rounds
     )
+
+
+def _family(client: Client, run_id: str) -> list[Family]:
+    """The run as a parent; nothing where it is none."""
+    run = client.get(run_id)
+    if run.flow != FAMILY:
+        return []
+    told = run.answer or {}
+    return [Family(run_id, CHILDREN, told.get("answers"), told.get("signal"), told.get("again"))]
+
+
+def _children(client: Client) -> list[Child]:
+    """All runs that have a parent: every run's hash is looked at."""
+    server: Any = client._store.redis
+    begin = f"{PREFIX}:run:"
+    found = []
+    for key in sorted(set(server.scan_iter(match=f"{begin}*", count=1000, _type="hash"))):
+        run_id = key.removeprefix(begin)
+        if ":" not in run_id:
+            parent, group, place = server.hmget(key, "parent", "group", "place")
+            if parent:
+                found.append(Child(run_id, parent, group, int(place)))
+    return found

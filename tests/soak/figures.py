@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tests.soak.faults import LEFT_TOO_LATE
-from tests.soak.history import Call, Effect, Fault
+from tests.soak.history import Call, Effect, Fault, History
 from tests.soak.recovery import Recovery, recoveries, share
 from tests.soak.soak import Outcome
 
@@ -50,8 +51,10 @@ def figures(outcome: Outcome) -> dict[str, Any]:
         "inexact": sorted(
             end.run
             for end in history.ends
-            if end.status == "completed" and list(end.answer or ()) != list(range(history.rounds))
+            if end.status == "completed"
+            and list(end.answer or ()) != list(range(history.rounds_of(end)))
         ),
+        "families": _families(history),
         "effects_tried": sum(tried.values()),
         "effects_applied": len(applied),
         "effects_doubled": sorted(
@@ -75,7 +78,9 @@ def figures(outcome: Outcome) -> dict[str, Any]:
             if not fault.fired or LEFT_TOO_LATE in fault.hit
         ],
         "not_on_this_machine": outcome.missing,
-        "recovery": of_recovery(history.faults, history.effects, history.calls),
+        "recovery": of_recovery(
+            history.faults, history.effects, [*history.calls, *_of_children(history)]
+        ),
         "drift": {
             each.place: {
                 "seconds": round(each.seconds),
@@ -97,6 +102,45 @@ def of_recovery(
     found = recoveries(faults, struck(faults), effects, calls)
     kinds = [kind for kind in COSTLY if any(fault.kind == kind for fault in faults)]
     return {kind: _spread([each for each in found if each.kind == kind]) for kind in kinds}
+
+
+def _families(history: History) -> dict[str, Any]:
+    heard = {family.parent: family for family in history.families if family.answers is not None}
+    places = Counter((child.parent, child.place) for child in history.children)
+    stored = Counter(event.run for event in history.events if event.type == "signalled")
+    sent = {call.run for call in history.calls if call.name == "signal"}
+    return {
+        "parents": len(history.families),
+        "completed": len(heard),
+        "children": len(history.children),
+        "places_doubled": sorted(f"{run}:{place}" for (run, place), n in places.items() if n > 1),
+        "places_missing": sorted(
+            f"{family.parent}:{place}"
+            for family in heard.values()
+            for place in range(family.children)
+            if not places[family.parent, place]
+        ),
+        "signals": len(sent),
+        "signals_lost": sorted(run for run in sent if not stored[run]),
+        "signals_doubled": sorted(
+            run
+            for run in sent
+            if stored[run] > 1 or (run in heard and heard[run].again is not None)
+        ),
+        "left": dict(history.left),
+    }
+
+
+def _of_children(history: History) -> list[Call]:
+    """Calls to parents, as calls to their children: who stops or continues a parent does so to them."""
+    by_parent: dict[str, list[Call]] = {}
+    for call in history.calls:
+        by_parent.setdefault(call.run, []).append(call)
+    return [
+        replace(call, run=child.run)
+        for child in history.children
+        for call in by_parent.get(child.parent, ())
+    ]
 
 
 def struck(faults: Sequence[Fault]) -> dict[Fault, list[int]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Call:
-    """One operation of a client: submit, stop, stop_now, resume or retry.
+    """One operation of a client: submit, stop, stop_now, resume, retry or signal.
 
     Attributes:
         run: its run; of a submit the id that came back or was asked for.
@@ -22,7 +22,7 @@ class Call:
         outcome: ``acknowledged`` (it returned a reply), ``refused`` (a typed answer: it changed nothing), or ``unknown`` (the
             connection failed: it may or may not have happened).
         reply: what matters of the reply: of a stop ``status`` and ``step`` (the committed rounds it speaks of).
-        key: of a submit, its idempotency key, if it had one.
+        key: of a submit, its idempotency key, if it had one; of a signal, its key, which is its payload too.
     """
 
     name: str
@@ -85,7 +85,10 @@ class Fault:
 
 @dataclass(frozen=True)
 class End:
-    """A run as the server held it after the quiet: ``answer`` is the steps that the flow itself wrote down, in order."""
+    """A run as the server held it after the quiet: ``answer`` is the steps that the flow itself wrote down, in order.
+
+    ``rounds``: how many it has if nobody stops it; None: as many as `History.rounds` says.
+    """
 
     run: str
     status: str
@@ -93,6 +96,33 @@ class End:
     step: int
     answer: Sequence[int] | None
     error: str | None = None
+    rounds: int | None = None
+
+
+@dataclass(frozen=True)
+class Child:
+    """A child run that the server held after the quiet: whose it is, and of which place of which group."""
+
+    run: str
+    parent: str
+    group: str
+    place: int
+
+
+@dataclass(frozen=True)
+class Family:
+    """A parent, and what it answered if it completed.
+
+    Attributes:
+        answers: its children's answers, each the child's ``place`` and the steps that it has ``seen``; None: it has not completed.
+        signal: the payload of the signal that ended its wait. again: of one that it found after that.
+    """
+
+    parent: str
+    children: int
+    answers: Sequence[Mapping[str, Any]] | None = None
+    signal: Any = None
+    again: Any = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +132,8 @@ class History:
     Attributes:
         asked_faults: the kinds of fault that were to happen; each must have fired, or the soak proves nothing of it.
         rounds: how many rounds a run has that nobody stopped.
+        children: all child runs, found by their hashes, not by what their parents say.
+        left: what the server still held of runs that are not at rest, by the name of its set.
     """
 
     calls: Sequence[Call]
@@ -112,3 +144,10 @@ class History:
     ends: Sequence[End]
     asked_faults: frozenset[str]
     rounds: int
+    children: Sequence[Child] = ()
+    families: Sequence[Family] = ()
+    left: Mapping[str, int] = field(default_factory=dict)
+
+    def rounds_of(self, end: End) -> int:
+        """How many rounds the run has if nobody stops it."""
+        return self.rounds if end.rounds is None else end.rounds

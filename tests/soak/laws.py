@@ -112,8 +112,12 @@ def state_is_log(history: History) -> Found:
                 f"its answer was made of the steps {list(end.answer)}, its log has {committed}",
                 [end],
             )
-        elif end.status == "completed" and end.step != history.rounds:
-            yield end.run, f"it completed after {end.step} rounds of {history.rounds}", [end]
+        elif end.status == "completed" and end.step != history.rounds_of(end):
+            yield (
+                end.run,
+                f"it completed after {end.step} rounds of {history.rounds_of(end)}",
+                [end],
+            )
 
 
 @law("one end an epoch, and nothing after it (I7)")
@@ -187,6 +191,14 @@ def asked_for_once(history: History) -> Found:
             [call for call in history.calls if call.name == name and call.outcome != "refused"],
             lambda call: call.run,
         )
+        for child in history.children:  # whoever continues a parent continues its children
+            asked[child.run] += [
+                call
+                for call in history.calls
+                if call.run == child.parent
+                and call.name in ("resume", "retry")
+                and call.outcome != "refused"
+            ]
         for run, events in _streams(history).items():
             done = [
                 event
@@ -270,13 +282,84 @@ def all_settled(history: History) -> Found:
         ],
         lambda call: call.run,
     )
+    parents = {child.run: child.parent for child in history.children}
     for end in history.ends:
         if end.status not in SETTLED:
             yield end.run, f"it is still {end.status}, at step {end.step}", [end]
         elif end.status == "errored":
             yield end.run, f"it ended errored, and the workload does not: {end.error}", [end]
-        elif end.status == "stopped" and end.run not in stops:
+        elif end.status == "stopped" and not {end.run, parents.get(end.run)} & set(stops):
             yield end.run, "it is stopped, and nobody asked for that", [end]
+
+
+@law("each place of a group has one child run (decision 45)")
+def one_child_a_place(history: History) -> Found:
+    made = _by(history.children, lambda child: child.parent)
+    streams = _streams(history)
+    for family in history.families:
+        places = _by(made.get(family.parent, ()), lambda child: child.place)
+        for place, children in places.items():
+            if len(children) > 1:
+                yield family.parent, f"place {place} has {len(children)} child runs", children[:2]
+        if family.answers is not None and set(places) != set(range(family.children)):
+            yield (
+                family.parent,
+                f"it completed, and has child runs at the places {sorted(places)} of {family.children}",
+                [family],
+            )
+        told = [event for event in streams.get(family.parent, ()) if event.type == "started"]
+        started = [
+            place
+            for event in told
+            for place in range(int(event.data["from"]), int(event.data["to"]))
+        ]
+        if len(started) != len(set(started)):
+            yield family.parent, f"it started the places {started}", told[:3]
+
+
+@law("a parent that completed has its children's answers, in their order (decision 45)")
+def answers_are_the_childrens(history: History) -> Found:
+    made = _by(history.children, lambda child: child.parent)
+    ends = {end.run: end for end in history.ends}
+    for family in history.families:
+        if family.answers is None:
+            continue
+        told = [(answer["place"], list(answer["seen"])) for answer in family.answers]
+        children = sorted(made.get(family.parent, ()), key=lambda child: child.place)
+        theirs = [(child.place, list(ends[child.run].answer or ())) for child in children]
+        if told != theirs:
+            yield family.parent, f"it heard {told}, and its children answered {theirs}", [family]
+
+
+@law("an acknowledged signal is stored once, and taken once (decision 46)")
+def signal_taken_once(history: History) -> Found:
+    sent = _by([call for call in history.calls if call.name == "signal"], lambda call: call.run)
+    streams = _streams(history)
+    for family in history.families:
+        calls = sent.get(family.parent, [])
+        known = [call for call in calls if call.outcome == "acknowledged"]
+        stored = [event for event in streams.get(family.parent, ()) if event.type == "signalled"]
+        if len(stored) > len({call.key for call in calls}):
+            yield family.parent, f"its signal was stored {len(stored)} times", stored[:2]
+        if known and not stored:
+            yield family.parent, "its signal was acknowledged, and is not there", known[:1]
+        if family.answers is None:
+            continue
+        if family.signal not in {call.key for call in calls}:
+            yield (
+                family.parent,
+                f"it took {family.signal!r}, which nobody sent",
+                [family, *calls[:1]],
+            )
+        if family.again is not None:
+            yield family.parent, f"it took {family.again!r} once more", [family, *stored[:1]]
+
+
+@law("after the quiet nothing is left of runs at work (V1, V2)")
+def nothing_is_left(history: History) -> Found:
+    for name, count in history.left.items():
+        if count:
+            yield "", f"{count} are left in {name}", [dict(history.left)]
 
 
 def _applied(history: History) -> list[Effect]:

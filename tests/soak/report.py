@@ -21,6 +21,14 @@ def _soak(told: dict[str, Any]) -> Iterator[str]:
     yield f"Soak, seed {told['seed']}: {told['chaos_seconds']:.0f} s of {what}, {end}"
     yield f"  runs acknowledged {told['acknowledged']}, lost {len(told['lost'])}"
     yield f"  rounds committed {told['commits']}, doubled {len(told['doubled'])}; answers that are not exact {len(told['inexact'])}"
+    families = told["families"]
+    yield (
+        f"  families {families['parents']}, completed {families['completed']}; child runs {families['children']}, "
+        f"places doubled {len(families['places_doubled'])}, missing {len(families['places_missing'])}; "
+        f"signals {families['signals']}, lost {len(families['signals_lost'])}, doubled {len(families['signals_doubled'])}"
+    )
+    if any(families["left"].values()):
+        yield f"  LEFT: {_counts(families['left'])}"
     effects = f"doubled {len(told['effects_doubled'])}, missing {len(told['effects_missing'])}"
     yield f"  effects tried {told['effects_tried']}, applied {told['effects_applied']}, {effects}"
     yield f"  late commits refused {told['late_commits_refused']}"

@@ -11,7 +11,7 @@ from perdure import Client
 from tests.soak.checker import Verdict, check
 from tests.soak.clients import Clients, go_on
 from tests.soak.cluster import Cluster
-from tests.soak.collect import Traffic, collect, traffic
+from tests.soak.collect import Traffic, collect, left, traffic
 from tests.soak.drift import Drift, Watch
 from tests.soak.faults import GROUND, WORKERS, Fault, clock_jump
 from tests.soak.history import History
@@ -20,6 +20,8 @@ from tests.soak.nemesis import Nemesis
 #: 200 runs of 20 rounds in three minutes: what four workers can do under chaos that leaves them half of the time.
 RUNS_PER_SECOND = 200 / 180
 QUIET_LOOKS_EVERY = 0.5
+#: One family more for so many runs.
+RUNS_PER_FAMILY = 5
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,17 @@ class Plan:
     def submitted(self) -> int:
         return self.runs or max(1, round(self.chaos * RUNS_PER_SECOND))
 
+    @property
+    def families(self) -> int:
+        return max(1, self.submitted // RUNS_PER_FAMILY)
+
 
 @dataclass(frozen=True)
 class Outcome:
     """What came of it.
 
     Attributes:
-        settled: seconds of quiet until all runs had completed. unfinished: those that never did.
+        settled: seconds of quiet until all runs had completed and nothing was left to do. unfinished: those that never did.
         fallen: workers that ended though nobody ended them.
         refusals: how often a worker refused to start, because the server's clock was wrong; a supervisor starts it again.
         missing: kinds of fault that this machine cannot have.
@@ -82,7 +88,9 @@ def soak(plan: Plan) -> Outcome:
             for lane, each in plan.kinds.items()
         }
         nemesis = Nemesis(cluster, kinds, plan.seed, plan.chaos)
-        clients = Clients(cluster, plan.seed, plan.submitted, plan.rounds, plan.chaos * 0.95)
+        clients = Clients(
+            cluster, plan.seed, plan.submitted, plan.rounds, plan.families, plan.chaos * 0.95
+        )
         watch = Watch(cluster)
         for ends in (clients.abort, nemesis.abort, watch.stop):
             ending.callback(
@@ -98,7 +106,9 @@ def soak(plan: Plan) -> Outcome:
         try:
             began = time.monotonic()
             unfinished = list(dict.fromkeys(clients.notebook.runs))
-            while unfinished and time.monotonic() < began + plan.quiet:
+            while (unfinished or any(left(client).values())) and (
+                time.monotonic() < began + plan.quiet
+            ):
                 cluster.mind_the_fallen()
                 unfinished = [
                     run_id for run_id in unfinished if not go_on(clients.notebook, client, run_id)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.soak.collect import load, save
-from tests.soak.history import Call, Effect, End, Event, Fault, History, Read
+from tests.soak.history import Call, Child, Effect, End, Event, Family, Fault, History, Read
 from tests.soak.ledger import Ledger
 from tests.soak.recovery import recoveries, share
 
@@ -79,6 +79,9 @@ def test_a_history_that_was_kept_is_the_same(tmp_path: Path) -> None:
         ends=[End("r", "completed", 0, 1, [0])],
         asked_faults=frozenset({"kill_worker"}),
         rounds=1,
+        children=[Child("x", "r", "0.0", 0)],
+        families=[Family("r", 1, [{"place": 0, "seen": [0]}], "goal")],
+        left={"live": 0},
     )
     assert load(save(history, tmp_path / "h.json")) == history
 

@@ -7,6 +7,7 @@ import pytest
 from tests.soak.figures import figures
 from tests.soak.report import text
 from tests.soak.soak import Plan, soak
+from tests.soak.workload import CHILD_ROUNDS, CHILDREN, FAMILY_ROUNDS
 
 #: The same faults each time; what they hit is chance enough. Others: make soak SEED=...
 SEED = 8
@@ -26,4 +27,5 @@ def test_nothing_is_lost_or_doubled_whatever_happens() -> None:
         f"make soak SEED={SEED} MINUTES={CHAOS_SECONDS / 60:g} SOAK='--runs {RUNS}' asks for the same faults again\n{told}"
     )
     committed = sum(event.type == "committed" for event in outcome.history.events)
-    assert committed == RUNS * outcome.plan.rounds
+    of_families = outcome.plan.families * (FAMILY_ROUNDS + CHILDREN * CHILD_ROUNDS)
+    assert committed == RUNS * outcome.plan.rounds + of_families

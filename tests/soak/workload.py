@@ -1,4 +1,4 @@
-"""The soak's flow: each round writes down that it was tried, takes its time, and sends one effect under its idempotency key."""
+"""The soak's flows: each round writes down that it was tried, takes its time, and sends one effect under its idempotency key."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perdure import CircularFlow, Node, RoundContext, register
+from perdure import Child, CircularFlow, Node, RoundContext, register
 from tests.soak.ledger import Ledger
 
 #: In the environment of workers: the ledger's directory.
 LEDGER = "SOAK_LEDGER"
+#: The flow of runs without a parent, of parents, and of their children.
+ALONE, FAMILY, CHILD = "soak", "soak_family", "soak_child"
+#: A parent's children, the rounds of each, the rounds of the parent, and the signal that it waits for.
+CHILDREN, CHILD_ROUNDS, FAMILY_ROUNDS, SIGNAL = 3, 2, 3, "go"
 
 
 @cache
@@ -20,7 +24,17 @@ def ledger() -> Ledger:
     return Ledger(Path(os.environ[LEDGER]))
 
 
-@register("soak")
+def play(state: dict[str, Any], context: RoundContext) -> list[int]:
+    """Write the round down, take its time, and send its effect; the steps of the run so far."""
+    what = context.run_id, context.step, context.attempt, context.idempotency_key
+    ledger().tried(*what)
+    if context.cancelled.wait(context.inputs["seconds"]):
+        context.raise_if_stopped()
+    ledger().apply(*what)
+    return [*state.get("seen", []), context.step]
+
+
+@register(ALONE)
 class Soak(CircularFlow):
     """Two nodes in turn; the answer is the steps that were committed, so that a step lost or doubled shows.
 
@@ -31,12 +45,58 @@ class Soak(CircularFlow):
     max_rounds = None
 
     def write(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
-        what = context.run_id, context.step, context.attempt, context.idempotency_key
-        ledger().tried(*what)
-        if context.cancelled.wait(context.inputs["seconds"]):
-            context.raise_if_stopped()
-        ledger().apply(*what)
-        seen = [*state.get("seen", []), context.step]
+        seen = play(state, context)
         if len(seen) >= context.inputs["rounds"]:
-            return {"seen": seen, self.early_exit_key: True, "answer": seen, "status": "finished"}
+            answer = self.answer(seen, context)
+            return {"seen": seen, self.early_exit_key: True, "answer": answer, "status": "finished"}
         return {"seen": seen}
+
+    def answer(self, seen: list[int], context: RoundContext) -> Any:
+        """What the run answers after its last round."""
+        return seen
+
+
+@register(CHILD)
+class SoakChild(Soak):
+    """A child: its answer says its place too, so that answers in another order show. Inputs: also ``place``."""
+
+    def answer(self, seen: list[int], context: RoundContext) -> Any:
+        return {"place": context.inputs["place"], "seen": seen}
+
+
+@register(FAMILY)
+class SoakFamily(CircularFlow):
+    """A parent: waits for its children, then for a signal, then looks whether that signal comes again.
+
+    A round is written down when its wait is over. Inputs: ``seconds`` that each round takes, its children's too.
+    """
+
+    topology = (
+        Node("Gather", "gather", role="controller"),
+        Node("Hear", "hear"),
+        Node("Close", "close"),
+    )
+    max_rounds = None
+
+    def gather(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        inputs = {"rounds": CHILD_ROUNDS, "seconds": context.inputs["seconds"]}
+        children = [
+            Child(CHILD, f"{context.goal}-{place}", {**inputs, "place": place})
+            for place in range(CHILDREN)
+        ]
+        answers = context.gather(children).answers
+        return {"answers": answers, "seen": play(state, context)}
+
+    def hear(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        signal = context.wait_for(SIGNAL)
+        return {"signal": signal and signal.payload, "seen": play(state, context)}
+
+    def close(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        again = context.take(SIGNAL)
+        answer = {
+            "seen": play(state, context),
+            "answers": state["answers"],
+            "signal": state["signal"],
+            "again": again and again.payload,
+        }
+        return {self.early_exit_key: True, "answer": answer, "status": "finished"}
