@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tests.soak import family_laws  # noqa: F401 -- registers its laws
 from tests.soak.history import History
 from tests.soak.laws import LAWS, Violation
 

@@ -166,7 +166,7 @@ class Clients:
         return str(run.id)
 
     def _until_known(self, name: str, run_id: str, operation: Callable[[], Any], key: str) -> Any:
-        """Call until there is a reply; None where the clients are stopped first."""
+        """Repeat the call until it has a reply, and return that; None if the clients are stopped first."""
         while not self._stopping.wait(0):
             reply = self.notebook.call(name, run_id, operation, key)
             if reply is not None:

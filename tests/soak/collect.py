@@ -68,7 +68,7 @@ def collect(
 
 
 def left(client: Client) -> dict[str, int]:
-    """How much the server holds of runs that are not at rest, by the name of its set."""
+    """Return the size of each set of runs that are not at rest."""
     counts = client._store.counts()
     follow_ups: Any = client._store.redis.zcard(client._store.keys.follow_ups)
     return {**{name: counts[name] for name in AT_WORK}, "follow_ups": follow_ups}
@@ -144,7 +144,7 @@ def _end(client: Client, run_id: str) -> End:
 
 
 def _family(client: Client, run_id: str) -> list[Family]:
-    """The run as a parent; nothing where it is none."""
+    """Return the run as a parent; an empty list if its flow has no children."""
     run = client.get(run_id)
     if run.flow != FAMILY:
         return []
@@ -153,7 +153,7 @@ def _family(client: Client, run_id: str) -> list[Family]:
 
 
 def _children(client: Client) -> list[Child]:
-    """All runs that have a parent: every run's hash is looked at."""
+    """Return all runs that have a parent, from the hashes of all runs."""
     server: Any = client._store.redis
     begin = f"{PREFIX}:run:"
     found = []

@@ -132,7 +132,7 @@ def _families(history: History) -> dict[str, Any]:
 
 
 def _of_children(history: History) -> list[Call]:
-    """Calls to parents, as calls to their children: who stops or continues a parent does so to them."""
+    """Return the calls to parents as calls to their children, which stop and continue with them."""
     by_parent: dict[str, list[Call]] = {}
     for call in history.calls:
         by_parent.setdefault(call.run, []).append(call)

@@ -101,7 +101,7 @@ class End:
 
 @dataclass(frozen=True)
 class Child:
-    """A child run that the server held after the quiet: whose it is, and of which place of which group."""
+    """A child run that the server held after the quiet: its parent, and its place in its group."""
 
     run: str
     parent: str
@@ -114,8 +114,10 @@ class Family:
     """A parent, and what it answered if it completed.
 
     Attributes:
-        answers: its children's answers, each the child's ``place`` and the steps that it has ``seen``; None: it has not completed.
-        signal: the payload of the signal that ended its wait. again: of one that it found after that.
+        children: the number of its children.
+        answers: its children's answers: of each its ``place`` and ``seen``, its steps. None if the parent has not completed.
+        signal: the payload of the signal that ended its wait.
+        again: the payload of a signal that it found after that, or None.
     """
 
     parent: str
@@ -149,5 +151,5 @@ class History:
     left: Mapping[str, int] = field(default_factory=dict)
 
     def rounds_of(self, end: End) -> int:
-        """How many rounds the run has if nobody stops it."""
+        """Return the number of rounds of a run that is not stopped."""
         return self.rounds if end.rounds is None else end.rounds

@@ -67,7 +67,7 @@ def one_key_one_run(history: History) -> Found:
         for call in history.calls
         if call.name == "submit" and call.outcome == "acknowledged" and call.key
     ]
-    for key, calls in _by(submits, lambda call: str(call.key)).items():
+    for key, calls in grouped(submits, lambda call: str(call.key)).items():
         other = next((call for call in calls if call.run != calls[0].run), None)
         if other is not None:
             yield other.run, f"key {key} made a second run", [calls[0], other]
@@ -75,7 +75,7 @@ def one_key_one_run(history: History) -> Found:
 
 @law("a run is submitted once (I13)")
 def submitted_once(history: History) -> Found:
-    for run, events in _streams(history).items():
+    for run, events in streams_of(history).items():
         first = [event for event in events if event.type == "submitted"]
         if len(first) != 1:
             yield run, f"its stream says submitted {len(first)} times", first
@@ -83,7 +83,7 @@ def submitted_once(history: History) -> Found:
 
 @law("the commit log is 0..n-1: no gap, no double, in order (I1)")
 def log_is_gapless(history: History) -> Found:
-    for run, events in _streams(history).items():
+    for run, events in streams_of(history).items():
         previous = None
         for event in events:
             if event.type != "committed":
@@ -101,7 +101,7 @@ def log_is_gapless(history: History) -> Found:
 
 @law("the state is the log (I2)")
 def state_is_log(history: History) -> Found:
-    streams = _streams(history)
+    streams = streams_of(history)
     for end in history.ends:
         committed = [event.step for event in streams.get(end.run, ()) if event.type == "committed"]
         if end.step != len(committed):
@@ -122,7 +122,7 @@ def state_is_log(history: History) -> Found:
 
 @law("one end an epoch, and nothing after it (I7)")
 def one_end_an_epoch(history: History) -> Found:
-    for run, events in _streams(history).items():
+    for run, events in streams_of(history).items():
         over: Event | None = None
         for event in events:
             if (
@@ -144,7 +144,7 @@ def one_end_an_epoch(history: History) -> Found:
 
 @law("after a graceful stop at most one round is committed (I8)")
 def at_most_one_after_a_stop(history: History) -> Found:
-    for run, events in _streams(history).items():
+    for run, events in streams_of(history).items():
         asked: Event | None = None
         after: list[Event] = []
         for event in events:
@@ -165,7 +165,7 @@ def at_most_one_after_a_stop(history: History) -> Found:
 
 @law("stop against finish agrees with the replies (I9)")
 def stops_are_kept(history: History) -> Found:
-    streams = _streams(history)
+    streams = streams_of(history)
     for call in history.calls:
         if (
             call.name not in ("stop", "stop_now")
@@ -187,7 +187,7 @@ def stops_are_kept(history: History) -> Found:
 @law("nothing is resumed or retried that nobody asked for, nor twice (I10, I13)")
 def asked_for_once(history: History) -> Found:
     for name, word in (("resume", "resumed"), ("retry", "retried")):
-        asked = _by(
+        asked = grouped(
             [call for call in history.calls if call.name == name and call.outcome != "refused"],
             lambda call: call.run,
         )
@@ -199,7 +199,7 @@ def asked_for_once(history: History) -> Found:
                 and call.name in ("resume", "retry")
                 and call.outcome != "refused"
             ]
-        for run, events in _streams(history).items():
+        for run, events in streams_of(history).items():
             done = [
                 event
                 for event in events
@@ -216,7 +216,7 @@ def asked_for_once(history: History) -> Found:
 @law("no attempt is played twice (I4, I5)")
 def no_attempt_twice(history: History) -> Found:
     tried = [effect for effect in history.effects if effect.what == "tried"]
-    for (run, step, attempt), effects in _by(
+    for (run, step, attempt), effects in grouped(
         tried, lambda effect: (effect.run, effect.step, effect.attempt)
     ).items():
         if len(effects) > 1:
@@ -229,13 +229,13 @@ def no_attempt_twice(history: History) -> Found:
 
 @law("a step has one key, and its receiver applies it once (I12)")
 def one_key_a_step(history: History) -> Found:
-    for (run, step), effects in _by(
+    for (run, step), effects in grouped(
         history.effects, lambda effect: (effect.run, effect.step)
     ).items():
         other = next((effect for effect in effects if effect.key != effects[0].key), None)
         if other is not None:
             yield run, f"step {step} had two keys", [effects[0], other]
-    for key, effects in _by(_applied(history), lambda effect: effect.key).items():
+    for key, effects in grouped(_applied(history), lambda effect: effect.key).items():
         if len(effects) > 1:
             yield (
                 effects[0].run,
@@ -263,7 +263,7 @@ def effects_match_the_log(history: History) -> Found:
 
 @law("a client never reads backwards while the server keeps its data (I15)")
 def reads_go_forward(history: History) -> Found:
-    for (_, run, _), reads in _by(
+    for (_, run, _), reads in grouped(
         history.reads, lambda read: (read.client, read.run, read.server)
     ).items():
         for before, after in pairwise(sorted(reads, key=lambda read: read.at)):
@@ -274,7 +274,7 @@ def reads_go_forward(history: History) -> Found:
 
 @law("after the quiet every run has settled (V1, V2)")
 def all_settled(history: History) -> Found:
-    stops = _by(
+    stops = grouped(
         [
             call
             for call in history.calls
@@ -292,69 +292,6 @@ def all_settled(history: History) -> Found:
             yield end.run, "it is stopped, and nobody asked for that", [end]
 
 
-@law("each place of a group has one child run (decision 45)")
-def one_child_a_place(history: History) -> Found:
-    made = _by(history.children, lambda child: child.parent)
-    streams = _streams(history)
-    for family in history.families:
-        places = _by(made.get(family.parent, ()), lambda child: child.place)
-        for place, children in places.items():
-            if len(children) > 1:
-                yield family.parent, f"place {place} has {len(children)} child runs", children[:2]
-        if family.answers is not None and set(places) != set(range(family.children)):
-            yield (
-                family.parent,
-                f"it completed, and has child runs at the places {sorted(places)} of {family.children}",
-                [family],
-            )
-        told = [event for event in streams.get(family.parent, ()) if event.type == "started"]
-        started = [
-            place
-            for event in told
-            for place in range(int(event.data["from"]), int(event.data["to"]))
-        ]
-        if len(started) != len(set(started)):
-            yield family.parent, f"it started the places {started}", told[:3]
-
-
-@law("a parent that completed has its children's answers, in their order (decision 45)")
-def answers_are_the_childrens(history: History) -> Found:
-    made = _by(history.children, lambda child: child.parent)
-    ends = {end.run: end for end in history.ends}
-    for family in history.families:
-        if family.answers is None:
-            continue
-        told = [(answer["place"], list(answer["seen"])) for answer in family.answers]
-        children = sorted(made.get(family.parent, ()), key=lambda child: child.place)
-        theirs = [(child.place, list(ends[child.run].answer or ())) for child in children]
-        if told != theirs:
-            yield family.parent, f"it heard {told}, and its children answered {theirs}", [family]
-
-
-@law("an acknowledged signal is stored once, and taken once (decision 46)")
-def signal_taken_once(history: History) -> Found:
-    sent = _by([call for call in history.calls if call.name == "signal"], lambda call: call.run)
-    streams = _streams(history)
-    for family in history.families:
-        calls = sent.get(family.parent, [])
-        known = [call for call in calls if call.outcome == "acknowledged"]
-        stored = [event for event in streams.get(family.parent, ()) if event.type == "signalled"]
-        if len(stored) > len({call.key for call in calls}):
-            yield family.parent, f"its signal was stored {len(stored)} times", stored[:2]
-        if known and not stored:
-            yield family.parent, "its signal was acknowledged, and is not there", known[:1]
-        if family.answers is None:
-            continue
-        if family.signal not in {call.key for call in calls}:
-            yield (
-                family.parent,
-                f"it took {family.signal!r}, which nobody sent",
-                [family, *calls[:1]],
-            )
-        if family.again is not None:
-            yield family.parent, f"it took {family.again!r} once more", [family, *stored[:1]]
-
-
 @law("after the quiet nothing is left of runs at work (V1, V2)")
 def nothing_is_left(history: History) -> Found:
     for name, count in history.left.items():
@@ -366,18 +303,18 @@ def _applied(history: History) -> list[Effect]:
     return [effect for effect in history.effects if effect.what == "applied"]
 
 
-def _streams(history: History) -> dict[str, list[Event]]:
-    streams = _by(history.events, lambda event: event.run)
+def streams_of(history: History) -> dict[str, list[Event]]:
+    streams = grouped(history.events, lambda event: event.run)
     for end in history.ends:  # a run without any event is one to be judged, too
         streams.setdefault(end.run, [])
     return streams
 
 
-def _by(items: Iterable[Item], key: Callable[[Item], Any]) -> dict[Any, list[Item]]:
+def grouped(items: Iterable[Item], key: Callable[[Item], Any]) -> dict[Any, list[Item]]:
     found: dict[Any, list[Item]] = defaultdict(list)
     for item in items:
         found[key(item)].append(item)
     return found
 
 
-__all__ = ["LAWS", "Law", "Violation"]
+__all__ = ["LAWS", "Found", "Law", "Violation", "grouped", "law", "streams_of"]

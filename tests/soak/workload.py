@@ -25,7 +25,7 @@ def ledger() -> Ledger:
 
 
 def play(state: dict[str, Any], context: RoundContext) -> list[int]:
-    """Write the round down, take its time, and send its effect; the steps of the run so far."""
+    """Record the round, take its time, send its effect, and return the steps of the run so far."""
     what = context.run_id, context.step, context.attempt, context.idempotency_key
     ledger().tried(*what)
     if context.cancelled.wait(context.inputs["seconds"]):
@@ -52,7 +52,7 @@ class Soak(CircularFlow):
         return {"seen": seen}
 
     def answer(self, seen: list[int], context: RoundContext) -> Any:
-        """What the run answers after its last round."""
+        """Return what the run answers after its last round."""
         return seen
 
 
@@ -66,9 +66,9 @@ class SoakChild(Soak):
 
 @register(FAMILY)
 class SoakFamily(CircularFlow):
-    """A parent: waits for its children, then for a signal, then looks whether that signal comes again.
+    """A parent that waits for its children, then for a signal, then checks that the signal does not come again.
 
-    A round is written down when its wait is over. Inputs: ``seconds`` that each round takes, its children's too.
+    A round is recorded when its wait is over. Inputs: ``seconds`` of each round, also of its children's.
     """
 
     topology = (
