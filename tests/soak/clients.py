@@ -25,8 +25,9 @@ STEERED_ONE_IN, STEERED_AT_A_TIME = 5, 20
 AGAIN_AFTER = 0.2
 #: How long a round takes, in seconds.
 ROUND_SECONDS = (0.05, 0.8)
-#: A parent gets its signal at its submission, before it waits, and once more within so many seconds.
-SIGNAL_WITHIN = 4.0
+#: Each signal is sent twice within this time (seconds) of the submission. About half of the parents get it at once, before they wait.
+#: Most others wait for it: their children take less time than that.
+SIGNALS_WITHIN = 6.0
 
 
 class Notebook:
@@ -189,9 +190,9 @@ class Clients:
             inputs = {"seconds": round(chance.uniform(*ROUND_SECONDS), 3)}
             submitted = self._submit_one(client, FAMILY, key, inputs)
             if submitted is not None:
-                self._signal(client, submitted, key)
-                again = time.monotonic() + chance.uniform(0.0, SIGNAL_WITHIN)
-                heapq.heappush(due, (again, key, submitted))
+                first = chance.choice([0.0, chance.uniform(0.0, SIGNALS_WITHIN)])
+                for after in (first, chance.uniform(first, SIGNALS_WITHIN)):
+                    heapq.heappush(due, (time.monotonic() + after, key, submitted))
 
     def _signal(self, client: Client, run_id: str, key: str) -> None:
         self._until_known(
