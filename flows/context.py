@@ -291,6 +291,8 @@ class RoundContext:
         whole: the history with what people said, if ``history`` leaves it out. See ``said``.
         providers: decides whether this round may ask a model provider that is busy or unreachable.
             See ``Providers``.
+        retried: text that is another one after each retry of the run by a person. Empty before the
+            first.
         may_retry: whether the round is tried again if it fails with an error, as far as its retry
             policies say.
         kept: what the flow keeps in this process between two rounds.
@@ -326,6 +328,7 @@ class RoundContext:
     node_goal: str = ""
     whole: History | None = None
     providers: Providers = ALL_MAY_ASK
+    retried: str = ""
     may_retry: Callable[[BaseException], bool] = _no_retry
     kept: Kept = NOTHING_KEPT
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger] = field(

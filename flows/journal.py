@@ -5,6 +5,7 @@ The next attempt reads there what may have happened.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 
 from perdure.flows.errors import FatalError
@@ -16,7 +17,8 @@ MOST_RESULTS = 64
 class Journal:
     """Intents, and results recorded early, of one step.
 
-    This class keeps them in the process. The runtime's subclass stores them with the run.
+    This class keeps them in the process. The runtime's subclass stores them with the run. Several
+    threads may use it at once: the intents are stored as one text, which must have them all.
 
     Args:
         intents: what earlier attempts of this step began to carry out. Each line begins with the
@@ -44,6 +46,7 @@ class Journal:
         # JSON may hold the other line ends of splitlines().
         self._earlier = intents.split("\n") if intents else []
         self._lines = list(self._earlier)
+        self._lock = threading.RLock()
 
     @property
     def text(self) -> str:
@@ -80,14 +83,15 @@ class Journal:
         Raises:
             RoundStopped: this round has lost its lease and must not carry out anything.
         """
-        if line not in self._lines:
-            self._lines.append(line)
-        self.stored = self.text  # It may be stored even if the answer is lost.
-        try:
-            self.write(self.text)
-        except Exception:
-            self.withdraw(line.partition(" ")[0])  # Nothing may begin without a stored intent.
-            raise
+        with self._lock:
+            if line not in self._lines:
+                self._lines.append(line)
+            self.stored = self.text  # It may be stored even if the answer is lost.
+            try:
+                self.write(self.text)
+            except Exception:
+                self.withdraw(line.partition(" ")[0])  # Nothing may begin without a stored intent.
+                raise
 
     def withdraw(self, key: str) -> None:
         """Withdraw the intent to carry out a command that reports that it did nothing.
@@ -95,9 +99,12 @@ class Journal:
         The end of the round stores the change.
         """
         # Intents of earlier attempts stay: this attempt cannot say what those have done.
-        self._lines = [
-            line for line in self._lines if line in self._earlier or line.partition(" ")[0] != key
-        ]
+        with self._lock:
+            self._lines = [
+                line
+                for line in self._lines
+                if line in self._earlier or line.partition(" ")[0] != key
+            ]
 
     def write(self, text: str) -> None:
         """Store this step's intents with the run, as a subclass does; here do nothing."""

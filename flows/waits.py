@@ -8,7 +8,9 @@ then there at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -111,7 +113,6 @@ class Mailbox:
     Attributes:
         used: the number of the newest signal that this round used, by name. Its commit takes them.
         parked: the wait that this round has come to and that is not over.
-        refused: the name of the command that is being carried out, if it must not wait.
         joined: the groups that this round has joined. Its commit forgets them.
         replies: what this round replies to signals, as JSON texts by name and number.
     """
@@ -119,7 +120,6 @@ class Mailbox:
     # Most rounds never look into their mailbox, so it is made of nothing.
     used: Mapping[str, int] = MappingProxyType({})
     parked: Wait | None = None
-    refused: str | None = None
     joined: tuple[str, ...] = ()
     replies: Mapping[tuple[str, int], str] = MappingProxyType({})
     _sent: tuple[ReceivedSignal, ...] = ()
@@ -358,14 +358,27 @@ class Mailbox:
         return wait.name in self._over or f"~{wait.name}" in self._journal.recorded
 
     def _park(self, wait: Wait) -> NoReturn:
-        if self.refused is not None:
-            raise FatalError(
-                f"{self.where}: command {self.refused!r} waits, and would be carried out from its "
-                "beginning again after the wait. Write @command(waits=True), and put what must not "
-                "happen twice into context.once"
-            )
+        if (reason := _REFUSED.get()) is not None:
+            raise FatalError(f"{self.where}: {reason}")
         self.parked = wait
         raise Parked(wait)
+
+
+#: Why the code that is being run must not wait. Each of several threads of a round has its own.
+_REFUSED: ContextVar[str | None] = ContextVar("no_waits", default=None)
+
+
+@contextmanager
+def no_waits(reason: str) -> Iterator[None]:
+    """Refuse the waits of the code inside the ``with`` block, with an error that gives a reason.
+
+    Of two such blocks, the outer one gives the reason.
+    """
+    before = _REFUSED.set(_REFUSED.get() or reason)
+    try:
+        yield
+    finally:
+        _REFUSED.reset(before)
 
 
 def checked_signal(name: str) -> str:

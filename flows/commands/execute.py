@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -18,7 +19,12 @@ from perdure.flows.json_values import canonical, storable
 from perdure.flows.outcomes import Command, Finish, Interrupt
 from perdure.flows.retry import Retry
 from perdure.flows.summaries import safe_text
-from perdure.flows.waits import Parked
+from perdure.flows.waits import Parked, no_waits
+
+WAITS = (
+    "command {!r} waits, and would be carried out from its beginning again after the wait. Write "
+    "@command(waits=True), and put what must not happen twice into context.once"
+)
 
 
 class Executable(Protocol):
@@ -100,9 +106,9 @@ def _run(spec: Executable, command: Command, inside: RoundContext, key: str) -> 
         named["context"] = inside
     inside.journal.carried_out = spec.name
     inside.journal.is_repeatable = spec.idempotent and inside.journal.is_repeatable is not False
-    inside.mailbox.refused = None if spec.idempotent or spec.waits else spec.name
     try:
-        result = call(spec.function, inside, named=named)
+        with nullcontext() if spec.idempotent or spec.waits else no_waits(WAITS.format(spec.name)):
+            result = call(spec.function, inside, named=named)
     except Parked:
         _withdraw_intent(inside, key)  # It is written again behind the wait.
         raise
@@ -112,8 +118,6 @@ def _run(spec: Executable, command: Command, inside: RoundContext, key: str) -> 
         if not isinstance(error, OutcomeUnknown) and not inside.cancelled.is_set():
             _withdraw_intent(inside, key)
         raise
-    finally:
-        inside.mailbox.refused = None
     if isinstance(result, Interrupt):
         _withdraw_intent(inside, key)  # A command asks before it does anything.
     if isinstance(result, Interrupt | Finish):

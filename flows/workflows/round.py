@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.flows.commands.execute import carry_out
-from perdure.flows.context import RoundContext
+from perdure.flows.context import RoundContext, altered
 from perdure.flows.errors import (
     FatalError,
     PerdureError,
@@ -21,6 +21,7 @@ from perdure.flows.flow import Role
 from perdure.flows.json_values import storable
 from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
 from perdure.flows.summaries import shown
+from perdure.flows.waits import no_waits
 from perdure.flows.workflows.journal import JournalEntry, entry_of, short_args
 from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
 
@@ -30,6 +31,10 @@ NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}
 PLAN = "_next"
 #: Steps that are carried out at the same time.
 TOGETHER = 16
+WAITS = (
+    "step {!r} waits. A step holds a worker, so it must not. Wait in the function of the workflow: "
+    "steps.sleep(...), steps.wait_for(...), steps.child(...)"
+)
 
 
 class Refused(PerdureError):
@@ -110,40 +115,60 @@ class WorkflowRound:
         return {"command": entry.key, **args, "observation": shown(told), **steps}
 
     def _carry_out_all(self, steps: Sequence[StepRequest]) -> list[JournalEntry] | Interrupt:
-        """Carry out steps, several at the same time, and return the entries of those that are done.
+        """Carry out steps, several at the same time, and return their entries.
+
+        Nothing is committed while one of them asks a person: a commit would begin another step of
+        the run, in which the intents and the keys of those in doubt are not known. The others are
+        recorded (``RoundContext.once``), and are found again when the person has answered.
 
         Returns:
-            The question of a step that asks a person, if no step is done.
+            The question of the first that asks a person, if one does.
         """
+        context = _without_old_answer(self._context)
         if len(steps) == 1:
-            got = [self._carry_out(steps[0], apart=False)]
+            got = [self._carry_out(steps[0], context, apart=False)]
         else:
+            # Each has its own account of what it spends, since two threads must not add to one.
+            contexts = [altered(context, spent={}, told={}, traced={}) for _ in steps]
             with ThreadPoolExecutor(len(steps), "perdure-step") as pool:
                 futures = [
-                    pool.submit(contextvars.copy_context().run, self._carry_out, each, True)
-                    for each in steps
+                    pool.submit(contextvars.copy_context().run, self._carry_out, each, own, True)
+                    for each, own in zip(steps, contexts, strict=True)
                 ]
+            for own in contexts:
+                context.spend(**own.spent)
+                context.told.update(own.told)
             errors = [error for each in futures if (error := each.exception()) is not None]
             if errors:
                 raise next((each for each in errors if not isinstance(each, Exception)), errors[0])
             got = [each.result() for each in futures]
-        done = [each for each in got if isinstance(each, JournalEntry)]
-        return done or next(each for each in got if isinstance(each, Interrupt))
+        entries = []
+        for each in got:
+            if isinstance(each, Interrupt):
+                return each
+            entries.append(each)
+        return entries
 
-    def _carry_out(self, step: StepRequest, apart: bool) -> JournalEntry | Interrupt:
+    def _carry_out(
+        self, step: StepRequest, context: RoundContext, apart: bool
+    ) -> JournalEntry | Interrupt:
         """Carry out a step, or return what an earlier attempt of the round has recorded.
 
         Args:
             apart: whether the result is recorded at once, since other steps may take longer.
         """
-        context = self._context
-        recorded = context.journal.recorded
-        if step.key in recorded:
-            return entry_of(step.key, context.once(step.key, dict), context.artifact)
+        # A retry by a person tries a failed step again, so its failure has a name of its own.
+        failed = f"{step.key}-failed{context.retried}"
+        for name in (step.key, failed):
+            if name in context.journal.recorded:
+                return entry_of(step.key, context.once(name, dict), context.artifact)
         args = short_args(step.args)
         try:
-            result = carry_out(step, {}, context)
+            with no_waits(WAITS.format(step.key)):
+                result = carry_out(step, {}, context)
             if isinstance(result, Interrupt):
+                if context.retried and _is_decision(result.data):
+                    result = replace(result, data={**result.data, AFTER_RETRY: context.retried})
                 return result
             entry = JournalEntry(step.key, "step", _accepted(step, result, context), None, args)
         except RoundStopped:
@@ -154,7 +179,7 @@ class WorkflowRound:
             entry = JournalEntry.failed(step.key, "step", error, args)
         if not apart:
             return entry
-        told = context.once(step.key, entry.told)
+        told = context.once(step.key if entry.error is None else failed, entry.told)
         return replace(entry_of(step.key, told, context.artifact), args=args)
 
     def _is_over(self, step: StepRequest, error: Exception) -> bool:
@@ -201,6 +226,26 @@ def plan_of(steps: Sequence[StepRequest]) -> dict[str, Any]:
     retries = [plan["retry"] for plan in plans if "retry" in plan]
     timeout = {"timeout": max(limits)} if len(limits) == len(plans) else {}
     return {**timeout, **({"retry": retries[0]} if retries else {})}
+
+
+#: Name in the data of a question for the retry behind which it was asked.
+AFTER_RETRY = "after_retry"
+
+
+def _is_decision(data: Any) -> bool:
+    """Return whether a question's data is that of an approval, or of a step in doubt."""
+    return isinstance(data, Mapping) and ("approval" in data or "in_doubt" in data)
+
+
+def _without_old_answer(context: RoundContext) -> RoundContext:
+    """Return the context without a decision that was made before the last retry of the run.
+
+    That decision led to the error, so the person is asked again.
+    """
+    asked = context.asked
+    if _is_decision(asked) and asked.get(AFTER_RETRY, "") != context.retried:
+        return altered(context, answered=False)
+    return context
 
 
 def _accepted(step: StepRequest, result: Any, context: RoundContext) -> Any:

@@ -10,7 +10,18 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncSteps, Client, Run, RunStatus, Settings, Step, StepFailed, Steps, workflow
+from perdure import (
+    AsyncSteps,
+    Client,
+    RoundContext,
+    Run,
+    RunStatus,
+    Settings,
+    Step,
+    StepFailed,
+    Steps,
+    workflow,
+)
 from perdure.flows.errors import ProcessEnd
 from perdure.testing import crash_lab
 from perdure.worker.ids import process_name
@@ -486,3 +497,139 @@ def compared(client: Client, drivers: list[Driver], first: int, count: int) -> i
 @pytest.mark.parametrize("flow", ["workflow_order", "workflow_live_order"])
 def test_the_crash_lab_plays_workflows(flow: str) -> None:
     assert crash_lab(flow, "go", inputs={"item": "book"}).stories > 20
+
+
+# Siblings of which one may have happened
+
+
+@workflow("workflow_siblings")
+async def siblings(steps: AsyncSteps, idempotent: list[bool]) -> list[str]:
+    return await asyncio.gather(
+        *(
+            steps.step(keyed, f"part {number}", idempotent=each)
+            for number, each in enumerate(idempotent)
+        )
+    )
+
+
+@workflow("workflow_plain_siblings")
+def plain_siblings(steps: Steps, idempotent: list[bool]) -> list[str]:
+    return steps.gather(
+        Step(keyed, f"part {number}", idempotent=each) for number, each in enumerate(idempotent)
+    )
+
+
+#: The keys that each part was carried out under.
+KEYS: dict[str, list[str]] = {}
+
+
+def keyed(name: str, context: RoundContext) -> str:
+    KEYS.setdefault(name, []).append(context.idempotency_key)
+    return effect(name)
+
+
+@pytest.mark.parametrize("flow", ["workflow_siblings", "workflow_plain_siblings"])
+@pytest.mark.parametrize(
+    "idempotent", [[False, False, False], [False, False], [True, False], [False, True, False]]
+)
+@pytest.mark.parametrize("dying", ["all", "last"])
+def test_no_sibling_that_may_have_happened_is_carried_out_again_unasked(
+    client: Client, driver: Driver, flow: str, idempotent: list[bool], dying: str
+) -> None:
+    KEYS.clear()
+    parts = [f"part {number}" for number in range(len(idempotent))]
+    deadly = parts if dying == "all" else parts[-1:]
+    DEADLY.update(deadly)
+    run = client.submit(flow, "go", {"idempotent": idempotent})
+    asked = []
+    while play(driver, run).status is RunStatus.INTERRUPTED:
+        [question] = client.inbox().waiting
+        asked.append(question.command)
+        client.resume(run.id, {"result": "it has happened"}, interrupt=question.id)
+    done = client.get(run.id)
+    doubtful = [
+        name for name, each in zip(parts, idempotent, strict=True) if not each and name in deadly
+    ]
+    assert len(asked) == len(set(asked)) == len(doubtful), "each is asked about, once"
+    for name, each in zip(parts, idempotent, strict=True):
+        assert DONE[name] == 1 + (each and name in deadly), name
+        assert len(set(KEYS[name])) == 1, "every attempt has the same key"
+    assert done.answer == [
+        "it has happened" if name in doubtful else f"{name} is done" for name in parts
+    ]
+
+
+@pytest.mark.parametrize("flow", ["workflow_siblings", "workflow_plain_siblings"])
+def test_a_retry_by_a_person_tries_only_the_siblings_that_failed_again(
+    client: Client, driver: Driver, flow: str
+) -> None:
+    FAILING["part 1"] = 2
+    run = client.submit(flow, "go", {"idempotent": [False, False, False]})
+    for failures in (1, 2):
+        failed = play(driver, run)
+        assert failed.error is not None and "part 1 failed" in failed.error, failures
+        assert {"part 0": 1, "part 1": failures, "part 2": 1} == DONE
+        client.retry(run.id)
+    assert play(driver, run).answer == [f"part {number} is done" for number in range(3)]
+    assert DONE == {"part 0": 1, "part 1": 3, "part 2": 1}
+
+
+@pytest.mark.parametrize("flow", ["workflow_siblings", "workflow_plain_siblings"])
+def test_a_sibling_that_failed_is_not_carried_out_again_because_a_worker_is_lost(
+    client: Client, driver: Driver, flow: str
+) -> None:
+    FAILING["part 1"] = 1
+    run = client.submit(flow, "go", {"idempotent": [True, False]})
+    play_one(driver)  # the first round asks for the plan
+    play_one(driver, before_its_commit=True)
+    failed = play(driver, run)
+    assert DONE["part 1"] == 1 and failed.error is not None and "part 1 failed" in failed.error
+
+
+def test_after_a_retry_a_person_is_asked_about_a_doubtful_step_again(
+    client: Client, driver: Driver
+) -> None:
+    DEADLY["charge book"] = 1
+    run = client.submit("workflow_order", "go", {"item": "book", "idempotent": False})
+    for answer in ({"tell": "the bank says no"}, {"tell": "it still says no"}, {"result": "paid"}):
+        asked = play(driver, run)
+        assert asked.status is RunStatus.INTERRUPTED, answer
+        client.resume(run.id, answer)
+        done = play(driver, run)
+        if "tell" in answer:
+            assert done.error is not None and answer["tell"] in done.error
+            client.retry(run.id)
+    assert done.answer == ["paid", *ORDERED[1:]] and DONE["charge book"] == 1
+
+
+def waits_inside(context: RoundContext) -> None:
+    context.sleep("1h")
+
+
+@workflow("workflow_step_that_waits")
+def step_that_waits(steps: Steps, idempotent: bool) -> None:
+    steps.step(waits_inside, idempotent=idempotent)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_a_step_does_not_wait(client: Client, driver: Driver, idempotent: bool) -> None:
+    run = client.submit("workflow_step_that_waits", "go", {"idempotent": idempotent})
+    failed = play(driver, run)
+    assert failed.error is not None and "step 'waits_inside' waits" in failed.error
+
+
+def spends(number: int, context: RoundContext) -> int:
+    for _ in range(number):
+        context.spend(tokens=1)
+    return number
+
+
+@workflow("workflow_spending", budgets={"tokens": 10_000})
+def spending(steps: Steps) -> Any:
+    return steps.gather(Step(spends, 100) for _ in range(8))
+
+
+def test_what_siblings_spend_is_added_up(client: Client, driver: Driver) -> None:
+    run = client.submit("workflow_spending", "go")
+    assert play(driver, run).answer == [100] * 8
+    assert client.get(run.id).budgets["tokens"].spent == 800

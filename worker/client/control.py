@@ -22,6 +22,7 @@ from perdure.worker.domain.interrupt import PendingInterrupt
 from perdure.worker.domain.record import (
     EARLIER_CYCLES,
     GROUPS,
+    RETRIED,
     SCHEMA,
     UNFINISHED,
     VALUE,
@@ -453,7 +454,7 @@ class RunControl(RunLimits):
             message=message,
             after=self._message(record, 2),
             idempotency_key=record.fields.get("idem"),
-            fields=reset_fields,
+            fields={**reset_fields, RETRIED: str(record.epoch)},
             digest=record.fields.get("digest") if reset_fields else None,
         )
         self._publish(record, reply, message)

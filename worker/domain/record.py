@@ -88,6 +88,8 @@ _values = FieldPrefix(VALUE)
 UNFINISHED = "unfinished"
 #: Field with the number of the oldest turns that are gone.
 FORGOTTEN = "forgotten"
+#: Field that each retry of the run by a person changes. It is not part of the content.
+RETRIED = "retried"
 #: Field with the number of times that the run was renewed.
 GENERATION = "generation"
 #: Field with the cycles of the generations before this one. A budget of cycles counts them.

@@ -20,7 +20,7 @@ from perdure.flows.flow import Flow
 from perdure.flows.outcomes import Turn
 from perdure.worker.domain.budget import BudgetAbove, BudgetAccount
 from perdure.worker.domain.failed_attempt import may_retry
-from perdure.worker.domain.record import VALUE, Record, unpack_turns
+from perdure.worker.domain.record import RETRIED, VALUE, Record, unpack_turns
 from perdure.worker.engine.heartbeat import Lease
 from perdure.worker.engine.journal import StoreJournal
 from perdure.worker.engine.mailbox import StoreMailbox
@@ -102,6 +102,7 @@ def context_of(
             "artifact": partial(_artifact, store, record),
             "logger": round_logger(),
             "providers": providers,
+            "retried": record.fields.get(RETRIED, ""),
             "may_retry": partial(may_retry, record, settings, flow),
             "kept": kept,
             "remembered": {},

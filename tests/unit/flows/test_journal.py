@@ -1,0 +1,34 @@
+"""The journal of a step, used by several threads."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from perdure.flows.journal import Journal
+
+
+class SlowJournal(Journal):
+    """A journal whose first write takes until another thread has written, as far as it can."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[str] = []
+        self.has_begun, self.has_written = threading.Event(), threading.Event()
+
+    def write(self, text: str) -> None:
+        if not self.has_begun.is_set():
+            self.has_begun.set()
+            self.has_written.wait(0.2)
+        self.written.append(text)
+        self.has_written.set()
+
+
+def test_no_thread_stores_intents_without_those_of_another() -> None:
+    journal = SlowJournal()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(journal.intend, "a")
+        assert journal.has_begun.wait(5)
+        second = pool.submit(journal.intend, "b")
+        first.result(), second.result()
+    assert journal.written == ["a", "a\nb"]
