@@ -100,6 +100,8 @@ class Kept:
 
     def keep(self, value: Any) -> None:
         """Keep something for the run's next round. Its method ``close`` is called if none comes."""
+        if (close := getattr(value, "close", None)) is not None:
+            close()
 
 
 NOTHING_KEPT = Kept()

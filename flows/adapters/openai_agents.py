@@ -23,9 +23,12 @@ from agents.items import TResponseOutputItem
 from openai import APIConnectionError, APIStatusError
 from pydantic import TypeAdapter
 
-from perdure.flows.commands.approval import Approved, read_answer
+from perdure.flows.adapters.approvals import arguments, decision
+from perdure.flows.commands.approval import Approved
 from perdure.flows.context import RoundContext
-from perdure.flows.errors import FatalError, InvalidInput, RetryableError
+from perdure.flows.errors import FatalError, RetryableError
+from perdure.flows.workflows.journal import StepFailed
+from perdure.flows.workflows.round import Refused
 from perdure.flows.workflows.steps import AsyncSteps, current_steps
 
 _items = TypeAdapter(list[TResponseOutputItem])
@@ -121,9 +124,18 @@ class _Stepping:
             async def body() -> Any:
                 return await inner(context, text)
 
-            return await steps.step(
-                body, name=tool.name[:90], idempotent=tool.name in self._idempotent
-            )
+            try:
+                return await steps.step(
+                    body,
+                    name=tool.name[:90],
+                    idempotent=tool.name in self._idempotent,
+                    shown=arguments(text),
+                    listener="model",
+                )
+            except StepFailed as error:
+                if error.error != Refused.__name__:
+                    raise
+                return error.reason
 
         return replace(tool, on_invoke_tool=invoke)
 
@@ -174,7 +186,9 @@ class _Model(Model):
                 "id": response.response_id,
             }
 
-        told = await self._steps.step(ask, name="model", role="controller", idempotent=True)
+        told = await self._steps.step(
+            ask, name="model", role="controller", idempotent=True, shown={}
+        )
         return ModelResponse(
             output=_items.validate_python(told["output"]),
             usage=_usage.validate_python(told["usage"]),
@@ -201,17 +215,7 @@ def _failed(error: APIConnectionError | APIStatusError) -> Exception:
 async def _refusal(steps: AsyncSteps, item: Any) -> str | None:
     """Ask a person about a call of a tool; None if it is approved, else the words for the model."""
     call = item.raw_item
-    data = {"tool": call.name, "args": call.arguments}
-    fault = ""
-    while True:
-        answer = await steps.ask(f"approve the call {call.name}?{fault}", data, name="approve")
-        try:
-            decision = read_answer(answer)
-        except InvalidInput as error:
-            fault = f" (the last answer was not valid: {error})"
-            continue
-        if not isinstance(decision, Approved):
-            return decision.words or "A person refused this call."
-        if decision.args is None:
-            return None
-        fault = " (the arguments of this call cannot be changed: approve or refuse it)"
+    decided = await decision(steps, call.name, arguments(call.arguments), fixed=True)
+    if isinstance(decided, Approved):
+        return None
+    return decided.words or "A person refused this call."

@@ -22,14 +22,18 @@ from pydantic_ai.durable_exec import (
     JournalCallableOperationBackend,
     ModelRequestId,
     RoleBasedOperationConfig,
+    ToolsetCallToolId,
 )
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
 
-from perdure.flows.commands.approval import Approved, read_answer
+from perdure.flows.adapters.approvals import arguments, decision
+from perdure.flows.commands.approval import Approved
 from perdure.flows.context import RoundContext
 from perdure.flows.controllers.model.errors import failed
-from perdure.flows.errors import BadReply, FatalError, InvalidInput, PerdureError
+from perdure.flows.errors import BadReply, FatalError, PerdureError
+from perdure.flows.workflows.journal import StepFailed
+from perdure.flows.workflows.round import Refused
 from perdure.flows.workflows.steps import AsyncSteps, current_steps
 from perdure.flows.workflows.workflow_flow import workflow
 
@@ -65,9 +69,40 @@ class _Backend(JournalCallableOperationBackend[_Options]):
         assert steps is not None, "the agent runs in a workflow"
         if isinstance(operation_id, ModelRequestId):
             return await steps.step(
-                _Request(body), name=_named(name), role="controller", idempotent=True
+                _Request(body), name=_named(name), role="controller", idempotent=True, shown={}
             )
-        return await steps.step(body, name=_named(name), **config)
+        if not isinstance(operation_id, ToolsetCallToolId):
+            return await steps.step(body, name=_named(name), **config)
+
+        async def call() -> object:
+            return _bare(await body())
+
+        shown = _shown(cache_key)
+        try:
+            told = await steps.step(
+                call, name=_named(name), shown=shown, listener="model", **config
+            )
+        except StepFailed as error:
+            if error.error != Refused.__name__:
+                raise
+            return {"kind": "tool_failed", "message": error.reason}
+        return told if _has_kind(told) else {"kind": RETURNED, "result": told}
+
+
+#: Kind of a tool's plain result, among those that the library gives a step.
+RETURNED = "tool_return"
+
+
+def _bare(payload: object) -> object:
+    """Return a tool's plain result without its kind, as a person would give it."""
+    match payload:
+        case {"kind": "tool_return", "result": result, **others} if not others:
+            return payload if _has_kind(result) else result
+    return payload
+
+
+def _has_kind(told: object) -> bool:
+    return isinstance(told, Mapping) and "kind" in told
 
 
 class _Request:
@@ -104,6 +139,14 @@ def _money(response: ModelResponse) -> dict[str, float]:
         return {"money": float(response.cost().total_price)}
     except (LookupError, AssertionError, ValueError):
         return {}
+
+
+def _shown(cache_key: tuple[object, ...]) -> dict[str, Any]:
+    """Return the arguments of a tool call, whose key begins with its name and them."""
+    match cache_key:
+        case (str(), dict(args), *_):
+            return arguments(args)
+    return {}
 
 
 def _named(name: str) -> str:
@@ -214,20 +257,11 @@ async def run_agent(agent: Agent[Any, Any], prompt: str, **options: Any) -> Agen
 
 
 async def _decision(steps: AsyncSteps, call: ToolCallPart) -> ToolApproved | ToolDenied:
-    """Ask a person about a call of a tool, until the answer is one."""
-    data = {"tool": call.tool_name, "args": call.args_as_dict()}
-    fault = ""
-    while True:
-        answer = await steps.ask(f"approve the call {call.tool_name}?{fault}", data, name="approve")
-        try:
-            decision = read_answer(answer)
-        except InvalidInput as error:
-            fault = f" (the last answer was not valid: {error})"
-            continue
-        if isinstance(decision, Approved):
-            args = decision.args
-            return ToolApproved() if args is None else ToolApproved(override_args=dict(args))
-        return ToolDenied(decision.words or "A person refused this call.")
+    decided = await decision(steps, call.tool_name, call.args_as_dict())
+    if isinstance(decided, Approved):
+        args = decided.args
+        return ToolApproved() if args is None else ToolApproved(override_args=dict(args))
+    return ToolDenied(decided.words or "A person refused this call.")
 
 
 def register_agent(name: str, agent: Agent[Any, Any], **settings: Any) -> None:

@@ -19,7 +19,7 @@ from perdure.flows.json_values import storable
 from perdure.flows.outcomes import Command, Interrupt
 
 POLICIES = ("retry", "ask", "tell_controller")
-EXPECTED = '"retry", {"result": its result} or {"tell": "text for the controller"}'
+EXPECTED = '"retry", {"result": its result} or {"tell": "what is known of it"}'
 UNKNOWN_OUTCOME = (
     "the outcome of this command is unknown: the worker that was carrying it out was lost, "
     "so it may have happened or not. "

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from perdure.flows.errors import FatalError, PerdureError
-from perdure.flows.json_values import canonical, storable
+from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Command, Turn
 from perdure.flows.summaries import safe_text
 
@@ -63,7 +63,7 @@ class JournalEntry:
         kind: what it is.
         result: JSON data. None if it failed.
         error: the class and the message of the exception. None if it did not fail.
-        args: the arguments of a step, if they are short, for people who read the history.
+        args: the arguments of a step by name, cut short, for people who read the history.
     """
 
     key: str
@@ -141,12 +141,3 @@ def journal_of(history: Sequence[Turn], artifact: Callable[[str], str]) -> list[
         for turn in history[:]
         if turn.command is not None
     ]
-
-
-def short_args(args: Sequence[Any]) -> Mapping[str, Any] | None:
-    """Return the arguments of a step for people, or None if they are long or not JSON."""
-    try:
-        text = canonical(storable(list(args), "the arguments"))
-    except PerdureError:
-        return None
-    return {"args": json.loads(text)} if args and len(text) <= 300 else None

@@ -10,9 +10,11 @@ from typing import Any
 
 from perdure.flows.commands.approval import Approval
 from perdure.flows.context import RoundContext
-from perdure.flows.errors import BadReply
+from perdure.flows.errors import BadReply, PerdureError
 from perdure.flows.flow import Role
+from perdure.flows.json_values import canonical, storable
 from perdure.flows.retry import Retry
+from perdure.flows.summaries import safe_text
 from perdure.flows.workflows.journal import Kind
 
 
@@ -72,6 +74,8 @@ class StepRequest(Request):
     Attributes:
         target: the step's function.
         args: its arguments.
+        shown: what people see in place of the arguments. None: the arguments.
+        listener: who hears what a person says of it: ``workflow`` or ``model``.
     """
 
     target: Callable[..., Any] = lambda: None
@@ -82,6 +86,8 @@ class StepRequest(Request):
     timeout: float | None = None
     approval: Approval | None = None
     in_doubt: Any = "ask"
+    shown: Mapping[str, Any] | None = None
+    listener: str = "workflow"
     waits: bool = field(default=False, init=False)
 
     @property
@@ -107,6 +113,19 @@ class StepRequest(Request):
         """
         return self.arguments.check(args, f"step {self.key!r}")
 
+    def facts(self, most: int) -> dict[str, Any]:
+        """Return the arguments by name, as people see them.
+
+        An argument that is not JSON, or takes more than ``most`` characters, is a text.
+        """
+        if self.shown is not None:
+            return dict(self.shown)
+        try:
+            bound = inspect.signature(self.target).bind_partial(*self.args).arguments
+        except (TypeError, ValueError):
+            bound = {"args": self.args}
+        return {name: _fact(value, most) for name, value in bound.items()}
+
     def plan(self) -> dict[str, Any]:
         """Return what the runtime has to know before the round of this step."""
         told = {
@@ -114,6 +133,15 @@ class StepRequest(Request):
             "retry": None if self.retry is None else self.retry.to_data(),
         }
         return {name: value for name, value in told.items() if value is not None}
+
+
+def _fact(value: Any, most: int) -> Any:
+    try:
+        plain = storable(value, "an argument")
+        text = canonical(plain)
+    except PerdureError:
+        plain = text = repr(value)
+    return plain if len(text) <= most else safe_text(text, most)
 
 
 def takes_context(function: Callable[..., Any]) -> bool:

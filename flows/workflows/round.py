@@ -22,7 +22,7 @@ from perdure.flows.json_values import storable
 from perdure.flows.outcomes import Advance, Command, Finish, Interrupt, Outcome, Turn
 from perdure.flows.summaries import shown
 from perdure.flows.waits import no_waits
-from perdure.flows.workflows.journal import JournalEntry, entry_of, short_args
+from perdure.flows.workflows.journal import JournalEntry, entry_of
 from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
 
 #: The node of each role.
@@ -31,6 +31,8 @@ NODES: Mapping[Role, str] = {"executor": "Executor", "controller": "Controller"}
 PLAN = "_next"
 #: Steps that are carried out at the same time.
 TOGETHER = 16
+#: Characters of an argument in the history, and in a question.
+SHOWN, ASKED = 200, 10_000
 WAITS = (
     "step {!r} waits. A step holds a worker, so it must not. Wait in the function of the workflow: "
     "steps.sleep(...), steps.wait_for(...), steps.child(...)"
@@ -124,7 +126,7 @@ class WorkflowRound:
         Returns:
             The question of the first that asks a person, if one does.
         """
-        context = _without_old_answer(self._context)
+        context = self._context
         if len(steps) == 1:
             got = [self._carry_out(steps[0], context, apart=False)]
         else:
@@ -162,14 +164,13 @@ class WorkflowRound:
         for name in (step.key, failed):
             if name in context.journal.recorded:
                 return entry_of(step.key, context.once(name, dict), context.artifact)
-        args = short_args(step.args)
+        args = step.facts(SHOWN)
+        context = _without_old_answer(context, step)
         try:
             with no_waits(WAITS.format(step.key)):
                 result = carry_out(step, {}, context)
             if isinstance(result, Interrupt):
-                if context.retried and _is_decision(result.data):
-                    result = replace(result, data={**result.data, AFTER_RETRY: context.retried})
-                return result
+                return _explained(result, step, context)
             entry = JournalEntry(step.key, "step", _accepted(step, result, context), None, args)
         except RoundStopped:
             raise
@@ -203,7 +204,8 @@ class WorkflowRound:
             return [JournalEntry(request.key, "ask", context.answer)]
         data = {"asks": request.key}
         if request.data is not None:
-            data["data"] = storable(request.data, f"the data of the question {request.key!r}")
+            plain = storable(request.data, f"the data of the question {request.key!r}")
+            data = {**plain, **data} if isinstance(plain, dict) else {"data": plain, **data}
         return Interrupt(request.question, data, request.deadline, request.default)
 
     def _wait(self, request: Request) -> list[JournalEntry]:
@@ -237,15 +239,35 @@ def _is_decision(data: Any) -> bool:
     return isinstance(data, Mapping) and ("approval" in data or "in_doubt" in data)
 
 
-def _without_old_answer(context: RoundContext) -> RoundContext:
-    """Return the context without a decision that was made before the last retry of the run.
+def _explained(question: Interrupt, step: StepRequest, context: RoundContext) -> Interrupt:
+    """Return the question about a step with what the person has to know to decide it."""
+    if not _is_decision(question.data):
+        return question
+    [kind] = question.data
+    facts = {**question.data[kind], "args": step.facts(ASKED), "listener": step.listener}
+    if kind == "approval":
+        facts["fixed"] = True
+    mark = {AFTER_RETRY: context.retried} if context.retried else {}
+    return replace(question, data={kind: facts, **mark})
 
-    That decision led to the error, so the person is asked again.
+
+def _without_old_answer(context: RoundContext, step: StepRequest) -> RoundContext:
+    """Return the context without a decision that does not count any more.
+
+    A decision before the last retry of the run led to its error. An approval counts only for the
+    arguments that the person saw.
     """
     asked = context.asked
-    if _is_decision(asked) and asked.get(AFTER_RETRY, "") != context.retried:
-        return altered(context, answered=False)
-    return context
+    if not (context.answered and _is_decision(asked)):
+        return context
+    approval = asked.get("approval")
+    is_old = asked.get(AFTER_RETRY, "") != context.retried
+    is_other = (
+        isinstance(approval, Mapping)
+        and approval.get("command") == step.key
+        and approval.get("args") != step.facts(ASKED)
+    )
+    return altered(context, answered=False) if is_old or is_other else context
 
 
 def _accepted(step: StepRequest, result: Any, context: RoundContext) -> Any:

@@ -84,7 +84,8 @@ class _Script:
             f"not do what its journal says. Its journal: {_listed(was)}. The function now: "
             f"{_listed([*self._order, wants])}. Was its code changed while the run was live? "
             "Deploy the version with which the run began, or keep its way with `if not "
-            f"steps.patched('...')`. Then: perdure retry {self.context.run_id}"
+            "steps.patched('...')`. If it was not: does it use the time, chance, or a file outside "
+            f"of a step? Then: perdure retry {self.context.run_id}"
         )
 
 
@@ -108,6 +109,8 @@ class PlainScript(_Script):
         Raises:
             Suspended: they are not there yet, and the round ends; or it failed.
         """
+        if self.suspended is not None:  # in a `finally`, at the end of the round
+            raise self.suspended
         try:
             found = self._entries(requests)
         except Exception as error:  # The function must not take it for an error of a step.
@@ -190,7 +193,7 @@ class LiveScript(_Script):
     def ask_for(self, requests: Sequence[Request]) -> asyncio.Future[Any]:
         """Return the future of what the coroutine asks for: one request."""
         if self._closed:
-            raise RuntimeError("the round of this coroutine is over")
+            raise asyncio.CancelledError  # in a `finally`, at the end of the round
         [request] = requests
         self._expected.pop(request.key, None)
         future = self._loop.create_future()
@@ -212,13 +215,16 @@ class LiveScript(_Script):
                     future.set_exception(error)
         self._loop.settle()
 
-    def close(self) -> None:
-        """End the coroutine, wherever it stands."""
+    def close(self) -> bool:
+        """End the coroutine, wherever it stands. Return whether it let itself be ended."""
         self._closed = True
+        ends = True
         if self._task is not None and not self._task.done():
             self._task.cancel()
             self._loop.settle()
+            ends = self._task.cancelled()
         self._loop.close()
+        return ends
 
 
 def _listed(keys: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 import uuid
 from collections import Counter
@@ -19,8 +20,10 @@ from perdure.flows.context import RoundContext
 from perdure.flows.durations import as_seconds
 from perdure.flows.errors import InvalidFlow
 from perdure.flows.flow import Role
+from perdure.flows.json_values import storable
 from perdure.flows.names import is_name, suggest
 from perdure.flows.retry import Retry, retry_of
+from perdure.flows.summaries import safe_text
 from perdure.flows.workflows.journal import JournalEntry, Kind
 from perdure.flows.workflows.requests import (
     AskRequest,
@@ -30,7 +33,7 @@ from perdure.flows.workflows.requests import (
 )
 
 #: The options of a step.
-OPTIONS = ("name", "role", "idempotent", "retry", "timeout", "approval", "in_doubt")
+OPTIONS = ("name", "role", "idempotent", "retry", "timeout", "approval", "in_doubt", "shown")
 #: What a coroutine function awaits.
 Awaited = Coroutine[Any, Any, Any]
 #: A duration: seconds, a timedelta, or a text like ``10m``.
@@ -188,7 +191,7 @@ class _Common:
 
     def _step(
         self,
-        function: Callable[..., Any],
+        function: Any,
         args: Sequence[Any],
         *,
         name: str | None = None,
@@ -198,8 +201,17 @@ class _Common:
         timeout: Duration | None = None,
         approval: Any = None,
         in_doubt: Any = None,
+        shown: Mapping[str, Any] | None = None,
+        listener: str = "workflow",
         **unknown: Any,
     ) -> StepRequest:
+        if not callable(function):
+            if inspect.iscoroutine(function):
+                function.close()
+            raise InvalidFlow(
+                f"a step is given {safe_text(repr(function), 80)}; expected a function and its "
+                "arguments: steps.step(charge, 12), not steps.step(charge(12))"
+            )
         key = self._key(str(getattr(function, "__name__", type(function).__name__)), name)
         for option in unknown:
             raise InvalidFlow(
@@ -220,6 +232,8 @@ class _Common:
             as_seconds(timeout),
             approval_of(approval),
             "ask" if policy is None else policy,
+            None if shown is None else storable(dict(shown), f"what step {key} shows"),
+            listener,
         )
 
     def _ask(
@@ -302,7 +316,8 @@ class Steps(_Common):
             args: its arguments.
             options: ``name`` (default: that of the function), ``role`` of the workers that carry it
                 out (``executor``), and as for a ``@command``: ``idempotent``, ``retry``,
-                ``timeout``, ``approval``, and ``in_doubt`` (default: ``ask``, a person).
+                ``timeout``, ``approval``, and ``in_doubt`` (default: ``ask``, a person). ``shown``
+                is JSON that people see in place of the arguments.
 
         Returns:
             JSON data.

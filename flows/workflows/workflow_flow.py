@@ -90,13 +90,11 @@ class WorkflowFlow(Flow):
                 context.kept.keep([*journal, *this_round.marks, *this_round.new])
             return suspended.result
         except Exception as error:
+            if script.suspended is not None:
+                raise _went_on(context) from error
             return self._failed(this_round, context, error)
         if script.suspended is not None:
-            raise FatalError(
-                f"run {context.run_id}, step {context.step}: the workflow's function caught the "
-                "end of its round (a BaseException) and went on. Catch Exception instead of "
-                "everything, or raise it again"
-            )
+            raise _went_on(context)
         return self._end(this_round, script, answer)
 
     def _play_live(self, this_round: WorkflowRound, context: RoundContext) -> Outcome:
@@ -129,8 +127,8 @@ class WorkflowFlow(Flow):
         finally:
             if stays:
                 context.kept.keep(script)
-            else:
-                script.close()
+            elif not script.close():
+                raise _went_on(context)
 
     def _arguments(self, context: RoundContext) -> dict[str, Any]:
         """Return the arguments of the function beside its steps."""
@@ -166,8 +164,17 @@ class WorkflowFlow(Flow):
         what = str(error) if isinstance(error, StepFailed) else f"{type(error).__name__}: {error}"
         raise FatalError(
             f"run {context.run_id}, step {context.step}: the workflow raised {what}. When the "
-            f"cause is mended: perdure retry {context.run_id}"
+            "cause is mended (and the workers are restarted, if it was in the code): "
+            f"perdure retry {context.run_id}"
         ) from error
+
+
+def _went_on(context: RoundContext) -> FatalError:
+    return FatalError(
+        f"run {context.run_id}, step {context.step}: the workflow's function caught the end of its "
+        "round (a BaseException) and went on. Catch Exception instead of everything, or raise it "
+        "again"
+    )
 
 
 def _check_awaited(script: LiveScript) -> None:
@@ -239,6 +246,12 @@ def _inputs_of(function: Callable[..., Any], name: str) -> type[BaseModel] | Non
     if not parameters:
         raise InvalidFlow(
             f"workflow {name!r} has no parameter; expected Steps as the first: def {name}(steps)"
+        )
+    steps = AsyncSteps if inspect.iscoroutinefunction(function) else Steps
+    if parameters[0].annotation not in (parameters[0].empty, Any, steps):
+        raise InvalidFlow(
+            f"workflow {name!r}: its first parameter, {parameters[0]}, cannot be an input; "
+            f"expected {parameters[0].name}: {steps.__name__}"
         )
     fields: dict[str, Any] = {}
     for parameter in parameters[1:]:

@@ -20,9 +20,9 @@ from openai.types.responses import (
 )
 from pydantic import BaseModel
 
-from perdure import AsyncSteps, Client, FatalError, RunStatus, Settings, workflow
+from perdure import AsyncSteps, Client, FatalError, InvalidInput, RunStatus, Settings, workflow
 from perdure.flows.adapters.openai_agents import run_agent
-from tests.e2e.test_workflows import DEADLY, effect, journal, nothing_done, play, play_one
+from tests.e2e.test_workflows import DEADLY, DONE, effect, journal, nothing_done, play, play_one
 from tests.support.driving import Driver, driving
 
 __all__ = ["nothing_done"]
@@ -124,6 +124,27 @@ payer = Agent(
 clerk = Agent(name="clerk", model=Scripted("clerk", [("transfer_to_payer", {})]), handoffs=[payer])
 
 
+@function_tool
+async def buy(animal: str) -> str:
+    """Buy an animal."""
+    effect(f"buy {animal}")
+    return f"bought one {animal}"
+
+
+farmer = Agent(
+    name="farmer",
+    model=Scripted(
+        "farmer", [("buy", {"animal": "hen"}), ("buy", {"animal": "cow"})], None, ", ".join
+    ),
+    tools=[buy],
+)
+
+
+@workflow("openai_farmer")
+async def farms(steps: AsyncSteps, goal: str) -> str:
+    return (await run_agent(farmer, goal)).final_output
+
+
 @workflow("openai_buyer")
 async def buys(steps: AsyncSteps, goal: str) -> Choice:
     return (await run_agent(buyer, goal, idempotent=["price"])).final_output
@@ -186,12 +207,42 @@ def test_a_call_may_need_approval_behind_a_handoff(
         run = client.submit(flow, "pay the bill")
         assert play(driver, run).status is RunStatus.INTERRUPTED
         [question] = client.inbox().waiting
-        assert question.question == "approve the call pay?"
+        assert (question.kind, question.args) == ("approval", {"amount": 12})
         with driving(settings) as other:  # which has to run the agents again
-            client.resume(run.id, {"edit": {"amount": 3}})
-            assert play(other, run).status is RunStatus.INTERRUPTED
+            with pytest.raises(InvalidInput, match="cannot be changed"):
+                client.resume(run.id, {"edit": {"amount": 3}})
             client.resume(run.id, answer)
             assert play(other, run).answer == said
+
+
+@pytest.mark.parametrize("deadly", [["buy hen"], ["buy cow"], ["buy hen", "buy cow"]])
+def test_of_two_calls_at_once_none_is_made_again_unasked(
+    client: Client, driver: Driver, deadly: list[str]
+) -> None:
+    DEADLY.update(deadly)
+    run = client.submit("openai_farmer", "buy both")
+    asked = []
+    while play(driver, run).status is RunStatus.INTERRUPTED:
+        [question] = client.inbox().waiting
+        asked.append(f"buy {question.args['animal']}")
+        client.resume(run.id, {"result": "it is here"})
+    assert sorted(asked) == sorted(deadly)
+    assert DONE["buy hen"] == DONE["buy cow"] == 1
+    answers = ["it is here" if f"buy {a}" in deadly else f"bought one {a}" for a in ("hen", "cow")]
+    assert client.get(run.id).answer == ", ".join(answers)
+
+
+def test_the_model_hears_what_a_person_says_of_a_call_in_doubt(
+    client: Client, driver: Driver
+) -> None:
+    DEADLY["buy hen"] = 1
+    run = client.submit("openai_farmer", "buy both")
+    assert play(driver, run).status is RunStatus.INTERRUPTED
+    [question] = client.inbox().waiting
+    assert question.listener == "model"
+    client.resume(run.id, {"tell": "the shop is closed"})
+    assert play(driver, run).answer == "the shop is closed, bought one cow"
+    assert DONE["buy hen"] == 1
 
 
 def test_a_busy_provider_is_waited_for(client: Client, driver: Driver) -> None:

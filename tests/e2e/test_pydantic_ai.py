@@ -15,9 +15,9 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from perdure import AsyncSteps, Client, FatalError, RunStatus, Settings, workflow
+from perdure import AsyncSteps, Client, FatalError, InvalidInput, RunStatus, Settings, workflow
 from perdure.flows.adapters.pydantic_ai import PerdureDurability, register_agent, run_agent
-from tests.e2e.test_workflows import DEADLY, effect, journal, nothing_done, play, play_one
+from tests.e2e.test_workflows import DEADLY, DONE, effect, journal, nothing_done, play, play_one
 from tests.support.driving import Driver, driving
 
 __all__ = ["nothing_done"]
@@ -119,6 +119,25 @@ async def delegate(animal: str) -> str:
 register_agent("pydantic_boss", boss)
 
 
+def buys_two(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    if found := returns(messages):
+        return ModelResponse(parts=[TextPart(", ".join(map(str, found)))])
+    calls = [ToolCallPart("buy_one", {"animal": animal}) for animal in ("hen", "cow")]
+    return ModelResponse(parts=list(calls))
+
+
+farmer = Agent(FunctionModel(buys_two), name="farmer", capabilities=[PerdureDurability()])
+
+
+@farmer.tool_plain
+def buy_one(animal: str) -> str:
+    effect(f"buy {animal}")
+    return f"bought one {animal}"
+
+
+register_agent("pydantic_farmer", farmer)
+
+
 @pytest.fixture(autouse=True)
 def nothing_asked() -> None:
     ASKED.clear()
@@ -192,11 +211,41 @@ def test_a_call_may_need_approval(client: Client, driver: Driver, answer: Any, s
     run = client.submit("pydantic_payer", "pay the bill")
     assert play(driver, run).status is RunStatus.INTERRUPTED
     [question] = client.inbox().waiting
-    assert question.question == "approve the call pay?"
-    client.resume(run.id, "maybe")
-    assert play(driver, run).status is RunStatus.INTERRUPTED, "the answer is not one"
+    assert (question.kind, question.command, question.args) == ("approval", "pay", {"amount": 12})
+    with pytest.raises(InvalidInput):
+        client.resume(run.id, "maybe")
     client.resume(run.id, answer)
     assert play(driver, run).answer == said
+
+
+@pytest.mark.parametrize("deadly", [["buy hen"], ["buy cow"], ["buy hen", "buy cow"]])
+def test_of_two_calls_at_once_none_is_made_again_unasked(
+    client: Client, driver: Driver, deadly: list[str]
+) -> None:
+    DEADLY.update(deadly)
+    run = client.submit("pydantic_farmer", "buy both")
+    asked = []
+    while play(driver, run).status is RunStatus.INTERRUPTED:
+        [question] = client.inbox().waiting
+        asked.append(f"buy {question.args['animal']}")
+        client.resume(run.id, {"result": "it is here"})
+    assert sorted(asked) == sorted(deadly)
+    assert DONE["buy hen"] == DONE["buy cow"] == 1
+    answers = ["it is here" if f"buy {a}" in deadly else f"bought one {a}" for a in ("hen", "cow")]
+    assert client.get(run.id).answer == ", ".join(answers)
+
+
+def test_the_model_hears_what_a_person_says_of_a_call_in_doubt(
+    client: Client, driver: Driver
+) -> None:
+    DEADLY["buy hen"] = 1
+    run = client.submit("pydantic_farmer", "buy both")
+    assert play(driver, run).status is RunStatus.INTERRUPTED
+    [question] = client.inbox().waiting
+    assert question.listener == "model"
+    client.resume(run.id, {"tell": "the shop is closed"})
+    assert play(driver, run).answer == "the shop is closed, bought one cow"
+    assert DONE["buy hen"] == 1
 
 
 def test_an_agent_may_be_a_tool_of_another(client: Client, driver: Driver) -> None:

@@ -632,4 +632,4 @@ def spending(steps: Steps) -> Any:
 def test_what_siblings_spend_is_added_up(client: Client, driver: Driver) -> None:
     run = client.submit("workflow_spending", "go")
     assert play(driver, run).answer == [100] * 8
-    assert client.get(run.id).budgets["tokens"].spent == 800
+    assert client.get(run.id).details["spent"]["tokens"] == 800

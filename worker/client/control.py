@@ -97,6 +97,11 @@ def check_answer(waiting: PendingInterrupt, answer: Any) -> None:
         read_answer(answer)
     except InvalidInput as error:
         raise InvalidInput(f"run {waiting.run_id}: {error}") from error
+    if isinstance(answer, Mapping) and "edit" in answer and not waiting.may_be_edited:
+        raise InvalidInput(
+            f"run {waiting.run_id}: the arguments of {waiting.command} cannot be changed: "
+            "approve or refuse it"
+        )
 
 
 def check_approver(

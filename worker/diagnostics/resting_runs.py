@@ -144,12 +144,15 @@ def _asked(waiting: PendingInterrupt | None, reason: str, resume: str) -> tuple[
     question = safe_text(reason, MAX_TEXT)
     match waiting.kind if waiting else "question":
         case "approval":
+            assert waiting is not None
+            edit = f". To approve it with other arguments: {resume} --edit JSON"
             return f"It waits for a person's approval of {_command(waiting)}", (
                 f"To approve it: {resume} --approve. To refuse it, "
-                f"with a reason for the controller: {resume} --refuse 'why'. "
-                f"To approve it with other arguments: {resume} --edit JSON"
+                f"with a reason for the {waiting.listener}: {resume} --refuse 'why'"
+                f"{edit if waiting.may_be_edited else ''}"
             )
         case "in_doubt":
+            assert waiting is not None
             return (
                 (
                     f"A worker was lost while it executed {_command(waiting)}. "
@@ -157,7 +160,7 @@ def _asked(waiting: PendingInterrupt | None, reason: str, resume: str) -> tuple[
                 ),
                 (
                     f"To execute it (again): {resume} --answer '\"retry\"'. If it has happened: "
-                    f"{resume} --answer '{{\"result\": ...}}'. To tell the controller: "
+                    f"{resume} --answer '{{\"result\": ...}}'. To tell the {waiting.listener}: "
                     f'{resume} --answer \'{{"tell": "..."}}\''
                 ),
             )

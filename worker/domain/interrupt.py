@@ -11,6 +11,7 @@ from perdure.worker.domain.document import Document
 from perdure.worker.domain.run import Run, RunStatus
 
 Kind = Literal["approval", "in_doubt", "budget", "question", "pause"]
+LISTENERS = ("controller", "workflow", "model")
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,23 @@ class PendingInterrupt(Document):
     @property
     def approvers(self) -> str:
         """Who may approve the command: ``anyone``, or ``others`` than the run's submitter."""
-        approval = (self.data or {}).get("approval")
-        return str(approval.get("approvers", "anyone")) if isinstance(approval, dict) else "anyone"
+        return str(self._facts.get("approvers", "anyone"))
+
+    @property
+    def listener(self) -> str:
+        """Who hears what a person says of a command: ``controller``, ``workflow`` or ``model``."""
+        told = self._facts.get("listener")
+        return told if told in LISTENERS else "controller"
+
+    @property
+    def may_be_edited(self) -> bool:
+        """Whether a person may change the arguments of the command that they approve."""
+        return self._facts.get("fixed") is not True
+
+    @property
+    def _facts(self) -> Mapping[str, Any]:
+        facts = (self.data or {}).get(self.kind)
+        return facts if isinstance(facts, dict) else {}
 
     @property
     def ways(self) -> tuple[str, ...]:
@@ -118,16 +134,17 @@ class PendingInterrupt(Document):
         """
         match self.kind:
             case "approval":
+                edit = f"--edit '{{its arguments, changed}}' --interrupt {self.id}"
                 return (
                     f"--approve --interrupt {self.id}",
                     "--refuse 'why'",
-                    f"--edit '{{its arguments, changed}}' --interrupt {self.id}",
+                    *((edit,) if self.may_be_edited else ()),
                 )
             case "in_doubt":
                 return (
                     "--answer '\"retry\"'",
                     "--answer '{\"result\": what it came to}'",
-                    '--answer \'{"tell": "words for the controller"}\'',
+                    f'--answer \'{{"tell": "words for the {self.listener}"}}\'',
                 )
             case "budget":
                 return (f"--add {(self.data or {})['budget']}={self.as_much_again}",)

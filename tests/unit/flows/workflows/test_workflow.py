@@ -448,6 +448,72 @@ def test_the_end_of_a_round_cannot_be_caught() -> None:
         make("tried").play("Executor", context())
 
 
+def test_the_end_of_a_round_cannot_be_caught_by_a_coroutine() -> None:
+    async def catches(steps: AsyncSteps) -> str:
+        await steps.step(did, "a")
+        try:
+            await steps.ask("b?")
+        except BaseException:
+            return "caught"
+        return "not"
+
+    keep(catches)
+    [turn] = make("tried").play("Executor", context()).turns
+    with pytest.raises(FatalError, match="caught the end of its round"):
+        make("tried").play("Executor", context([turn]))
+
+
+def test_the_end_of_a_round_cannot_be_made_another_error() -> None:
+    def catches(steps: Steps) -> None:
+        steps.step(did, "a")
+        try:
+            steps.step(did, "b")
+        except BaseException as error:
+            raise ValueError("it failed") from error
+
+    keep(catches)
+    with pytest.raises(FatalError, match="caught the end of its round"):
+        make("tried").play("Executor", context())
+
+
+def test_a_step_in_finally_is_carried_out_at_the_end_of_the_function_only() -> None:
+    def plain(steps: Steps) -> str:
+        try:
+            return steps.step(did, "a") + steps.step(did, "b")
+        finally:
+            steps.step(did, "clean")
+
+    async def live(steps: AsyncSteps) -> str:
+        try:
+            return await steps.step(did, "a") + await steps.step(did, "b")
+        finally:
+            await steps.step(did, "clean")
+
+    for function in (plain, live):
+        DONE.clear()
+        assert answer_of(function) == "ab"
+        assert DONE == ["a", "b", "clean"]
+
+
+def test_a_step_is_given_a_function_not_what_it_returned() -> None:
+    def order(steps: Steps) -> None:
+        steps.step(did("a"))
+
+    keep(order)
+    with pytest.raises(InvalidFlow, match=r"expected a function and its arguments"):
+        make("tried").play("Executor", context())
+
+
+def test_the_first_parameter_of_a_workflow_is_its_steps() -> None:
+    def order(item: str) -> None: ...
+
+    async def live(steps: Steps) -> None: ...
+
+    for function, expected in ((order, "item: Steps"), (live, "steps: AsyncSteps")):
+        with pytest.raises(InvalidFlow, match=f"expected {expected}"):
+            keep(function)
+
+
 @pytest.mark.parametrize("name", ["", "two words", "one.2", "x" * 101])
 def test_a_step_needs_a_name(name: str) -> None:
     def order(steps: Steps) -> None:
