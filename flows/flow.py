@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -227,8 +227,7 @@ class Flow(ABC):
             cause = error
         if faults:
             raise InvalidInput(
-                f"flow {self.name!r} {', and '.join(faults)}. "
-                f"It expects: {', '.join(self.Inputs.model_fields)}"
+                f"flow {self.name!r} {', and '.join(faults)}. It expects: {_described(self.Inputs)}"
             ) from cause
         return dict(storable(_written(checked.model_dump()), "the inputs"))
 
@@ -282,6 +281,20 @@ def check_limits(flow: Flow) -> None:
 def title(flow: Flow) -> str:
     """Return the text by which error messages name a flow."""
     return f"flow {flow.name or type(flow).__name__!r}"
+
+
+def _described(model: type[BaseModel]) -> str:
+    """Return the fields of a model with their types, for an error message."""
+    fields = (
+        f"{name} ({_type_text(field.annotation)}{'' if field.is_required() else ', optional'})"
+        for name, field in model.model_fields.items()
+    )
+    return ", ".join(fields) or "none"
+
+
+def _type_text(annotation: Any) -> str:
+    is_plain = isinstance(annotation, type) and get_origin(annotation) is None
+    return annotation.__name__ if is_plain else str(annotation).replace("typing.", "")
 
 
 def _written(value: Any) -> Any:

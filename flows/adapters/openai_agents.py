@@ -187,7 +187,7 @@ class _Model(Model):
             }
 
         told = await self._steps.step(
-            ask, name="model", role="controller", idempotent=True, shown={}
+            ask, name="model", role="controller", idempotent=True, shown={}, summarize=_said
         )
         return ModelResponse(
             output=_items.validate_python(told["output"]),
@@ -198,6 +198,17 @@ class _Model(Model):
     def stream_response(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
         """Raise FatalError: a workflow does not stream."""
         raise FatalError("a workflow cannot stream a response; use run_agent, not run_streamed")
+
+
+def _said(told: Any) -> str:
+    """Return what a response of a model says, for people who watch: its texts and its calls."""
+    parts = []
+    for item in told["output"]:
+        if "arguments" in item:
+            parts.append(f"{item['name']} {item['arguments']}")
+        texts = [part.get("text", "") for part in item.get("content") or ()]
+        parts += [text for text in texts if text]
+    return "; ".join(parts)
 
 
 def _failed(error: APIConnectionError | APIStatusError) -> Exception:

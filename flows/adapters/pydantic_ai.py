@@ -24,7 +24,7 @@ from pydantic_ai.durable_exec import (
     RoleBasedOperationConfig,
     ToolsetCallToolId,
 )
-from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.messages import ModelResponse, ModelResponsePart, TextPart, ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
 
 from perdure.flows.adapters.approvals import arguments, decision
@@ -32,6 +32,7 @@ from perdure.flows.commands.approval import Approved
 from perdure.flows.context import RoundContext
 from perdure.flows.controllers.model.errors import failed
 from perdure.flows.errors import BadReply, FatalError, PerdureError
+from perdure.flows.json_values import canonical
 from perdure.flows.workflows.journal import StepFailed
 from perdure.flows.workflows.round import Refused
 from perdure.flows.workflows.steps import AsyncSteps, current_steps
@@ -69,7 +70,12 @@ class _Backend(JournalCallableOperationBackend[_Options]):
         assert steps is not None, "the agent runs in a workflow"
         if isinstance(operation_id, ModelRequestId):
             return await steps.step(
-                _Request(body), name=_named(name), role="controller", idempotent=True, shown={}
+                _Request(body),
+                name=_named(name),
+                role="controller",
+                idempotent=True,
+                shown={},
+                summarize=_said,
             )
         if not isinstance(operation_id, ToolsetCallToolId):
             return await steps.step(body, name=_named(name), **config)
@@ -131,6 +137,18 @@ class _Request:
         if response.model_name:
             context.tell(model=response.model_name[:200])
         return payload
+
+
+def _said(payload: Any) -> str:
+    """Return what a response of a model says, for people who watch: its texts and its calls."""
+    parts = (_part_text(part) for part in _response.validate_python(payload).parts)
+    return "; ".join(part for part in parts if part)
+
+
+def _part_text(part: ModelResponsePart) -> str:
+    if isinstance(part, ToolCallPart):
+        return f"{part.tool_name} {canonical(arguments(part.args_as_dict()))}"
+    return part.content if isinstance(part, TextPart) else ""
 
 
 def _money(response: ModelResponse) -> dict[str, float]:

@@ -75,6 +75,7 @@ class StepRequest(Request):
         target: the step's function.
         args: its arguments.
         shown: what people see in place of the arguments. None: the arguments.
+        summarize: makes of its result what people see of it while they watch. None: the result.
         listener: who hears what a person says of it: ``workflow`` or ``model``.
     """
 
@@ -88,6 +89,7 @@ class StepRequest(Request):
     in_doubt: Any = "ask"
     shown: Mapping[str, Any] | None = None
     listener: str = "workflow"
+    summarize: Callable[[Any], Any] | None = None
     waits: bool = field(default=False, init=False)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -56,6 +56,7 @@ class WorkflowRound:
     def __init__(self, node: str, context: RoundContext) -> None:
         self.node, self._context = node, context
         self.new: list[JournalEntry] = []
+        self._summaries: dict[str, Callable[[Any], Any]] = {}
         self.marks: list[JournalEntry] = []
 
     def perform(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
@@ -76,7 +77,8 @@ class WorkflowRound:
         plan = plan_of(steps) if steps else {}
         here = not steps or NODES[steps[0].role] == self.node
         if self.new or not here or plan != (self._context.committed.get(PLAN) or {}):
-            return self.commit(NODES[steps[0].role] if steps else self.node, plan)
+            node = NODES[steps[0].role] if steps else self.node
+            return self.commit(node, plan, [each.key for each in steps])
         if steps:
             got = self._carry_out_all(steps)
         else:
@@ -87,11 +89,18 @@ class WorkflowRound:
         self.new += got
         return got
 
-    def commit(self, node: str, plan: Mapping[str, Any]) -> Advance:
-        """Return the outcome that commits what this round has done."""
+    def commit(self, node: str, plan: Mapping[str, Any], following: Sequence[str] = ()) -> Advance:
+        """Return the outcome that commits what this round has done.
+
+        Args:
+            node: the node of the next round.
+            plan: what the runtime has to know of it.
+            following: the keys of its steps.
+        """
         turns, artifacts = self.turns()
         values = {} if plan == (self._context.committed.get(PLAN) or {}) else {PLAN: dict(plan)}
-        return Advance(node, turns, values, bool(self.new), self.summary(), artifacts)
+        summary = self.summary() or {"next": ", ".join(following)}
+        return Advance(node, turns, values, bool(self.new), summary, artifacts)
 
     def turns(self) -> tuple[tuple[Turn, ...], dict[str, str]]:
         """Return the turns of this round's entries, and the artifacts that belong to them."""
@@ -112,9 +121,13 @@ class WorkflowRound:
             failed = [entry.key for entry in self.new if entry.error is not None]
             return {**steps, **({"failed": failed} if failed else {})}
         [entry] = self.new
-        told = f"{entry.error[0]}: {entry.error[1]}" if entry.error else entry.result
+        told = f"{entry.error[0]}: {entry.error[1]}" if entry.error else self._watched(entry)
         args = {"args": shown(dict(entry.args))} if entry.args else {}
         return {"command": entry.key, **args, "observation": shown(told), **steps}
+
+    def _watched(self, entry: JournalEntry) -> Any:
+        summarize = self._summaries.get(entry.key)
+        return entry.result if summarize is None else summarize(entry.result)
 
     def _carry_out_all(self, steps: Sequence[StepRequest]) -> list[JournalEntry] | Interrupt:
         """Carry out steps, several at the same time, and return their entries.
@@ -127,6 +140,7 @@ class WorkflowRound:
             The question of the first that asks a person, if one does.
         """
         context = self._context
+        self._summaries |= {each.key: each.summarize for each in steps if each.summarize}
         if len(steps) == 1:
             got = [self._carry_out(steps[0], context, apart=False)]
         else:

@@ -203,6 +203,7 @@ class _Common:
         in_doubt: Any = None,
         shown: Mapping[str, Any] | None = None,
         listener: str = "workflow",
+        summarize: Callable[[Any], Any] | None = None,
         **unknown: Any,
     ) -> StepRequest:
         if not callable(function):
@@ -234,6 +235,7 @@ class _Common:
             "ask" if policy is None else policy,
             None if shown is None else storable(dict(shown), f"what step {key} shows"),
             listener,
+            summarize,
         )
 
     def _ask(

@@ -161,12 +161,12 @@ class WorkflowFlow(Flow):
             return this_round.commit(this_round.node, {})
         if isinstance(error, FatalError | InvalidFlow | RoundStopped) or ends_process(error):
             raise error
-        what = str(error) if isinstance(error, StepFailed) else f"{type(error).__name__}: {error}"
-        raise FatalError(
-            f"run {context.run_id}, step {context.step}: the workflow raised {what}. When the "
-            "cause is mended (and the workers are restarted, if it was in the code): "
-            f"perdure retry {context.run_id}"
-        ) from error
+        what = (
+            str(error)
+            if isinstance(error, StepFailed)
+            else f"the workflow raised {type(error).__name__}: {error}"
+        )
+        raise FatalError(f"run {context.run_id}, step {context.step}: {what}") from error
 
 
 def _went_on(context: RoundContext) -> FatalError:

@@ -91,8 +91,8 @@ def ended(case: RunCase) -> Verdict:
             error = fields.get("error", "no error was stored").rstrip(".")
             text, since = (
                 (
-                    f"It ended errored: {safe_text(error, MAX_TEXT)}. Fix the cause, then: "
-                    f"perdure retry {case.id}"
+                    f"It ended errored: {safe_text(error, MAX_TEXT)}. Fix the cause (and restart "
+                    f"the workers, if it was in code), then: perdure retry {case.id}"
                 ),
                 "ended_at",
             )
@@ -121,9 +121,10 @@ def waiting_for_a_person(case: RunCase) -> Verdict:
     )
     waiting = _waiting(case)
     head, ways = _asked(waiting, reason, f"perdure resume {case.id}")
+    end = "" if not until and head[-1] in ".?!" else "."
     return case.say(
         VerdictCode.WAITING_FOR_A_PERSON,
-        f"{head}{until}. {ways}",
+        f"{head}{until}{end} {ways}",
         case.time("updated_at"),
         reason=reason,
         node=case.fields.get("i_node"),
@@ -177,7 +178,12 @@ def _asked(waiting: PendingInterrupt | None, reason: str, resume: str) -> tuple[
         case "pause":
             return f"It waits for a person: {question}", f"To let it continue: {resume}"
         case _:
-            return f"It waits for a person: {question}", f"To answer: {resume} --answer JSON"
+            told = safe_text(canonical(waiting.shown_data), MAX_TEXT) if waiting else "{}"
+            beside = "" if told in ("{}", "null") else f" With it: {told}"
+            return (
+                f"It waits for a person: {question}{beside}",
+                f"To answer: {resume} --answer JSON",
+            )
 
 
 def _whose(data: Mapping[str, Any]) -> str:

@@ -111,6 +111,12 @@ class PendingInterrupt(Document):
         return str(self._facts.get("approvers", "anyone"))
 
     @property
+    def shown_data(self) -> Any:
+        """The JSON beside the question, without the name under which a workflow asks."""
+        data = {name: value for name, value in (self.data or {}).items() if name != "asks"}
+        return data["data"] if data.keys() == {"data"} else data
+
+    @property
     def listener(self) -> str:
         """Who hears what a person says of a command: ``controller``, ``workflow`` or ``model``."""
         told = self._facts.get("listener")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 from perdure.worker.domain.interrupt import PendingInterrupt
@@ -28,7 +29,14 @@ def what(waiting: PendingInterrupt) -> str:
     if waiting.kind == "budget":
         whose = f"the budget of run {plain(str(data['of']))}" if "of" in data else "its budget"
         return f"{whose} is spent: {budget(str(data['budget']), data['limit'], data['spent'])}"
-    return plain(waiting.question)
+    return f"{plain(waiting.question)} {beside(waiting)}".rstrip()
+
+
+def beside(waiting: PendingInterrupt) -> str:
+    """Return as text the data that an interrupted run shows with a question. It may be empty."""
+    if waiting.kind != "question" or waiting.shown_data in (None, {}):
+        return ""
+    return plain(json.dumps(waiting.shown_data, ensure_ascii=False))
 
 
 def attempt(waiting: PendingInterrupt) -> list[tuple[str, str]]:

@@ -83,10 +83,11 @@ def round_text(data: Mapping[str, Any]) -> str:
     """Return on one line what a committed round did.
 
     That is the command that a controller decided on, or the observation of its execution. Of a
-    workflow it is the names of its steps, and what a single one came to.
+    workflow it is the names of its steps; of a single one also its arguments and its result.
     """
     if isinstance(steps := data.get("did"), list):
-        names = ", ".join(map(str, steps))
+        one = len(steps) == 1 and "command" in data
+        names = command_text(data) if one else ", ".join(map(str, steps))
         return _short(
             f"{names}: {value_short(data['observation'])}" if "observation" in data else names
         )

@@ -84,8 +84,8 @@ def test_unknown_inputs_are_named_with_those_that_are_known() -> None:
     with pytest.raises(InvalidInput) as refused:
         Searching().check_inputs({"repo": "x", "b": 1, "a": 1})
     assert (
-        str(refused.value)
-        == "flow 'searching' has no input named a, b. It expects: repo, depth, where"
+        str(refused.value) == "flow 'searching' has no input named a, b. "
+        "It expects: repo (str), depth (int, optional), where (Where, optional)"
     )
 
 
@@ -97,7 +97,7 @@ def test_unknown_and_wrong_inputs_are_named_in_one_error() -> None:
         "flow 'searching' has no input named b, and does not accept these inputs: "
         "repo: Field required; depth: Input should be"
     )
-    assert told.endswith(". It expects: repo, depth, where")
+    assert told.endswith(". It expects: repo (str), depth (int, optional), where (Where, optional)")
 
 
 def test_a_model_that_allows_more_takes_more() -> None:
@@ -112,14 +112,14 @@ def test_every_wrong_input_is_named_by_its_place() -> None:
         "flow 'searching' does not accept these inputs: repo: Field required; depth: Input should be"
     )
     assert "; where.path: Input should be" in told and told.endswith(
-        ". It expects: repo, depth, where"
+        ". It expects: repo (str), depth (int, optional), where (Where, optional)"
     )
 
 
 def test_a_fault_of_all_inputs_together_is_told_as_theirs() -> None:
     with pytest.raises(InvalidInput) as refused:
         Choosy().check_inputs({"low": 2})
-    assert "these inputs: inputs: Value error, low is above high. It expects: low, high" in str(
+    assert "these inputs: inputs: Value error, low is above high. It expects: low (int" in str(
         refused.value
     )
 

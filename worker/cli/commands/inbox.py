@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,7 +14,7 @@ from perdure.worker.cli.celery_command import program
 from perdure.worker.cli.options import json_option, url_option
 from perdure.worker.cli.target import client_for
 from perdure.worker.domain.interrupt import PendingInterrupt
-from perdure.worker.presentation.questions import KINDS, attempt, or_else, what
+from perdure.worker.presentation.questions import KINDS, attempt, beside, or_else, what
 from perdure.worker.presentation.text import duration, plain, since
 
 if TYPE_CHECKING:
@@ -34,8 +33,8 @@ def pairs(waiting: PendingInterrupt) -> list[tuple[str, str]]:
         fields += attempt(waiting)
     elif waiting.kind == "budget":
         fields.append(("because", what(waiting)))
-    elif waiting.data is not None:
-        fields.append(("with", plain(json.dumps(waiting.data, ensure_ascii=False))))
+    elif text := beside(waiting):
+        fields.append(("with", text))
     if waiting.deadline is not None:
         fields.append(("or else", or_else(waiting)))
     return [*fields, *(("go on", each) for each in waiting.how(program()))]

@@ -79,7 +79,7 @@ def last_words(run: Run) -> list[str]:
     """
     from perdure.worker.cli.celery_command import program
     from perdure.worker.domain.interrupt import PendingInterrupt
-    from perdure.worker.presentation.questions import what
+    from perdure.worker.presentation.questions import beside, what
     from perdure.worker.presentation.text import lines, value_text
 
     status = run.status.value
@@ -93,10 +93,11 @@ def last_words(run: Run) -> list[str]:
         return [f"error: {lines(run.error or '')}", f"try again: {program()} retry {run.id}"]
     waiting = PendingInterrupt.of(run)
     if status == "interrupted" and waiting is not None:
-        command = [] if waiting.command is None and waiting.kind != "budget" else [what(waiting)]
+        more = [what(waiting)] if waiting.command or waiting.kind == "budget" else []
+        more += [f"with: {text}"] if (text := beside(waiting)) else []
         return [
             f"interrupted: {plain(waiting.question)}",
-            *command,
+            *more,
             *(f"go on: {way}" for way in waiting.how(program())),
         ]
     if status == "stopped":
