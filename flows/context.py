@@ -259,6 +259,24 @@ class Signals:
         return self._cancelled is not None and self._cancelled.is_set()
 
 
+@dataclass(frozen=True, slots=True)
+class RoundPart:
+    """What a round did beside other things at the same time. It has a span of its own.
+
+    Attributes:
+        name: of the span.
+        attributes: as ``traced`` of the round.
+        began, ended: in nanoseconds since 1970.
+        error: the class of the exception that it raised, or an empty text.
+    """
+
+    name: str
+    attributes: Mapping[str, str | int]
+    began: int
+    ended: int
+    error: str = ""
+
+
 @dataclass(frozen=True)
 class RoundContext:
     """What a node sees of its run.
@@ -284,6 +302,7 @@ class RoundContext:
         spent, told: what this round reported with ``spend`` and ``tell``.
         traced: attributes of the round's span, named by OpenTelemetry's conventions. Never
             questions, answers or arguments.
+        parts: what the round did at the same time, for its trace.
         journal: what is stored before the commit. See ``once``.
         mailbox: the signals that were sent to the run. See ``wait_for``.
         artifact: reads an artifact of the run by name. Raises KeyError for an unknown name.
@@ -323,6 +342,7 @@ class RoundContext:
     spent: dict[str, float] = field(default_factory=dict)
     told: dict[str, Any] = field(default_factory=dict)
     traced: dict[str, str | int] = field(default_factory=dict)
+    parts: list[RoundPart] = field(default_factory=list)
     journal: Journal = field(default_factory=Journal)
     mailbox: Mailbox = field(default_factory=Mailbox)
     artifact: Callable[[str], str] = _no_artifact

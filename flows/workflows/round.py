@@ -6,10 +6,11 @@ import contextvars
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from time import time_ns
 from typing import Any
 
 from perdure.flows.commands.execute import carry_out
-from perdure.flows.context import RoundContext, altered
+from perdure.flows.context import RoundContext, RoundPart, altered
 from perdure.flows.errors import (
     FatalError,
     PerdureError,
@@ -51,6 +52,7 @@ class WorkflowRound:
     Attributes:
         new: what it has carried out, which its commit appends to the journal.
         marks: what its function has noted beside, which its commit appends before.
+        replayed: the number of entries that it had to read to come to where the run was.
     """
 
     def __init__(self, node: str, context: RoundContext) -> None:
@@ -58,6 +60,7 @@ class WorkflowRound:
         self.new: list[JournalEntry] = []
         self._summaries: dict[str, Callable[[Any], Any]] = {}
         self.marks: list[JournalEntry] = []
+        self.replayed = 0
 
     def perform(self, pending: Sequence[Request]) -> list[JournalEntry] | Outcome:
         """Carry out what a function waits for, as far as this round may.
@@ -116,7 +119,9 @@ class WorkflowRound:
         """Return a short summary of this round, for people who watch the run."""
         if not self.new:
             return {}
-        steps = {"did": [entry.key for entry in self.new]}
+        steps: dict[str, Any] = {"did": [entry.key for entry in self.new]}
+        if self.replayed:
+            steps["replayed"] = self.replayed
         if len(self.new) > 1:
             failed = [entry.key for entry in self.new if entry.error is not None]
             return {**steps, **({"failed": failed} if failed else {})}
@@ -148,7 +153,7 @@ class WorkflowRound:
             contexts = [altered(context, spent={}, told={}, traced={}) for _ in steps]
             with ThreadPoolExecutor(len(steps), "perdure-step") as pool:
                 futures = [
-                    pool.submit(contextvars.copy_context().run, self._carry_out, each, own, True)
+                    pool.submit(contextvars.copy_context().run, self._carry_out_apart, each, own)
                     for each, own in zip(steps, contexts, strict=True)
                 ]
             for own in contexts:
@@ -164,6 +169,22 @@ class WorkflowRound:
                 return each
             entries.append(each)
         return entries
+
+    def _carry_out_apart(
+        self, step: StepRequest, context: RoundContext
+    ) -> JournalEntry | Interrupt:
+        """Carry out one of several steps, and note how long it took."""
+        began, failed = time_ns(), ""
+        try:
+            got = self._carry_out(step, context, apart=True)
+            failed = got.error[0] if isinstance(got, JournalEntry) and got.error else ""
+            return got
+        except BaseException as error:
+            failed = type(error).__name__
+            raise
+        finally:
+            part = RoundPart(f"step {step.key}", context.traced, began, time_ns(), failed)
+            context.parts.append(part)
 
     def _carry_out(
         self, step: StepRequest, context: RoundContext, apart: bool

@@ -27,7 +27,7 @@ from perdure.flows.json_values import storable
 from perdure.flows.outcomes import Advance, End, Outcome, Renew
 from perdure.flows.registry import register
 from perdure.flows.retry import Retry, retry_of
-from perdure.flows.workflows.journal import StepFailed, journal_of
+from perdure.flows.workflows.journal import JournalEntry, StepFailed, journal_of
 from perdure.flows.workflows.round import NODES, PLAN, WorkflowRound
 from perdure.flows.workflows.scripts import LiveScript, PlainScript, Suspended
 from perdure.flows.workflows.steps import AsyncSteps, Restart, Steps, running
@@ -78,7 +78,7 @@ class WorkflowFlow(Flow):
 
     def _play_plain(self, this_round: WorkflowRound, context: RoundContext) -> Outcome:
         kept = context.kept.take()
-        journal = kept if isinstance(kept, list) else journal_of(context.history, context.artifact)
+        journal = kept if isinstance(kept, list) else self._read(this_round, context)
         script = PlainScript(context, journal, this_round.perform)
         script.marks = this_round.marks
         try:
@@ -102,7 +102,7 @@ class WorkflowFlow(Flow):
         if isinstance(script, LiveScript):
             script.context, script.marks = context, this_round.marks
         else:
-            script = LiveScript(context, journal_of(context.history, context.artifact))
+            script = LiveScript(context, self._read(this_round, context))
             script.marks = this_round.marks
             steps = AsyncSteps(script)
             with running(steps):
@@ -129,6 +129,11 @@ class WorkflowFlow(Flow):
                 context.kept.keep(script)
             elif not script.close():
                 raise _went_on(context)
+
+    def _read(self, this_round: WorkflowRound, context: RoundContext) -> list[JournalEntry]:
+        journal = journal_of(context.history, context.artifact)
+        this_round.replayed = len(journal)
+        return journal
 
     def _arguments(self, context: RoundContext) -> dict[str, Any]:
         """Return the arguments of the function beside its steps."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -21,8 +21,12 @@ from perdure import (
     ControllerExecutorFlow,
     Finish,
     RoundContext,
+    Step,
+    StepFailed,
+    Steps,
     command,
     register,
+    workflow,
 )
 from perdure.worker.runtime.runtime import Runtime
 from perdure.worker.settings import Settings
@@ -387,6 +391,43 @@ def test_what_a_node_traces_is_within_its_round(
         play(engine, run.id)
     _, [one] = collected.tree(run.id, 1)
     assert [f"{context.span_id:016x}" for context in seen] == [one.id]
+
+
+def whispers(text: str) -> str:
+    return text
+
+
+def coughs(text: str) -> str:
+    raise ValueError(text)
+
+
+@workflow("traced_siblings")
+def traced_siblings(steps: Steps) -> None:
+    with suppress(StepFailed):
+        steps.gather([Step(whispers, CANARY), Step(coughs, CANARY)])
+
+
+def test_each_of_several_steps_at_once_has_a_span_within_its_round(
+    client: Client, engine: Runtime, collected: Collector
+) -> None:
+    with traced_to(collected):
+        run = client.submit("traced_siblings", "g")
+        play(engine, run.id)
+
+    def parts() -> list[Any]:
+        return sorted(
+            (each for each in collected.spans if each.name.startswith("step ")),
+            key=lambda each: each.name,
+        )
+
+    until(lambda: len(parts()) == 2, "a span for each step")
+    rounds = {each.id for each in collected.of(run.id) if each["step"] is not None}
+    assert [(each.name, each.status) for each in parts()] == [
+        ("step coughs", ERROR),
+        ("step whispers", 0),
+    ]
+    assert all(each.parent in rounds for each in parts())
+    assert CANARY not in str([vars(each) for each in parts()])
 
 
 @pytest.mark.parametrize("kept", [None, "garbage"])

@@ -25,6 +25,7 @@ from perdure import (
 from perdure.flows.errors import ProcessEnd
 from perdure.testing import crash_lab
 from perdure.worker.ids import process_name
+from perdure.worker.presentation.timeline import round_text
 from tests.support.driving import Driver, driving
 from tests.support.servers import until
 
@@ -320,6 +321,9 @@ def test_a_coroutine_stands_still_between_rounds_of_a_process(
         assert play_one(each)
     assert client.get(run.id).answer == ORDERED
     assert BEGUN["live"] == 4, "another process has committed meanwhile, so it is run again"
+    rounds = [each.data for each in client.events(run.id) if each.type == "committed"]
+    assert [each.get("replayed") for each in rounds] == [None, 1, 2]
+    assert round_text(rounds[-1]) == "mail mail book: mail book is done · 2 replayed"
 
 
 # Random programs under random kills

@@ -109,6 +109,7 @@ def context_of(
             "spent": {},
             "told": {},
             "traced": {},
+            "parts": [],
         }
     )
 

@@ -88,9 +88,9 @@ def round_text(data: Mapping[str, Any]) -> str:
     if isinstance(steps := data.get("did"), list):
         one = len(steps) == 1 and "command" in data
         names = command_text(data) if one else ", ".join(map(str, steps))
-        return _short(
-            f"{names}: {value_short(data['observation'])}" if "observation" in data else names
-        )
+        result = f": {value_short(data['observation'])}" if "observation" in data else ""
+        replayed = f" · {data['replayed']} replayed" if "replayed" in data else ""
+        return f"{_short(names + result)}{replayed}"
     if "observation" in data:
         return _short(value_short(data["observation"]))
     if data.get("command") == "finish":

@@ -15,7 +15,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from perdure.flows.context import RoundContext
+from perdure.flows.context import RoundContext, RoundPart
 from perdure.worker.domain.settlement import Settlement
 from perdure.worker.errors import type_of
 from perdure.worker.store import Claim, Store
@@ -41,6 +41,19 @@ class AttemptSpan(RoundSpan):
             self._span.set_attributes(context.traced)
             if "money" in context.spent:
                 self._span.set_attribute(attributes.MONEY, context.spent["money"])
+            for part in context.parts:
+                self._add_part(part)
+
+    def _add_part(self, part: RoundPart) -> None:
+        """Create the span of something that the round did beside other things."""
+        below = trace.set_span_in_context(self._span)
+        span = tracer().start_span(
+            part.name, below, attributes=part.attributes, start_time=part.began
+        )
+        if part.error:
+            span.set_attribute(attributes.ERROR, part.error)
+            span.set_status(Status(StatusCode.ERROR))
+        span.end(part.ended)
 
     def fields(self, settlement: Settlement) -> Mapping[str, str]:
         """Return the tracing fields that a round's commit also writes to the run's hash.
