@@ -332,14 +332,15 @@ Op = tuple[Any, ...]
 
 
 def program(random: Random, depth: int = 2) -> list[Op]:
-    kinds = ["step", "fail", "gather", "sleep", "ask", "chance", "child"] + ["loop"] * (depth > 0)
+    kinds = ["step", "once", "fail", "gather", "sleep", "ask", "chance", "child"]
+    kinds += ["loop"] * (depth > 0)
     made: list[Op] = []
     for _ in range(random.randint(1, 4)):
         kind = random.choice(kinds)
         if kind == "loop":
             made.append((kind, random.randint(1, 3), program(random, depth - 1)))
         elif kind == "gather":
-            made.append((kind, random.randint(2, 4)))
+            made.append((kind, [random.random() < 0.6 for _ in range(random.randint(2, 4))]))
         else:
             made.append((kind,))
     return made
@@ -356,9 +357,14 @@ class Told:
         self.count += 1
         return str(self.count)
 
+    def once(self) -> str:
+        """The name of a step that is not idempotent."""
+        return f"once {self.next()}"
+
 
 def chancy(name: str, fails: bool = False) -> str:
     """A step in which the process may die, before its effect or behind it."""
+    BEGUN[name] += 1
     if CHANCE and CHANCE[0].random() < 0.15:
         raise Killed
     if fails:
@@ -390,14 +396,18 @@ def _obey(steps: Steps, code: list[Any], told: Told) -> None:
                     _obey(steps, body, told)
             case ["step"]:
                 told.said.append(steps.step(chancy, told.next(), idempotent=True))
+            case ["once"]:
+                told.said.append(steps.step(chancy, told.once()))
             case ["fail"]:
                 try:
                     steps.step(chancy, told.next(), True, idempotent=True)
                 except StepFailed as error:
                     told.said.append(error.reason)
-            case ["gather", width]:
-                parts = [Step(chancy, told.next(), idempotent=True) for _ in range(width)]
-                told.said += steps.gather(parts)
+            case ["gather", parts]:
+                told.said += steps.gather(
+                    Step(chancy, told.next() if each else told.once(), idempotent=each)
+                    for each in parts
+                )
             case ["sleep"]:
                 steps.sleep(0)
             case ["ask"]:
@@ -423,14 +433,20 @@ async def _aobey(steps: AsyncSteps, code: list[Any], told: Told) -> None:
                     await _aobey(steps, body, told)
             case ["step"]:
                 told.said.append(await steps.step(chancy, told.next(), idempotent=True))
+            case ["once"]:
+                told.said.append(await steps.step(chancy, told.once()))
             case ["fail"]:
                 try:
                     await steps.step(chancy, told.next(), True, idempotent=True)
                 except StepFailed as error:
                     told.said.append(error.reason)
-            case ["gather", width]:
-                parts = [steps.step(chancy, told.next(), idempotent=True) for _ in range(width)]
-                told.said += await asyncio.gather(*parts)
+            case ["gather", parts]:
+                told.said += await asyncio.gather(
+                    *(
+                        steps.step(chancy, told.next() if each else told.once(), idempotent=each)
+                        for each in parts
+                    )
+                )
             case ["sleep"]:
                 await steps.sleep(0)
             case ["ask"]:
@@ -455,7 +471,10 @@ def played_by_chance(
             played = play_one(driver, before_its_commit=dies)
         let_time_pass(driver)
         for each in client.inbox().waiting:
-            client.resume(each.run_id, f"an answer to {each.question}", interrupt=each.id)
+            said: Any = f"an answer to {each.question}"
+            if each.kind == "in_doubt":
+                said = {"result": f"did {each.args['name']}"}
+            client.resume(each.run_id, said, interrupt=each.id)
         return client.get(run.id).status.ended
 
     until(rests, "the end of the run", 60)
@@ -487,10 +506,12 @@ def compared(client: Client, drivers: list[Driver], first: int, count: int) -> i
         calm = client.submit(flow, "go", {"code": code})
         answer, entries = played_by_chance(drivers, client, calm, None)
         CHANCE.append(Random(seed))
+        BEGUN.clear()
         wild = client.submit(flow, "go", {"code": code})
         told, kept = played_by_chance(drivers, client, wild, random)
         assert told == answer, code
         assert sorted(map(str, kept)) == sorted(map(str, entries)), code
+        assert all(times == 1 for name, times in BEGUN.items() if name.startswith("once")), code
     CHANCE.clear()
     return Killed.count - before
 
