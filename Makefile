@@ -110,7 +110,7 @@ clean: ## remove .venv and the caches
 .venv/.dev: pyproject.toml
 	@$(make_venv)
 	@echo "Installing Perdure, a server for it and the tools of its tests into .venv ..."
-	@$(PIP) --editable '.[embedded,server,ai,mcp,otel,dev]'
+	@$(PIP) --editable '.[embedded,server,ai,mcp,otel,dev,dev-agents]'
 	@touch .venv/.runtime $@
 
 .venv/.docs: pyproject.toml

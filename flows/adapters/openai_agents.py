@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from agents import (
     Agent,
@@ -20,6 +24,9 @@ from agents import (
     Usage,
 )
 from agents.items import TResponseOutputItem
+from agents.mcp import MCPServer
+from mcp.types import CallToolResult, TextContent
+from mcp.types import Tool as MCPTool
 from openai import APIConnectionError, APIStatusError
 from pydantic import TypeAdapter
 
@@ -27,12 +34,14 @@ from perdure.flows.adapters.approvals import arguments, decision
 from perdure.flows.commands.approval import Approved
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import FatalError, RetryableError
+from perdure.flows.json_values import canonical
 from perdure.flows.workflows.journal import StepFailed
 from perdure.flows.workflows.round import Refused
 from perdure.flows.workflows.steps import AsyncSteps, current_steps
 
 _items = TypeAdapter(list[TResponseOutputItem])
 _usage = TypeAdapter(Usage)
+_tools = TypeAdapter(list[MCPTool])
 #: HTTP statuses that mean "not now". All others below 500 mean "not this request".
 LATER = frozenset({408, 409, 425, 429})
 #: Tools that would act on the worker's machine, outside of any step.
@@ -93,15 +102,11 @@ class _Stepping:
         """Return the copy of an agent, and of all agents to which it hands over."""
         if id(agent) in self._made:
             return self._made[id(agent)]
-        if agent.mcp_servers:
-            raise FatalError(
-                f"run {self._steps.run_id}: agent {agent.name!r} has MCP servers, which a workflow "
-                "cannot carry out yet. Call them in a function tool"
-            )
         model = agent.model
         own = agent.clone(
             model=_Model(self._steps, model) if isinstance(model, Model) else model,
             tools=[self._tool(tool) for tool in agent.tools],
+            mcp_servers=[self._server(server) for server in agent.mcp_servers],
         )
         self._made[id(agent)] = own
         own.handoffs = [
@@ -118,26 +123,66 @@ class _Stepping:
             )
         if not isinstance(tool, FunctionTool):
             return tool  # carried out by the provider
-        inner, steps = tool.on_invoke_tool, self._steps
+        inner = tool.on_invoke_tool
 
         async def invoke(context: Any, text: str) -> Any:
             async def body() -> Any:
                 return await inner(context, text)
 
             try:
-                return await steps.step(
-                    body,
-                    name=tool.name[:90],
-                    idempotent=tool.name in self._idempotent,
-                    shown=arguments(text),
-                    listener="model",
-                )
+                return await self._call(body, tool.name, arguments(text))
             except StepFailed as error:
                 if error.error != Refused.__name__:
                     raise
                 return error.reason
 
         return replace(tool, on_invoke_tool=invoke)
+
+    async def _call(self, body: Callable[[], Any], tool: str, args: Mapping[str, Any]) -> Any:
+        """Call a tool in a step, and return its result as JSON data."""
+        return await self._steps.step(
+            body,
+            name=tool[:90],
+            idempotent=tool in self._idempotent,
+            shown=args,
+            listener="model",
+        )
+
+    def _server(self, server: MCPServer) -> MCPServer:
+        """Return a copy of an MCP server whose tools are listed and called in steps.
+
+        Each step connects anew, since another worker may carry it out.
+        """
+        own = copy.copy(server)
+
+        async def list_tools(*args: Any, **named: Any) -> list[MCPTool]:
+            async def body() -> list[Any]:
+                async with _connected(server):
+                    found = await server.list_tools()
+                listed: list[Any] = _tools.dump_python(found, mode="json")
+                return listed
+
+            name = "".join(each if each.isalnum() else "_" for each in server.name)[:80]
+            told = await self._steps.step(
+                body, name=f"{name}.tools", idempotent=True, shown={}, summarize=_listed_tools
+            )
+            return _tools.validate_python(told)
+
+        async def call_tool(name: str, args: dict[str, Any] | None, **named: Any) -> CallToolResult:
+            async def body() -> Any:
+                async with _connected(server):
+                    result = await server.call_tool(name, args, **named)
+                return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+            told = await self._call(body, name, args or {})
+            if isinstance(told, dict) and "content" in told:
+                return CallToolResult.model_validate(told)
+            text = told if isinstance(told, str) else canonical(told)  # a person's answer
+            return CallToolResult(content=[TextContent(type="text", text=text)])
+
+        own.list_tools = list_tools  # type: ignore[method-assign]
+        own.call_tool = call_tool  # type: ignore[method-assign, assignment]
+        return own
 
     def _handoff(self, handoff: Handoff[Any, Any]) -> Handoff[Any, Any]:
         inner = handoff.on_invoke_handoff
@@ -146,6 +191,24 @@ class _Stepping:
             return self.agent(await inner(context, text))
 
         return replace(handoff, on_invoke_handoff=invoke)
+
+
+def _listed_tools(told: Any) -> str:
+    return ", ".join(tool["name"] for tool in told)
+
+
+#: A lock for each MCP server of this process. A server has one connection.
+_locks: WeakKeyDictionary[MCPServer, asyncio.Lock] = WeakKeyDictionary()
+
+
+@asynccontextmanager
+async def _connected(server: MCPServer) -> AsyncIterator[None]:
+    async with _locks.setdefault(server, asyncio.Lock()):
+        await server.connect()  # type: ignore[no-untyped-call]
+        try:
+            yield
+        finally:
+            await server.cleanup()  # type: ignore[no-untyped-call]
 
 
 class _Provider(ModelProvider):

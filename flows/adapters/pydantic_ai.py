@@ -5,7 +5,7 @@ It uses the library's public surface for durable engines (``pydantic_ai.durable_
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -23,6 +23,7 @@ from pydantic_ai.durable_exec import (
     ModelRequestId,
     RoleBasedOperationConfig,
     ToolsetCallToolId,
+    ToolsetGetToolsId,
 )
 from pydantic_ai.messages import ModelResponse, ModelResponsePart, TextPart, ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, RunContext
@@ -44,13 +45,11 @@ _response = TypeAdapter(ModelResponse)
 _Options = Mapping[str, Any]
 
 
-def _tool_options(
-    operation_id: DurableOperationId, tool: object | None, tool_name: str
-) -> _Options | Literal[False]:
+def _tool_options(tool: object | None, is_idempotent: bool) -> _Options:
     """Return the options of a tool's step: ``metadata={"idempotent": True}`` of the tool."""
     metadata = getattr(getattr(tool, "tool_def", tool), "metadata", None) or {}
     options = {name: metadata[name] for name in ("idempotent", "in_doubt") if name in metadata}
-    return options or {"idempotent": not tool_name}
+    return options or {"idempotent": is_idempotent}
 
 
 class _Backend(JournalCallableOperationBackend[_Options]):
@@ -77,16 +76,19 @@ class _Backend(JournalCallableOperationBackend[_Options]):
                 shown={},
                 summarize=_said,
             )
+        if isinstance(operation_id, ToolsetGetToolsId):
+            found = f"{_letters(operation_id.toolset_id)}.tools"
+            return await steps.step(body, name=found, shown={}, summarize=_listed_tools, **config)
         if not isinstance(operation_id, ToolsetCallToolId):
-            return await steps.step(body, name=_named(name), **config)
+            return await steps.step(body, name=_named(name), shown={}, **config)
 
         async def call() -> object:
             return _bare(await body())
 
-        shown = _shown(cache_key)
+        tool, args = _called(cache_key)
         try:
             told = await steps.step(
-                call, name=_named(name), shown=shown, listener="model", **config
+                call, name=_letters(tool), shown=args, listener="model", **config
             )
         except StepFailed as error:
             if error.error != Refused.__name__:
@@ -159,23 +161,28 @@ def _money(response: ModelResponse) -> dict[str, float]:
         return {}
 
 
-def _shown(cache_key: tuple[object, ...]) -> dict[str, Any]:
-    """Return the arguments of a tool call, whose key begins with its name and them."""
+def _called(cache_key: tuple[object, ...]) -> tuple[str, dict[str, Any]]:
+    """Return the name and the arguments of a tool call, with which its identity begins."""
     match cache_key:
-        case (str(), dict(args), *_):
-            return arguments(args)
-    return {}
+        case (str(name), dict(args), *_):
+            return name, arguments(args)
+    raise FatalError(f"a tool call of Pydantic AI has the identity {cache_key!r:.200}")
+
+
+def _listed_tools(payload: Any) -> str:
+    """Return the names of the tools that an MCP server has, for people who watch."""
+    return ", ".join(payload) if isinstance(payload, Mapping) else str(payload)
 
 
 def _named(name: str) -> str:
     """Return the name of a step for the name of an operation, as short as people can tell it.
 
-    It is ``trader.model`` for ``trader__model.request``, and the name of the tool for its call.
+    It is ``trader.model`` for ``trader__model.request``.
     """
     agent, _, operation = name.partition("__")
     if operation.startswith("model."):
         return f"{_letters(agent)}.{operation.removesuffix('.request').replace('.', '-')}"
-    return _letters(operation.rpartition("call_tool:")[2] or name)
+    return _letters(name)
 
 
 def _letters(text: str) -> str:
@@ -193,6 +200,7 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
 
     Args:
         name: of the agent in the journal. None: that of the agent.
+        idempotent: names of tools that may be called again, such as those of an MCP server.
     """
 
     engine_spec: ClassVar = DurabilityEngineSpec(
@@ -202,14 +210,15 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
         codec=JSON_CODEC,
         toolset_lifecycles={
             "function": "enter-always",
-            "mcp": "enter-in-durable-unit",
+            "mcp": "enter-outside-durable",
             "dynamic": "enter-never",
         },
         unsupported_runtime_toolset_kinds=frozenset({"function", "mcp", "dynamic"}),
     )
 
-    def __init__(self, *, name: str | None = None) -> None:
+    def __init__(self, *, name: str | None = None, idempotent: Collection[str] = ()) -> None:
         super().__init__(models=None, event_stream_handler=None, name=name)
+        self._idempotent = frozenset(idempotent)
 
     @property
     def in_durable_context(self) -> bool:
@@ -219,8 +228,14 @@ class PerdureDurability(BaseDurabilityCapability[Any]):
     def get_durable_operation_backend(self) -> DurableOperationBackend[_Options]:
         """Return what carries out the operations of the agent."""
         once: _Options = {"idempotent": True}
+
+        def options(
+            operation_id: DurableOperationId, tool: object | None, tool_name: str
+        ) -> _Options | Literal[False]:
+            return _tool_options(tool, not tool_name or tool_name in self._idempotent)
+
         config = RoleBasedOperationConfig[_Options](
-            model=once, event=once, capability=once, tool=once, resolve_tool=_tool_options
+            model=once, event=once, capability=once, tool=once, resolve_tool=options
         )
         return _Backend(agent_name=self.name, default_model_id=self.default_model_id, config=config)
 
