@@ -27,10 +27,11 @@ from perdure.flows.json_values import storable
 from perdure.flows.outcomes import Advance, End, Outcome, Renew
 from perdure.flows.registry import register
 from perdure.flows.retry import Retry, retry_of
+from perdure.flows.workflows.base_steps import Restart
 from perdure.flows.workflows.journal import JournalEntry, StepFailed, journal_of
 from perdure.flows.workflows.round import NODES, PLAN, WorkflowRound
 from perdure.flows.workflows.scripts import LiveScript, PlainScript, Suspended
-from perdure.flows.workflows.steps import AsyncSteps, Restart, Steps, running
+from perdure.flows.workflows.steps import AsyncSteps, Steps, running
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -1,0 +1,253 @@
+"""What the steps of plain functions and of coroutine functions have in common.
+
+It makes requests of what the function of a workflow asks for.
+"""
+
+from __future__ import annotations
+
+import inspect
+import random
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn, Protocol
+
+from perdure.flows.children import Child, OnFailure, Until
+from perdure.flows.commands.approval import approval_of
+from perdure.flows.commands.in_doubt import policy_of
+from perdure.flows.context import RoundContext
+from perdure.flows.durations import as_seconds
+from perdure.flows.errors import InvalidFlow
+from perdure.flows.flow import Role
+from perdure.flows.json_values import storable
+from perdure.flows.names import is_name, suggest
+from perdure.flows.retry import Retry, retry_of
+from perdure.flows.summaries import safe_text
+from perdure.flows.workflows.journal import JournalEntry, Kind
+from perdure.flows.workflows.requests import AskRequest, Request, StepRequest, WaitRequest
+
+#: The options of a step.
+OPTIONS = ("name", "role", "idempotent", "retry", "timeout", "approval", "in_doubt", "shown")
+#: A duration: seconds, a timedelta, or a text like ``10m``.
+Duration = float | timedelta | str
+
+
+class Restart(BaseException):
+    """The function goes on as a new one, without its journal. No code may catch it and continue.
+
+    Args:
+        inputs: the inputs from now on; None keeps them.
+    """
+
+    def __init__(self, inputs: Mapping[str, Any] | None) -> None:
+        super().__init__("the workflow begins anew")
+        self.inputs = inputs
+
+
+class Script(Protocol):
+    """The function that is being run, with its journal. What ``Steps`` asks."""
+
+    @property
+    def context(self) -> RoundContext: ...
+    def found(self, key: str) -> JournalEntry | None: ...
+    def is_replaying(self) -> bool: ...
+    def mark(self, entry: JournalEntry) -> None: ...
+    def ask_for(self, requests: Sequence[Request]) -> Any: ...
+
+
+class BaseSteps:
+    """The methods that do not wait, and the requests of those that do."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._asked: Counter[str] = Counter()
+
+    @property
+    def context(self) -> RoundContext:
+        """The context of the round that is being played. It is another one in each round."""
+        return self._script.context
+
+    @property
+    def goal(self) -> str:
+        """The goal, as submitted."""
+        return self.context.goal
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """The inputs, after validation."""
+        return self.context.inputs
+
+    @property
+    def run_id(self) -> str:
+        """The run's id."""
+        return self.context.run_id
+
+    def now(self) -> datetime:
+        """Return the time at which the function came to this line for the first time, in UTC."""
+        key = self._key("now", None)
+        entry = self._script.found(key)
+        if entry is None:
+            told = self.context.once(key, lambda: datetime.now(UTC).isoformat())
+            entry = JournalEntry(key, "now", told)
+            self._script.mark(entry)
+        return datetime.fromisoformat(entry.result)
+
+    def random(self) -> float:
+        """Return a number from 0 to 1 by chance, the same whenever the function is run again."""
+        return random.Random(self._seed("random")).random()
+
+    def uuid(self) -> uuid.UUID:
+        """Return a UUID by chance, the same whenever the function is run again."""
+        return uuid.uuid5(uuid.NAMESPACE_OID, self._seed("uuid"))
+
+    def patched(self, name: str) -> bool:
+        """Return whether this run takes the new way of a change with this name.
+
+        A run that came past this line before the change takes the old way.
+
+        Raises:
+            InvalidFlow: the name is not valid.
+        """
+        if not is_name(name):
+            raise InvalidFlow(f"patched({name!r}): expected letters, digits, '_', '.' or '-'")
+        key = f"patched.{name}"
+        if self._script.found(key) is not None:
+            return True
+        if self._script.is_replaying():
+            return False
+        self._script.mark(JournalEntry(key, "patched", True))
+        return True
+
+    def restart(self, inputs: Mapping[str, Any] | None = None) -> NoReturn:
+        """Begin the function anew, in the same run, without what its journal holds.
+
+        A run of very many steps stays small in this way.
+
+        Args:
+            inputs: the inputs from now on; None keeps them.
+        """
+        raise Restart(inputs)
+
+    def _seed(self, name: str) -> str:
+        return f"{self.run_id} {self._key(name, None)}"
+
+    def _key(self, default: str, name: str | None) -> str:
+        chosen = default if name is None else name
+        if not is_name(chosen) or chosen.rpartition(".")[2].isdecimal():
+            raise InvalidFlow(
+                f"{chosen!r} cannot name a step; expected letters, digits, '_', '.' or '-', at "
+                "most 90, and no '.' with a number at its end. Give it a name: name='...'"
+            )
+        self._asked[chosen] += 1
+        number = self._asked[chosen]
+        return chosen if number == 1 else f"{chosen}.{number}"
+
+    def _step(
+        self,
+        function: Any,
+        args: Sequence[Any],
+        *,
+        name: str | None = None,
+        role: Role = "executor",
+        idempotent: bool = False,
+        retry: Retry | Mapping[str, Any] | None = None,
+        timeout: Duration | None = None,
+        approval: Any = None,
+        in_doubt: Any = None,
+        shown: Mapping[str, Any] | None = None,
+        listener: str = "workflow",
+        summarize: Callable[[Any], Any] | None = None,
+        **unknown: Any,
+    ) -> StepRequest:
+        if not callable(function):
+            if inspect.iscoroutine(function):
+                function.close()
+            raise InvalidFlow(
+                f"a step is given {safe_text(repr(function), 80)}; expected a function and its "
+                "arguments: steps.step(charge, 12), not steps.step(charge(12))"
+            )
+        key = self._key(str(getattr(function, "__name__", type(function).__name__)), name)
+        for option in unknown:
+            raise InvalidFlow(
+                f"step {key} has no option {option!r}; {suggest(option, OPTIONS)}. Arguments of "
+                "the function by name: functools.partial(function, name=...)"
+            )
+        if role not in ("controller", "executor"):
+            raise InvalidFlow(f"step {key}: role is {role!r}; expected 'controller' or 'executor'")
+        policy = policy_of(in_doubt, idempotent)
+        return StepRequest(
+            key,
+            "step",
+            function,
+            tuple(args),
+            role,
+            idempotent,
+            retry_of(retry, f"step {key}"),
+            as_seconds(timeout),
+            approval_of(approval),
+            "ask" if policy is None else policy,
+            None if shown is None else storable(dict(shown), f"what step {key} shows"),
+            listener,
+            summarize,
+        )
+
+    def _ask(
+        self, question: str, data: Any, deadline: Duration | None, default: Any, name: str | None
+    ) -> AskRequest:
+        return AskRequest(self._key("ask", name), "ask", question, data, deadline, default)
+
+    def _wait(
+        self, kind: Kind, name: str | None, wait: Callable[[RoundContext, str], Any]
+    ) -> WaitRequest:
+        key = self._key(kind, name)
+        return WaitRequest(key, kind, lambda context: wait(context, key))
+
+    def _sleep(self, seconds: Duration, name: str | None) -> WaitRequest:
+        return self._wait("sleep", name, lambda context, key: context.sleep(seconds, name=key))
+
+    def _wait_for(
+        self, signals: tuple[str, ...], timeout: Duration | None, name: str | None
+    ) -> WaitRequest:
+        def wait(context: RoundContext, key: str) -> Any:
+            signal = context.wait_for(*signals, timeout=timeout, name=key)
+            if signal is None:
+                return None
+            return {"signal": signal.name, "payload": signal.payload, "by": signal.by}
+
+        return self._wait("signal", name, wait)
+
+    def _child(
+        self, child: Child, timeout: Duration | None, on_failure: OnFailure, name: str | None
+    ) -> WaitRequest:
+        def wait(context: RoundContext, key: str) -> Any:
+            return context.child(
+                child.flow,
+                child.goal,
+                child.inputs,
+                timeout=timeout,
+                name=key,
+                on_failure=on_failure,
+                budgets=child.budgets,
+                deadline=child.deadline,
+                max_rounds=child.max_rounds,
+                labels=child.labels,
+            )
+
+        return self._wait("child", name, wait)
+
+    def _map(
+        self,
+        flow: str,
+        items: Iterable[Any],
+        name: str | None,
+        wait_until: Until,
+        options: Mapping[str, Any],
+    ) -> WaitRequest:
+        given = list(items)
+
+        def wait(context: RoundContext, key: str) -> Any:
+            group = context.map(flow, given, name=key, wait=wait_until, **options)
+            return [each.answer if each.ok else None for each in group]
+
+        return self._wait("children", name, wait)
