@@ -25,6 +25,7 @@ from benchmarks.sides.registry import servers
 from benchmarks.tally import tally
 from benchmarks.trial import play
 from benchmarks.work import Work
+from benchmarks.workflows_cost import StepCosts
 
 #: Orders of the fast sides in a pass, all placed at once.
 ORDERS, QUICK_ORDERS = 1_000, 4
@@ -44,6 +45,8 @@ REPEATED, ASKED, LOST, ONCE = (
     "lost",
     "went on without repeating",
 )
+#: The name by which ``--only`` selects what a step of Perdure costs.
+COSTS = "step costs"
 RESTATE = (
     "its server cannot be installed with pip; the part rounds measures it if its program is there"
 )
@@ -74,7 +77,10 @@ def measure(options: Options) -> Report:
     there = [side for side in wanted if side.name not in report.missing]
     found: dict[str, dict[str, list[float]]] = {side.name: {} for side in there}
     fates: dict[str, list[str]] = {side.name: [] for side in there}
+    costs = StepCosts(options.quick) if options.wants(COSTS) else None
     for done in range(options.passes):
+        if costs is not None:
+            costs.one_pass()
         for side in there:
             values = found[side.name]
             played = play(side, Work(orders, processes=cores, rounds=len(STEPS)))
@@ -99,6 +105,8 @@ def measure(options: Options) -> Report:
         Measure(f"{LINES}: {side.name}", "lines", (lines_of_module(side.module),)) for side in there
     ]
     report.settings["killed"] = fates
+    if costs is not None:
+        costs.tell(report)
     report.shown = _shown(report, there, fates)
     return report
 
