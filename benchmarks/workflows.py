@@ -10,15 +10,17 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 from benchmarks.measure import Measure, percentile
 from benchmarks.orders.lines import lines_of_module
 from benchmarks.orders.receiver import FATAL, STEPS
 from benchmarks.orders.side import OrderSession, OrderSide
-from benchmarks.orders.sides import BASE, order_sides
+from benchmarks.orders.sides import BASE, DbosOrders, dbos_database, order_sides
+from benchmarks.plots import bars
 from benchmarks.processes import until
 from benchmarks.report import Options, Report, number, table
 from benchmarks.sides.registry import servers
@@ -45,6 +47,17 @@ REPEATED, ASKED, LOST, ONCE = (
     "lost",
     "went on without repeating",
 )
+NOTES = (
+    (
+        "Redis syncs its log to the disk every second, its own default, except if a system is "
+        "called synced. PostgreSQL syncs at each commit."
+    ),
+    (
+        f"killed: the step {FATAL} kills its own process after its effect, before the system can "
+        "record it. A process that ended is started again. The broker of Celery delivers messages "
+        f"that were not acknowledged again after {VISIBILITY:g} s, instead of an hour."
+    ),
+)
 #: The name by which ``--only`` selects what a step of Perdure costs.
 COSTS = "step costs"
 RESTATE = (
@@ -59,9 +72,28 @@ RATE, CPU, LATENCY, LINES, EFFECTS = (
 )
 
 
+@dataclass
+class PlayedOrders:
+    """What was measured of one system, pass by pass.
+
+    Attributes:
+        values: The values of each figure.
+        fates: What happened after each kill.
+    """
+
+    values: dict[str, list[float]] = field(default_factory=dict)
+    fates: list[str] = field(default_factory=list)
+
+    def add(self, figure: str, value: float | None) -> None:
+        """Add the value of a pass, if this system reports it."""
+        if value is not None:
+            self.values.setdefault(figure, []).append(value)
+
+
 def measure(options: Options) -> Report:
-    """Measure every system in turns."""
-    orders, lone = (QUICK_ORDERS, QUICK_LONE) if options.quick else (ORDERS, LONE)
+    """Measure every system in turns, and what a step of Perdure costs."""
+    orders = QUICK_ORDERS if options.quick else ORDERS
+    lone = QUICK_LONE if options.quick else LONE
     cores = os.cpu_count() or 1
     report = Report(
         "workflows",
@@ -74,41 +106,85 @@ def measure(options: Options) -> Report:
     report.missing |= {side.name: why for side in wanted if (why := side.missing()) is not None}
     if options.wants("Restate"):
         report.missing["Restate"] = RESTATE
-    there = [side for side in wanted if side.name not in report.missing]
-    found: dict[str, dict[str, list[float]]] = {side.name: {} for side in there}
-    fates: dict[str, list[str]] = {side.name: [] for side in there}
     costs = StepCosts(options.quick) if options.wants(COSTS) else None
-    for done in range(options.passes):
+    found: dict[str, PlayedOrders] = {}
+    for done in range(1, options.passes + 1):
         if costs is not None:
             costs.one_pass()
-        for side in there:
-            values = found[side.name]
-            played = play(side, Work(orders, processes=cores, rounds=len(STEPS)))
-            values.setdefault(RATE, []).append(played.rate)
-            if played.all_cpu is not None:
-                values.setdefault(CPU, []).append(played.all_cpu)
-            values.setdefault(LATENCY, []).append(1000 * latency(side, cores, lone))
-            print(f"  {side.name}: {played.rate:.0f} steps/s", flush=True)
-            if done < KILLS:
-                effects, fate = kill(side, cores)
-                values.setdefault(EFFECTS, []).append(effects)
-                fates[side.name].append(fate)
-                print(f"  {side.name}, killed: {fate}", flush=True)
-    for name, unit in ((RATE, "steps/s"), (CPU, "us/step"), (LATENCY, "ms"), (EFFECTS, "")):
-        base = f"{name}: {BASE}" if BASE in found and name != EFFECTS else None
+        for side in wanted:
+            if side.name not in report.missing:
+                played = found.setdefault(side.name, PlayedOrders())
+                _one_pass(side, played, (orders, lone, cores), done <= KILLS, report)
+        there = [side for side in wanted if side.name not in report.missing]
+        _tell(report, there, found, costs)
+        report.store(replace(options, passes=done))
+    return report
+
+
+def _one_pass(
+    side: OrderSide,
+    found: PlayedOrders,
+    size: tuple[int, int, int],
+    kills: bool,
+    report: Report,
+) -> None:
+    """Add what one system needed. If it fails, it is left out from then on, and reported."""
+    orders, lone, processes = size
+    began = time.monotonic()
+    try:
+        played = play(side, Work(orders, processes=processes, rounds=len(STEPS)))
+        found.add(RATE, played.rate)
+        found.add(CPU, played.all_cpu)
+        found.add(LATENCY, 1000 * latency(side, processes, lone))
+        if kills:
+            effects, fate = kill(side, processes)
+            found.add(EFFECTS, effects)
+            found.fates.append(fate)
+    except Exception as error:
+        report.missing[side.name] = f"failed: {type(error).__name__}: {error}"
+        print(f"  {side.name}: {report.missing[side.name]}", flush=True)
+        return
+    said = f"; killed: {found.fates[-1]}" if kills else ""
+    took = time.monotonic() - began
+    print(f"  {side.name}: {played.rate:.0f} steps/s{said} ({took:.0f} s)", flush=True)
+
+
+def _tell(
+    report: Report,
+    there: list[OrderSide],
+    found: dict[str, PlayedOrders],
+    costs: StepCosts | None,
+) -> None:
+    """Put what was found so far into the report."""
+    report.measures, report.notes = [], list(NOTES)
+    for name, unit in ((RATE, "steps/s"), (CPU, "us/step"), (LATENCY, "ms"), (EFFECTS, "effects")):
+        base = f"{name}: {BASE}" if name != EFFECTS else None
         report.measures += [
-            Measure(f"{name}: {side}", unit, tuple(values[name]), base)
-            for side, values in found.items()
-            if name in values
+            Measure(f"{name}: {side.name}", unit, tuple(values), base)
+            for side in there
+            if (values := found[side.name].values.get(name))
         ]
     report.measures += [
         Measure(f"{LINES}: {side.name}", "lines", (lines_of_module(side.module),)) for side in there
     ]
-    report.settings["killed"] = fates
+    report.settings["killed"] = {side.name: found[side.name].fates for side in there}
+    if any(isinstance(side, DbosOrders) for side in there):
+        report.settings["database of DBOS"] = database = dbos_database()
+        report.notes.append(f"DBOS's database is {database}.")
     if costs is not None:
         costs.tell(report)
-    report.shown = _shown(report, there, fates)
-    return report
+    report.shown = _shown(report, there, report.settings["killed"])
+    report.draw = partial(_chart, report)
+
+
+def _chart(report: Report, figure: Any) -> None:
+    """Draw the steps a second."""
+    rates = {
+        measure.name.removeprefix(f"{RATE}: "): measure
+        for measure in report.measures
+        if measure.name.startswith(f"{RATE}: ")
+    }
+    bars(figure.subplots(), rates, "steps/s")
 
 
 def latency(side: OrderSide, processes: int, count: int) -> float:

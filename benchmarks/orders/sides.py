@@ -152,6 +152,11 @@ class DbosOrders(OrderSide):
             )
 
 
+def dbos_database() -> str:
+    """Return the name of the database that DBOS uses here."""
+    return "PostgreSQL" if postgres.missing() is None else "SQLite"
+
+
 @contextmanager
 def _database() -> Iterator[tuple[str, list[int]]]:
     """Start PostgreSQL, or make a file for SQLite. Yield the URL and the server's processes."""
