@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -9,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from benchmarks.orders.receiver import STEPS, Receiver
-from benchmarks.processes import process
+from benchmarks.processes import family, process
 from benchmarks.sides.side import Session, Side
 
 #: The variables of a worker process of plain Celery: the broker's URL, and the seconds after which
@@ -34,6 +36,18 @@ class Processes:
         """Start a process."""
         self._commands.append((command, environment))
         self._running.append(self._stack.enter_context(process(command, **environment)))
+
+    def pause(self) -> None:
+        """Stop the processes and all that they started, until ``resume``."""
+        self._send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Continue what was paused."""
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: signal.Signals) -> None:
+        for pid in family(self.pids):
+            os.kill(pid, number)
 
     def restart_ended(self) -> None:
         """Start those that have ended again, with their command and their environment."""
