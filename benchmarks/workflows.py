@@ -197,7 +197,7 @@ def _chart(report: Report, figure: Any) -> None:
 
 
 def play_many(side: OrderSide, processes: int, count: int) -> tuple[float, float, float | None]:
-    """Place many orders while the workers stand still, and let them play all of them.
+    """Submit many orders while the workers stand still, and let them play all of them.
 
     So the speed of the one client that places them does not limit the workers.
 
