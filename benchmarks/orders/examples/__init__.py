@@ -1,0 +1,1 @@
+"""Charge, ship, mail: what a user writes for it in each system, and nothing else."""

@@ -1,0 +1,32 @@
+"""The order as a coroutine in Perdure. ``perdure worker`` plays it."""
+
+from __future__ import annotations
+
+from benchmarks.orders.receiver import add_row
+from perdure import AsyncSteps, workflow
+
+
+@workflow("async-order")
+async def order(steps: AsyncSteps, number: int) -> str:
+    """Charge, ship and mail."""
+    payment = await steps.step(charge, number)
+    parcel = await steps.step(ship, number, payment)
+    await steps.step(mail, number, parcel)
+    return parcel
+
+
+def charge(number: int) -> str:
+    """Charge the customer."""
+    add_row(number, "charge")
+    return f"payment of order {number}"
+
+
+def ship(number: int, payment: str) -> str:
+    """Send what is paid."""
+    add_row(number, "ship")
+    return f"parcel for the {payment}"
+
+
+def mail(number: int, parcel: str) -> None:
+    """Write to the customer."""
+    add_row(number, "mail")

@@ -1,0 +1,32 @@
+"""The order in Perdure, if each step may be repeated. ``perdure worker`` plays it."""
+
+from __future__ import annotations
+
+from benchmarks.orders.receiver import add_row
+from perdure import Steps, workflow
+
+
+@workflow("idempotent-order")
+def order(steps: Steps, number: int) -> str:
+    """Charge, ship and mail."""
+    payment = steps.step(charge, number, idempotent=True)
+    parcel = steps.step(ship, number, payment, idempotent=True)
+    steps.step(mail, number, parcel, idempotent=True)
+    return parcel
+
+
+def charge(number: int) -> str:
+    """Charge the customer."""
+    add_row(number, "charge")
+    return f"payment of order {number}"
+
+
+def ship(number: int, payment: str) -> str:
+    """Send what is paid."""
+    add_row(number, "ship")
+    return f"parcel for the {payment}"
+
+
+def mail(number: int, parcel: str) -> None:
+    """Write to the customer."""
+    add_row(number, "mail")
