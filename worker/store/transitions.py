@@ -353,7 +353,7 @@ class Store(Queries):
         """
         named = {"token": token, "claim": claim, "topic": topic}
         word, *details = self._run("take_topic", run_id, named)
-        return word, details[-1] if details else ""
+        return word, details[0] if details else ""
 
     def hook_key(self, proposed: str) -> str:
         """Return the key from which the secrets of hooks are derived.

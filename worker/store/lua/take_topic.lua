@@ -6,8 +6,7 @@
 -- ARGV  token (of the claim), [claim] (its id), topic
 -- Returns
 --   ok            The run holds the topic. If it held it before, nothing is written.
---   taken TOPIC ID
---                 Another live run, ID, holds the topic.
+--   taken ID      Another live run, ID, holds the topic.
 --   other TOPIC   The run holds this other topic, and a run holds one topic at a time.
 --   fenced        The caller no longer has the lease: nothing is written.
 --   missing       There is no such run.
@@ -37,7 +36,7 @@ local topic
 topic, refusal = read_topic(k, arg.topic, now)
 if not topic then return refusal end
 refusal = taken_by_another(k, topic)
-if refusal and refusal[1] == 'taken' then return { 'taken', arg.topic, topic.run } end
+if refusal and refusal[1] == 'taken' then return { 'taken', topic.run } end
 if refusal then return refusal end
 
 take_topic(k, run, now, topic)
