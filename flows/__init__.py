@@ -23,6 +23,7 @@ from perdure.flows.errors import (
     PerdureError,
     RetryableError,
     RoundStopped,
+    TopicTaken,
     UnstorableValue,
 )
 from perdure.flows.flow import Flow, Role
@@ -86,6 +87,7 @@ __all__ = [
     "RoundStopped",
     "ScriptedController",
     "Signals",
+    "TopicTaken",
     "Turn",
     "UnstorableValue",
     "WaitOver",

@@ -34,7 +34,13 @@ from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
 from perdure.flows.names import is_name
 from perdure.flows.outcomes import ASK, SAY, Command, Turn
-from perdure.flows.waits import Mailbox, ReceivedSignal, checked_signal, seconds_until
+from perdure.flows.waits import (
+    Mailbox,
+    ReceivedSignal,
+    checked_signal,
+    checked_topic,
+    seconds_until,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,6 +557,27 @@ class RoundContext:
             RoundStopped: the run is there no more.
         """
         return self.mailbox.hook(checked_signal(signal))
+
+    def listen(self, topic: str) -> None:
+        """Take a topic for this run, as ``Client.submit(topic=...)`` does at the submission.
+
+        Signals to the topic go to this run from here on. Those that wait there are in its mailbox
+        when this returns, so ``wait_for`` and ``take`` find them. The run keeps the topic until it
+        has ended. A run that has the topic already keeps it, so this line may run again.
+
+        A stopped or errored run gives its topic to the next that takes it. A run that was submitted
+        over HTTP takes the topic of its submitter.
+
+        Args:
+            topic: a name of your own, of an order for example (``order:4711``).
+
+        Raises:
+            TopicTaken: another live run holds the topic.
+            FatalError: this run holds another topic. A run holds one.
+            InvalidFlow: the topic is not valid.
+            RoundStopped: the run goes on elsewhere, was stopped, or is there no more.
+        """
+        self.mailbox.listen(checked_topic(topic))
 
     def sleep(self, seconds: float | timedelta | str, *, name: str | None = None) -> None:
         """Pause the run until this time has passed, without occupying a worker.

@@ -77,6 +77,25 @@ class UnstorableValue(FatalError):
     exit_code = 2
 
 
+class TopicTaken(FatalError):
+    """A topic that a run takes in a round is held by another live run.
+
+    An attempt without a person finds the same, until the other run has ended or was stopped.
+
+    Args:
+        message: which topic it is, and which run holds it.
+        topic: the topic.
+        run_id: the run that holds it.
+    """
+
+    code = "topic-taken"
+
+    def __init__(self, message: str, topic: str, run_id: str) -> None:
+        super().__init__(message)
+        self.topic = topic
+        self.run_id = run_id
+
+
 class RoundStopped(PerdureError):
     """The end of a round whose result is no longer wanted.
 

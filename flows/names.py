@@ -17,6 +17,10 @@ T = TypeVar("T")
 #: Names of flows, nodes and commands. They appear in keys, in URLs and on command lines.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
+#: Form of a topic, which is part of a key's name on the server. A topic that came over HTTP has its
+#: submitter's name in front.
+TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,199}")
+
 
 def is_name(name: object) -> bool:
     """Return whether this is a valid name of a flow, a node or a command."""

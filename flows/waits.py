@@ -31,7 +31,7 @@ from perdure.flows.durations import EXPECTED, as_seconds
 from perdure.flows.errors import FatalError, InvalidFlow
 from perdure.flows.journal import Journal
 from perdure.flows.json_values import canonical, storable
-from perdure.flows.names import is_name
+from perdure.flows.names import TOPIC, is_name
 
 #: Longest wait in seconds: ten years. Times must stay whole numbers that Lua counts exactly.
 LONGEST = 10 * 365.25 * 86_400
@@ -122,6 +122,7 @@ class Mailbox:
     parked: Wait | None = None
     joined: tuple[str, ...] = ()
     replies: Mapping[tuple[str, int], str] = MappingProxyType({})
+    _topic: str | None = None
     _sent: tuple[ReceivedSignal, ...] = ()
     _groups: Mapping[str, KnownGroup] = MappingProxyType({})
     _names: tuple[str, ...] = ()
@@ -138,6 +139,19 @@ class Mailbox:
     def hook(self, name: str) -> str:
         """Return the address of a hook. In a node's test it leads nowhere."""
         return f"http://localhost/api/v1/hooks/run/{name}/secret"
+
+    def listen(self, topic: str) -> None:
+        """Take a topic for the run. In a node's test no other run has it."""
+        if self._topic is not None and self._topic != topic:
+            raise self._has_other(self._topic, topic)
+        self._topic = topic
+
+    def _has_other(self, held: str, topic: str) -> FatalError:
+        return FatalError(
+            f"{self.where}: context.listen({topic!r}): the run holds the topic {held!r}, and a "
+            "run holds one topic until it has ended. Listen to that one only, or start a child run "
+            "that listens to the other"
+        )
 
     def send(self, name: str, payload: Any = None, by: str | None = None) -> None:
         """Put a signal into the in-process mailbox of a node's test.
@@ -393,6 +407,20 @@ def checked_signal(name: str) -> str:
             "at most 100"
         )
     return name
+
+
+def checked_topic(topic: str) -> str:
+    """Validate a topic, and return it.
+
+    Raises:
+        InvalidFlow: it is not valid.
+    """
+    if not isinstance(topic, str) or not TOPIC.fullmatch(topic):
+        raise InvalidFlow(
+            f"{topic!r:.300} is no topic; expected letters, digits and _ . : @ + -, at most 200, a "
+            "letter or digit first"
+        )
+    return topic
 
 
 def seconds_until(when: datetime, now: datetime) -> float:

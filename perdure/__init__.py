@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         PerdureError,
         RetryableError,
         RoundStopped,
+        TopicTaken,
         UnstorableValue,
     )
     from perdure.flows.flow import Flow, Role
@@ -188,6 +189,7 @@ _HOMES = {
     "StopRequestStatus": "perdure.worker.domain.execution_state",
     "StoreUnavailable": "perdure.worker.errors",
     "Taken": "perdure.worker.errors",
+    "TopicTaken": "perdure.flows.errors",
     "Turn": "perdure.flows.outcomes",
     "UnknownCaller": "perdure.worker.errors",
     "UnknownFlow": "perdure.worker.errors",
@@ -313,6 +315,7 @@ __all__ = [
     "StopRequestStatus",
     "StoreUnavailable",
     "Taken",
+    "TopicTaken",
     "Turn",
     "UnknownCaller",
     "UnknownFlow",

@@ -31,7 +31,7 @@ FENCED = re.compile(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", re.DOTALL)
 EXAMPLES = dict(FENCED.findall((ROOT / "docs/guides/testing.md").read_text("utf-8")))
 EXAMPLES = {"test_crashes.py": EXAMPLES["test_crashes.py"], **dict(FENCED.findall(TEXT))}
 
-FLOW_MODULES = ("invoices", "payments")
+FLOW_MODULES = ("invoices", "payments", "shop_orders")
 
 
 @pytest.fixture
@@ -113,6 +113,16 @@ def test_a_signal_by_a_business_key_comes_once_before_and_after_the_submission(
     (run,) = client.runs()
     play(settings, run.id)
     assert client.get(run.id).answer == "paid"
+
+
+def test_an_order_is_paid_under_the_number_that_it_got_in_its_run(
+    client: Client, settings: Settings
+) -> None:
+    client.signal(topic="order:4711", name="paid", payload=12, key="evt-991")
+    run = client.submit("order", "a camel")
+    play(settings, run.id)
+    assert client.get(run.id).answer == 12
+    assert client.get(run.id).details["topic"] == "order:4711"
 
 
 def test_a_payment_service_without_a_token_calls_the_hook(

@@ -60,6 +60,7 @@ class Config:
     posts: int = (
         0  # signals to the topic, each with a key; with any, runs are submitted with the topic
     )
+    listens: bool = False  # rounds take the topic for their run, as often as they like
     callers: int = 1  # who look after a family at a time, those who are late included
     grown: bool = False  # the first round's message was sent again, in a line too long to be searched: it is looked at less often
     deletes: bool = False
@@ -685,6 +686,33 @@ CONFIGURATIONS: dict[str, Config] = {
         slots=1,
         kinds=("end", "fatal"),
         operations=("retry",),
+        max_losses=0,
+        oldest=1,
+        longest=1,
+    ),
+    "topics that rounds take": Config(
+        "two runs that take one topic in their rounds, one of them at its submission too",
+        runs=2,
+        posts=1,
+        listens=True,
+        deletes=True,
+        kept=1,
+        steps=1,
+        slots=1,
+        kinds=("end", "fatal"),
+        operations=("retry",),
+        max_losses=0,
+        oldest=1,
+        longest=1,
+    ),
+    "topics that late rounds take": Config(
+        "a run that is stopped, resumed, deleted and submitted anew, while workers go on in its rounds",
+        posts=1,
+        listens=True,
+        deletes=True,
+        steps=1,
+        kinds=("end",),
+        operations=("stop:now", "resume"),
         max_losses=0,
         oldest=1,
         longest=1,

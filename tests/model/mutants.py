@@ -215,6 +215,10 @@ MUTANTS = [
     Mutant("errored_runs_end_their_topic", "topics of runs that fail", "T6"),
     Mutant("retries_keep_their_topic", "topics of runs that fail", "T6"),
     Mutant("topics_of_others_are_left_alone", "topics of runs that fail", "T1"),
+    Mutant("taking_checks_phase", "topics that late rounds take", "T9"),
+    Mutant("taking_checks_token", "topics that late rounds take", "T9"),
+    Mutant("round_asks_for_the_topic", "topics that rounds take", "T3"),
+    Mutant("holder_has_its_topic", "topics that rounds take", "T10"),
 ]
 
 #: Rules without which nothing changes: where that is searched, and why it is so. A state in which they mattered would be news.

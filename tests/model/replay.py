@@ -56,6 +56,7 @@ LIKELY = {
     "caller_dies": 0.3,
     "post": 3.0,
     "hold": 2.0,
+    "listen": 4.0,
 }
 ROLES = ("controller", "executor")
 #: What others write into the hash while a round is played, and no round reads: when it was last beaten for, the operations remembered.
@@ -355,6 +356,16 @@ class Replay:
 
     def _hold(self, w: World, place: int, nonce: int) -> str:
         return self.submit(place, nonce, topic=TOPIC)
+
+    def _listen(self, w: World, place: int) -> str:
+        granted = self.processes[place].granted
+        assert granted is not None
+        return self.store.take_topic(
+            _id(w.slots[place].run),
+            topic=TOPIC,
+            token=granted.token,
+            claim=granted.id or None,
+        )[0]
 
     def _wake(self, w: World, number: int) -> str:
         place, epoch, step = w.wakers[number]

@@ -215,6 +215,11 @@ class Rules:
     errored_runs_end_their_topic: bool = True
     retries_keep_their_topic: bool = True
     topics_of_others_are_left_alone: bool = True
+    # take_topic
+    taking_checks_phase: bool = True
+    taking_checks_token: bool = True
+    round_asks_for_the_topic: bool = True
+    holder_has_its_topic: bool = True  # every attempt of the node asks again
     # submit_run
     submit_knows_its_nonce: bool = True
     submit_never_overwrites: bool = True

@@ -101,6 +101,7 @@ WORDS = {
     "wake": "sender {} brings the message of the run whose wait is over",
     "post": "signal {} is sent to the topic",
     "hold": "run {} is submitted with the topic, submission {}",
+    "listen": "worker {} takes the topic for its run",
     "forget": "whoever swept dies, and another sweeps next",
 }
 

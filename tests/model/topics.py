@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tests.model.laws import law
-from tests.model.state import ENDED, GONE, Run, World
+from tests.model.state import ENDED, GONE, Run, World, server_of
 
 Move = tuple[Any, ...]
 Holder = tuple[int, int]  # the run's place and its nonce; GONE: that run was deleted
@@ -28,7 +28,13 @@ class Topic(NamedTuple):
 def possible(w: World) -> list[Move]:
     """What senders and submitters do, each of them as often as they like."""
     moves: list[Move] = [("post", key) for key in range(1, w.config.posts + 1)]
-    moves += [("hold", place, run.nonce if run else 1) for place, run in enumerate(w.runs)]
+    moves += [
+        ("hold", place, run.nonce if run else 1)
+        for place, run in enumerate(w.runs)
+        if place >= w.config.kept
+    ]
+    if w.config.listens:
+        moves += [("listen", place) for place, slot in enumerate(w.slots) if slot.state == "plays"]
     return moves
 
 
@@ -72,16 +78,70 @@ def hold(w: World, place: int, nonce: int) -> str:
 
     if w.runs[place] is not None:
         return submit(w, place, nonce, "queued")
-    rules, holder = w.rules, _holder(w)
-    is_live = holder is not None and _is_live(w, holder)
-    refuses = is_live if rules.topic_gives_way else holder is not None
-    if refuses and rules.submit_asks_for_the_topic:
-        law("T3", is_live, "a run that rests does not give its topic to a live one")
+    if not _is_free(w, w.rules.submit_asks_for_the_topic):
         return "taken"
-    law("T3", not is_live, "two live runs hold one topic")
     word = submit(w, place, nonce, "queued")
-    topic = w.topic
+    _take(w, place, nonce)
+    return word
+
+
+def listen(w: World, place: int) -> str:
+    """A round takes the topic for its run, or asks again for what its run has."""
+    slot, unmoved = w.slots[place], server_of(w)
+    before = w.before(slot.run)
+    has_round = slot.own and before is not None
+    has_round = has_round and before.phase == "leased" and before.token == slot.token
+    word = take_topic(w, slot.run, slot.token)
+    law(
+        "T9",
+        (word in ("ok", "taken")) == has_round,
+        "a worker that {} the round is told {}",
+        "has" if has_round else "has lost",
+        word,
+    )
+    holds = word == "ok" and _holder(w) == slot.run
+    law("T9", holds or word != "ok", "a run is told that it holds the topic, and does not")
+    was = World(w.origin, w.config, w.rules)
+    if _holder(was) == slot.run and has_round:
+        law("T10", word == "ok", "a run that holds the topic is told {}", word)
+        law("T10", server_of(w) == unmoved, "a run took a topic that it held")
+    return word
+
+
+def take_topic(w: World, place: int, token: int) -> str:
+    """take_topic.lua: ok, taken, fenced, missing."""
+    run, rules = w.runs[place], w.rules
+    if run is None:
+        return "missing"
+    if (run.phase != "leased" and rules.taking_checks_phase) or (
+        run.token != token and rules.taking_checks_token
+    ):
+        return "fenced"
+    if _holder(w) == place and rules.holder_has_its_topic:
+        return "ok"
+    if not _is_free(w, rules.round_asks_for_the_topic):
+        return "taken"
+    _take(w, place, run.nonce)
+    return "ok"
+
+
+def _is_free(w: World, asks: bool) -> bool:
+    """Whether a run may take the topic."""
+    holder = _holder(w)
+    is_live = holder is not None and _is_live(w, holder)
+    refuses = is_live if w.rules.topic_gives_way else holder is not None
+    if refuses and asks:
+        law("T3", is_live, "a run that rests does not give its topic to a live one")
+        return False
+    law("T3", not is_live, "two live runs hold one topic")
+    return True
+
+
+def _take(w: World, place: int, nonce: int) -> None:
+    """take_topic of parts/topic.lua."""
+    topic, rules = w.topic, w.rules
     before = _remembered(topic) if rules.taking_remembers_the_holder else topic.before
+    before = tuple(each for each in before if each != (place, nonce))
     taken = topic._replace(holder=(place, nonce), before=before)
     if rules.taking_ends_the_expiry:
         taken = taken._replace(expires=False)
@@ -92,7 +152,6 @@ def hold(w: World, place: int, nonce: int) -> str:
         for key in keys if rules.moved_signals_keep_their_order else reversed(keys):
             taken = _put(taken, w, place, key)
     w.topic = taken
-    return word
 
 
 def completed(w: World, run: Run) -> None:
@@ -216,4 +275,4 @@ def _put(topic: Topic, w: World, place: int, key: int) -> Topic:
     return topic._replace(mail=mail)
 
 
-MOVES = {"post": post, "hold": hold}
+MOVES = {"post": post, "hold": hold, "listen": listen}

@@ -77,7 +77,7 @@ SUBJECTS = {
             "PerdureError", "RetryableError", "OutcomeUnknown", "FatalError", "UnstorableValue",
             "RoundStopped", "Forgotten", "BadReply", "InvalidFlow", "InvalidInput", "FlowNotFound",
             "UnknownFlow", "RunNotFound", "ArtifactNotFound", "ValueNotFound", "RunExists", "Conflict",
-            "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "StepFailed", "Diverged", "InvalidTransition", "Stale",
+            "Taken", "MailboxFull", "ChildFailed", "InvalidChild", "WaitOver", "TopicTaken", "StepFailed", "Diverged", "InvalidTransition", "Stale",
             "DamagedRun", "UnknownCaller", "Forbidden",
             "InvalidSettings", "StoreUnavailable", "NotReplicated", "AccessDenied",
         ),

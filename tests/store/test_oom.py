@@ -92,6 +92,7 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
     new_run(store, "waits")
     park(store, granted["is woken"], "1", {"paid": 1}, None)
     signal(store, run_id="is woken")
+    signal_topic(store, "order:2")
     for name in TRANSITIONS:
         store.redis.script_load(source(name))
     fill(store)
@@ -104,6 +105,9 @@ def test_a_full_server_refuses_new_work_and_lets_running_work_beat_stop_and_end(
         signal_topic(store)
     hook = {"nonce": "nonce-goes on", "name": "paid", "digest": "d"}
     assert store.open_hook("goes on", **hook) == "ok"
+    round_of = {"token": granted["goes on"].token, "claim": granted["goes on"].id}
+    assert store.take_topic("goes on", topic="order:2", **round_of) == ("ok", "")
+    assert store.signal_counts("goes on", ["paid"]) == {"paid": (0, 1)}
     assert store.signal_counts("is signalled", ["paid"]) == {"paid": (0, 0)}
     with pytest.raises(StoreUnavailable):
         start_children(store, run_id="has children", first=1)

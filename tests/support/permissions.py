@@ -134,7 +134,7 @@ ROLES = {
             {
                 OF_A_RUN: "hset hdel xadd rpush ltrim pexpireat",
                 only("idem"): "get pexpireat",
-                only("topic"): "hset hdel pexpireat",
+                only("topic"): "hset hdel pexpireat persist",
                 only("hook_key"): "get set",
                 only("due", "endings", "follow_ups", "index", "line"): "zadd zrem",
                 only("queues"): "hset hincrby",

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from perdure.flows.budgets import check_budgets
 from perdure.flows.json_values import storable
-from perdure.flows.names import is_name
+from perdure.flows.names import TOPIC, is_name
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.submission import OWN_KEYS, RUN_ID
 from perdure.worker.errors import InvalidInput, InvalidSettings
@@ -42,9 +42,7 @@ CURSOR = re.compile(
 INBOX_CURSOR = re.compile(rf"(\d{{1,15}}):({RUN_ID.pattern})", re.ASCII)
 #: Form of a submitter's name, which is part of a key's name on the server.
 SUBMITTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,99}")
-#: Form of a topic, which is part of a key's name on the server. A topic that came over HTTP has its
-#: submitter's name in front.
-TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@+-]{0,199}")
+#: Form of a topic that may have the name of its owner in front.
 OWNED_TOPIC = re.compile(rf"({SUBMITTER.pattern}/)?{TOPIC.pattern}")
 #: Seconds for which a signal waits for a run that takes its topic, and at most.
 KEPT, MOST_KEPT = 3600, 30 * 86_400

@@ -10,7 +10,7 @@ from hashlib import sha256
 from secrets import token_hex
 
 from perdure.flows.children import Child, KnownGroup
-from perdure.flows.errors import FatalError, RoundStopped
+from perdure.flows.errors import FatalError, RoundStopped, TopicTaken
 from perdure.flows.journal import Journal
 from perdure.flows.waits import Mailbox, ReceivedSignal
 from perdure.worker.domain.record import ALL_HEARD, ARRIVED, GROUPS, Record
@@ -46,6 +46,7 @@ class StoreMailbox(Mailbox):
         self.has_heard = False
         self._store, self._record, self._journal, self._broken = store, record, journal, broken
         self._settings, self._now = settings, claim.now
+        self._token, self._claim_id = claim.token, claim.id
 
     @property
     def where(self) -> str:
@@ -114,6 +115,52 @@ class StoreMailbox(Mailbox):
         if word != "ok":
             raise RoundStopped(f"{self.where}: the run is there no more ({word})")
         return f"{address.api}/hooks/{run_id}/{name}/{secret}"
+
+    def listen(self, topic: str) -> None:
+        """Take a topic for the run, and the signals that wait there into its mailbox.
+
+        The topic of a run that was submitted over HTTP has its submitter's name in front, as at a
+        submission.
+
+        Raises:
+            TopicTaken: Another live run holds the topic.
+            FatalError: The run holds another topic, or a key or field is damaged.
+            RoundStopped: The round is no longer the run's.
+            StoreUnavailable: The server does not answer. The round is lost.
+        """
+        submitter = self._record.fields.get("submitted_by")
+        stored = topic if submitter is None else f"{submitter}/{topic}"
+        try:
+            word, detail = self._store.take_topic(
+                self._record.id,
+                topic=stored,
+                token=self._token,
+                claim=self._claim_id or None,
+            )
+        except StoreUnavailable as error:
+            self._broken(error)
+            raise
+        if word == "taken":
+            raise TopicTaken(
+                f"{self.where}: context.listen({topic!r}): run {detail} is live and holds the "
+                "topic, which one run at a time holds. Signal that run. If this one is to have the "
+                f"topic: perdure stop {detail}, then perdure retry {self._record.id}",
+                topic,
+                detail,
+            )
+        if word == "other":
+            raise self._has_other(detail, topic)
+        if word == "damaged":
+            raise FatalError(
+                f"{self.where}: context.listen({topic!r}): {detail} is damaged on the server, and "
+                "nothing was written. Mend or delete it (perdure doctor), then retry the run: "
+                f"perdure retry {self._record.id}"
+            )
+        if word != "ok":
+            raise RoundStopped(
+                f"{self.where}: the round is no longer the run's, which has not got the topic "
+                f"{topic!r} ({word})"
+            )
 
     def unread(self, names: Sequence[str]) -> list[ReceivedSignal]:
         """Return a run's next unread signal of each name, in the order in which they arrived.

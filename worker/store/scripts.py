@@ -23,6 +23,7 @@ TRANSITIONS = (
     "record_result",
     "set_trace",
     "open_hook",
+    "take_topic",
     "ask_provider",
     "extend_leases",
     "release_dead_lease",

@@ -341,6 +341,20 @@ class Store(Queries):
         named = {"nonce": nonce, "name": name, "digest": digest}
         return str(self._run("open_hook", run_id, named)[0])
 
+    def take_topic(
+        self, run_id: str, *, topic: str, token: str, claim: str | None
+    ) -> tuple[str, str]:
+        """Take a topic for a run in one of its rounds, with the signals that wait there.
+
+        Returns:
+            The word of take_topic.lua. With ``taken`` the run that holds the topic, with ``other``
+            the topic that this run holds, with ``damaged`` what is damaged. Otherwise an empty
+            text.
+        """
+        named = {"token": token, "claim": claim, "topic": topic}
+        word, *details = self._run("take_topic", run_id, named)
+        return word, details[0] if details else ""
+
     def hook_key(self, proposed: str) -> str:
         """Return the key from which the secrets of hooks are derived.
 

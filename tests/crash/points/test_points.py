@@ -33,6 +33,7 @@ ELSEWHERE = {
     "record_result": "tests/store/test_once.py",
     "raise_limit": "tests/store/test_budgets_above.py",
     "open_hook": "tests/store/test_hooks.py",
+    "take_topic": "tests/store/test_topics.py",
     "set_trace": "tests/store/test_trace.py",
     "ask_provider": "tests/store/test_providers.py",
     "release_dead_lease": "tests/store/test_forfeit.py",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from perdure import (
@@ -105,3 +107,28 @@ class Hooked(CircularFlow):
             file.write(context.hook("paid") + "\n")
         signal = context.wait_for("paid")
         return {self.early_exit_key: True, "answer": signal and signal.payload, "status": "done"}
+
+
+@register("listener")
+class Listener(CircularFlow):
+    """Listens in each of its rounds to the topics of its goal ({run}: its own id), until it has got ``paid`` ``total`` times.
+
+    With ``hangs`` the attempt that finds no such file writes it and hangs.
+    """
+
+    topology = (Node("Listen", "listen"),)
+    output_keys = ("seen",)
+    max_rounds = None
+
+    def listen(self, state: dict[str, Any], context: RoundContext) -> dict[str, Any]:
+        for topic in context.goal.split():
+            context.listen(topic.replace("{run}", context.run_id))
+        hangs = Path(context.inputs.get("hangs", "/"))
+        if not hangs.exists():
+            hangs.touch()
+            time.sleep(600)
+        signal = context.wait_for("paid")
+        seen = [*state.get("seen", []), signal and signal.payload]
+        if len(seen) < context.inputs.get("total", 1):
+            return {"seen": seen}
+        return {self.early_exit_key: True, "answer": seen, "status": "finished"}

@@ -57,12 +57,11 @@ end
 
 local topic
 if arg.topic then
-  local refusal, holder, phase
+  local refusal
   topic, refusal = read_topic(k, arg.topic, now)
   if not topic then return refusal end
-  holder, refusal, phase = holder_of(k, topic)
+  refusal = taken_by_another(k, topic)
   if refusal then return refusal end
-  if holder and phase ~= 'errored' and phase ~= 'stopped' then return { 'taken', arg.topic } end
 end
 
 local run = {}

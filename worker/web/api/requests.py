@@ -13,8 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from perdure.flows.budgets import MOST as MOST_OF_A_BUDGET
 from perdure.flows.durations import as_seconds, is_duration, seconds_of
-from perdure.flows.names import suggest
-from perdure.worker.client.validation import KEPT, MOST_GENERATIONS, MOST_KEPT, NONCE, TOPIC
+from perdure.flows.names import TOPIC, suggest
+from perdure.worker.client.validation import KEPT, MOST_GENERATIONS, MOST_KEPT, NONCE
 from perdure.worker.domain.run import RunStatus
 from perdure.worker.domain.settlement import LONGEST
 from perdure.worker.domain.submission import RUN_ID

@@ -41,24 +41,39 @@ local function holder_of(k, topic)
   return run_keys, nil, phase
 end
 
--- Return the lines of `before`, with the topic's holder as the newest.
-local function with_holder(topic)
-  if not topic.run then return topic.before end
-  local lines = { topic.run .. ' ' .. topic.nonce }
-  for line in string.gmatch(topic.before, '[^\n]+') do lines[#lines + 1] = line end
+-- Return the lines of `before`, with the topic's holder as the newest, and without the run that takes
+-- the topic, if it held it before.
+local function with_holder(topic, taker)
+  local lines = topic.run and { topic.run .. ' ' .. topic.nonce } or {}
+  for line in string.gmatch(topic.before, '[^\n]+') do
+    if line ~= taker then lines[#lines + 1] = line end
+  end
   return concat(lines, '\n', 1, math.min(#lines, BEFORE))
 end
 
--- A new run takes the topic. The signals that waited there come into its mailbox, in their order.
+-- Return the refusal if another live run holds the topic, or that is in doubt. An errored or stopped
+-- run gives way.
+local function taken_by_another(k, topic)
+  local holder, refusal, phase = holder_of(k, topic)
+  if refusal then return refusal end
+  if holder and phase ~= 'errored' and phase ~= 'stopped' then return { 'taken', arg.topic } end
+end
+
+-- The run takes the topic. The signals that waited there come into its mailbox, in their order. The
+-- limits of the mailbox do not hold for them, since their senders know that they are stored.
 local function take_topic(k, run, now, topic)
+  call('PERSIST', topic.key) -- first: a worker whose permissions are of an earlier version fails here, and has changed nothing
   k.mailbox = mailbox_of(k)
   for _, waiting in ipairs(topic.waiting) do
     local at, by, payload = match(call('HGET', topic.key, 'waiting:' .. waiting.place) or '', '^(%d+)\n([^\n]*)\n(.*)$')
-    put_signal(k, run, now, { name = waiting.name, payload = payload or 'null', at = at or whole(now), by = by, key = waiting.key, content = waiting.content })
+    -- It may have been sent to the run itself as well, under the same key.
+    local _, content = known_signal(k.mailbox, waiting.name, waiting.key)
+    if not content or content ~= waiting.content then
+      put_signal(k, run, now, { name = waiting.name, payload = payload or 'null', at = at or whole(now), by = by, key = waiting.key, content = waiting.content })
+    end
     topic.over[#topic.over + 1] = 'waiting:' .. waiting.place
   end
   set(k, 'topic', arg.topic)
-  call('HSET', topic.key, 'run', run.id, 'nonce', run.nonce, 'before', with_holder(topic))
+  call('HSET', topic.key, 'run', run.id, 'nonce', run.nonce, 'before', with_holder(topic, run.id .. ' ' .. run.nonce))
   in_parts('HDEL', topic.key, { 'waiting', unpack(topic.over) }, 1, 1 + #topic.over)
-  call('PERSIST', topic.key)
 end
