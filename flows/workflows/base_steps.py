@@ -168,6 +168,8 @@ class BaseSteps:
                 "arguments: steps.step(charge, 12), not steps.step(charge(12))"
             )
         key = self._key(str(getattr(function, "__name__", type(function).__name__)), name)
+        if self._script.found(key) is not None:
+            return StepRequest(key, "step")  # It is done, so only its key counts.
         for option in unknown:
             raise InvalidFlow(
                 f"step {key} has no option {option!r}; {suggest(option, OPTIONS)}. Arguments of "

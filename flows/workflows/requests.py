@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from perdure.flows.commands.approval import Approval
 from perdure.flows.context import RoundContext
@@ -123,8 +124,8 @@ class StepRequest(Request):
         if self.shown is not None:
             return dict(self.shown)
         try:
-            bound = inspect.signature(self.target).bind_partial(*self.args).arguments
-        except (TypeError, ValueError):
+            bound = _signature(self.target).bind_partial(*self.args).arguments
+        except (TypeError, ValueError):  # also a function of C without a signature
             bound = {"args": self.args}
         return {name: _fact(value, most) for name, value in bound.items()}
 
@@ -146,9 +147,25 @@ def _fact(value: Any, most: int) -> Any:
     return plain if len(text) <= most else safe_text(text, most)
 
 
+#: What ``inspect.signature`` has returned, which takes longer than the rest of a short step.
+_signatures: WeakKeyDictionary[Callable[..., Any], inspect.Signature] = WeakKeyDictionary()
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a function.
+
+    Raises:
+        TypeError, ValueError: it has none, or cannot be remembered.
+    """
+    found = _signatures.get(function)
+    if found is None:
+        found = _signatures[function] = inspect.signature(function)
+    return found
+
+
 def takes_context(function: Callable[..., Any]) -> bool:
     """Return whether a function has a parameter ``context``."""
     try:
-        return "context" in inspect.signature(function).parameters
+        return "context" in _signature(function).parameters
     except (TypeError, ValueError):  # a function of C without a signature
         return False

@@ -42,9 +42,11 @@ class WorkflowFlow(Flow):
     Attributes:
         function: the function. Its first parameter is ``Steps``, or ``AsyncSteps`` for a coroutine
             function. The others are the inputs; one named ``goal`` gets the goal.
+        parameters: the names of the others.
     """
 
     function: ClassVar[Callable[..., Any]]
+    parameters: ClassVar[tuple[str, ...]]
 
     @property
     def nodes(self) -> Mapping[str, Role]:
@@ -142,8 +144,7 @@ class WorkflowFlow(Flow):
         if self.Inputs is not None:
             model = self.Inputs.model_validate(dict(context.inputs))
             given = {name: getattr(model, name) for name in self.Inputs.model_fields}
-        names = list(inspect.signature(type(self).function).parameters)[1:]
-        return {name: given.get(name, context.goal) for name in names}
+        return {name: given.get(name, context.goal) for name in self.parameters}
 
     def _end(self, this_round: WorkflowRound, script: Any, answer: Any) -> Outcome:
         if script.is_replaying():
@@ -225,6 +226,7 @@ def _made(function: F, name: str, settings: Mapping[str, Any]) -> F:
     attributes = {
         "function": staticmethod(function),
         "Inputs": settings.get("Inputs") or _inputs_of(function, name),
+        "parameters": tuple(inspect.signature(function).parameters)[1:],
         "__doc__": function.__doc__,
         "__module__": function.__module__,
         **settings,
