@@ -16,7 +16,7 @@ from typing import Any, ClassVar, get_args, get_type_hints
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage
 from langchain_core.outputs import LLMResult
-from langgraph.errors import is_invalid_resume
+from langgraph import errors
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.pregel import Pregel
@@ -65,7 +65,7 @@ class GraphFlow(Flow):
         graph_context: the ``context`` with which the graph is invoked.
     """
 
-    graph: ClassVar[Pregel[Any, Any, Any, Any]]
+    graph: ClassVar[CompiledStateGraph[Any, Any, Any, Any]]
     idempotent: ClassVar[Collection[str] | None] = ()
     types: ClassVar[frozenset[tuple[str, str]]] = frozenset()
     role: ClassVar[Role] = "executor"
@@ -105,7 +105,7 @@ class GraphFlow(Flow):
             try:
                 output, is_done = call(self._superstep, context, saver, this_round, usage, context)
             except BaseException as error:
-                if is_invalid_resume(error):
+                if isinstance(error, Exception) and _is_invalid_answer(error):
                     return _again(saver, error)
                 found = this_round.error_of(error)
                 if found is error:
@@ -140,7 +140,7 @@ class GraphFlow(Flow):
         }
         output = await graph.ainvoke(given, config, context=self.graph_context, durability="sync")
         state = await graph.aget_state({"configurable": {"thread_id": context.run_id}})
-        return output, not state.next
+        return output, not state.tasks
 
     def _outcome(
         self,
@@ -180,7 +180,7 @@ class GraphFlow(Flow):
         return given
 
     def _keys(self) -> set[str]:
-        return set(type(self).graph.get_input_jsonschema().get("properties", ()))
+        return set(get_type_hints(type(self).graph.builder.input_schema))
 
 
 def _ask(node: str, question: Any, context: RoundContext) -> Outcome:
@@ -190,7 +190,9 @@ def _ask(node: str, question: Any, context: RoundContext) -> Outcome:
     """
     index, asked = dict(context.committed[INDEX]), context.asked
     fault = index.pop("fault", "")
-    if context.answered and isinstance(asked, Mapping) and asked.get(ASKS) == question.id:
+    # A node that asks twice may use the same id, and the old answer is still there.
+    mark = {ASKS: question.id, "step": context.step}
+    if context.answered and isinstance(asked, Mapping) and mark.items() <= asked.items():
         index["answer"] = {"id": question.id, "value": context.answer}
         turn = Turn(Command("interrupt", {"node": node}), context.answer)
         return Advance(NODE, (turn,), {INDEX: index})
@@ -201,7 +203,16 @@ def _ask(node: str, question: Any, context: RoundContext) -> Outcome:
     text = text if isinstance(text, str) else f"the node {node} asks: {canonical(text)}"
     if fault:
         text = f"{text} (the last answer was not valid: {fault})"
-    return Interrupt(safe_text(text, SHOWN), {ASKS: question.id, "node": node, "value": value})
+    return Interrupt(safe_text(text, SHOWN), {**mark, "node": node, "value": value})
+
+
+def _is_invalid_answer(error: Exception) -> bool:
+    """Return whether an answer does not fit the schema that ``interrupt`` was given.
+
+    Older versions of the library have no such schema.
+    """
+    test = getattr(errors, "is_invalid_resume", None)
+    return test is not None and bool(test(error))
 
 
 def _again(saver: RunSaver, error: BaseException) -> Advance:
@@ -359,6 +370,10 @@ def _check(name: str, graph: Pregel[Any, Any, Any, Any]) -> None:
         raise InvalidFlow(
             f"graph {name!r} has breakpoints (interrupt_before, interrupt_after), which a run does "
             "not have. Call interrupt(...) in the node"
+        )
+    if "__root__" in graph.channels:
+        raise InvalidFlow(
+            f"graph {name!r}: its state has no keys; expected a TypedDict, a dataclass or a model"
         )
     for channel, spec in graph.channels.items():
         if type(spec).__name__ == "DeltaChannel":
