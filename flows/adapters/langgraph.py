@@ -28,10 +28,10 @@ from perdure.flows.adapters.graph_checkpoints import (
     INDEX,
     TOLD,
     RunSaver,
-    StateSerializer,
     TaskWrites,
 )
 from perdure.flows.adapters.graph_nodes import START, TOGETHER, GraphRound, stepping
+from perdure.flows.adapters.graph_values import StateSerializer
 from perdure.flows.commands.calls import call
 from perdure.flows.context import RoundContext
 from perdure.flows.errors import FatalError, InvalidFlow, InvalidInput

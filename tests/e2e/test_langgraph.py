@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import operator
 import re
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -12,13 +15,27 @@ from typing import Annotated, Any
 import pytest
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.tools import tool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
+from langgraph.prebuilt import ToolNode, tools_condition
 from langgraph.types import Command, RetryPolicy, Send, interrupt
+from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from perdure import Client, InvalidFlow, InvalidInput, Run, RunStatus, Settings
+from perdure import (
+    Advance,
+    Client,
+    InvalidFlow,
+    InvalidInput,
+    RoundContext,
+    RoundStopped,
+    Run,
+    RunStatus,
+    Settings,
+)
 from perdure.flows.adapters.langgraph import register_graph
+from perdure.testing import crash_lab
 from tests.e2e.test_workflows import (
     BEGUN,
     DEADLY,
@@ -94,7 +111,7 @@ def play_anywhere(settings: Settings, run: Run) -> Run:
             found = other.client.get(run.id)
             return found.status.ended or found.status is RunStatus.INTERRUPTED
 
-    until(rests, "the end of the run")
+    until(rests, "the end of the run", 60)
     with driving(settings) as other:
         return other.client.get(run.id)
 
@@ -184,6 +201,79 @@ flaky.add_node(
 )
 flaky.add_edge(START, "flaky")
 register_graph("graph_flaky", flaky)
+
+
+HAS_FAILED = threading.Event()
+
+
+def fails(state: Farm) -> Farm:
+    HAS_FAILED.set()
+    return {"log": [effect("fails")]}
+
+
+def waits_for_it(state: Farm) -> Farm:
+    HAS_FAILED.wait(10)
+    time.sleep(0.05)  # The error is on its way.
+    return {"log": [effect("slow")]}
+
+
+async def waits_for_it_too(state: Farm) -> Farm:
+    await asyncio.to_thread(HAS_FAILED.wait, 10)
+    await asyncio.sleep(0.05)
+    return {"log": [effect("async slow")]}
+
+
+siblings = StateGraph(Farm)
+for name, function in (("fails", fails), ("slow", waits_for_it), ("too", waits_for_it_too)):
+    siblings.add_node(name, function)
+    siblings.add_edge(START, name)
+register_graph("graph_siblings", siblings)
+
+
+def test_the_siblings_of_a_node_that_fails_go_on_to_their_end(
+    client: Client, driver: Driver
+) -> None:
+    HAS_FAILED.clear()
+    FAILING["fails"] = 1
+    run = client.submit("graph_siblings", "farm")
+    assert play(driver, run).status is RunStatus.ERRORED
+    assert DONE == {"fails": 1, "slow": 1, "async slow": 1}
+    client.retry(run.id)
+    assert play(driver, run).status is RunStatus.COMPLETED
+    assert DONE == {"fails": 2, "slow": 1, "async slow": 1}
+
+
+async def sleeps(state: Farm) -> Farm:
+    HAS_FAILED.set()
+    try:
+        await asyncio.sleep(60)
+    finally:
+        effect("clean-up")
+    return {}
+
+
+sleeping = StateGraph(Farm)
+sleeping.add_node("sleeps", sleeps)
+sleeping.add_edge(START, "sleeps")
+Sleeping = register_graph("graph_sleeping", sleeping)
+
+
+def test_a_coroutine_is_cancelled_with_its_round() -> None:
+    HAS_FAILED.clear()
+    begun = Sleeping().play("Superstep", RoundContext("farm"))
+    assert isinstance(begun, Advance)
+    context = RoundContext("farm", step=1, committed=begun.values)
+    threading.Thread(target=lambda: HAS_FAILED.wait(10) and context.cancelled.set()).start()
+    with pytest.raises(RoundStopped, match="the round was cancelled"):
+        Sleeping().play("Superstep", context)
+    assert DONE["clean-up"] == 1
+    assert context.journal.text  # It may have happened.
+
+
+@pytest.mark.parametrize("flow", ["graph_fan", "graph_async_fan", "graph_jumps", "graph_of_tools"])
+def test_the_crash_lab_plays_graphs(flow: str) -> None:
+    # The ids of messages are random.
+    assert crash_lab(flow, "go", same_answer=flow != "graph_of_tools").stories > 20
 
 
 # People
@@ -289,6 +379,98 @@ def test_a_subgraph_asks(client: Client, settings: Settings, deadly: tuple[str, 
     ]
     effects = ("look", "ask", "write", "beside", "after")
     assert {each: 2 if each in deadly else 1 for each in effects} == DONE
+
+
+def calls(state: Farm) -> Farm:
+    effect("calls")
+    log = inner_alone.invoke({"goal": state["goal"]})["log"]
+    return {"log": log}
+
+
+inner_alone = inner.compile()
+calling = StateGraph(Farm)
+calling.add_node("calls", calls)
+calling.add_edge(START, "calls")
+register_graph("graph_calling", calling)
+
+
+@pytest.mark.parametrize("deadly", [(), ("write",)])
+def test_a_node_invokes_a_graph_that_asks(
+    client: Client, settings: Settings, deadly: tuple[str, ...]
+) -> None:
+    DEADLY.update(deadly)
+    run = client.submit("graph_calling", "farm")
+    assert play_anywhere(settings, run).status is RunStatus.INTERRUPTED
+    assert client.inbox().waiting[0].question == "may I ask?"
+    client.resume(run.id, "yes")
+    if deadly:
+        assert play_anywhere(settings, run).status is RunStatus.INTERRUPTED
+        assert client.inbox().waiting[0].kind == "in_doubt"
+        client.resume(run.id, "retry")
+    done = play_anywhere(settings, run)
+    assert done.answer["log"] == ["look is done", "ask: yes", "write is done"]
+    # A death costs what the inner graph has done since its question.
+    assert {"calls": 2 + len(deadly), "look": 1, "ask": 1, "write": 1 + len(deadly)} == DONE
+
+
+def spread_questions(state: Farm) -> list[Send]:
+    return [Send("ask", {"animal": str(number)}) for number in range(34)]
+
+
+def ask_of(state: Farm) -> Farm:
+    effect(f"ask {state['animal']}")
+    return {"log": [f"{state['animal']}: {interrupt(state['animal'])}"]}
+
+
+crowd = StateGraph(Farm)
+crowd.add_node("ask", ask_of)
+crowd.add_conditional_edges(START, spread_questions, ["ask"])
+register_graph("graph_crowd", crowd)
+
+
+def test_more_nodes_ask_than_a_round_has(client: Client, driver: Driver) -> None:
+    run = client.submit("graph_crowd", "farm")
+    while play(driver, run).status is RunStatus.INTERRUPTED:
+        [question] = client.inbox().waiting
+        client.resume(run.id, f"yes {question.question}")
+    log = [f"{number}: yes {number}" for number in range(34)]
+    assert client.get(run.id).answer["log"] == log
+    assert set(DONE.values()) == {2}  # once to ask, and once with the answer
+
+
+class Age(BaseModel):
+    """An answer."""
+
+    years: int
+
+
+HAS_SCHEMAS = "response_schema" in inspect.signature(interrupt).parameters
+
+
+def ask_age(state: Farm) -> Farm:
+    age = interrupt("your age?", response_schema=Age)  # type: ignore[call-arg,unused-ignore]
+    return {"log": [f"{age.years} years"]}
+
+
+typed = StateGraph(Farm)
+typed.add_node("ask", ask_age)
+typed.add_node("beside", node("beside"))
+typed.add_edge(START, "ask")
+typed.add_edge(START, "beside")
+register_graph("graph_typed", typed)
+
+
+@pytest.mark.skipif(not HAS_SCHEMAS, reason="this LangGraph has no response_schema")
+def test_an_answer_that_does_not_fit_is_asked_again(client: Client, settings: Settings) -> None:
+    run = client.submit("graph_typed", "farm")
+    play_anywhere(settings, run)
+    client.resume(run.id, {"years": "many"})
+    assert play_anywhere(settings, run).status is RunStatus.INTERRUPTED
+    [question] = client.inbox().waiting
+    assert "your age? (the last answer was not valid: " in question.question
+    client.resume(run.id, {"years": 12})
+    assert play_anywhere(settings, run).answer["log"] == ["12 years", "beside is done"]
+    assert DONE == {"beside": 1}
 
 
 # Send, goto
@@ -460,6 +642,42 @@ chatting = StateGraph(MessagesState)
 chatting.add_node("chat", chat)
 chatting.add_edge(START, "chat")
 register_graph("graph_chat", chatting, idempotent=["chat"], role="controller")
+
+
+@tool
+def price(animal: str) -> str:
+    """Look up a price."""
+    return effect(f"price of {animal}")
+
+
+async def decide(state: MessagesState) -> Any:
+    seen = sum(message.type == "ai" for message in state["messages"])
+    calls = [
+        {"name": "price", "args": {"animal": animal}, "id": animal} for animal in ("hen", "cow")
+    ]
+    reply = AIMessage("", tool_calls=calls) if seen == 0 else AIMessage("the hen")
+    effect(f"request {seen}")
+    model = GenericFakeChatModel(messages=iter([reply]))
+    return {"messages": [await model.ainvoke(state["messages"])]}
+
+
+tools = StateGraph(MessagesState)
+tools.add_node("decide", decide)
+tools.add_node("tools", ToolNode([price]))
+tools.add_edge(START, "decide")
+tools.add_conditional_edges("decide", tools_condition)
+tools.add_edge("tools", "decide")
+register_graph("graph_of_tools", tools, idempotent=["decide", "tools"])
+
+
+@pytest.mark.parametrize("deadly", [(), ("request 0",), ("price of cow",), ("request 1",)])
+def test_an_agent_calls_tools(client: Client, settings: Settings, deadly: tuple[str, ...]) -> None:
+    DEADLY.update(deadly)
+    done = play_anywhere(settings, client.submit("graph_of_tools", "buy the cheapest"))
+    texts = [message["content"] for message in done.answer["messages"]]
+    prices = ["price of hen is done", "price of cow is done"]
+    assert texts == ["buy the cheapest", "", *prices, "the hen"]
+    assert DONE["request 0"] + DONE["request 1"] == 2 + sum("request" in each for each in deadly)
 
 
 def test_the_goal_is_the_first_message_and_tokens_are_charged(
