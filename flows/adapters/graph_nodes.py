@@ -21,7 +21,13 @@ from perdure.flows.adapters.graph_checkpoints import RoundTasks
 from perdure.flows.commands.calls import call
 from perdure.flows.commands.in_doubt import CarryOut, settled
 from perdure.flows.context import RoundContext, altered
-from perdure.flows.errors import FatalError, OutcomeUnknown, RetryableError
+from perdure.flows.errors import (
+    FatalError,
+    OutcomeUnknown,
+    RetryableError,
+    RoundStopped,
+    UnstorableValue,
+)
 from perdure.flows.json_values import canonical
 from perdure.flows.outcomes import Command, Interrupt
 from perdure.flows.summaries import safe_text
@@ -35,6 +41,8 @@ OTHERS_SECONDS = 0.01
 ASKED = 10_000
 #: Name in the data of a question for the retry behind which it was asked.
 AFTER_RETRY = "after_retry"
+#: Errors that say themselves what becomes of the round.
+PASSED = (FatalError, RetryableError, RoundStopped, UnstorableValue)
 START = "__start__"
 WAITS = (
     "the node {!r} of the graph waits. A node holds a worker, so it must not. Ask a person with "
@@ -69,6 +77,7 @@ class GraphRound:
         self.waiting: Mapping[str, Sequence[GraphQuestion]] = {}
         self.tasks = RoundTasks()
         self._running: set[str] = set()
+        self._returned: dict[str, str] = {}
         self.is_partial = False
         self.question: Interrupt | None = None
         self.failed: dict[int, tuple[str, BaseException]] = {}
@@ -104,7 +113,9 @@ class GraphRound:
             partial(self._carry_out, name, inner, value, config, named, is_first),
         )
         try:
-            return await asyncio.shield(work)
+            result = await asyncio.shield(work)
+            self._returned[task] = name
+            return result
         except BaseException as error:
             self._running.discard(task)
             if id(error) in self.failed and not may_retry:
@@ -214,12 +225,14 @@ class GraphRound:
 
         A node that is not idempotent is not run again unasked.
         """
-        name, _ = self.failed.get(id(error), ("", error))
-        if not name or isinstance(error, RetryableError | FatalError):
-            return error
-        if not isinstance(error, Exception) or self.is_idempotent(name):
-            return error
         context = self.context
+        if not isinstance(error, Exception) or isinstance(error, PASSED):
+            return error
+        name, _ = self.failed.get(id(error), ("", error))
+        if not name:
+            name = self._withdraw_returned()
+        if not name or self.is_idempotent(name):
+            return error
         failure = safe_text(f"{type(error).__name__}: {error}", 2000)
         return FatalError(
             f"run {context.run_id}, step {context.step}: the node {name!r} of the graph failed: "
@@ -227,6 +240,19 @@ class GraphRound:
             f"it has happened. To run it again: perdure retry {context.run_id}. For automatic "
             "retries, name it in register_graph(idempotent=[...]), or give it a retry_policy"
         )
+
+    def _withdraw_returned(self) -> str:
+        """Withdraw the intents of nodes that have returned, and whose results the graph refuses.
+
+        Returns:
+            The last of these nodes, or an empty text if there is none.
+        """
+        last = ""
+        for task, name in self._returned.items():
+            if task not in self.tasks.ended and not self.is_idempotent(name):
+                self.context.journal.withdraw(self.context.key_of(Command(name, {"task": task})))
+                last = name
+        return last
 
 
 class NodeStep(Runnable[Any, Any]):

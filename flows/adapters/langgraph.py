@@ -6,12 +6,10 @@ soon as it is done. ``graph_checkpoints`` stores, ``graph_nodes`` decides which 
 
 from __future__ import annotations
 
-import dataclasses
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from enum import Enum
-from typing import Any, ClassVar, get_args, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage
@@ -19,18 +17,13 @@ from langchain_core.outputs import LLMResult
 from langgraph import errors
 from langgraph.graph import StateGraph
 from langgraph.graph.state import CompiledStateGraph
-from langgraph.pregel import Pregel
 from langgraph.types import Command as Resume
-from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from perdure.flows.adapters.graph_checkpoints import (
-    INDEX,
-    TOLD,
-    RunSaver,
-    TaskWrites,
-)
+from perdure.flows.adapters.graph_checkpoints import INDEX, TOLD, TaskWrites
+from perdure.flows.adapters.graph_checks import all_graphs, check_graph, types_of
 from perdure.flows.adapters.graph_nodes import START, TOGETHER, GraphRound, stepping
+from perdure.flows.adapters.graph_saver import RunSaver
 from perdure.flows.adapters.graph_values import StateSerializer
 from perdure.flows.commands.calls import call
 from perdure.flows.context import RoundContext
@@ -330,9 +323,9 @@ def register_graph(
             raise InvalidFlow(
                 f"graph {name!r} has no setting {setting!r}; it has {', '.join(_SETTINGS)}"
             )
-    graphs = list(_all_graphs(graph))
+    graphs = list(all_graphs(graph))
     for each in graphs:
-        _check(name, each)
+        check_graph(name, each)
     nodes = {node for each in graphs for node in each.nodes if node != START}
     names = None if idempotent is True else frozenset(idempotent or ())
     for node in names or ():
@@ -344,7 +337,7 @@ def register_graph(
     attributes = {
         "graph": graph,
         "idempotent": names,
-        "types": frozenset(_types(types, graphs)),
+        "types": frozenset(types_of(types, graphs)),
         "role": role,
         "graph_context": context,
         "description": f"The graph {graph.name or name}.",
@@ -354,63 +347,3 @@ def register_graph(
     flow = type(f"{name}_graph", (GraphFlow,), attributes)
     register(name)(flow)
     return flow
-
-
-def _all_graphs(graph: Pregel[Any, Any, Any, Any]) -> Iterable[Pregel[Any, Any, Any, Any]]:
-    """Return a graph and its subgraphs, at any depth."""
-    yield graph
-    for node in graph.nodes.values():
-        if isinstance(node.bound, Pregel):
-            yield from _all_graphs(node.bound)
-
-
-def _check(name: str, graph: Pregel[Any, Any, Any, Any]) -> None:
-    """Raise InvalidFlow if a graph has what a run cannot carry out."""
-    if graph.interrupt_before_nodes or graph.interrupt_after_nodes:
-        raise InvalidFlow(
-            f"graph {name!r} has breakpoints (interrupt_before, interrupt_after), which a run does "
-            "not have. Call interrupt(...) in the node"
-        )
-    if "__root__" in graph.channels:
-        raise InvalidFlow(
-            f"graph {name!r}: its state has no keys; expected a TypedDict, a dataclass or a model"
-        )
-    for channel, spec in graph.channels.items():
-        if type(spec).__name__ == "DeltaChannel":
-            raise InvalidFlow(
-                f"graph {name!r}: {channel!r} is a DeltaChannel, which a run cannot store. Use a "
-                "list with a reducer: of it, only new items are written too"
-            )
-    for node, own in graph.nodes.items():
-        if getattr(own, "timeout", None) is not None:
-            raise InvalidFlow(
-                f"graph {name!r}: the node {node!r} has a timeout, which a run does not have. Set "
-                "round_timeout_seconds of register_graph"
-            )
-
-
-def _types(
-    named: Sequence[type], graphs: Sequence[Pregel[Any, Any, Any, Any]]
-) -> Iterable[tuple[str, str]]:
-    """Return the classes that the state may have, as module and name."""
-    seen: set[Any] = set()
-    left: list[Any] = [*named]
-    for graph in graphs:
-        builder = getattr(graph, "builder", None)
-        for schema in ("state_schema", "input_schema", "output_schema"):
-            left += get_type_hints(getattr(builder, schema, None) or object).values()
-        for node in getattr(builder, "nodes", {}).values():
-            left += get_type_hints(getattr(node, "input_schema", None) or object).values()
-    while left:
-        kind = left.pop()
-        if id(kind) in seen:
-            continue
-        seen.add(id(kind))
-        left += get_args(kind)
-        if not isinstance(kind, type):
-            continue
-        is_data = issubclass(kind, BaseModel | Enum) or dataclasses.is_dataclass(kind)
-        if is_data or kind in named or hasattr(kind, "_fields"):
-            yield kind.__module__, kind.__name__
-        if (is_data or hasattr(kind, "__annotations__")) and not issubclass(kind, Enum):
-            left += get_type_hints(kind).values()

@@ -186,6 +186,21 @@ def test_a_node_that_fails_ends_the_run_and_a_retry_goes_on(client: Client, driv
     assert DONE == {"first": 1, "a": 2, "b": 1, "c": 1, "last": 1}
 
 
+wrong = StateGraph(Farm)
+wrong.add_node("wrong", lambda state: effect("wrong"))  # not a mapping
+wrong.add_edge(START, "wrong")
+register_graph("graph_wrong", wrong)
+
+
+def test_a_result_that_the_graph_refuses_is_not_tried_again(client: Client, driver: Driver) -> None:
+    run = client.submit("graph_wrong", "farm")
+    assert play(driver, run).status is RunStatus.ERRORED
+    assert "the node 'wrong' of the graph failed: InvalidUpdateError" in str(client.why(run.id))
+    client.retry(run.id)
+    assert play(driver, run).status is RunStatus.ERRORED
+    assert DONE["wrong"] == 2
+
+
 def test_a_policy_of_the_graph_retries_a_node(client: Client, driver: Driver) -> None:
     FAILING["flaky"] = 2
     run = client.submit("graph_flaky", "farm")
