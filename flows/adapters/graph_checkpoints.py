@@ -6,6 +6,7 @@ are written.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +16,11 @@ from perdure.flows.json_values import canonical
 
 #: The value of the run with the index of its checkpoints.
 INDEX = "_graph"
-#: Parts of a list. A list of more is written whole, so that few artifacts have to be read.
+#: Parts of a list. From here on, small parts that follow each other are written again as one part,
+#: so that fewer artifacts have to be read.
 MOST_PARTS = 100
+#: Number of parts that are worth it, and characters of all of them. A round may add 256 KiB.
+FEWEST, JOINED = 8, 32_768
 #: Characters of a value that is stored in the index, as most of those that choose the next node.
 SHORT = 64
 #: Channels of writes that tell of a task, and are no output of it.
@@ -70,11 +74,30 @@ class StoredChannel:
         has = sum(most for _, most in self.parts)
         if has == len(self.texts) and (self.parts or self.is_list):
             return
-        if len(self.parts) >= MOST_PARTS:
-            self.parts, has = [], 0
         name = f"{name}/{self.version}"
+        if len(self.parts) >= MOST_PARTS:
+            self._join(f"{name}/joined", artifacts)
         artifacts[name] = f"[{','.join(self.texts[has:])}]"
         self.parts = [*self.parts, (name, len(self.texts) - has)]
+
+    def _join(self, name: str, artifacts: dict[str, str]) -> None:
+        """Make one part of the most parts that follow each other and are not too long together."""
+        texts, places = self.texts or [], [0]
+        for _, most in self.parts:
+            places.append(places[-1] + most)
+        lengths = [sum(map(len, texts[begin:end])) for begin, end in itertools.pairwise(places)]
+        first, begin, end, total = 0, 0, 0, 0
+        for last, length in enumerate(lengths):
+            total += length
+            while total > JOINED:
+                total -= lengths[first]
+                first += 1
+            if last + 1 - first > end - begin:
+                begin, end = first, last + 1
+        if end - begin < FEWEST:
+            return
+        artifacts[name] = f"[{','.join(texts[places[begin] : places[end]])}]"
+        self.parts[begin:end] = [(name, places[end] - places[begin])]
 
     @classmethod
     def of(cls, stored: Sequence[Any], artifact: Callable[[str], str]) -> StoredChannel:
