@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from random import Random
 from typing import Annotated, Any
 
 import pytest
@@ -34,6 +35,7 @@ from perdure import (
     RunStatus,
     Settings,
 )
+from perdure.flows.adapters.graph_checkpoints import JOINED, MOST_PARTS, StoredChannel
 from perdure.flows.adapters.langgraph import register_graph
 from perdure.testing import crash_lab
 from tests.e2e.test_workflows import (
@@ -579,6 +581,28 @@ def test_only_what_is_new_is_written(
     written = sum(store.artifacts(run.id).values())
     assert ROUNDS * LETTERS * 2 < written < ROUNDS * LETTERS * 3.2
     assert store.redis.hlen(store.keys.run(run.id)) < 60
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_list_reads_back_whatever_changes_in_it(seed: int) -> None:
+    random, artifacts, items, written = Random(seed), {}, [], 0
+    channel = StoredChannel(0, [], True)
+    for version in range(1, 400):
+        if items and random.random() < 0.05:
+            del items[random.randrange(len(items)) :]
+        if items and random.random() < 0.05:
+            items[random.randrange(len(items))] = f'{{"json":"changed in {version}"}}'
+        items += [f'{{"json":"{version} {number}"}}' for number in range(random.randrange(4))]
+        channel = StoredChannel(version, list(items), True, channel.parts_of(items))
+        added: dict[str, str] = {}
+        channel.store("channel/list", added)
+        assert not added.keys() & artifacts.keys()
+        artifacts |= added
+        written = max(written, sum(map(len, added.values())))
+        channel = StoredChannel.of([version, True, channel.place()], artifacts.__getitem__)
+        assert channel.texts == items
+        assert len(channel.parts) <= 2 + MOST_PARTS
+    assert written < 2 * JOINED
 
 
 @dataclass
